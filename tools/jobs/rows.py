@@ -54,9 +54,9 @@ async def read_rows(call: Call, database: Database, query: Select[Any]) -> list[
 
 async def find_row(call: Call, organisation_id: str, job_id: str) -> tuple[str, Database, Any]:
     """The region, database and row of a job of an organisation. Raises JobNotFound."""
-    own = select(jobs).where(jobs.c.id == job_id, jobs.c.tenant == organisation_id)
+    query = select(jobs).where(jobs.c.id == job_id, jobs.c.tenant == organisation_id)
     for region, database in list_databases(call.services).items():
-        rows = await read_rows(call, database, own)
+        rows = await read_rows(call, database, query)
         if rows:
             return region, database, rows[0]
     raise JobNotFound

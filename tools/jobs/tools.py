@@ -74,8 +74,8 @@ async def jobs_list(
         name, last = page[limit - 1]
         moment = last.due_at if status == "unfinished" else last.finished_at
         following = encode_cursor(vault, of, name, last.kind, moment.isoformat(), last.id)
-    listed: Sequence[JobEntry] = [render_entry(call.registry.jobs, name, row) for name, row in page[:limit]]
-    return {"jobs": list(listed), "next_cursor": following, "silent_regions": call.services.closed_regions}
+    entries: Sequence[JobEntry] = [render_entry(call.registry.jobs, name, row) for name, row in page[:limit]]
+    return {"jobs": list(entries), "next_cursor": following, "silent_regions": call.services.closed_regions}
 
 
 @jobs.tool(
@@ -138,8 +138,8 @@ async def jobs_cancel(call: Call, job_id: JobId, organization_id: OrganizationId
     region, database, row = await find_row(call, organisation, job_id)
     _require_cancellable(call, row)
     # A running attempt has the epoch that it claimed, and can write only with that.
-    ended = {"finished_at": call.now, "error": CANCELLED, "held_by": None, "epoch": rows.c.epoch + 1}
-    if not await _change(call, database, row, rows.c.finished_at.is_(None), ended):
+    end_values = {"finished_at": call.now, "error": CANCELLED, "held_by": None, "epoch": rows.c.epoch + 1}
+    if not await _change(call, database, row, rows.c.finished_at.is_(None), end_values):
         raise JobNotCancelled("The job has ended meanwhile.", remediation="Read it with op:jobs_get.")
     return await _answer(call, region, database, row.id)
 
@@ -158,15 +158,15 @@ async def _change(call: Call, database: Database, row: Any, where: ColumnElement
     """Whether the job was as `where` says, and has these values now; its runner then looks for it."""
     change = update(rows).where(rows.c.id == row.id, rows.c.tenant == row.tenant, where)
     if database is call.unit.database:
-        changed = (await call.execute(change.values(**values))).rowcount == 1
+        is_changed = (await call.execute(change.values(**values))).rowcount == 1
         call.unit.announce()
         call.unit.after_commit(call.services.jobs.wake)
-        return changed
+        return is_changed
     async with database.writing_unit(lock=None) as unit:
-        changed = (await unit.execute(change.values(**values))).rowcount == 1
+        is_changed = (await unit.execute(change.values(**values))).rowcount == 1
         unit.announce()
         unit.after_commit(call.services.jobs.wake)
-    return changed
+    return is_changed
 
 
 async def _answer(call: Call, region: str, database: Database, job_id: str) -> OneJob:

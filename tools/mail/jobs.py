@@ -80,9 +80,9 @@ async def mail_resume(job: Job, event: Event) -> None:
     except AppNotFound:
         return
     database = services.stores_of(app.region).database
-    waiting = select(mails.c.id).where(mails.c.app_id == app.id, mails.c.status == "queued")
+    queued_ids = select(mails.c.id).where(mails.c.app_id == app.id, mails.c.status == "queued")
     async with database.reading() as connection:
-        mail_ids = (await connection.execute(waiting)).scalars().all()
+        mail_ids = (await connection.execute(queued_ids)).scalars().all()
     async with database.writing_unit(lock=None) as unit:
         for mail_id in mail_ids:
             arguments = {"app_id": app.id, "mail_id": mail_id}

@@ -150,13 +150,13 @@ def render_mail(template: str, app_name: str, values: Mapping[str, str], colour:
 
     values: `code`, `link` or both are shown if they are there.
     """
-    chosen, context = TEMPLATES[template], {**values, "app": app_name, "colour": colour or _BLACK}
+    mail_template, context = TEMPLATES[template], {**values, "app": app_name, "colour": colour or _BLACK}
     plain, escaping = _environments()
-    words = {name: plain.from_string(text).render(context) for name, text in chosen.words.items()}
+    words = {name: plain.from_string(text).render(context) for name, text in mail_template.words.items()}
     return RenderedMail(
-        " ".join(plain.from_string(chosen.subject).render(context).split()),
-        plain.from_string(chosen.text).render(context | words),
-        escaping.from_string(chosen.html).render(context | words),
+        " ".join(plain.from_string(mail_template.subject).render(context).split()),
+        plain.from_string(mail_template.text).render(context | words),
+        escaping.from_string(mail_template.html).render(context | words),
     )
 
 

@@ -53,12 +53,12 @@ async def rotate(call: Call, row: Any) -> dict[str, Any] | None:
     vault, context = call.services.vault, f"oauth_refresh_tokens.successor:{row.digest}"
     unused = (oauth_refresh_tokens.c.digest == row.digest, oauth_refresh_tokens.c.used_at.is_(None))
     if not (await call.execute(update(oauth_refresh_tokens).where(*unused).values(used_at=call.now))).rowcount:
-        used: Any = (
+        used_token: Any = (
             await call.execute(select(oauth_refresh_tokens).where(oauth_refresh_tokens.c.digest == row.digest))
         ).one()
-        if used.used_at > call.now - GRACE and used.successor is not None:
-            answered: dict[str, Any] = json.loads(vault.open(used.successor, context))
-            return answered
+        if used_token.used_at > call.now - GRACE and used_token.successor is not None:
+            earlier_tokens: dict[str, Any] = json.loads(vault.open(used_token.successor, context))
+            return earlier_tokens
         call.audit.data |= {"replayed": True, "keys_revoked": await keys.revoke(call, api_keys.c.id == row.key_id)}
         return None
     text = keys.plaintext(call.services.ids)
@@ -73,9 +73,9 @@ async def rotate(call: Call, row: Any) -> dict[str, Any] | None:
         "scope": grant.scope,
         "expires_in": int((expires_at - now).total_seconds()),
     }
-    sealed = vault.seal(json.dumps(tokens).encode(), context)
+    sealed_tokens = vault.seal(json.dumps(tokens).encode(), context)
     this_token = oauth_refresh_tokens.c.digest == row.digest
-    await call.execute(update(oauth_refresh_tokens).where(this_token).values(successor=sealed))
+    await call.execute(update(oauth_refresh_tokens).where(this_token).values(successor=sealed_tokens))
     call.audit.resource_id, call.audit.organisation_id = row.key_id, key.organisation_id
     call.audit.actor, call.audit.actor_id = "api_key", row.key_id
     return tokens

@@ -29,8 +29,8 @@ async def oauth_forget(job: Job) -> None:
             .group_by(oauth_refresh_tokens.c.key_id)
             .having(func.max(oauth_refresh_tokens.c.created_at) < now - REFRESH_LIFETIME)
         )
-        ended = api_keys.c.ends_at <= now
-        expired_grants = (or_(api_keys.c.id.in_(newest), ended), api_keys.c.revoked_at.is_(None))
+        has_ended = api_keys.c.ends_at <= now
+        expired_grants = (or_(api_keys.c.id.in_(newest), has_ended), api_keys.c.revoked_at.is_(None))
         await unit.execute(update(api_keys).where(*expired_grants).values(revoked_at=now))
         expired_tokens = (oauth_refresh_tokens.c.used_at < now - REFRESH_LIFETIME,)
         await unit.execute(delete(oauth_refresh_tokens).where(*expired_tokens))

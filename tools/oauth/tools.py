@@ -178,8 +178,10 @@ async def oauth_decide(
         raise BadRequest("`last_day` is over.")
     await keys.require_room(call, organisation)
     if not auth_request.document:
-        used = update(oauth_clients).where(oauth_clients.c.id == auth_request.client_id).values(last_used_at=call.now)
-        if not (await call.execute(used)).rowcount:
+        mark_used = (
+            update(oauth_clients).where(oauth_clients.c.id == auth_request.client_id).values(last_used_at=call.now)
+        )
+        if not (await call.execute(mark_used)).rowcount:
             raise UnknownClient
     code = call.services.ids.secret(_CODE_LENGTH)
     row = {
@@ -241,7 +243,7 @@ async def oauth_exchange(call: Call, client_id: ClientId, code: Code) -> Exchang
         call.services,
         key,
         row.client_name[: 100 - len(_OF_KEYS)] + _OF_KEYS,
-        [stored for scope in row.scopes for stored in _STORED[scope]],
+        [stored_scope for scope in row.scopes for stored_scope in _STORED[scope]],
         organisation_id=row.organisation_id,
         account_id=row.account_id,
         limits=Limits(
@@ -253,9 +255,9 @@ async def oauth_exchange(call: Call, client_id: ClientId, code: Code) -> Exchang
         ),
     )
     unused = (oauth_codes.c.digest == row.digest, oauth_codes.c.used_at.is_(None))
-    spent = update(oauth_codes).where(*unused).values(used_at=call.now, key_id=key_row["id"])
+    spend_code = update(oauth_codes).where(*unused).values(used_at=call.now, key_id=key_row["id"])
     scope = " ".join(row.scopes)
-    if not (await call.execute(spent)).rowcount:
+    if not (await call.execute(spend_code)).rowcount:
         # Answered, not raised: the revocation must be committed.
         first = select(oauth_codes.c.key_id).where(oauth_codes.c.digest == row.digest).scalar_subquery()
         call.audit.data |= {"replayed": True, "keys_revoked": await keys.revoke(call, api_keys.c.id == first)}
@@ -375,8 +377,8 @@ async def _require_app(call: Call, app_id: str, organisation: str, scopes: list[
 
 async def _code(call: Call, client_id: str, code: str) -> Any:
     """Returns the row of a client's code. Raises InvalidGrant if there is none, or it has expired."""
-    which = (oauth_codes.c.digest == digest_token(code), oauth_codes.c.client_id == client_id)
-    row = (await call.execute(select(oauth_codes).where(*which))).first()
+    conditions = (oauth_codes.c.digest == digest_token(code), oauth_codes.c.client_id == client_id)
+    row = (await call.execute(select(oauth_codes).where(*conditions))).first()
     if row is None or row.expires_at <= call.now:
         raise InvalidGrant
     return row

@@ -81,8 +81,8 @@ async def accept(call: Call, token: str) -> Any:
     row = (await call.execute(query)).first()
     if row is None:
         raise InvitationNotFound
-    own = select(accounts.c.email).where(accounts.c.id == call.account.account_id)
-    if (await call.execute(own)).scalar() != row.email:
+    own_address = select(accounts.c.email).where(accounts.c.id == call.account.account_id)
+    if (await call.execute(own_address)).scalar() != row.email:
         raise InvitedAnother
     if row.accepted_at is not None or row.expires_at <= call.now:
         raise InvitationSpent

@@ -24,8 +24,8 @@ class RepoAccess:
 
     @property
     def description(self) -> str:
-        others = " Everybody, if the app is public." if self.does == "read" else ""
-        return f"A member of the app's organisation, or a key of the app.{others}"
+        further = " Everybody, if the app is public." if self.does == "read" else ""
+        return f"A member of the app's organisation, or a key of the app.{further}"
 
     def admits(self, caller: Caller) -> bool:
         return self.does == "read" or isinstance(caller, (Account, AppKey))

@@ -45,11 +45,11 @@ async def store_blob(call: Call, app_id: str, sha256: str, size: int, chunks: As
         await objects.put(key, _check(chunks, sha256, size), content_type="application/octet-stream", max_bytes=size)
         async with call.stores.database.writing_unit(lock=app_id) as unit:
             await FREEZES.require_thawed(unit.execute, app_id)
-            there = await find_blobs(unit.execute, app_id, [sha256])
-            if not there:
+            existing = await find_blobs(unit.execute, app_id, [sha256])
+            if not existing:
                 row = {"app_id": app_id, "sha256": sha256, "size_bytes": size, "stored_as": attempt}
                 await unit.execute(insert(repo_blobs), {**row, "used_at": call.now})
-        if there:
+        if existing:
             await objects.delete(key)
     except TooLarge as exc:
         raise BlobDiffers(details={"expected_bytes": size}) from exc
@@ -63,10 +63,10 @@ async def store_blob(call: Call, app_id: str, sha256: str, size: int, chunks: As
 async def prune(call: Call, unit: Unit, app_id: str) -> None:
     """Removes contents that no snapshot refers to, and that nobody has used for a while. unit: holds the app's lock."""
     rows = (await unit.execute(select(repo_snapshots.c.manifest).where(repo_snapshots.c.app_id == app_id))).all()
-    used = {file["sha256"] for row in rows for file in row.manifest["files"]}
+    used_digests = {file["sha256"] for row in rows for file in row.manifest["files"]}
     is_old = (_columns.app_id == app_id, _columns.used_at < call.now - _UNUSED)
     old = (await unit.execute(select(repo_blobs).where(*is_old))).all()
-    await remove_blobs(call, unit, app_id, [row for row in old if row.sha256 not in used])
+    await remove_blobs(call, unit, app_id, [row for row in old if row.sha256 not in used_digests])
 
 
 async def remove_blobs(call: Call, unit: Unit, app_id: str, rows: Sequence[Any]) -> None:

@@ -18,8 +18,8 @@ _columns = user_invitations.c
 
 async def find_invitation(execute: Execute, app_id: str, email: str, now: datetime) -> Any:
     """Returns the row of the invitation that an address can accept now, or None."""
-    which = (_columns.app_id == app_id, _columns.email == email, _columns.accepted_at.is_(None))
-    return (await execute(select(user_invitations).where(*which, _columns.expires_at > now))).first()
+    conditions = (_columns.app_id == app_id, _columns.email == email, _columns.accepted_at.is_(None))
+    return (await execute(select(user_invitations).where(*conditions, _columns.expires_at > now))).first()
 
 
 async def require_open(call: Call) -> None:
@@ -40,9 +40,9 @@ async def require_user_room(execute: Execute, app: App, now: datetime, more: int
         return
     month = now.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
     active = or_(users.c.created_at >= month, users.c.last_sign_in_at >= month)
-    counted = select(users.c.id).where(users.c.app_id == app.id, active).limit(cap + 1).subquery()
-    used = (await execute(select(func.count()).select_from(counted))).scalar_one()
-    require_room("users in a month", app.plan, cap, used, more)
+    active_users = select(users.c.id).where(users.c.app_id == app.id, active).limit(cap + 1).subquery()
+    user_count = (await execute(select(func.count()).select_from(active_users))).scalar_one()
+    require_room("users in a month", app.plan, cap, user_count, more)
 
 
 async def admit(

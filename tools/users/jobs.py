@@ -169,10 +169,10 @@ async def auth_sweep_anonymous(job: Job) -> None:
 
 async def _sweep_app(stores: Stores, app_id: str, before: datetime) -> int:
     """Deletes some of the anonymous users of an app that were last used before a moment; returns how many."""
-    which = (users.c.app_id == app_id, users.c.email.is_(None), users.c.last_sign_in_at < before)
+    conditions = (users.c.app_id == app_id, users.c.email.is_(None), users.c.last_sign_in_at < before)
     async with stores.database.writing(lock=app_id, bulk=True) as connection:
         if await FREEZES.is_frozen(connection.execute, app_id):
             return 0
-        unused = [row.id for row in await connection.execute(select(users.c.id).where(*which).limit(_SWEPT))]
+        unused = [row.id for row in await connection.execute(select(users.c.id).where(*conditions).limit(_SWEPT))]
         await delete_users(connection.execute, app_id, unused)
     return len(unused)

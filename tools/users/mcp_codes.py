@@ -33,9 +33,9 @@ async def read_code(call: Call, client_id: str, code: str) -> Any:
 
     Raises InvalidGrant if there is none, or it has expired.
     """
-    which = (_columns.app_id == call.require_app().id, _columns.digest == digest_token(code))
+    conditions = (_columns.app_id == call.require_app().id, _columns.digest == digest_token(code))
     async with call.stores.database.reading() as connection:
-        row = (await connection.execute(select(user_mcp_codes).where(*which))).first()
+        row = (await connection.execute(select(user_mcp_codes).where(*conditions))).first()
     if row is None or row.client_id != client_id or row.expires_at <= call.now:
         raise InvalidGrant
     return row
@@ -44,5 +44,5 @@ async def read_code(call: Call, client_id: str, code: str) -> Any:
 async def spend_code(call: Call, unit: Unit, row: Any) -> bool:
     """Uses up a code. Returns False if it was used before."""
     unused = (_columns.app_id == row.app_id, _columns.digest == row.digest, _columns.used_at.is_(None))
-    spent = await unit.execute(update(user_mcp_codes).where(*unused).values(used_at=call.now))
-    return bool(spent.rowcount)
+    update_result = await unit.execute(update(user_mcp_codes).where(*unused).values(used_at=call.now))
+    return bool(update_result.rowcount)

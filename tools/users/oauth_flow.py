@@ -75,8 +75,8 @@ def begin_flow(call: Call, account: ProviderAccount, redirect_to: str | None, up
     if kind.form_post:
         parameters["response_mode"] = "form_post"
     joint = "&" if "?" in kind.authorization_url else "?"
-    sealed = call.services.vault.seal(json.dumps(asdict(flow)).encode(), _CONTEXT)
-    cookie = _build_cookie(call, state, sealed, _MINUTES * 60, cross_site=kind.form_post)
+    sealed_flow = call.services.vault.seal(json.dumps(asdict(flow)).encode(), _CONTEXT)
+    cookie = _build_cookie(call, state, sealed_flow, _MINUTES * 60, cross_site=kind.form_post)
     return f"{kind.authorization_url}{joint}{urlencode(parameters)}", cookie
 
 
@@ -89,9 +89,9 @@ def resume_flow(call: Call, provider: str, state: str | None, cookies: str) -> t
         raise OAuthFailed("OAuth error: missing state")
     # Read by hand: the library's parser drops all cookies after one that it does not like.
     pairs = (pair.strip().partition("=") for pair in cookies.split(";"))
-    sealed = next((value for name, _, value in pairs if name == _name_cookie(state)), "")
+    sealed_flow = next((value for name, _, value in pairs if name == _name_cookie(state)), "")
     try:
-        flow = Flow(**json.loads(call.services.vault.open(sealed, _CONTEXT)))
+        flow = Flow(**json.loads(call.services.vault.open(sealed_flow, _CONTEXT)))
     except (SecretUnreadable, ValueError, TypeError) as exc:
         raise OAuthFailed("OAuth error: invalid or expired state") from exc
     is_this = (flow.app_id, flow.provider) == (call.require_app().id, provider)
@@ -145,12 +145,12 @@ class ProviderClient:
         if account.kind.profile != "github":
             return user
         # The address of the profile is what its owner typed; that of this list is verified.
-        listed = await self._ask("GET", f"{account.kind.userinfo_url}/emails", headers)
-        mails = [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
-        chosen = next((each for each in mails if each.get("primary") is True and each.get("verified") is True), None)
-        if chosen is None or not isinstance(chosen.get("email"), str):
+        answer = await self._ask("GET", f"{account.kind.userinfo_url}/emails", headers)
+        mails = [each for each in answer if isinstance(each, dict)] if isinstance(answer, list) else []
+        primary = next((each for each in mails if each.get("primary") is True and each.get("verified") is True), None)
+        if primary is None or not isinstance(primary.get("email"), str):
             return user
-        return _read(account, {"id": user.uid, "email": chosen["email"], "name": user.name}, verified=True)
+        return _read(account, {"id": user.uid, "email": primary["email"], "name": user.name}, verified=True)
 
     async def _exchange(self, account: ProviderAccount, flow: Flow, code: str, callback: str) -> dict[str, Any]:
         kind = account.kind
@@ -220,14 +220,14 @@ class ProviderClient:
             answer = await self._http.request(
                 method, url, headers=headers, body=body, timeout=_TIMEOUT_SECONDS, max_bytes=_LARGEST_ANSWER
             )
-            parsed = json.loads(answer.body) if answer.status < 400 else None
+            content = json.loads(answer.body) if answer.status < 400 else None
         except EgressError as exc:
             raise OAuthFailed(f"OAuth error: the provider cannot be asked: {exc.message}") from exc
         except (ValueError, RecursionError) as exc:
             raise OAuthFailed("OAuth error: the provider's answer is not JSON") from exc
-        if parsed is None:
+        if content is None:
             raise OAuthFailed(f"OAuth error: the provider answered {answer.status}")
-        return parsed
+        return content
 
 
 def _read(account: ProviderAccount, data: Any, *, verified: bool = False) -> ProviderUser:

@@ -31,8 +31,8 @@ class ProviderAccount:
 
 async def find_row(execute: Execute, app_id: str, provider: str) -> Any:
     """Returns the row of a provider. Raises ProviderNotFound."""
-    which = (user_providers.c.app_id == app_id, user_providers.c.provider == provider)
-    row = (await execute(select(user_providers).where(*which))).first()
+    conditions = (user_providers.c.app_id == app_id, user_providers.c.provider == provider)
+    row = (await execute(select(user_providers).where(*conditions))).first()
     if row is None:
         raise ProviderNotFound
     return row

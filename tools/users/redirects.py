@@ -24,8 +24,8 @@ def is_redirect_allowed(call: Call, redirect_to: str) -> bool:
     if parts.hostname in ("localhost", "127.0.0.1", "::1"):
         return True
     app, base = call.require_app(), urlsplit(call.services.options.base_url)
-    own = (base.scheme, f"{app.subdomain}.{call.services.options.base_domain}", base.port)
-    if (parts.scheme, parts.hostname, port) == own:
+    own_origin = (base.scheme, f"{app.subdomain}.{call.services.options.base_domain}", base.port)
+    if (parts.scheme, parts.hostname, port) == own_origin:
         return True
     return f"{parts.scheme}://{parts.hostname}" + (f":{port}" if port else "") in app.allowed_origins
 

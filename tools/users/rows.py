@@ -18,8 +18,8 @@ async def find_user(
     execute: Execute, app_id: str, *, email: str | None = None, user_id: str | None = None
 ) -> dict[str, Any] | None:
     """Returns the row of a user by address or id; None if the app has no such user."""
-    which = users.c.email == email if user_id is None else users.c.id == user_id
-    row = (await execute(select(users).where(users.c.app_id == app_id, which))).mappings().first()
+    condition = users.c.email == email if user_id is None else users.c.id == user_id
+    row = (await execute(select(users).where(users.c.app_id == app_id, condition))).mappings().first()
     return None if row is None else dict(row)
 
 

@@ -58,13 +58,13 @@ class Factors:
 
 async def find_factors(execute: Execute, app_id: str, user_id: str) -> Factors:
     """Returns what a user has set up."""
-    own = (_totp.app_id == app_id, _totp.user_id == user_id, _totp.confirmed_at.is_not(None))
+    is_confirmed = (_totp.app_id == app_id, _totp.user_id == user_id, _totp.confirmed_at.is_not(None))
     codes, keys = user_recovery_codes.c, user_passkeys.c
     unused = (codes.app_id == app_id, codes.user_id == user_id, codes.used_at.is_(None))
     of_user = (keys.app_id == app_id, keys.user_id == user_id)
     columns = (
-        select(func.count()).select_from(table).where(*which).scalar_subquery()
-        for table, which in ((user_totp, own), (user_recovery_codes, unused), (user_passkeys, of_user))
+        select(func.count()).select_from(table).where(*conditions).scalar_subquery()
+        for table, conditions in ((user_totp, is_confirmed), (user_recovery_codes, unused), (user_passkeys, of_user))
     )
     has_totp, codes_left, passkeys = (await execute(select(*columns))).one()
     return Factors(bool(has_totp), codes_left, passkeys)
@@ -86,8 +86,8 @@ async def delete_factors(execute: Execute, app_id: str, user_ids: Any) -> None:
 
 async def delete_challenges(execute: Execute, app_id: str, user_id: str) -> None:
     """Voids the sign-ins of a user that wait for the second factor."""
-    which = (_challenges.app_id == app_id, _challenges.user_id == user_id, _challenges.used_at.is_(None))
-    await execute(delete(user_challenges).where(*which))
+    conditions = (_challenges.app_id == app_id, _challenges.user_id == user_id, _challenges.used_at.is_(None))
+    await execute(delete(user_challenges).where(*conditions))
 
 
 async def challenge_user(
@@ -99,9 +99,14 @@ async def challenge_user(
     if not factors.totp and (await find_settings(execute, app_id))["second_factor"] == "optional":
         return None
     methods = factors.list_methods()
-    own = (_challenges.app_id == app_id, _challenges.user_id == user["id"], _challenges.used_at.is_(None))
-    newest = select(_challenges.digest).where(*own).order_by(_challenges.created_at.desc()).limit(_MOST_CHALLENGES - 1)
-    await execute(delete(user_challenges).where(*own, _challenges.digest.not_in(newest)))
+    open_challenges = (_challenges.app_id == app_id, _challenges.user_id == user["id"], _challenges.used_at.is_(None))
+    newest = (
+        select(_challenges.digest)
+        .where(*open_challenges)
+        .order_by(_challenges.created_at.desc())
+        .limit(_MOST_CHALLENGES - 1)
+    )
+    await execute(delete(user_challenges).where(*open_challenges, _challenges.digest.not_in(newest)))
     challenge = PREFIX + secrets.token_urlsafe(32)
     row = {"app_id": app_id, "digest": digest_token(challenge), "user_id": user["id"], "method": method}
     row |= {"event": event, "is_new": is_new, "created_at": now, "expires_at": now + LIFETIME}
@@ -112,8 +117,8 @@ async def challenge_user(
 
 async def find_challenge(execute: Execute, call: Call, challenge: str) -> Any:
     """Returns the row of a challenge that can be answered now. Raises ChallengeOver."""
-    which = (_challenges.app_id == call.require_app().id, _challenges.digest == digest_token(challenge))
-    row = (await execute(select(user_challenges).where(*which))).first()
+    conditions = (_challenges.app_id == call.require_app().id, _challenges.digest == digest_token(challenge))
+    row = (await execute(select(user_challenges).where(*conditions))).first()
     if row is None or row.used_at is not None or row.expires_at <= call.now:
         raise ChallengeOver
     return row
@@ -138,13 +143,13 @@ async def enrol_totp(call: Call, execute: Execute, user_id: str) -> str:
     row = {"secret": call.services.vault.seal(secret.encode(), _seal_context(user_id)), "created_at": call.now}
     row |= {"confirmed_at": None, "last_period": None, "wrong_tries": 0, "wrong_since": None}
     upsert = build_upsert(call.stores.database.dialect, user_totp).values(app_id=app_id, user_id=user_id, **row)
-    pending = _totp.confirmed_at.is_(None)
+    is_pending = _totp.confirmed_at.is_(None)
     # The count of wrong codes stays: otherwise enrolling again would give further tries.
     fresh = {name: row[name] for name in ("secret", "created_at")}
-    stored = await execute(
-        upsert.on_conflict_do_update(index_elements=["app_id", "user_id"], set_=fresh, where=pending)
+    upsert_result = await execute(
+        upsert.on_conflict_do_update(index_elements=["app_id", "user_id"], set_=fresh, where=is_pending)
     )
-    if not stored.rowcount:
+    if not upsert_result.rowcount:
         raise FactorExists
     return secret
 
@@ -208,14 +213,16 @@ async def _try_recovery_code(
     columns = user_recovery_codes.c
     this = (columns.app_id == app_id, columns.user_id == user_id, columns.used_at.is_(None))
     digest = _digest(app_id, user_id, code)
-    spent = await execute(update(user_recovery_codes).where(*this, columns.digest == digest).values(used_at=now))
-    return None if spent.rowcount else WrongFactorCode()
+    update_result = await execute(
+        update(user_recovery_codes).where(*this, columns.digest == digest).values(used_at=now)
+    )
+    return None if update_result.rowcount else WrongFactorCode()
 
 
 async def renew_recovery_codes(execute: Execute, app_id: str, user_id: str) -> list[str]:
     """Stores new recovery codes of a user in place of all earlier ones, and returns them."""
-    own = (user_recovery_codes.c.app_id == app_id, user_recovery_codes.c.user_id == user_id)
-    await execute(delete(user_recovery_codes).where(*own))
+    of_user = (user_recovery_codes.c.app_id == app_id, user_recovery_codes.c.user_id == user_id)
+    await execute(delete(user_recovery_codes).where(*of_user))
     codes = [
         "-".join("".join(secrets.choice(_ALPHABET) for _ in range(_GROUP)) for _ in range(_GROUPS))
         for _ in range(RECOVERY_CODES)

@@ -92,9 +92,9 @@ async def start_session(
     method: how the user signed in, such as `email` or `magic_link`. client: the MCP client that the user let in.
     """
     app, now = call.require_app(), call.now
-    own = (_columns.app_id == app.id, _columns.user_id == user_id)
-    newest = select(_columns.id).where(*own, _columns.expires_at > now).order_by(_columns.refreshed_at.desc())
-    await unit.execute(delete(user_sessions).where(*own, _columns.id.not_in(newest.limit(MOST_SESSIONS - 1))))
+    of_user = (_columns.app_id == app.id, _columns.user_id == user_id)
+    newest = select(_columns.id).where(*of_user, _columns.expires_at > now).order_by(_columns.refreshed_at.desc())
+    await unit.execute(delete(user_sessions).where(*of_user, _columns.id.not_in(newest.limit(MOST_SESSIONS - 1))))
     row = {"app_id": app.id, "id": session_id, "user_id": user_id, "generation": 0, "method": method}
     row |= {"created_at": now, "refreshed_at": now, "expires_at": now + timedelta(days=app.session_days)}
     row |= {"ip_address": network(call.context.ip), "user_agent": call.context.user_agent[:300]}
@@ -115,9 +115,9 @@ async def find_exchange(call: Call, token: str, client_id: str | None = None) ->
     """
     app_id = call.require_app().id
     refresh_token = RefreshToken.decode(call.services.vault, app_id, token)
-    which = {"app": app_id, "session": refresh_token.session_id}
+    parameters = {"app": app_id, "session": refresh_token.session_id}
     async with call.stores.database.reading() as connection:
-        session = (await connection.execute(_FIND_EXCHANGE, which)).first()
+        session = (await connection.execute(_FIND_EXCHANGE, parameters)).first()
     if session is None or session.expires_at <= call.now or session.client_id != client_id:
         raise WrongRefreshToken
     user = {column.name: getattr(session, column.name) for column in users.c}
@@ -163,19 +163,19 @@ async def end_sessions(
     but: the id of a session that goes on.
     """
     app_id = call.require_app().id
-    own = [_columns.app_id == app_id, _columns.user_id == user_id]
+    conditions = [_columns.app_id == app_id, _columns.user_id == user_id]
     if session_id is not None:
-        own.append(_columns.id == session_id)
+        conditions.append(_columns.id == session_id)
     if but is not None:
-        own.append(_columns.id != but)
-    ended = (await unit.execute(delete(user_sessions).where(*own))).rowcount
+        conditions.append(_columns.id != but)
+    ended_count = (await unit.execute(delete(user_sessions).where(*conditions))).rowcount
     if session_id is None:
         # A code on its way to an MCP client would begin a session anew.
         codes = (user_mcp_codes.c.app_id == app_id, user_mcp_codes.c.user_id == user_id)
         await unit.execute(delete(user_mcp_codes).where(*codes))
         await delete_challenges(unit.execute, app_id, user_id)
     await announce_change(call, user_id)
-    return ended
+    return ended_count
 
 
 async def announce_change(call: Call, user_id: str) -> None:
@@ -193,8 +193,13 @@ async def find_session(call: Call, session_id: str) -> Any:
 
 async def list_sessions(execute: Execute, app_id: str, user_id: str, now: datetime) -> list[Any]:
     """Returns the rows of a user's sessions, the most recently used first."""
-    own = (_columns.app_id == app_id, _columns.user_id == user_id, _columns.expires_at > now)
-    query = select(user_sessions).where(*own).order_by(_columns.refreshed_at.desc(), _columns.id).limit(MOST_SESSIONS)
+    conditions = (_columns.app_id == app_id, _columns.user_id == user_id, _columns.expires_at > now)
+    query = (
+        select(user_sessions)
+        .where(*conditions)
+        .order_by(_columns.refreshed_at.desc(), _columns.id)
+        .limit(MOST_SESSIONS)
+    )
     return list((await execute(query)).all())
 
 

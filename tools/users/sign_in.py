@@ -98,8 +98,8 @@ async def report_sign_in(call: Call, user: dict[str, Any], method: str, event: s
     """Emits the event of a sign-in or sign-up, and names the user in the audit row."""
     name_user(call, user["id"])
     call.audit.data |= {"provider": method, "is_new_user": is_new}
-    who = {name: user[name] for name in ("id", "email", "display_name", "avatar_url")}
-    payload = {"event": event, "user": {**who, "provider": method}, "isNewUser": is_new, "provider": method}
+    profile = {name: user[name] for name in ("id", "email", "display_name", "avatar_url")}
+    payload = {"event": event, "user": {**profile, "provider": method}, "isNewUser": is_new, "provider": method}
     await call.emit(AUTHENTICATED, **payload)
 
 

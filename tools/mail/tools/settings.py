@@ -149,14 +149,14 @@ def _store_server(call: Call, app_id: str, smtp: MailServer | None) -> dict[str,
     username, password = smtp.get("username"), smtp.get("password")
     if (username is None) != (password is None):
         raise MissingField("`username` and `password` go together.", remediation="Send both, or neither.")
-    sealed = None if password is None else seal_password(call.services.vault, app_id, password)
+    sealed_password = None if password is None else seal_password(call.services.vault, app_id, password)
     return {
         "smtp_host": smtp["host"].lower(),
         "smtp_port": port,
         "smtp_tls": tls,
         "smtp_from": smtp["from_address"],
         "smtp_username": username,
-        "smtp_password": sealed,
+        "smtp_password": sealed_password,
     }
 
 

@@ -69,10 +69,10 @@ async def repo_prepare(call: Call, app_id: AppId, files: RepoFiles) -> Prepared:
     total = _check_files(files)
     sizes = {file["sha256"]: file["size"] for file in files}
     async with FREEZES.writing(call) as unit:
-        there = await find_blobs(unit.execute, app_id, sizes)
-        missing = [digest for digest in sizes if digest not in there]
+        existing = await find_blobs(unit.execute, app_id, sizes)
+        missing = [digest for digest in sizes if digest not in existing]
         # What is there is kept until the commit.
-        await _touch(unit, call, app_id, list(there))
+        await _touch(unit, call, app_id, list(existing))
         await prune(call, unit, app_id)
         stored_bytes = await read_total(unit.execute, app_id)
         if stored_bytes + sum(sizes[digest] for digest in missing) > _MOST_BYTES:
@@ -112,12 +112,12 @@ async def repo_commit(call: Call, app_id: AppId, manifest: Manifest) -> Committe
     files, now = manifest["files"], call.now
     total, snapshot_id = _check_files(files), _compute_id(files)
     async with FREEZES.writing(call) as unit:
-        there = await find_blobs(unit.execute, app_id, (file["sha256"] for file in files))
-        missing = sorted({file["sha256"] for file in files} - there.keys())
+        existing = await find_blobs(unit.execute, app_id, (file["sha256"] for file in files))
+        missing = sorted({file["sha256"] for file in files} - existing.keys())
         differing = [
-            {"sha256": file["sha256"], "declared": file["size"], "actual": there[file["sha256"]].size_bytes}
+            {"sha256": file["sha256"], "declared": file["size"], "actual": existing[file["sha256"]].size_bytes}
             for file in files
-            if file["sha256"] in there and there[file["sha256"]].size_bytes != file["size"]
+            if file["sha256"] in existing and existing[file["sha256"]].size_bytes != file["size"]
         ]
         if missing or differing:
             raise BlobsMissing(details={"missing_shas": missing, "size_mismatches": differing})
@@ -185,9 +185,9 @@ async def repo_snapshot(call: Call, app_id: AppId, snapshot_id: SnapshotId) -> S
 
 async def _preview_removal(call: Call, app_id: str) -> str:
     async with call.reading() as execute:
-        counted = (await execute(select(func.count()).where(_columns.app_id == app_id))).scalar_one()
+        snapshot_count = (await execute(select(func.count()).where(_columns.app_id == app_id))).scalar_one()
         total = await read_total(execute, app_id)
-    return f"Deletes the repository of the app for ever: {counted} snapshots and {total} bytes of contents."
+    return f"Deletes the repository of the app for ever: {snapshot_count} snapshots and {total} bytes of contents."
 
 
 @repo.tool(
@@ -235,8 +235,8 @@ def _check_files(files: Sequence[RepoFile]) -> int:
 
 def _compute_id(files: Sequence[RepoFile]) -> str:
     """Returns the digest of the files in the order of their paths: the same files are the same snapshot."""
-    ordered = sorted(files, key=lambda file: file["path"])
-    canonical = [{"path": file["path"], "sha256": file["sha256"], "size": file["size"]} for file in ordered]
+    sorted_files = sorted(files, key=lambda file: file["path"])
+    canonical = [{"path": file["path"], "sha256": file["sha256"], "size": file["size"]} for file in sorted_files]
     return hashlib.sha256(json.dumps({"files": canonical}, separators=(",", ":")).encode()).hexdigest()
 
 

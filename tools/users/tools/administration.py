@@ -216,11 +216,11 @@ async def users_sessions_end(
     session_id: the only session that ends; null ends all of them.
     """
     async with FREEZES.writing(call) as unit:
-        ended = await end_sessions(call, unit, user_id, session_id)
-    if session_id is not None and not ended:
+        ended_count = await end_sessions(call, unit, user_id, session_id)
+    if session_id is not None and not ended_count:
         raise SessionNotFound
     call.audit.resource_id = user_id
-    return {"ended": ended}
+    return {"ended": ended_count}
 
 
 def _list_user(row: Any) -> ListedUser:

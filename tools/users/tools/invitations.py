@@ -198,6 +198,6 @@ async def _accept(call: Call, email: str, password_hash: str, display_name: str)
         if display_name:
             is_this = (rows.c.app_id == app_id, rows.c.id == user["id"])
             await unit.execute(update(rows).where(*is_this).values(display_name=display_name))
-        changed = await find_user(unit.execute, app_id, user_id=user["id"])
-    assert changed is not None
-    return changed, False
+        updated_user = await find_user(unit.execute, app_id, user_id=user["id"])
+    assert updated_user is not None
+    return updated_user, False

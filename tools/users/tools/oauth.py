@@ -181,11 +181,11 @@ async def _finish(
         raise OAuthFailed("OAuth error: missing code")
     account = await _load_account(call, app_id, provider)
     client = call.services.of(ProviderClient)
-    who = await client.identify(account, flow, code, build_callback(call, provider), posted_user)
+    provider_user = await client.identify(account, flow, code, build_callback(call, provider), posted_user)
     if flow.upgrade is None:
-        user, is_new = await _find_or_create(call, app_id, provider, who)
+        user, is_new = await _find_or_create(call, app_id, provider, provider_user)
     else:
-        user, is_new = await _upgrade(call, app_id, provider, who, flow.upgrade), True
+        user, is_new = await _upgrade(call, app_id, provider, provider_user, flow.upgrade), True
     # Somebody else may have begun the flow with a ticket of theirs: then they are out, and the user is this person's.
     ends_others = flow.upgrade is not None
     signed_in = await sign_in(call, user, provider, "oauth_login", is_new=is_new, ends_others=ends_others)
@@ -212,7 +212,9 @@ async def _load_account(call: Call, app_id: str, provider: str) -> ProviderAccou
     return open_account(call.services.vault, row)
 
 
-async def _find_or_create(call: Call, app_id: str, provider: str, who: ProviderUser) -> tuple[dict[str, Any], bool]:
+async def _find_or_create(
+    call: Call, app_id: str, provider: str, provider_user: ProviderUser
+) -> tuple[dict[str, Any], bool]:
     """Returns the user whom a provider's identity belongs to, and whether the user was made now.
 
     An identity that is new is attached to the user of its address only if both the provider and the user have verified
@@ -220,11 +222,11 @@ async def _find_or_create(call: Call, app_id: str, provider: str, who: ProviderU
 
     In a transaction of its own, before the call's begins: signing in makes a key pair when it is the very first.
     """
-    email = _name_address(who, provider)
+    email = _name_address(provider_user, provider)
     key = (user_identities.c.app_id == app_id, user_identities.c.provider == provider)
     async with call.stores.database.writing_unit(lock=app_id) as unit:
         await FREEZES.require_thawed(unit.execute, app_id)
-        this = select(user_identities.c.user_id).where(*key, user_identities.c.provider_uid == who.uid)
+        this = select(user_identities.c.user_id).where(*key, user_identities.c.provider_uid == provider_user.uid)
         user_id = (await unit.execute(this)).scalar()
         user = None if user_id is None else await find_user(unit.execute, app_id, user_id=user_id)
         if user is not None:
@@ -232,17 +234,23 @@ async def _find_or_create(call: Call, app_id: str, provider: str, who: ProviderU
         user = await find_user(unit.execute, app_id, email=email)
         is_new = user is None
         if user is None:
-            further = {"provider_uid": who.uid, "email_verified": who.email_verified, "avatar_url": who.avatar_url}
-            user = build_user(call.services, app_id, email, provider, display_name=who.name, **further)
-            user |= await admit(unit.execute, call.require_app(), email, call.now, proves_address=who.email_verified)
+            further = {
+                "provider_uid": provider_user.uid,
+                "email_verified": provider_user.email_verified,
+                "avatar_url": provider_user.avatar_url,
+            }
+            user = build_user(call.services, app_id, email, provider, display_name=provider_user.name, **further)
+            user |= await admit(
+                unit.execute, call.require_app(), email, call.now, proves_address=provider_user.email_verified
+            )
             await insert_user(unit, user)
-        elif not (who.email_verified and user["email_verified"]):
+        elif not (provider_user.email_verified and user["email_verified"]):
             raise AddressInUse
-        await _attach_identity(call, unit, user, provider, who)
+        await _attach_identity(call, unit, user, provider, provider_user)
     return user, is_new
 
 
-async def _upgrade(call: Call, app_id: str, provider: str, who: ProviderUser, user_id: str) -> dict[str, Any]:
+async def _upgrade(call: Call, app_id: str, provider: str, provider_user: ProviderUser, user_id: str) -> dict[str, Any]:
     """Gives an anonymous user the identity and address of somebody at a provider, and returns the user.
 
     Raises AddressInUse where another user has one of them, and NotAnonymous.
@@ -250,18 +258,24 @@ async def _upgrade(call: Call, app_id: str, provider: str, who: ProviderUser, us
     async with call.stores.database.writing_unit(lock=app_id) as unit:
         await FREEZES.require_thawed(unit.execute, app_id)
         identity = (user_identities.c.app_id == app_id, user_identities.c.provider == provider)
-        query = select(user_identities.c.user_id).where(*identity, user_identities.c.provider_uid == who.uid)
+        query = select(user_identities.c.user_id).where(*identity, user_identities.c.provider_uid == provider_user.uid)
         if (await unit.execute(query)).first() is not None:
             raise AddressInUse("A user of the app has this identity already.")
-        further = {"provider": provider, "provider_uid": who.uid, "email_verified": who.email_verified}
-        further |= {"display_name": who.name, "avatar_url": who.avatar_url}
-        email = _name_address(who, provider)
-        further |= await admit(unit.execute, call.require_app(), email, call.now, proves_address=who.email_verified)
+        further = {
+            "provider": provider,
+            "provider_uid": provider_user.uid,
+            "email_verified": provider_user.email_verified,
+        }
+        further |= {"display_name": provider_user.name, "avatar_url": provider_user.avatar_url}
+        email = _name_address(provider_user, provider)
+        further |= await admit(
+            unit.execute, call.require_app(), email, call.now, proves_address=provider_user.email_verified
+        )
         try:
             user = await give_address(unit, app_id, user_id, email, **further)
         except UserExists as exc:
             raise AddressInUse from exc
-        await _attach_identity(call, unit, user, provider, who)
+        await _attach_identity(call, unit, user, provider, provider_user)
     return user
 
 
