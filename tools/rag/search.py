@@ -1,6 +1,5 @@
 """Finds the chunks that answer a query: by meaning, by words, or by both."""
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -14,8 +13,8 @@ from baobab.storage.database import Execute
 from baobab.storage.full_text import tag_words
 from baobab.tools.core.call import Call
 from baobab.tools.rag.access import Row, limit_to_owner
+from baobab.tools.rag.chosen_documents import ChosenDocuments
 from baobab.tools.rag.embedding import MATRICES, embed_texts
-from baobab.tools.rag.filters import compile_filter
 from baobab.tools.rag.model_calls import nested_context, paying_caller
 from baobab.tools.rag.reranking import MOST_CANDIDATES, rerank
 from baobab.tools.rag.schemas import FoundChunk
@@ -110,13 +109,7 @@ async def _choose_documents(call: Call, collection: Row, given: dict[str, Any] |
     scope = Scope(collection.app_id, collection.id, revision, limit_to_owner(call.caller, collection))
     if not given:
         return scope
-    matches = compile_filter(given)
-    dialect = call.stores.database.dialect
-    query = select(documents.c.id, documents.c.metadata).where(*scope.list_conditions(dialect))
-    async with call.reading() as execute:
-        rows = (await execute(query, scope.list_parameters())).all()
-    ids = await asyncio.to_thread(lambda: tuple(row.id for row in rows if matches(row.metadata)))
-    return replace(scope, ids=ids)
+    return replace(scope, ids=await call.services.of(ChosenDocuments).choose(call, scope, given))
 
 
 async def _find_by_words(call: Call, scope: Scope, wanted: Wanted, count: int) -> dict[Place, str]:

@@ -129,9 +129,13 @@ class VectorSearch:
         self._models: OrderedDict[tuple[str, str, str | None], tuple[tuple[int, int], list[str]]] = OrderedDict()
 
     async def list_models(self, call: Call, scope: Scope) -> list[str]:
-        """The models that made the vectors in the scope: one, except while they are made anew with another."""
+        """The models that made the vectors in the scope: one, except while they are made anew with another.
+
+        Then there may be one that made none of those that a filter has chosen.
+        """
+        scope = replace(scope, ids=None)
         name = (scope.app_id, scope.collection_id, scope.owner)
-        if scope.ids is None and name in self._models:
+        if name in self._models:
             revision, models = self._models[name]
             if revision == scope.revision:
                 return models
@@ -139,8 +143,7 @@ class VectorSearch:
         query = select(documents.c.embedding_model).where(*conditions).distinct()
         async with call.reading() as execute:
             models = [row.embedding_model for row in await execute(query, scope.list_parameters())]
-        if scope.ids is None:
-            _keep(self._models, name, (scope.revision, models), _MOST_KNOWN)
+        _keep(self._models, name, (scope.revision, models), _MOST_KNOWN)
         return models
 
     async def find_nearest(self, call: Call, scope: Scope, model: str, query: bytes, limit: int) -> list[Place]:

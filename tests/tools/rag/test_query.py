@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from baobab.tools.rag import text_search
-from tests.tools.rag.conftest import RagApp
+from tests.tools.rag.conftest import FACTS, RagApp
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -73,6 +73,24 @@ async def test_only_documents_that_match_the_filter_are_found(app: RagApp) -> No
     }
     assert await app.find("water", filter={"topic": "planes"}) == []
     assert len(set(await app.find("water", filter={"topic": {"$exists": True}}, topK=10))) == 3
+
+
+async def test_a_filter_that_was_used_before_sees_what_has_changed_since(app: RagApp) -> None:
+    ids = await app.ingest_facts()
+
+    async def find() -> set[str]:
+        return set(await app.find("water", filter={"topic": "ships"}, topK=10))
+
+    assert await find() == await find() == {ids["ships"]}
+    added = await app.ingest("Tugs pull ships into harbours.", metadata={"topic": "ships"})
+    assert await find() == {ids["ships"], added}
+    body = {"text": FACTS["trees"], "metadata": {"topic": "ships"}}
+    assert (await app.request("PUT", f"/facts/documents/{ids['trees']}", json=body)).status_code == 202
+    await app.run_jobs()
+    assert await find() == {ids["ships"], added, ids["trees"]}
+    await app.request("DELETE", f"/facts/documents/{ids['ships']}")
+    assert await find() == {added, ids["trees"]}
+    assert set(await app.find("water", filter={"topic": {"$ne": "ships"}}, topK=10)) == {ids["bread"]}
 
 
 async def test_of_many_words_the_rarer_choose_and_everyday_ones_fill_up(
