@@ -159,7 +159,6 @@ class GuardedProtocol(HttpToolsProtocol):
             return
         before = self.cycle
         self._read += len(data)
-        self._unset_keepalive_if_required()
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserError as exc:
@@ -177,8 +176,12 @@ class GuardedProtocol(HttpToolsProtocol):
             self._watch_body(cycle, len(data))
         else:
             self._read = 0
-            if self._deadline is not None or cycle.response_complete:
-                self._clear_deadline(cycle)
+            if not cycle.response_complete:
+                # Nothing is being read any more.
+                self._timed = self._deadline = None
+            elif self._timed is not None:
+                # The answer came before the end of the body.
+                self._await_next_request()
 
     def _watch_head(self, before: RequestResponseCycle | None) -> None:
         if self.scope is None:
@@ -212,14 +215,23 @@ class GuardedProtocol(HttpToolsProtocol):
         if self.flow.read_paused:
             self._held_back = True
 
-    def _clear_deadline(self, cycle: RequestResponseCycle) -> None:
-        """Ends the deadline, because nothing is being read any more."""
+    def on_response_complete(self) -> None:
+        """Starts the next pipelined request; without one, the time for which the connection may stay idle.
+
+        uvicorn sets a timer for each answer, and cancels it at the next request.
+        """
+        self.server_state.total_requests += 1
+        if self.transport.is_closing():
+            return
+        self.flow.resume_reading()
+        if self.pipeline:
+            self._start_asgi_task(*self.pipeline.pop())
+        elif self._timed is None:
+            self._await_next_request()
+
+    def _await_next_request(self) -> None:
         self._timed = None
-        if not cycle.response_complete:
-            self._deadline = None
-        elif self._deadline is None:
-            # Blank lines between requests: uvicorn has dropped its keep-alive timer and will not set it again.
-            self._set_deadline(self.timeout_keep_alive)
+        self._set_deadline(self.timeout_keep_alive)
 
     # -- the parser's callbacks ---------------------------------------------------------------------------------------
 
@@ -326,7 +338,6 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def _on_last_response(self) -> None:
         self.on_response_complete()
-        self._unset_keepalive_if_required()
         if self._refusal is not None:
             self._start_closing(self._refusal)
 

@@ -29,8 +29,10 @@ from baobab.storage.statements import SqliteStatements, Statements
 
 T = TypeVar("T")
 
-_BUDGET = 50_000
-"""The instructions of SQLite's virtual machine that a read may take on the event loop: one or two milliseconds."""
+_BUDGET = 25_000
+"""The instructions of SQLite's virtual machine after which it asks whether to stop. A read on the event loop may take
+two budgets, one or two milliseconds.
+"""
 _BULK_ROWS = 64
 """A statement for more rows than this runs in the thread."""
 _GROUP_SECONDS = 0.02
@@ -179,7 +181,8 @@ class SqliteConnection:
         # Always in one, so that nobody who asks begins and commits another (Alembic does).
         self._sync.begin()
         self._is_reading = True
-        self._interrupts = False
+        self._budgets: int | None = None
+        """How many budgets may still begin on the event loop; None if nothing that may be stopped runs there."""
         self._pragmas: dict[str, object] = {}
         self.in_thread = False
         """Whether everything runs in the thread, because it may take long."""
@@ -403,14 +406,20 @@ class SqliteConnection:
             self._deadline = time.monotonic() + self._statement_seconds
 
     def _must_stop(self) -> bool:
-        """Returns whether SQLite must stop the running statement. SQLite asks when the statement has used up its budget
-        and, in the thread, each time it has used up another one.
+        """Returns whether SQLite must stop the running statement. SQLite asks each time when a budget is used up.
+
+        It counts over all executions of a prepared statement, so it asks early the first time: a statement is stopped
+        when it asks again. Otherwise one execution in some hundreds would be stopped, and Python 3.11 would compile
+        the statement anew from then on, because it takes one that has failed for one that is in use.
         """
-        return self._interrupts or (self._deadline is not None and time.monotonic() > self._deadline)
+        if self._budgets is not None:
+            self._budgets -= 1
+            return self._budgets < 0
+        return self._deadline is not None and time.monotonic() > self._deadline
 
     async def _call(self, work: Callable[[], T], *, stops: bool, in_thread: bool = False) -> T:
         if not (self.in_thread or in_thread):
-            self._interrupts = stops
+            self._budgets = 1 if stops else None
             try:
                 return work()
             except (OperationalError, sqlite3.OperationalError) as exc:
@@ -418,7 +427,7 @@ class SqliteConnection:
                 if not stops or getattr(error, "sqlite_errorcode", 0) & 0xFF not in _INTERRUPTED:
                     raise
             finally:
-                self._interrupts = False
+                self._budgets = None
         return await self._run_in_thread(work)
 
     async def _run_in_thread(self, work: Callable[[], T]) -> T:

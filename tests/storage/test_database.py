@@ -15,6 +15,7 @@ import pytest
 from sqlalchemy import (
     Boolean,
     Column,
+    Connection,
     Date,
     Float,
     Integer,
@@ -237,6 +238,22 @@ async def test_a_read_that_takes_long_does_not_stop_the_event_loop(database: Dat
         short += 1
     assert await task == 3000000
     assert short > 10
+
+
+async def test_a_short_read_runs_once_however_often_it_has_run_before(database: Database) -> None:
+    """SQLite counts the steps of a statement over all its executions. One that is stopped runs again in a thread."""
+    count = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 500) SELECT max(i) FROM n"
+    calls = 0
+
+    def read(connection: Connection) -> None:
+        nonlocal calls
+        calls += 1
+        connection.execute(text(count))
+
+    for _ in range(50):
+        async with database.reading() as connection:
+            await connection.run_sync(read)
+    assert calls == 50
 
 
 async def test_a_deletion_of_very_many_rows_does_not_stop_the_event_loop(database: Database) -> None:

@@ -3,8 +3,9 @@
 from typing import Any
 
 from sqlalchemy import Select, bindparam, select
+from sqlalchemy.exc import NoResultFound
 
-from baobab.storage.database import Execute
+from baobab.storage.database import Execute, Unit
 from baobab.tools.core.auth.tables import accounts, members, organisations
 from baobab.tools.core.errors import Forbidden
 from baobab.tools.core.plans import PLANS, Plan
@@ -36,9 +37,12 @@ _OPERATORS_OWN: Select[Any] = (
 """The personal organisation of the first account, which the first start has made."""
 
 
-async def hold_plan(execute: Execute, organisation_id: str) -> Plan:
+async def hold_plan(unit: Unit, organisation_id: str) -> Plan:
     """Returns the plan of an organisation and locks it: others who add something wait, and count afterwards."""
-    return PLANS[(await execute(_HELD, {"organisation": organisation_id})).scalar_one()]
+    rows = await unit.fetch(_HELD, {"organisation": organisation_id})
+    if not rows:
+        raise NoResultFound
+    return PLANS[rows[0].plan]
 
 
 def require_room(

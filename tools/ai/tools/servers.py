@@ -103,7 +103,7 @@ async def model_servers_create(
         **_seal_key(call, id_, key),
     }
     row |= await _probe_models(call, name, row["url"], key)
-    plan = await hold_plan(call.execute, organisation)
+    plan = await hold_plan(call.unit, organisation)
     count = select(func.count()).where(rows.c.organisation_id == organisation)
     require_room("model servers", plan, plan.model_servers, (await call.execute(count)).scalar_one())
     try:

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Annotated, Any
 
 from pydantic import Field
-from sqlalchemy import bindparam, delete, func, select, update
+from sqlalchemy import Row, bindparam, delete, func, select, update
 
 from baobab.storage.clock import Ids
 from baobab.storage.tables import build_upsert
@@ -41,7 +41,10 @@ Region = Annotated[str, Text(40, min_length=1)]
 
 _IN_ORGANISATION = apps_table.c.organisation_id == bindparam("organisation")
 # Built once: to build a statement takes as long as to run it.
-_BY_NAME = select(apps_table).where(_IN_ORGANISATION, apps_table.c.name == bindparam("name"))
+_EXISTING = ("id", "name", "region", "subdomain", "anon_key", "provisioning_status", "created_at")
+_BY_NAME = select(*(apps_table.c[name] for name in _EXISTING)).where(
+    _IN_ORGANISATION, apps_table.c.name == bindparam("name")
+)
 _COUNT = select(func.count()).select_from(apps_table).where(_IN_ORGANISATION)
 _INSERT = {
     dialect: build_upsert(dialect, apps_table).on_conflict_do_nothing(index_elements=["subdomain"])
@@ -55,6 +58,7 @@ _LISTED = [
     )
 ]  # fmt: skip
 """The columns of an app that a list shows. The others are settings in JSON."""
+_BY_ID = select(*_LISTED).where(apps_table.c.id == bindparam("app"))
 _LIST = select(*_LISTED).where(_IN_ORGANISATION).limit(bindparam("count"))
 _LIST = _LIST.order_by(apps_table.c.created_at.desc(), apps_table.c.id.desc())
 _LIST_ON = _LIST.where(
@@ -105,9 +109,11 @@ async def apps_init(
     candidates = cells.find(region)
     if not candidates:
         raise RegionUnknown(f"`region`: there is no region `{region}`.", details={"regions": cells.list_region_names()})
-    row: Any = (await call.execute(_BY_NAME, {"organisation": organisation, "name": name})).mappings().first()
-    created = row is None
-    if row is None:
+    found = await call.unit.fetch(_BY_NAME, {"organisation": organisation, "name": name})
+    created = not found
+    if found:
+        row = found[0]._asdict()
+    else:
         owned = await _require_room(call, organisation) + 1
         app_id, now = ids.app(), call.now
         _, function_key = make_function_key(ids, call.services.vault, app_id)
@@ -138,7 +144,7 @@ async def apps_init(
     if created:
         await call.emit("app.created", name=name, region=row["region"], organization_id=organisation)
     else:
-        owned = (await call.execute(_COUNT, {"organisation": organisation})).scalar_one()
+        owned = await _count_apps(call, organisation)
     return {
         "app_id": row["id"],
         "name": row["name"],
@@ -189,9 +195,9 @@ async def apps_list(
     if cursor is not None:
         created, last = decode_cursor(call.services.vault, "apps", cursor)
         query, parameters = _LIST_ON, {**parameters, "created": datetime.fromisoformat(created), "last": last}
-    rows = (await call.execute(query, parameters)).mappings().all()
+    rows = await call.unit.fetch(query, parameters)
     more = rows[limit - 1] if len(rows) > limit else None
-    following = encode_cursor(call.services.vault, "apps", more["created_at"].isoformat(), more["id"]) if more else None
+    following = encode_cursor(call.services.vault, "apps", more.created_at.isoformat(), more.id) if more else None
     return {"apps": [_app_row(row) for row in rows[:limit]], "next_cursor": following}
 
 
@@ -252,7 +258,10 @@ async def apps_update(call: Call, app_id: AppId, name: AppName) -> AppRow:
     await call.services.notices.publish(call.unit, "app", app_id)
     call.audit.resource_id = app_id
     call.audit.data |= {"from": app.name, "to": name}
-    return _app_row(await get_app_row(call))
+    rows = await call.unit.fetch(_BY_ID, {"app": app_id})
+    if not rows:
+        raise AppNotFound
+    return _app_row(rows[0])
 
 
 async def _preview_delete(call: Call, app_id: AppId) -> str:
@@ -326,33 +335,38 @@ async def _find_free_subdomain(call: Call, name: str, requested: str | None) -> 
     return requested
 
 
-def _app_row(row: Any) -> AppRow:
+def _app_row(row: Row[Any]) -> AppRow:
     return {
-        "id": row["id"],
-        "name": row["name"],
-        "subdomain": row["subdomain"],
-        "db_name": row["id"],
+        "id": row.id,
+        "name": row.name,
+        "subdomain": row.subdomain,
+        "db_name": row.id,
         "db_provisioned": True,
-        "provisioning_status": row["provisioning_status"],
-        "region": row["region"],
-        "visibility": row["visibility"],
-        "listed": row["listed"],
-        "template_source_app_id": row["template_source_app_id"],
-        "fork_count": row["fork_count"],
-        "substrate_organization_id": row["substrate_organization_id"],
-        "organization_id": row["organisation_id"],
-        "created_at": row["created_at"],
+        "provisioning_status": row.provisioning_status,
+        "region": row.region,
+        "visibility": row.visibility,
+        "listed": row.listed,
+        "template_source_app_id": row.template_source_app_id,
+        "fork_count": row.fork_count,
+        "substrate_organization_id": row.substrate_organization_id,
+        "organization_id": row.organisation_id,
+        "created_at": row.created_at,
     }
 
 
 async def _require_room(call: Call, organisation_id: str) -> int:
     """Returns how many apps the organisation has. Raises ProjectLimitReached if its plan allows no more."""
-    plan = await hold_plan(call.execute, organisation_id)
-    owned: int = (await call.execute(_COUNT, {"organisation": organisation_id})).scalar_one()
+    plan = await hold_plan(call.unit, organisation_id)
+    owned = await _count_apps(call, organisation_id)
     if plan.apps is not None and owned >= plan.apps:
         cap = await cap_of_apps(call.execute, organisation_id, plan)
         require_room("apps", plan, cap, owned, error=ProjectLimitReached)
     return owned
+
+
+async def _count_apps(call: Call, organisation_id: str) -> int:
+    counted: int = (await call.unit.fetch(_COUNT, {"organisation": organisation_id}))[0][0]
+    return counted
 
 
 RESERVED = frozenset((

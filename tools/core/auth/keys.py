@@ -62,7 +62,7 @@ def key_row(
 
 async def require_room(call: Call, organisation_id: str) -> None:
     """Raises PlanLimitReached if the organisation has as many live keys as its plan allows."""
-    plan = await hold_plan(call.execute, organisation_id)
+    plan = await hold_plan(call.unit, organisation_id)
     count = await count_live(call, api_keys.c.organisation_id == organisation_id)
     plan_room.require_room("live API keys", plan, plan.api_keys, count)
 
