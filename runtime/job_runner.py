@@ -33,9 +33,6 @@ _OUTAGE_PAUSE_SECONDS = 2.0
 # whose clocks differ by an hour take each job from each other, back and forth.
 _MAX_LEASE_AHEAD = timedelta(days=1)
 _LOST_ATTEMPTS = 2
-# A process that has just started leaves its first minute to calls.
-_MISSED_ROUNDS_SECONDS = 60.0
-_LONG_PERIOD_SECONDS = 3600.0
 # The last of this many attempts ended with its process, so the job itself may crash processes.
 _IS_DOUBTFUL = and_(jobs.c.held_by.is_not(None), jobs.c.attempts >= _LOST_ATTEMPTS)
 # A doubtful job that has run for this long without harm no longer delays the next doubtful one.
@@ -151,7 +148,6 @@ class JobRunner:
         # A round begins at a fixed time, not when a process starts: any process that runs then enqueues it.
         self._periodic = [(kind, kind.every) for kind in rounds if kind.every]
         self._rounds = {kind.name: self._current_round(seconds) for kind, seconds in self._periodic}
-        self._missed_rounds_at: float | None = clock.monotonic() + _MISSED_ROUNDS_SECONDS
         self._runner_id = ids.uuid()
         self._wake = asyncio.Event()
         self._stopping = False
@@ -251,14 +247,8 @@ class JobRunner:
     async def _enqueue_rounds(self) -> None:
         """Enqueues one job for each round of the periodic kinds, whichever process comes first."""
         now = self._clock.now()
-        if self._missed_rounds_at is not None and self._clock.monotonic() >= self._missed_rounds_at:
-            self._missed_rounds_at = None
-            # The round may have begun while no process ran. One that was enqueued before is still known by its id.
-            for kind, seconds in self._periodic:
-                if seconds >= _LONG_PERIOD_SECONDS:
-                    self._rounds.pop(kind.name)
         for kind, seconds in self._periodic:
-            if (round_ := self._current_round(seconds)) == self._rounds.get(kind.name):
+            if (round_ := self._current_round(seconds)) == self._rounds[kind.name]:
                 continue
             row = {"id": f"{kind.name}:{round_}", "kind": kind.name, "arguments": {}, "due_at": now}
             row["tenant"] = PLATFORM

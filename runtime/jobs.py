@@ -15,11 +15,10 @@ from baobab.storage.database import Database, Execute, Unit
 from baobab.storage.notices import Notices
 from baobab.storage.statements import Statements
 from baobab.tools.core.job import Job, JobKind
-from baobab.tools.core.jobs import RETENTION
 from baobab.tools.core.registry import Registry
 from baobab.tools.core.tenancy import current_tenant
 
-_FAILURE_RETENTION, _EVENT_RETENTION = timedelta(days=30), timedelta(days=30)
+_RETENTION, _FAILURE_RETENTION, _EVENT_RETENTION = timedelta(days=1), timedelta(days=30), timedelta(days=30)
 _PRUNE_BATCH = 5000
 _INSERT_EVENT = insert(events)
 
@@ -137,10 +136,10 @@ class DurableJobs:
 
 
 async def _prune_jobs(job: Job) -> None:
-    """Deletes old jobs and events."""
+    """Deletes old jobs and events. Ended jobs are kept for a day, so that one enqueued twice by its id runs once."""
     now: datetime = job.services.clock.now()
     ended = jobs.c.finished_at
-    is_old = or_(and_(ended < now - RETENTION, jobs.c.error.is_(None)), ended < now - _FAILURE_RETENTION)
+    is_old = or_(and_(ended < now - _RETENTION, jobs.c.error.is_(None)), ended < now - _FAILURE_RETENTION)
     for table, condition in ((jobs, is_old), (events, events.c.at < now - _EVENT_RETENTION)):
         batch = select(table.c.id).where(condition).limit(_PRUNE_BATCH)
         removed = _PRUNE_BATCH

@@ -153,8 +153,11 @@ class Database(ABC):
         """Runs a query that only a working database can answer. Raises DatabaseUnavailable."""
 
     @abstractmethod
-    def reading(self) -> AbstractAsyncContextManager[DatabaseConnection]:
-        """Opens a transaction that sees one state of the rows and changes nothing."""
+    def reading(self, *, single: bool = False) -> AbstractAsyncContextManager[DatabaseConnection]:
+        """Opens a transaction that sees one state of the rows and changes nothing.
+
+        single: whether it has one statement, which costs a server less.
+        """
 
     @abstractmethod
     def writing(
@@ -172,7 +175,7 @@ class Database(ABC):
 
     async def read_once(self, statement: Executable, rows: Any = None) -> CursorResult[*tuple[Any, ...]]:
         """Runs one statement that reads, in a transaction of its own. This costs a server less than `reading`."""
-        async with self.reading() as connection:
+        async with self.reading(single=True) as connection:
             return await connection.execute(statement, rows)
 
     async def write_once(self, statement: Executable, rows: Any = None) -> CursorResult[*tuple[Any, ...]]:

@@ -94,10 +94,10 @@ class PostgresDatabase(Database):
         return self._in_use
 
     @asynccontextmanager
-    async def reading(self) -> AsyncIterator[PostgresConnection]:
+    async def reading(self, *, single: bool = False) -> AsyncIterator[PostgresConnection]:
         with ErrorTranslator(self):
             async with self._take_connection() as connection:
-                connection.begin(*_READING)
+                connection.begin(*_READING, single=single, reads=True)
                 yield connection
 
     @asynccontextmanager

@@ -175,9 +175,9 @@ class PostgresConnection:
     def begin(self, *statements: bytes, single: bool = False, reads: bool = False) -> None:
         """Begins a transaction. The server learns of it with its first statement.
 
-        single: the transaction has one statement. That is a transaction by itself, so it is sent alone, except to a
-        pooler, which needs the settings of a transaction. reads: the transaction only reads, so it may be sent again if
-        its answer was lost.
+        single: the transaction has one statement. That is a transaction by itself, with what is queued before it, so
+        the statements that begin one are sent only to a pooler, which needs the settings of a transaction. reads: the
+        transaction only reads, so it may be sent again if its answer was lost.
         """
         self._begin, self._has_begun = statements, False
         self._is_single, self._may_repeat = single, reads or not single
@@ -272,6 +272,10 @@ class PostgresConnection:
         """Returns the rows of a statement and passes each to `take` first. If `take` raises, the statement is stopped.
         At most `batch` rows more are in memory.
         """
+
+        if self._wanted_identity is not None:
+            # It would be forgotten before the statement, which is not sent together with it here.
+            self._is_single = False
 
         async def run(session: PostgresSession, before: Before) -> list[Row]:
             found = []

@@ -95,7 +95,7 @@ class SqliteDatabase(Database):
         return self._reading + self._write_lock.locked()
 
     @asynccontextmanager
-    async def reading(self) -> AsyncIterator[SqliteConnection]:
+    async def reading(self, *, single: bool = False) -> AsyncIterator[SqliteConnection]:
         with ErrorTranslator(self):
             async with self._take_reader() as connection:
                 await connection.begin(write=False)

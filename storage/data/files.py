@@ -48,7 +48,13 @@ class FileStore:
         )
 
     async def read(
-        self, app_id: str, work: Callable[[Statements], T], unit: Unit | None = None, *, quick: bool = False
+        self,
+        app_id: str,
+        work: Callable[[Statements], T],
+        unit: Unit | None = None,
+        *,
+        quick: bool = False,
+        single: bool = False,
     ) -> T:
         async with self._use(app_id, reads=True) as file, file.reading() as connection:
             return await connection.run_statements(work, in_thread=not quick)

@@ -46,11 +46,18 @@ class SchemaStore:
             return bool(answer.scalar())
 
     async def read(
-        self, app_id: str, work: Callable[[Statements], T], unit: Unit | None = None, *, quick: bool = False
+        self,
+        app_id: str,
+        work: Callable[[Statements], T],
+        unit: Unit | None = None,
+        *,
+        quick: bool = False,
+        single: bool = False,
     ) -> T:
         if unit is not None and unit.database is self._database and not unit.is_untouched:
             return await unit.run_statements(work)
-        async with self._turns.acquire_slot(app_id), self._readers, self._database.reading() as connection:
+        reading = self._database.reading(single=single)
+        async with self._turns.acquire_slot(app_id), self._readers, reading as connection:
             return await self._database.run_statements(connection, work)
 
     async def write(self, app_id: str, work: Callable[[Statements], T], unit: Unit | None = None) -> T:

@@ -41,11 +41,18 @@ class DataStore(Protocol):
         ...
 
     async def read(
-        self, app_id: str, work: Callable[[Statements], T], unit: Unit | None = None, *, quick: bool = False
+        self,
+        app_id: str,
+        work: Callable[[Statements], T],
+        unit: Unit | None = None,
+        *,
+        quick: bool = False,
+        single: bool = False,
     ) -> T:
         """Calls a function that reads, and returns its result. The app's database must exist. Raises StatementTimeout.
 
-        quick: whether the function looks at a row or two, whatever strangers ask for.
+        quick: whether the function looks at a row or two, whatever strangers ask for. single: whether it runs one
+        statement, which is a transaction by itself; a second one may see what was committed in between.
         """
         ...
 

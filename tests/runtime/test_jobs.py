@@ -29,7 +29,6 @@ class Chores:
     def __init__(self) -> None:
         self.toolset = Toolset("chores", "What tests have done.")
         self.done: list[Any] = []
-        self.days: list[str] = []
         self.rounds: list[str] = []
         self.faults: list[Exception] = []
         self.waiting = asyncio.Event()
@@ -50,10 +49,6 @@ class Chores:
                 await unit.execute(
                     update(jobs.jobs).where(jobs.jobs.c.id == "tally").values(epoch=jobs.jobs.c.epoch + 1)
                 )
-
-        @self.toolset.job(every=86_400)
-        async def dawn(job: Job) -> None:
-            self.days.append(job.id)
 
         @self.toolset.job(every=60)
         async def tick(job: Job) -> None:
@@ -320,25 +315,6 @@ async def test_each_round_of_a_periodic_job_is_made_by_one_process(tmp_path: Pat
         assert len([job for c in every for job in c.rounds]) == 3
 
 
-async def test_a_day_that_began_while_no_process_ran_has_its_round_once_after_a_start(tmp_path: Path) -> None:
-    clock = FixedClock(20_000 * 86_400.0 - 100)
-    made: list[str] = []
-    # Off at midnight and back five seconds later, again just before the next one, and once more after it.
-    for off_seconds in (105, 86_200, 200):
-        clock.advance(off_seconds)
-        chores = Chores()
-        async with open_installation(tmp_path / "data", clock=clock, further=[chores.toolset]) as baobab:
-            await jobs.run_job(baobab.application, "jobs_prune")
-            assert chores.days == [], "a process that has just started has more urgent work"
-            clock.advance(61)
-            async with asyncio.timeout(jobs.TIMEOUT_SECONDS):
-                # That of a minute is enqueued after that of a day.
-                while not chores.rounds:
-                    await jobs.run_due_jobs(baobab.application)
-            made += chores.days
-    assert made == ["dawn:20000", "dawn:20001"]
-
-
 async def test_an_event_is_told_to_each_of_its_consumers_once(baobab: Baobab, chores: Any, clock: Any) -> None:
     app = await baobab.create_app(name="shop")
     await jobs.run_due_jobs(baobab.application)
@@ -417,13 +393,6 @@ def test_a_job_is_done_for_events_or_in_rounds_but_not_both() -> None:
 
         @Toolset("both", "Both.").job(on="app.created", every=60)
         async def both(job: Job) -> None: ...
-
-
-def test_a_round_is_no_longer_than_ended_jobs_are_kept() -> None:
-    with pytest.raises(RegistrationError):
-
-        @Toolset("weekly", "Too seldom.").job(every=7 * 86_400)
-        async def weekly(job: Job) -> None: ...
 
 
 async def test_of_a_kind_that_has_a_bound_no_more_are_made_at_once(tmp_path: Path, clock: Any) -> None:

@@ -7,7 +7,7 @@ What it does elsewhere carries the job's id as idempotency key.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, Protocol
 
 from baobab.storage.database import Execute, Unit
@@ -16,8 +16,6 @@ from baobab.tools.core.errors import Unavailable
 from baobab.tools.core.outages import STORE_OUTAGES
 
 MOST_ATTEMPTS = 8
-RETENTION = timedelta(days=1)
-"""How long an ended job is kept, so that one enqueued twice by its id runs once. No period is longer."""
 OUTAGES = (*STORE_OUTAGES, Unavailable)
 """Errors that end by themselves. Other errors of a store would come again at each attempt."""
 

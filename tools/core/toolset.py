@@ -17,7 +17,7 @@ from baobab.tools.core.envelopes import STRUCTURED, Envelope
 from baobab.tools.core.errors import BaobabError
 from baobab.tools.core.gauges import Gauge, ReadGauge
 from baobab.tools.core.job import JobKind, Work
-from baobab.tools.core.jobs import MOST_ATTEMPTS, RETENTION
+from baobab.tools.core.jobs import MOST_ATTEMPTS
 from baobab.tools.core.limits import APP_REQUESTS, CALLER_REQUESTS
 from baobab.tools.core.secret import find_undeclared_secrets, holds_secret
 from baobab.tools.core.types import OMITTED
@@ -210,7 +210,7 @@ class Toolset:
         """Registers the decorated function as a kind of durable job, under its name.
 
         on: the type of event that starts it, once for each event; it then takes `(job, event)`.
-        every: seconds between two rounds, a day at most, each of which one process of all makes; it then takes `(job)`.
+        every: seconds between two runs, each of which one process of all makes; it then takes `(job)`.
         delay: the least number of seconds from the event to the job.
         at_once: how many of them one process runs at the same time at most, not counting those that wait for the
         network.
@@ -224,8 +224,6 @@ class Toolset:
                 raise RegistrationError(f"{name}: the toolset {self.name} has a job of this name already")
             if on is not None and every is not None:
                 raise RegistrationError(f"{name}: a job is done for events or in rounds, not both")
-            if every is not None and every > RETENTION.total_seconds():
-                raise RegistrationError(f"{name}: its rounds are longer than a day, for which ended jobs are kept")
             self.jobs[name] = JobKind(name, work, attempts, every, on, delay, at_once, approved, cancel)
             return work
 

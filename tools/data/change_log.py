@@ -4,7 +4,7 @@ Undo reads the log backwards, and subscribers read it as it grows. Its numbers h
 """
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -145,13 +145,14 @@ class ChangeLog:
         entries, self._entries, self._waiting = self._entries, [], 0
         if not entries:
             return
-        first = self._count(_COUNTER, len(entries)) - len(entries) + 1
+        counters = self._count({_COUNTER: len(entries), _BYTES: sum(entry.size for entry in entries)})
+        first = counters[_COUNTER] - len(entries) + 1
         self.action = self.action or first
         rows = [self._encode(entry, number, self.action) for number, entry in enumerate(entries, first)]
         names = f"{', '.join(_NAMES)}, size"
         places = ", ".join("?" * (len(_NAMES) + 1))
-        self._statements.execute_many(f"INSERT INTO {self._table} ({names}) VALUES ({places})", rows)
-        self._trim(self._count(_BYTES, sum(entry.size for entry in entries)) - self._most_bytes)
+        self._statements.insert_many(f"INSERT INTO {self._table} ({names}) VALUES ({places})", rows)
+        self._trim(counters[_BYTES] - self._most_bytes)
 
     def note_undone(self, changes: Iterable[Change]) -> None:
         """Marks changes as undone by this transaction. What those changes had undone themselves counts again."""
@@ -171,16 +172,19 @@ class ChangeLog:
                 last,
             )
 
-    def _count(self, name: str, amount: int) -> int:
+    def _count(self, amounts: Mapping[str, int]) -> dict[str, int]:
+        """Adds to counters of `_sequences`, and returns what they are then."""
+        cases = " ".join(["WHEN ? THEN ?"] * len(amounts))
+        values = [value for pair in amounts.items() for value in pair]
         rows = self._statements.rows(
-            f"UPDATE {self._sequences} SET last = last + ? WHERE name = ? RETURNING last",
-            amount,
-            name,
+            f"UPDATE {self._sequences} SET last = last + CASE name {cases} END WHERE name IN ? RETURNING name, last",
+            *values,
+            list(amounts),
         )
-        if rows:
-            return int(rows[0][0])
-        self._statements.rows(f"INSERT INTO {self._sequences} (name, last) VALUES (?, ?)", name, amount)
-        return amount
+        counters = {**amounts, **dict(rows)}
+        for name in amounts.keys() - dict(rows).keys():
+            self._statements.rows(f"INSERT INTO {self._sequences} (name, last) VALUES (?, ?)", name, amounts[name])
+        return counters
 
     def _encode(self, entry: _Entry, number: int, action: int) -> tuple[Any, ...]:
         author = self._author
@@ -201,7 +205,7 @@ class ChangeLog:
             if not freed:
                 return
             self._statements.rows(f"DELETE FROM {self._table} WHERE id <= ?", last)
-            self._count(_BYTES, -freed)
+            self._count({_BYTES: -freed})
             surplus -= freed
 
 

@@ -23,7 +23,7 @@ from baobab.tools.data.expressions import SqlWriter, quote
 from baobab.tools.data.own_tables import create_own_tables
 from baobab.tools.data.row_security import raise_guard
 from baobab.tools.data.transactions import format_moment, require_thawed, translate_violation
-from baobab.tools.data.usage import write_within_plan
+from baobab.tools.data.usage import measure_tables, write_within_plan
 from baobab.tools.data.views import write_source
 
 Change = Callable[[Statements, Catalogue], Catalogue]
@@ -42,7 +42,8 @@ async def change_catalogue(call: Call, change: Change) -> Catalogue:
         create_own_tables(statements, store, app_id)
         require_thawed(statements, store, app_id)
         current = read_catalogue(statements, store, app_id)
-        result = write_within_plan(call, statements, lambda: change(statements, current))
+        bytes_before = measure_tables(statements, store, app_id)
+        result = write_within_plan(call, statements, bytes_before, lambda: change(statements, current))
         _require_room(current, result)
         result = raise_guard(statements, store, app_id, replace(current, guard=result.guard), result)
         write_catalogue(statements, store, app_id, result)

@@ -135,7 +135,7 @@ class RowReader:
                 text += f" LIMIT {limit} OFFSET {0 if related_by else selection.offset}"
         kinds = [*(item.type for item in items), *(table.columns[name].type for name in hidden)]
         with self._run_as_actor():
-            answer = self._fetch(text, writer.values, kinds)
+            answer = self._fetch(text, writer.values, kinds, one=related_by is None and selection.limit == 1)
         if related_by is not None and len(answer) > _MOST_RELATED:
             raise BadRequest(
                 f"`{table.name}`: more than {_MOST_RELATED} embedded rows.",
@@ -151,15 +151,23 @@ class RowReader:
             self._embed(rows, keys, embed)
         return rows, [values[len(items)] for values in answer] if related_by else []
 
-    def _fetch(self, text: str, values: list[Any], kinds: Sequence[ColumnType]) -> list[tuple[Any, ...]]:
+    def _fetch(
+        self, text: str, values: list[Any], kinds: Sequence[ColumnType], *, one: bool = False
+    ) -> list[tuple[Any, ...]]:
         """Returns the rows of a statement. Raises AnswerTooLarge.
 
-        kinds: the types of its columns.
+        kinds: the types of its columns. one: whether it has at most one row, which fits into memory and is faster to
+        read from a server at once.
         """
         large = sum(not kind.is_small for kind in kinds)
         if not large:
             return self._statements.rows(text, *values)
         try:
+            if one:
+                rows = self._statements.rows(text, *values)
+                for row in rows:
+                    self._budget.take(row)
+                return rows
             return self._statements.rows_within(self._budget, max(1, _MOST_BUFFERED // large), text, *values)
         except RowsTooLarge as exc:
             raise AnswerTooLarge(f"The rows have more than {MOST_BYTES} bytes.") from exc

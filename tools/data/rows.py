@@ -68,7 +68,12 @@ class Rows(RowReader):
         An upsert changes, of a present row, only the columns that its row names. answer, here and below: the columns to
         return; None for all.
         """
-        complete = [self._complete(table, row) for row in values]
+        numbers = {
+            column.name: self._take_numbers(table, column, sum([row.get(column.name) is None for row in values]))
+            for column in table.writable_columns
+            if column.type.serial
+        }
+        complete = [self._complete(table, row, numbers) for row in values]
         inserted: list[Row] = []
         size = max(1, _MOST_VALUES // len(table.columns))
         named_columns = [frozenset(row) if upsert is not None and upsert.merge else frozenset() for row in values]
@@ -76,8 +81,10 @@ class Rows(RowReader):
             inserted += self._insert(table, part, names, upsert, answer)
         return inserted
 
-    def _complete(self, table: TableInfo, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns a whole row in canonical values."""
+    def _complete(
+        self, table: TableInfo, values: Mapping[str, Any], numbers: Mapping[str, Iterator[int]]
+    ) -> dict[str, Any]:
+        """Returns a whole row in canonical values. numbers: the next ones of each serial column."""
         names = {column.name for column in table.writable_columns}
         named_columns = names.intersection(values)
         if not named_columns and values:
@@ -93,25 +100,29 @@ class Rows(RowReader):
             else:
                 value = find_default(column, self.actor, self._now)
             if value is None and column.type.serial:
-                value = self._next_number(table, column)
+                value = next(numbers[column.name])
             row[column.name] = _require_value(table, column, value)
         return row
 
-    def _next_number(self, table: TableInfo, column: Column) -> int:
-        """Returns the next number of a serial column. The first one is one more than the largest in the table."""
+    def _take_numbers(self, table: TableInfo, column: Column, count: int) -> Iterator[int]:
+        """Returns the next numbers of a serial column. The first one is one more than the largest in the table."""
+        if not count:
+            return iter(())
         sequences = self._store.name_table(self._app_id, "_sequences")
         name = f"{table.name}.{column.name}"
         counters = self._statements.rows(
-            f"UPDATE {sequences} SET last = last + 1 WHERE name = ? RETURNING last",
+            f"UPDATE {sequences} SET last = last + ? WHERE name = ? RETURNING last",
+            count,
             name,
         )
         if counters:
-            return int(counters[0][0])
-        source = self._store.name_table(self._app_id, table.name)
-        [(largest,)] = self._statements.rows(f"SELECT max({quote(column.name)}) FROM {source}")
-        number = int(largest or 0) + 1
-        self._statements.rows(f"INSERT INTO {sequences} (name, last) VALUES (?, ?)", name, number)
-        return number
+            last = int(counters[0][0])
+        else:
+            source = self._store.name_table(self._app_id, table.name)
+            [(largest,)] = self._statements.rows(f"SELECT max({quote(column.name)}) FROM {source}")
+            last = int(largest or 0) + count
+            self._statements.rows(f"INSERT INTO {sequences} (name, last) VALUES (?, ?)", name, last)
+        return iter(range(last - count + 1, last + 1))
 
     def pass_numbers(self, table: TableInfo, inserted_rows: Sequence[Mapping[str, Any]]) -> None:
         """Makes serial columns continue after the largest number in rows that were inserted with their own numbers."""

@@ -32,7 +32,7 @@ from baobab.tools.data.expression_trees import list_names
 from baobab.tools.data.row_reader import MOST_BYTES
 from baobab.tools.data.rows import Rows
 from baobab.tools.data.slow_statements import Slow, SlowNotes, SlowStatements
-from baobab.tools.data.usage import write_within_plan
+from baobab.tools.data.usage import select_bytes, write_within_plan
 
 T = TypeVar("T")
 CHANGED = "data_changed"
@@ -49,13 +49,14 @@ async def read_rows(
     work: Callable[[Rows, Catalogue], T],
     *,
     quick: bool = False,
+    single: bool = False,
     most_bytes: int = MOST_BYTES,
     alone: bool = False,
 ) -> T:
     """Runs a function that reads rows, all as they are at one moment, and returns its result.
 
-    quick: as in `DataStore.read`. alone: whether it has a transaction of its own, for what is read after the call's has
-    ended.
+    quick, single: as in `DataStore.read`. alone: whether it has a transaction of its own, for what is read after the
+    call's has ended.
     """
     app_id, store = call.require_app().id, call.stores.data
     catalogue = await find_catalogue(call)
@@ -71,7 +72,7 @@ async def read_rows(
         return work(rows, catalogue)
 
     try:
-        return await store.read(app_id, run, None if alone else call.unit, quick=quick)
+        return await store.read(app_id, run, None if alone else call.unit, quick=quick, single=single)
     except StatementTimeout as exc:
         raise QueryTimeout from exc
     finally:
@@ -143,7 +144,7 @@ async def _transact(
         return work(Rows(_NO_STATEMENTS, store, app_id, cached_catalogue, actor, now), cached_catalogue), None, False
 
     def run(statements: Statements) -> tuple[T, int | None, bool]:
-        catalogue = _find_current(statements, store, app_id, cached_catalogue)
+        catalogue, bytes_before = _find_current(statements, store, app_id, cached_catalogue)
         log = ChangeLog(statements, store, app_id, author, now, most_bytes)
         rows = Rows(statements, store, app_id, catalogue, actor, now, log=log)
         rows.slow_seconds = call.services.options.slow_seconds
@@ -155,7 +156,7 @@ async def _transact(
                 SlowStatements(statements, store, app_id).keep(rows.slow, now)
             return result, log.action
 
-        write = partial(write_within_plan, call, statements, change)
+        write = partial(write_within_plan, call, statements, bytes_before, change)
         result, action = around(Attempts(statements, store, app_id, now), write)
         return result, action, any(catalogue.table(name).live_since for name in log.tables)
 
@@ -176,13 +177,19 @@ def require_thawed(statements: Statements, store: DataStore, app_id: str) -> Non
         raise AppMigrating
 
 
-def _find_current(statements: Statements, store: DataStore, app_id: str, cached_catalogue: Catalogue) -> Catalogue:
-    """Returns the catalogue as the transaction sees it. Raises AppMigrating while the app is being moved."""
-    table = store.name_table(app_id, "_catalogue")
-    [(version, frozen)] = statements.rows(f"SELECT version, frozen FROM {table}")
+def _find_current(
+    statements: Statements, store: DataStore, app_id: str, cached_catalogue: Catalogue
+) -> tuple[Catalogue, int]:
+    """Returns the catalogue as the transaction sees it, and how many bytes the app's rows take. Raises AppMigrating
+    while the app is being moved.
+    """
+    table, usage = store.name_table(app_id, "_catalogue"), select_bytes(store, app_id)
+    [(version, frozen, bytes_used)] = statements.rows(f"SELECT version, frozen, ({usage}) FROM {table}")
     if frozen:
         raise AppMigrating
-    return cached_catalogue if version == cached_catalogue.version else read_catalogue(statements, store, app_id)
+    if version == cached_catalogue.version:
+        return cached_catalogue, int(bytes_used)
+    return read_catalogue(statements, store, app_id), int(bytes_used)
 
 
 def translate_violation(error: IntegrityError | sqlite3.IntegrityError, catalogue: Catalogue) -> BaobabError:

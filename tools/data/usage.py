@@ -22,15 +22,16 @@ _INDEX_BYTES = 16
 _EVENTS = ("INSERT", "UPDATE", "DELETE")
 
 
-def write_within_plan(call: Call, statements: Statements, work: Callable[[], T]) -> T:
+def write_within_plan(call: Call, statements: Statements, bytes_before: int, work: Callable[[], T]) -> T:
     """Runs a function and returns its result. Raises TablesFull if the rows now take more than the app's plan
     allows.
+
+    bytes_before: how many bytes they take before it runs.
     """
     app = call.require_app()
     limit = app.plan.table_bytes
     if limit is None:
         return work()
-    bytes_before = measure_tables(statements, call.stores.data, app.id)
     result = work()
     bytes_after = measure_tables(statements, call.stores.data, app.id)
     # An app that is over its limit after a change of plan can still delete rows.
@@ -44,8 +45,12 @@ def write_within_plan(call: Call, statements: Statements, work: Callable[[], T])
 
 def measure_tables(statements: Statements, store: DataStore, app_id: str) -> int:
     """Returns how many bytes the rows of an app take."""
-    usage = store.name_table(app_id, "_usage")
-    return int(statements.rows(f"SELECT coalesce(sum(bytes), 0) FROM {usage}")[0][0])
+    return int(statements.rows(select_bytes(store, app_id))[0][0])
+
+
+def select_bytes(store: DataStore, app_id: str) -> str:
+    """Returns the query that answers how many bytes the rows of an app take."""
+    return f"SELECT coalesce(sum(bytes), 0) FROM {store.name_table(app_id, '_usage')}"
 
 
 class Counter:

@@ -107,12 +107,13 @@ async def data_list(
         selection.order, selection.limit, selection.offset = order, limit, offset
         return selection, rows.select(selection), rows.count(selection) if preferences.counts else None
 
+    is_single = not preferences.counts and "(" not in (select or "")
     is_short = (
         limit <= _SHORT and where is None and not preferences.counts and not _NOT_SHORT & {*(select or ""), *order}
     )
     try:
         selection, answer_rows, total = await read_rows(
-            call, actor, read, quick=is_short, most_bytes=_SHORT_BYTES if is_short else MOST_BYTES
+            call, actor, read, quick=is_short, single=is_single, most_bytes=_SHORT_BYTES if is_short else MOST_BYTES
         )
     except AnswerTooLarge:
         if not is_short:
@@ -153,9 +154,11 @@ async def data_get(
 
     def read(rows: Rows, catalogue: Catalogue) -> list[Row]:
         target = open_table(catalogue, rows, table, "SELECT")
-        return rows.select(read_query(catalogue, target, select, None), key=key_condition(target, row_id))
+        selection = read_query(catalogue, target, select, None)
+        selection.limit = 1
+        return rows.select(selection, key=key_condition(target, row_id))
 
-    matching_rows = await read_rows(call, actor, read, quick=select is None)
+    matching_rows = await read_rows(call, actor, read, quick=select is None, single="(" not in (select or ""))
     if not matching_rows:
         raise RowNotFound(f"`{table}` has no row with this key.")
     return matching_rows[0]
