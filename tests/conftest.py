@@ -126,6 +126,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         left_out = [item for item in items if item.get_closest_marker("on_files")]
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in left_out]
+    # Begun last, they would keep one process at work when the others have nothing left.
+    items.sort(key=lambda item: item.get_closest_marker("long_file") is None)
 
 
 def pytest_collection_finish() -> None:

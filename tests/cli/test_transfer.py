@@ -33,6 +33,8 @@ from tests.conftest import ADDRESS
 from tests.servers import PostgresServer, start_postgres, start_valkey
 from tests.storage.objects.s3_server import REGION, start_s3_server
 
+pytestmark = pytest.mark.long_file
+
 KEY = "bb_sk_" + "M" * 40
 OWNER = {"authorization": f"Bearer {KEY}"}
 ADA = {"email": "ada@example.com", "password": "correct Horse 7!"}

@@ -23,6 +23,8 @@ from tests.cli.test_transfer import run_command, stall_command
 from tests.conftest import ADDRESS, KEY
 from tests.servers import PostgresServer, ValkeyServer, start_postgres, start_valkey
 
+pytestmark = pytest.mark.long_file
+
 OWNER = {"authorization": f"Bearer {KEY}"}
 FAR = "eu-west-1"
 VALUES = {"lasting": 1, "both": 2, "light": 3, "brief": 4}

@@ -27,6 +27,8 @@ from baobab.tools.core.services import Services
 from tests.conftest import ADDRESS, KEY
 from tests.installation import reset_rate_limits
 
+pytestmark = pytest.mark.long_file
+
 TOOLS = [tool.name for toolset in toolsets() for tool in toolset.tools.values() if tool.rest]
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 
