@@ -2,9 +2,6 @@
 
 A document may take over the process through a fault in a C library. It then has only its own memory and the pipe to the
 server: no files, no network and no other processes.
-
-A document may take the process over through a fault in a library written in C. What is left to it then is its own
-memory and the pipe to the server: no file, no network, no other process, no second one.
 """
 
 import ctypes
