@@ -65,7 +65,7 @@ async def test_of_two_people_who_decide_at_once_one_does_and_the_other_is_told(o
         await ada.page.keyboard.press("a")
         await expect(ada.page.get_by_text("it has been executed")).to_be_visible()
         await bob.page.keyboard.press("Enter")
-        await expect(bob.page.get_by_text("no longer pending")).to_be_visible()
+        await expect(bob.page.get_by_text("already been decided")).to_be_visible()
         assert (await office.wait_for_run(run))["status"] == "completed"
 
 
