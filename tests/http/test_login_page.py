@@ -243,7 +243,7 @@ async def test_the_page_asks_for_the_second_factor_and_sets_one_up_for_who_is_in
     await visitor.read_tokens(await visitor.send(**{**fields, "code": codes[0]}))
     # A sign-in that is over is begun anew.
     over = await visitor.send(**{**fields, "code": codes[1]})
-    assert (over.status_code, "This sign-in is over" in over.text) == (401, True)
+    assert (over.status_code, "This sign-in has ended" in over.text) == (401, True)
 
 
 async def test_a_challenge_in_the_address_is_answered_on_the_page(visitor: Visitor) -> None:

@@ -39,4 +39,4 @@ async def test_a_job_is_cancelled_where_it_may_be(visitor: Runner) -> None:
     assert "cancelled" in (await visitor.open(done.headers["location"])).text
     refused = await visitor.send("/console/jobs/one/cancel", page, id="erase")
     assert refused.status_code == 409
-    assert "has to be done" in refused.text
+    assert "other data depends on it" in refused.text

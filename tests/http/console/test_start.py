@@ -16,7 +16,9 @@ folder = Path(sys.argv[1])
 ACTIVE_BACKEND.append(SqliteBackend())
 
 def list_loaded():
-    return [name for name in sys.modules if name == "jinja2" or name.startswith(("jinja2.", "baobab.http.console."))]
+    # Copied, since another thread may import something meanwhile.
+    names = list(sys.modules)
+    return [name for name in names if name == "jinja2" or name.startswith(("jinja2.", "baobab.http.console."))]
 
 async def main():
     async with open_installation(folder / "data") as baobab:
@@ -25,7 +27,7 @@ async def main():
         assert (await baobab.client.get("/platform/me", headers=baobab.owner)).status_code == 200
         served = list_loaded()
         assert (await baobab.client.get("/console/sign-in")).status_code == 200
-        traced = [name for name in sys.modules if name.startswith(("opentelemetry.sdk", "opentelemetry.exporter"))]
+        traced = [name for name in [*sys.modules] if name.startswith(("opentelemetry.sdk", "opentelemetry.exporter"))]
         print(json.dumps([before, served, "jinja2" in list_loaded(), traced]))
 
 asyncio.run(main())
