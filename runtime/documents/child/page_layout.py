@@ -67,19 +67,23 @@ def _straighten(lines: list[Line]) -> list[_Box]:
 
 def _find_regions(boxes: list[_Box]) -> list[list[_Box]]:
     """Cuts a page into parts that are read one after the other: columns, and what is above and below them."""
-    boxes = sorted(boxes, key=lambda box: box.middle)
-    if not _has_neighbours(boxes):
-        return [boxes]
-    columns = _cut_columns(boxes)
-    if len(columns) == 1:
-        # The widest space, which may be the one between a title and the columns below.
-        gaps = [
-            (below.middle - below.height / 2 - above.middle - above.height / 2, at)
-            for at, (above, below) in enumerate(itertools.pairwise(boxes), 1)
-        ]
-        _, at = max(gaps)
-        columns = [boxes[:at], boxes[at:]]
-    return [region for column in columns for region in _find_regions(column)]
+    regions, uncut = [], [boxes]
+    while uncut:
+        part = sorted(uncut.pop(), key=lambda box: box.middle)
+        if not _has_neighbours(part):
+            regions.append(part)
+            continue
+        columns = _cut_columns(part)
+        if len(columns) == 1:
+            # The widest space, which may be the one between a title and the columns below.
+            gaps = [
+                (below.middle - below.height / 2 - above.middle - above.height / 2, at)
+                for at, (above, below) in enumerate(itertools.pairwise(part), 1)
+            ]
+            _, at = max(gaps)
+            columns = [part[:at], part[at:]]
+        uncut += reversed(columns)
+    return regions
 
 
 def _has_neighbours(boxes: list[_Box]) -> bool:

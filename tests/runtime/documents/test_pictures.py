@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from baobab.runtime.documents.child.characters import Line, Rectangle
+from baobab.runtime.documents.child.page_layout import add_lines
+from baobab.runtime.documents.child.text_builder import TextBuilder
 from baobab.runtime.documents.document import DEFAULT, ParsedDocument, ParseLimits, UnreadableDocument
 from baobab.runtime.documents.parsing import parse_document
 from tests.runtime.documents import samples
@@ -174,3 +177,17 @@ print(sorted({"numpy", "onnxruntime", "rapidocr"} & set(sys.modules)))
 """
     done = subprocess.run([sys.executable, "-I", "-c", script], capture_output=True, check=True, text=True)
     assert done.stdout == "[]\n"
+
+
+def test_a_page_with_a_thousand_lines_without_a_gap_is_read_from_top_to_bottom() -> None:
+    # Two columns of which the left one reaches into the right one, so that no space divides them.
+    lines = [
+        Line(f"{number} {side}", Rectangle(x, 20 * number, 210, 16, 0))
+        for number in range(500)
+        for side, x in (("left", 100), ("right", 305))
+    ]
+    builder = TextBuilder(dataclasses.asdict(DEFAULT))
+    add_lines(lines, builder, page=1)
+    answer = builder.encode("image/png")
+    rows = answer[answer.index(b"0 left") :].decode().split()
+    assert rows == [word for number in range(500) for side in ("left", "right") for word in (str(number), side)]
