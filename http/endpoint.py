@@ -189,7 +189,13 @@ class Endpoint:
         if self._query is None:
             self._query = query.build_readers(self.tool)
         rest = self._rest
-        return query.read_query(text, self._query, ignores_unknown=rest.form, further=rest.further_query)
+        return query.read_query(
+            text,
+            self._query,
+            ignores_unknown=rest.form,
+            further=rest.further_query,
+            instead_of_unknown=rest.instead_of_query,
+        )
 
     async def _authenticate(self, request: Request) -> Caller:
         if not self.tool.access.credential:

@@ -25,11 +25,17 @@ def build_readers(tool: Tool) -> Mapping[str, Reader]:
 
 
 def read_query(
-    query: bytes, readers: Mapping[str, Reader], *, ignores_unknown: bool = False, further: str | None = None
+    query: bytes,
+    readers: Mapping[str, Reader],
+    *,
+    ignores_unknown: bool = False,
+    further: str | None = None,
+    instead_of_unknown: str = "",
 ) -> dict[str, Any]:
     """Returns the arguments of a query string. Raises BadRequest, and UnknownField unless unknown fields are ignored.
 
     further: the argument that collects unknown fields by name, each as one text or as a list of texts.
+    instead_of_unknown: what the error adds to its remedy.
     """
     values: dict[str, Any] = {}
     if not query:
@@ -50,9 +56,10 @@ def read_query(
             if ignores_unknown:
                 continue
             names = ", ".join(f"`{one}`" for one in readers) or "none"
+            correction = f"Remove it or correct its name; the query parameters are {names}."
             raise UnknownField(
                 f"`{name[:60]}` is not a query parameter of this operation.",
-                remediation=f"Remove it or correct its name; the query parameters are {names}.",
+                remediation=f"{correction} {instead_of_unknown}".rstrip(),
             )
         if name in values:
             raise BadRequest(f"`{name}` is in the query string twice.", remediation="Give each parameter once.")

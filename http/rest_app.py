@@ -41,6 +41,8 @@ _log = logging.getLogger(__name__)
 _access = logging.getLogger("baobab.access")
 # Secrets that may be in a path: invitations, and keys that somebody put there by mistake.
 _TOKENS = re.compile(r"\b(inv|bb_sk|bb_sub|bb_rt)_[A-Za-z0-9]{8,}")
+_MOST_NAMED = 8
+"""Operations that the error for a wrong method names."""
 
 
 class RestApp:
@@ -151,8 +153,9 @@ class RestApp:
         if method == "OPTIONS":
             return await _answer_options(request, methods)
         if method not in methods and not (method == "HEAD" and "GET" in methods):
-            instead = tool.rest.instead.get(method) if tool.rest is not None else None
-            raise MethodNotAllowed(remediation=instead, headers={"allow": _allow_header(methods)})
+            raise MethodNotAllowed(
+                remediation=self._find_instead(request.path, tool, method), headers={"allow": _allow_header(methods)}
+            )
         if tool.rest is not None and tool.rest.apart and self._options.files_domain and host.files_of is None:
             app_id = decode_parameter(request.get_captured(tool.app_parameter) or "")
             if APP_ID.fullmatch(app_id):
@@ -171,6 +174,14 @@ class RestApp:
         if request.path.startswith(f"/auth/{app_id}/"):
             # The pages of the fallback are found by this one.
             scope["path"] = unquote(request.path)
+
+    def _find_instead(self, path: str, tool: Tool, method: str) -> str | None:
+        """Returns what to do instead of sending a method that a path does not take; None for the error's own remedy."""
+        instead = tool.rest.instead.get(method) if tool.rest is not None else None
+        beside = self._trie.list_beside(path, method) if instead is not None else []
+        if not beside:
+            return instead
+        return f"Correct the path. Near it are {', '.join(f'op:{name}' for name in beside[:_MOST_NAMED])}."
 
     async def _forward(self, scope: Scope, receive: Any, respond: Send, request: Request) -> int:
         """Passes the request to the fallback, and adds our headers to its answer."""

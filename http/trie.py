@@ -63,6 +63,20 @@ class RouteTrie:
                 return _match_segments(node, segments, index, tuple(path_values))
         return (node.methods, tuple(path_values)) if node.methods else None
 
+    def list_beside(self, path: str, method: str) -> list[str]:
+        """Lists the tools of a method whose paths begin like this one, up to its last segment. None are listed if the
+        segment before the last is the value of a parameter, because every path with another value begins like that.
+        """
+        node, is_fixed = self._root, False
+        for segment in path[1:].split("/")[:-1]:
+            is_fixed = segment in node.fixed
+            below = node.fixed[segment] if is_fixed else node.parameter
+            if below is None:
+                return []
+            node = below
+        tools = _iterate_tools(node) if is_fixed else ()
+        return sorted(tool.name for tool in tools if tool.rest is not None and tool.rest.method == method)
+
     def _add(self, tool: Tool, method: str, path: str) -> None:
         node = self._root
         segments = path[1:].split("/")
@@ -80,6 +94,15 @@ class RouteTrie:
                     below = node.fixed[segment] = _Node()
                 node = below
         node.methods[method] = tool
+
+
+def _iterate_tools(node: _Node) -> Iterator[Tool]:
+    """Yields the tools at and below a node."""
+    yield from node.methods.values()
+    for below in (*node.fixed.values(), *filter(None, (node.parameter,))):
+        yield from _iterate_tools(below)
+    for methods in (node.tail.methods, *node.tail.actions.values()) if node.tail is not None else ():
+        yield from methods.values()
 
 
 def _add_tail(node: _Node, rest: list[str], tool: Tool, method: str) -> None:

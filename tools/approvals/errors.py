@@ -6,7 +6,10 @@ from baobab.tools.core.errors import BadRequest, BaobabError, Conflict, NotFound
 class ApprovalNotFound(NotFound):
     code = "APPROVAL_NOT_FOUND"
     summary = "There is no such approval, or this credential may not see it."
-    remediation = "op:approvals_list lists those that you may see."
+    remediation = (
+        "op:approvals_list lists those that you may see. In a run's event the id is `approval_id`; its "
+        "`approval_token` is for op:agents_runs_resume."
+    )
 
 
 class AlreadyDecided(Conflict):

@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Annotated, Any, Literal, cast
 
-from pydantic import Field, StringConstraints
+from pydantic import Field
 from sqlalchemy import and_, or_, select
 
 from baobab.runtime.agents.edits import edit_call
@@ -44,8 +44,11 @@ from baobab.tools.core.wording import redact_arguments
 
 ApprovalId = Annotated[
     str,
-    StringConstraints(pattern=r"^appr_[A-Za-z0-9]{8,25}$", max_length=30),
-    Field(description="The approval, as the refused call named it.", examples=["appr_4fT0qZ9sKx2LmN8vB1cD7eRw"]),
+    Text(200, min_length=1),
+    Field(
+        description="The `approval_id`, as the refused call or the run's event named it.",
+        examples=["appr_4fT0qZ9sKx2LmN8vB1cD7eRw"],
+    ),
 ]
 Reason = Annotated[str, Text(1000)]
 _COLUMNS = (

@@ -39,6 +39,8 @@ class RestBinding:
     """Whether it is served from the host of the app's files, where there is one."""
     instead: Mapping[str, str] = field(default_factory=dict)
     """By a method that its path does not take, what a caller should do who tries it."""
+    instead_of_query: str = ""
+    """What a caller should do who sends a query parameter that the tool does not have."""
     repeats: frozenset[str] = frozenset()
     """Parameters of the path that the body may name too. The body's counts where the path says `_`."""
     raw_body: str | None = None

@@ -58,6 +58,7 @@ class Rest:
     examples: of fields of the body, by name.
     apart: it answers bytes as strangers have stored them: from the host of the app's files, where there is one.
     instead: by a method that its path does not take, what a caller should do who tries it.
+    instead_of_query: what a caller should do who sends a query parameter that the tool does not have.
     """
 
     status: int | Callable[[Any], int] = 200
@@ -77,6 +78,7 @@ class Rest:
     credential: str | None = None
     apart: bool = False
     instead: Mapping[str, str] = field(default_factory=dict)
+    instead_of_query: str = ""
     examples: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -486,6 +488,7 @@ def _bind(name: str, base: str, route: str, arguments: type[BaseModel], rest: Re
         credential=rest.credential,
         apart=rest.apart,
         instead=rest.instead,
+        instead_of_query=rest.instead_of_query,
         repeats=frozenset(rest.repeats),
         raw_body=rest.raw_body,
         whole_body=rest.body,

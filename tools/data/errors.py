@@ -9,6 +9,9 @@ INSTEAD_OF_RPC = (
 INSTEAD_OF_POST_TO_A_ROW = (
     f"Correct the path, which reads as a row of a table, or use a method that the Allow header names. {INSTEAD_OF_RPC}"
 )
+INSTEAD_OF_FILTERING_A_ROW = (
+    f"This path reads one row by its key; op:data_list reads rows by other columns. {INSTEAD_OF_RPC}"
+)
 
 
 class TableNotFound(NotFound):

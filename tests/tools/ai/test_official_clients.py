@@ -45,6 +45,15 @@ async def test_a_chat_with_an_apps_own_address(world: Installation) -> None:
     assert answer.choices[0].message.content == TEXT
 
 
+async def test_a_picture_is_refused_with_the_path_that_makes_one(world: Installation) -> None:
+    app_id = await world.create_app()
+    async with world.build_client(base_url=f"{world.address}/v1/{app_id}", api_key=world.key) as client:
+        with pytest.raises(openai.APIStatusError) as refused:
+            await client.images.generate(model="baobab/picture", prompt="A baobab")
+    assert refused.value.status_code == 405
+    assert "POST /v1/{app_id}/images/completions" in str(refused.value)
+
+
 async def test_a_chat_without_async(world: Installation) -> None:
     with openai.OpenAI(base_url=f"{world.address}/v1", api_key=world.key, http_client=httpx.Client()) as client:
         answer = await asyncio.to_thread(client.chat.completions.create, model=MINI, messages=USER)

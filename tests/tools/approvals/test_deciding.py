@@ -43,6 +43,13 @@ async def test_a_refused_call_is_told_why_once_and_never_made(approvals_client: 
     assert await approvals_client.parse_approval_id(await approvals_client.raise_counter()) != approval_id
 
 
+@pytest.mark.parametrize("text", ["appr_" + "a" * 43, "appr_a", "nonsense"])
+async def test_a_text_that_is_no_approvals_id_is_not_found(approvals_client: ApprovalsClient, text: str) -> None:
+    read = await approvals_client.ask("GET", f"/v1/approvals/{text}", approvals_client.baobab.owner)
+    for answer in (read, await approvals_client.decide(text), await approvals_client.decide(text, "reject")):
+        assert (answer.status_code, answer.json()["error"]["code"]) == (404, "APPROVAL_NOT_FOUND")
+
+
 async def test_the_proposing_credential_never_decides(approvals_client: ApprovalsClient) -> None:
     approval_id = await approvals_client.parse_approval_id(await approvals_client.raise_counter())
     for word in ("approve", "reject"):

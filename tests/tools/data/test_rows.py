@@ -386,13 +386,23 @@ async def test_a_call_of_a_function_is_told_what_there_is_instead(posts: Tables)
     assert "view" in called.json["error"]["remediation"]
     read = await posts.ask("GET", "/rpc/search_posts")
     assert read.status == 404
-    assert called.json["error"]["remediation"].endswith(read.json["error"]["remediation"])
+    with_parameter = await posts.ask("GET", "/rpc/search_posts?q=x")
+    assert with_parameter.status == 400
+    for refused in (called, with_parameter):
+        assert refused.json["error"]["remediation"].endswith(read.json["error"]["remediation"])
 
 
 async def test_a_post_to_a_path_that_reads_as_a_row_is_told_that_the_path_is_wrong(tables: Tables) -> None:
-    answer = await tables.ask("POST", "/rag/ingest", {"text": "Hello"})
+    answer = await tables.ask("POST", "/notes/ingest", {"text": "Hello"})
     assert answer.status == 405
     assert answer.json["error"]["remediation"].startswith("Correct the path, which reads as a row of a table")
+
+
+async def test_a_post_near_other_operations_is_told_their_paths(tables: Tables) -> None:
+    answer = await tables.ask("POST", "/rag/ingest", {"text": "Hello"})
+    remediation = answer.json["error"]["remediation"]
+    assert (answer.status, remediation.startswith("Correct the path. Near it are POST ")) == (405, True)
+    assert "POST /v1/{app_id}/rag/collections/{name}/ingest" in remediation
 
 
 async def test_a_table_is_also_reached_below_data_and_on_the_apps_own_host(posts: Tables) -> None:

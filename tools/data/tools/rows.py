@@ -11,6 +11,7 @@ from baobab.tools.data.access import ACCESS, find_actor
 from baobab.tools.data.catalogue import Catalogue
 from baobab.tools.data.csv_rows import MEDIA_TYPE, format_csv
 from baobab.tools.data.errors import (
+    INSTEAD_OF_FILTERING_A_ROW,
     INSTEAD_OF_POST_TO_A_ROW,
     AnswerTooLarge,
     RowNotFound,
@@ -131,7 +132,12 @@ async def data_list(
     effect="read",
     raises=(*READ_ERRORS, RowNotFound),
     taints=True,
-    rest=Rest(from_headers=AS_HEADERS, also=("/data/{table}/{row_id}",), instead={"POST": INSTEAD_OF_POST_TO_A_ROW}),
+    rest=Rest(
+        from_headers=AS_HEADERS,
+        also=("/data/{table}/{row_id}",),
+        instead={"POST": INSTEAD_OF_POST_TO_A_ROW},
+        instead_of_query=INSTEAD_OF_FILTERING_A_ROW,
+    ),
     mcp=Mcp(
         keywords=(
             "read one row, record or entry by its key or id; Zeile nach Schlüssel lesen; leer una fila por su clave"
