@@ -4,6 +4,7 @@ These models define the shape of a graph; `validation.py` checks what holds betw
 somewhere, tools that exist). Every text, list and object is bounded.
 """
 
+from functools import cache
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -17,6 +18,8 @@ from pydantic import (
     model_validator,
 )
 from pydantic.fields import FieldInfo
+
+from baobab.tools.core.schema import portable
 
 NODE_ID = r"^[^\x00-\x1f\x7f-\x9f]+$"
 OUTPUT_KEY = r"^[A-Za-z_][A-Za-z0-9_]*$"
@@ -267,3 +270,27 @@ class GraphSpec(_Part):
     tools: Tools = Tools()
     """The tools that nodes may use."""
     limits: Limits = Limits()
+
+
+@cache
+def graph_schema() -> dict[str, Any]:
+    """Returns the JSON Schema of a graph for people and models that write one: with descriptions, and no references."""
+    schema: dict[str, Any] = _simplify_schema(portable(GraphSpec.model_json_schema()))
+    return schema
+
+
+def _simplify_schema(node: Any) -> Any:
+    """Removes keywords that only repeat what others say."""
+    if isinstance(node, list):
+        return [_simplify_schema(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    plain = {
+        word: _simplify_schema(value) for word, value in node.items() if word not in ("discriminator", "propertyNames")
+    }
+    if plain.get("pattern") == NODE_ID:
+        del plain["pattern"]
+    if set(values := plain.get("patternProperties", {})) == {NODE_ID}:
+        del plain["patternProperties"]
+        plain["additionalProperties"] = values[NODE_ID]
+    return plain

@@ -21,7 +21,7 @@ from baobab.storage.objects.stores import store_at
 from baobab.storage.valkey.errors import ValkeyUnavailable
 from baobab.storage.vectors.extension import complete_vectors
 from baobab.tools.core.stores import Stores
-from baobab.tools.data.upgrade import upgrade_databases
+from baobab.tools.data.own_tables import upgrade_databases
 
 _WATCH_SECONDS = 3.0
 

@@ -15,11 +15,11 @@ from urllib.parse import urlsplit
 import click
 import uvicorn
 import uvloop
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from uvicorn.supervisors import Multiprocess
 
 from baobab import __version__, server
 from baobab.http.protocol import FileProtocol
-from baobab.http.websockets import MOST_BYTES, QuietSocketProtocol
 from baobab.logs import configure
 from baobab.mcp_server.client_setup import render_client_lines
 from baobab.runtime.gateway.providers import list_providers, parse_servers
@@ -30,6 +30,8 @@ _BACKLOG = 2048
 _GRACE_SECONDS = 10
 _HUNG_SECONDS = 60
 _KEEP_ALIVE_SECONDS = 75
+MOST_MESSAGE_BYTES = 8192
+"""The most bytes of an incoming WebSocket message, whole or in fragments; a larger one closes it with 1009."""
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _KEY_ELSEWHERE = "the one shown at the first start; `baobab keys create NAME` creates another"
 
@@ -170,7 +172,7 @@ def _uvicorn_options(settings: Settings) -> dict[str, Any]:
     return {
         "http": FileProtocol,
         "ws": QuietSocketProtocol,
-        "ws_max_size": MOST_BYTES,
+        "ws_max_size": MOST_MESSAGE_BYTES,
         "loop": "uvloop",
         "log_config": None,
         "access_log": False,
@@ -182,3 +184,26 @@ def _uvicorn_options(settings: Settings) -> dict[str, Any]:
         # On an overloaded machine, a worker that is only slow to answer must not be taken for dead.
         "timeout_worker_healthcheck": _HUNG_SECONDS,
     }
+
+
+class QuietSocketProtocol(WebSocketsSansIOProtocol):
+    """uvicorn's WebSocket protocol, but a text that is not UTF-8 closes the socket with 1007 instead of logging an
+    error.
+    """
+
+    def send_receive_event_to_app(self) -> None:
+        if self.curr_msg_data_type == "text" and not self.close_sent:
+            try:
+                b"".join(self.frames).decode()
+            except UnicodeDecodeError:
+                self.frames = []
+                self.conn.send_close(1007)
+                self.handle_parser_exception()
+                return
+        super().send_receive_event_to_app()
+
+    async def send(self, message: Any) -> None:
+        await super().send(message)
+        if message["type"] == "websocket.http.response.body" and not message.get("more_body"):
+            # Refused before the handshake, which uvicorn would otherwise report as a missing answer.
+            self.handshake_complete = True

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
-from baobab.storage.kv import counter, expiry, json_equality
+from baobab.storage.kv import expiry, json_equality
 from baobab.storage.kv.engine import Delete, Entry, Get, Op, OpResult, Quota, Set, Tier
-from baobab.storage.kv.errors import KvError, SpaceFrozen
+from baobab.storage.kv.errors import IntegerOverflow, KvError, NotAnInteger, SpaceFrozen
 from baobab.storage.kv.tier_file import Row
 from baobab.storage.kv.transaction import Transaction
+
+_INTEGER = re.compile(rb"-?(?:0|[1-9][0-9]*)")
+_LOWEST, _HIGHEST = -(2**63), 2**63 - 1
+_LONGEST = len(str(_LOWEST))
 
 
 def touch(transaction: Transaction, space: str, key: str) -> bytes | None:
@@ -36,7 +41,7 @@ def delete(transaction: Transaction, space: str, key: str) -> int:
 def incr(transaction: Transaction, space: str, key: str, by: int, ttl: int | None, quota: Quota) -> int:
     _require_thawed(transaction, space)
     entry = transaction.current(space, key)
-    total = counter.add(None if entry is None else entry[1].value, by)
+    total = add_to_counter(None if entry is None else entry[1].value, by)
     _replace_value(transaction, space, key, entry, str(total).encode(), ttl, quota)
     return total
 
@@ -97,6 +102,22 @@ def load(transaction: Transaction, space: str, entries: Sequence[Entry]) -> None
 def erase(transaction: Transaction, space: str) -> None:
     transaction.remove_all(space)
     transaction.thaw(space)
+
+
+def add_to_counter(stored: bytes | None, by: int) -> int:
+    """Adds to a stored JSON integer and returns the sum; None counts as 0. Raises NotAnInteger or IntegerOverflow."""
+    if stored is None:
+        total = by
+    elif _INTEGER.fullmatch(stored) is None:
+        raise NotAnInteger
+    elif len(stored) > _LONGEST:
+        # No 64-bit step leads back into the range, and int() refuses thousands of digits.
+        raise IntegerOverflow
+    else:
+        total = int(stored) + by
+    if not _LOWEST <= total <= _HIGHEST:
+        raise IntegerOverflow
+    return total
 
 
 def _require_thawed(transaction: Transaction, space: str) -> None:

@@ -15,7 +15,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from baobab.http import open_streams
 from baobab.http.bodies import BodyBudget
 from baobab.http.open_streams import OpenStreams, StreamLimits
-from baobab.http.websockets import MOST_BYTES
+from baobab.serving import MOST_MESSAGE_BYTES
 from baobab.tools.core.auth.credentials import ANONYMOUS
 from baobab.tools.core.errors import TooManyStreams
 from baobab.tools.core.tenancy import set_tenant
@@ -103,7 +103,7 @@ async def test_a_websocket_on_another_path_is_refused_cleanly(
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
-@pytest.mark.parametrize(("sent", "code"), [("x" * (MOST_BYTES + 1), 1009), (b"\xff\xfe", 1007)])
+@pytest.mark.parametrize(("sent", "code"), [("x" * (MOST_MESSAGE_BYTES + 1), 1009), (b"\xff\xfe", 1007)])
 async def test_what_a_socket_takes_in_is_a_few_bytes_of_text(
     live_baobab: Baobab, sent: Any, code: int, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -1,7 +1,7 @@
 """The domain of models: chat, embeddings, the catalogue, an app's settings and its usage."""
 
 from baobab.tools.ai import jobs, media
-from baobab.tools.ai.tools import administration, chat, models, provider_keys, responses, servers, vectors
+from baobab.tools.ai.tools import administration, chat, embeddings, models, provider_keys, responses, servers
 from baobab.tools.ai.tools import messages as messages_tools
 from baobab.tools.ai.toolset import ai, app_messages, gateway, messages, model_servers
 
@@ -18,11 +18,11 @@ MODULES = (
     jobs,
     administration,
     chat,
+    embeddings,
     messages_tools,
     models,
     provider_keys,
     responses,
     servers,
-    vectors,
 )
 """Importing these modules registers the tools, jobs and gauges of the toolsets."""

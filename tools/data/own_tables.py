@@ -1,8 +1,11 @@
 """Baobab's own tables in each app's database, beside the tables of the app."""
 
+from functools import partial
+
 from baobab.storage.data.store import DataStore
 from baobab.storage.statements import Statements
 from baobab.tools.data import attempts, change_log, slow_statements
+from baobab.tools.data.catalogue import read_catalogue
 from baobab.tools.data.usage import Counter
 
 OWN_TABLES = {
@@ -21,6 +24,8 @@ OWN_TABLES = {
     "_messages": "id bigint PRIMARY KEY, kind text NOT NULL, fields text NOT NULL, at text NOT NULL",
 }
 """The columns of each table, by the name of the table."""
+_NEWEST = ("_catalogue", "guard")
+"""The newest table and column of Baobab's own. A database that has it has all of them."""
 
 
 def create_own_tables(statements: Statements, store: DataStore, app_id: str) -> None:
@@ -40,6 +45,23 @@ def create_own_tables(statements: Statements, store: DataStore, app_id: str) -> 
     statements.rows(
         f"INSERT INTO {table} (document, version, frozen) SELECT '{{}}', 0, 0 WHERE NOT EXISTS (SELECT 1 FROM {table})"
     )
+
+
+async def upgrade_databases(store: DataStore) -> None:
+    """Upgrades the databases of all apps of a store. Two servers may do so at once. A killed upgrade leaves each app
+    either as it was or upgraded.
+    """
+    for app_id in await store.list_apps(without=_NEWEST):
+        await store.alter(app_id, partial(_upgrade_database, store=store, app_id=app_id))
+
+
+def _upgrade_database(statements: Statements, store: DataStore, app_id: str) -> None:
+    create_own_tables(statements, store, app_id)
+    counter = Counter(statements, store, app_id)
+    for table in read_catalogue(statements, store, app_id).tables.values():
+        if not counter.is_counting(table):
+            counter.stop(table)
+            counter.start(table)
 
 
 def _add_column(statements: Statements, store: DataStore, app_id: str, table: str, column: str) -> None:

@@ -6,8 +6,11 @@ from typing import Any
 from pydantic_core import to_json
 
 from baobab.runtime.gateway.model import Model
+from baobab.runtime.gateway.usage_meter import UsageMeter
 from baobab.runtime.gateway.wires.fields import field_error, get_object, list_objects, require_text
 
+_PICTURE_TOKENS = 1600
+"""Anthropic's count for the largest picture."""
 # Fields that have another form in a chat completion, and fields that only Anthropic supports.
 _TRANSLATED_FIELDS = frozenset(
     (
@@ -198,3 +201,21 @@ def _build_format(body: Mapping[str, Any]) -> dict[str, Any]:
         raise field_error("output_config.format.type", "must be `json_schema`")
     schema = {"name": "answer", "schema": get_object(form, "schema", "output_config.format")}
     return {"response_format": {"type": "json_schema", "json_schema": schema}}
+
+
+def estimate_tokens(body: Mapping[str, Any], model: Model) -> int:
+    """Estimates the tokens of a request if no provider can count them: one for each four bytes. Raises RequestRefused
+    for a request that the model could not take.
+    """
+    request = build_chat_request({**body, "max_tokens": 1}, model)
+    parts = [part for message in request["messages"] for part in _content_parts(message)]
+    pictures = [part["image_url"] for part in parts if part["type"] == "image_url"]
+    characters = len(to_json([request["messages"], request.get("tools", ()), request.get("response_format", ())]))
+    meter = UsageMeter()
+    meter.estimate_usage(characters - sum(len(picture["url"]) for picture in pictures))
+    return meter.prompt + _PICTURE_TOKENS * len(pictures)
+
+
+def _content_parts(message: Mapping[str, Any]) -> list[dict[str, Any]]:
+    content = message.get("content")
+    return content if isinstance(content, list) else []

@@ -12,9 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from baobab.runtime.agents.graph_schema import graph_schema
 from baobab.runtime.agents.issue import MAX_ISSUES, Issue
-from baobab.runtime.agents.spec import GraphSpec, LlmNode, Override, ToolRef
+from baobab.runtime.agents.spec import GraphSpec, LlmNode, Override, ToolRef, graph_schema
 from baobab.runtime.agents.validation import ToolOffer, narrow_offer, validate_graph
 from tests.docs.blocks import find_blocks
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Self, cast
 
-from baobab.storage.kv import counter, expiry, json_equality
+from baobab.storage.kv import expiry, json_equality, operations
 from baobab.storage.kv.engine import ABSENT, Absent, Delete, Entry, Get, Op, OpResult, Quota, Set, Tier, Usage
 from baobab.storage.kv.errors import KeysExhausted, KvError, SpaceFrozen, StorageFull, StoreClosed
 from baobab.storage.kv.idempotency import attempt_tokens
@@ -84,7 +84,7 @@ class MemoryEngine:
     async def incr(self, space: str, key: str, by: int, ttl: int | None, quota: Quota) -> int:
         self._require_thawed(space)
         entry = self._live_entries(space).get(key)
-        total = counter.add(None if entry is None else entry.value, by)
+        total = operations.add_to_counter(None if entry is None else entry.value, by)
         self._replace_value(space, key, str(total).encode(), ttl, quota)
         return total
 

@@ -6,7 +6,7 @@ import pytest
 
 from baobab.storage.statements import Statements
 from baobab.tools.data.catalogue import read_catalogue
-from baobab.tools.data.upgrade import upgrade_databases
+from baobab.tools.data.own_tables import upgrade_databases
 from baobab.tools.data.usage import Counter
 from tests.tools.data.conftest import POSTS, Tables
 

@@ -8,7 +8,7 @@ from pydantic import Field, GetJsonSchemaHandler, StringConstraints
 from pydantic_core import CoreSchema
 from typing_extensions import TypedDict
 
-from baobab.runtime.agents.graph_schema import graph_schema
+from baobab.runtime.agents.spec import graph_schema
 from baobab.tools.agents.redaction import is_outsider, redact_failure
 from baobab.tools.core.auth.callers import Caller
 from baobab.tools.core.auth.deciders import Approvers

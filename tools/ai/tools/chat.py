@@ -1,4 +1,4 @@
-"""Chat completions and embeddings in OpenAI's wire format, through the gateway and in an app."""
+"""Chat completions in OpenAI's wire format, through the gateway and in an app."""
 
 from collections.abc import AsyncGenerator, Mapping
 from typing import Annotated, Any, Protocol
@@ -38,15 +38,6 @@ ModelName = Annotated[
 Messages = Annotated[list[AnyJsonObject], Field(min_length=1, max_length=10_000)]
 _MOST_TOKENS, _MOST_CHOICES = 10_000_000, 128
 MaxTokens = Annotated[int, Field(ge=1, le=_MOST_TOKENS)]
-OneText = Annotated[str, Text(200_000, nul=True)]
-Tokens = Annotated[list[int], Field(max_length=100_000)]
-Texts = Annotated[
-    OneText
-    | Annotated[list[OneText], Field(max_length=2048)]
-    | Tokens
-    | Annotated[list[Tokens], Field(max_length=2048)],
-    Field(description="One text or several. Arrays of tokens, too, if the model takes them."),
-]
 _EXAMPLE = {"messages": [{"role": "user", "content": "Hello!"}]}
 
 
@@ -149,76 +140,6 @@ async def ai_chat(
     return answer
 
 
-@gateway.tool(
-    "POST /embeddings",
-    access=GATEWAY_CALLERS,
-    limit=GATEWAY_REQUESTS,
-    effect="external",
-    raises=CALLING,
-    audit=CALLED,
-    rest=Rest(query=tuple(FROM_HEADERS), from_headers=FROM_HEADERS, max_body=MOST_BYTES, examples={"input": "Hello!"}),
-    mcp=Mcp(
-        keywords=(
-            "embed text, vectors, semantic similarity, meaning, without an app; "
-            "Einbettungen, Vektoren, Ähnlichkeit; "
-            "vectores, similitud semántica"
-        )
-    ),
-    guard=Guard(preview=preview_model("embedding")),
-)
-async def gateway_embeddings(
-    call: Call,
-    input: Texts,
-    model: ModelName | None = None,
-    cache: CacheOptions | None = None,
-    baobab_timeout: TimeoutHeader | None = None,
-    **further: Any,
-) -> JsonObject:
-    """Turn texts into vectors whose closeness is that of their meanings.
-
-    model: if left out, the built-in embeddings.
-    cache: keep the answer for this long. The very same request is then answered from the cache, at no cost.
-    baobab_timeout: how long the call may take. Over REST you can also send the header `x-baobab-timeout`.
-    """
-    return await embed(call, await settings.get_call_settings(call, baobab_timeout), input, model, further, cache)
-
-
-@ai.tool(
-    "POST /embeddings",
-    access=OF_APP,
-    effect="external",
-    raises=IN_AN_APP,
-    audit=CALLED,
-    rest=Rest(query=tuple(FROM_HEADERS), from_headers=FROM_HEADERS, max_body=MOST_BYTES, examples={"input": "Hello!"}),
-    mcp=Mcp(
-        keywords=(
-            "embed text, vectors, semantic similarity or search, meaning, RAG; "
-            "Einbettungen, Vektoren, Ähnlichkeit; "
-            "vectores, similitud semántica"
-        )
-    ),
-    guard=Guard(preview=preview_model("embedding")),
-)
-async def ai_embeddings(
-    call: Call,
-    app_id: AppId,
-    input: Texts,
-    model: ModelName | None = None,
-    cache: CacheOptions | None = None,
-    baobab_timeout: TimeoutHeader | None = None,
-    **further: Any,
-) -> JsonObject:
-    """Turn texts into vectors that are close if their meanings are; the app's organisation pays.
-
-    model: if left out, the built-in embeddings.
-    cache: keep the answer for this long. The very same request is then answered from the cache, at no cost.
-    baobab_timeout: how long the call may take. Over REST you can also send the header `x-baobab-timeout`.
-    """
-    return await embed(
-        call, await settings.get_app_settings(call, app_id, baobab_timeout), input, model, further, cache
-    )
-
-
 async def _chat(
     call: Call,
     ai_settings: AiSettings,
@@ -278,7 +199,7 @@ async def _chat(
         )
 
     answer, metered = await call_models(call, models, ai_settings, body, ask, limit=limit, answers=answers, cache=state)
-    return await _settle_answer(call, answer, metered, entry)
+    return await settle_answer(call, answer, metered, entry)
 
 
 async def _replay_stream(answer: Mapping[str, Any], body: Mapping[str, Any]) -> AsyncGenerator[bytes, None]:
@@ -287,31 +208,6 @@ async def _replay_stream(answer: Mapping[str, Any], body: Mapping[str, Any]) -> 
     with_usage = isinstance(options, dict) and options.get("include_usage") is True
     for event in encode_events(answer, with_usage=with_usage):
         yield event
-
-
-async def embed(
-    call: Call,
-    ai_settings: AiSettings,
-    texts: Any,
-    name: str | None,
-    further: Mapping[str, Any],
-    cache: CacheOptions | None,
-) -> dict[str, Any]:
-    if not call.nested:
-        await call.unit.commit()
-    gateway_ = call.services.part(Gateway)
-    models = select_models(call, name, ai_settings, "embedding")
-    body = {"input": texts, **further}
-    entry = None if cache is None else build_entry(call, ai_settings.provider_access, models[0], body, cache)
-    if entry is not None and (cached_answer := await entry.load()) is not None:
-        set_answer_headers(call, entry.model, cost=0, cache="hit")
-        return cached_answer
-
-    async def ask(metered: MeteredCall, provider: Provider | None) -> dict[str, Any]:
-        return await gateway_.embed_texts(metered.model, body, metered.meter, provider, metered.retry_timeouts)
-
-    answer, metered = await call_models(call, models, ai_settings, body, ask, cache="miss" if entry else "")
-    return await _settle_answer(call, answer, metered, entry)
 
 
 class RequestBuilder(Protocol):
@@ -349,9 +245,10 @@ def _whole(body: Mapping[str, Any], field: str, most: int) -> int | None:
     return value
 
 
-async def _settle_answer(
+async def settle_answer(
     call: Call, answer: dict[str, Any], metered: MeteredCall, entry: CacheEntry | None
 ) -> dict[str, Any]:
+    """Settles the price of an answer in one piece, caches the answer if that was asked for, and sets its headers."""
     await settle_call(metered)
     if entry is not None and metered.granted_tokens is None:
         # An answer that was cut short for lack of credits is not for other callers.

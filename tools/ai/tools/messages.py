@@ -10,7 +10,7 @@ from baobab.runtime.gateway.errors import ThreadUnsupported
 from baobab.runtime.gateway.gateway import Gateway
 from baobab.runtime.gateway.wires.chunks import encode_named_event
 from baobab.runtime.gateway.wires.messages import MessagesWire, TokenCountWire
-from baobab.runtime.gateway.wires.messages_count import estimate_tokens
+from baobab.runtime.gateway.wires.messages_request import estimate_tokens
 from baobab.tools.ai.answer_headers import set_answer_headers
 from baobab.tools.ai.bases import ANTHROPIC
 from baobab.tools.ai.errors import MESSAGES_ENVELOPE
