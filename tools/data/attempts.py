@@ -13,6 +13,7 @@ from baobab.tools.core.call import Call
 from baobab.tools.data.actor import Actor
 from baobab.tools.data.errors import IdempotencyKeyReused
 from baobab.tools.data.schemas import WriteOptions
+from baobab.tools.data.sequences import Sequences
 
 T = TypeVar("T")
 
@@ -54,13 +55,15 @@ def read_attempt(call: Call, actor: Actor, options: WriteOptions | None, request
 class Attempts:
     """The stored results of one app, in one transaction.
 
-    now: the current time in ISO 8601.
+    now: the current time in ISO 8601. sequences: whoever gives them writes them; left out to read.
     """
 
-    def __init__(self, statements: Statements, store: DataStore, app_id: str, now: str) -> None:
+    def __init__(
+        self, statements: Statements, store: DataStore, app_id: str, now: str, sequences: Sequences | None = None
+    ) -> None:
         self._statements = statements
         self._table = store.name_table(app_id, "_idempotency_keys")
-        self._sequences = store.name_table(app_id, "_sequences")
+        self._sequences = sequences or Sequences(statements, store, app_id)
         self._now = now
 
     def run_once(self, attempt: Attempt, work: Callable[[], tuple[T, int | None]]) -> tuple[T, int | None]:
@@ -78,16 +81,12 @@ class Attempts:
             return previous, rows[0][2]
         result, action = work()
         content = json.dumps(result)
-        self._statements.rows(
+        self._statements.insert_many(
             f"INSERT INTO {self._table} (key, result, digest, at, action) VALUES (?, ?, ?, ?, ?)",
-            attempt.key,
-            content,
-            attempt.digest,
-            self._now,
-            action,
+            [(attempt.key, content, attempt.digest, self._now, action)],
         )
         if attempt.digest is not None:
-            self._trim(self._count(len(content)) - _MOST_BYTES)
+            self._trim(self._sequences.add(_BYTES, len(content)) - _MOST_BYTES)
         return result, action
 
     def read_progress(self, attempt: Attempt) -> Any:
@@ -112,7 +111,7 @@ class Attempts:
             self._now,
         )
         if attempt.digest is not None:
-            self._trim(self._count(len(content) - sum(size for (size,) in sizes)) - _MOST_BYTES)
+            self._trim(self._sequences.add(_BYTES, len(content) - sum(size for (size,) in sizes)) - _MOST_BYTES)
 
     def is_expired(self, before: str) -> bool:
         """Whether any result is older than a moment, or was stored by a version that did not note the time."""
@@ -128,18 +127,7 @@ class Attempts:
         self._statements.rows(f"UPDATE {self._table} SET at = ? WHERE at IS NULL", self._now)
         freed = sum(size for size, digest in expired if digest is not None)
         if freed:
-            self._count(-freed)
-
-    def _count(self, amount: int) -> int:
-        rows = self._statements.rows(
-            f"UPDATE {self._sequences} SET last = last + ? WHERE name = ? RETURNING last",
-            amount,
-            _BYTES,
-        )
-        if rows:
-            return int(rows[0][0])
-        self._statements.rows(f"INSERT INTO {self._sequences} (name, last) VALUES (?, ?)", _BYTES, amount)
-        return amount
+            self._sequences.add(_BYTES, -freed)
 
     def _trim(self, surplus: int) -> None:
         """Removes the oldest results for clients' keys until enough bytes are free."""
@@ -155,5 +143,5 @@ class Attempts:
                 freed += size
             if not freed:
                 return
-            self._count(-freed)
+            self._sequences.add(_BYTES, -freed)
             surplus -= freed

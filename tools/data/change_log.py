@@ -4,7 +4,7 @@ Undo reads the log backwards, and subscribers read it as it grows. Its numbers h
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -14,6 +14,7 @@ from baobab.tools.core.call import Call
 from baobab.tools.data.actor import Actor
 from baobab.tools.data.catalogue import TableInfo
 from baobab.tools.data.schemas import Row
+from baobab.tools.data.sequences import Sequences
 
 Operation = Literal["INSERT", "UPDATE", "DELETE"]
 COLUMNS = (
@@ -22,7 +23,7 @@ COLUMNS = (
     "tool text NOT NULL, undone_by bigint, size bigint NOT NULL"
 )
 INDEX = "(run_id) WHERE run_id IS NOT NULL"
-_COUNTER, _BYTES = "_changes", "_changes_bytes"
+SEQUENCES = (_NUMBER, _BYTES) = ("_changes", "_changes_bytes")
 """What `_sequences` calls the last number of the log, and the bytes that it holds."""
 _OVERHEAD = 200
 """Bytes that a change takes beside its rows."""
@@ -107,11 +108,18 @@ class ChangeLog:
     """Collects the changes of one transaction, and writes them when the transaction has made all of them."""
 
     def __init__(
-        self, statements: Statements, store: DataStore, app_id: str, author: Author, now: str, most_bytes: int
+        self,
+        statements: Statements,
+        store: DataStore,
+        app_id: str,
+        sequences: Sequences,
+        author: Author,
+        now: str,
+        most_bytes: int,
     ) -> None:
         self._statements = statements
         self._table = store.name_table(app_id, "_changes")
-        self._sequences = store.name_table(app_id, "_sequences")
+        self._sequences = sequences
         self._author = author
         self._now = now
         self._most_bytes = most_bytes
@@ -145,14 +153,13 @@ class ChangeLog:
         entries, self._entries, self._waiting = self._entries, [], 0
         if not entries:
             return
-        counters = self._count({_COUNTER: len(entries), _BYTES: sum(entry.size for entry in entries)})
-        first = counters[_COUNTER] - len(entries) + 1
+        first = self._sequences.add(_NUMBER, len(entries)) - len(entries) + 1
         self.action = self.action or first
         rows = [self._encode(entry, number, self.action) for number, entry in enumerate(entries, first)]
         names = f"{', '.join(_NAMES)}, size"
         places = ", ".join("?" * (len(_NAMES) + 1))
         self._statements.insert_many(f"INSERT INTO {self._table} ({names}) VALUES ({places})", rows)
-        self._trim(counters[_BYTES] - self._most_bytes)
+        self._trim(self._sequences.add(_BYTES, sum(entry.size for entry in entries)) - self._most_bytes)
 
     def note_undone(self, changes: Iterable[Change]) -> None:
         """Marks changes as undone by this transaction. What those changes had undone themselves counts again."""
@@ -171,20 +178,6 @@ class ChangeLog:
                 first,
                 last,
             )
-
-    def _count(self, amounts: Mapping[str, int]) -> dict[str, int]:
-        """Adds to counters of `_sequences`, and returns what they are then."""
-        cases = " ".join(["WHEN ? THEN ?"] * len(amounts))
-        values = [value for pair in amounts.items() for value in pair]
-        rows = self._statements.rows(
-            f"UPDATE {self._sequences} SET last = last + CASE name {cases} END WHERE name IN ? RETURNING name, last",
-            *values,
-            list(amounts),
-        )
-        counters = {**amounts, **dict(rows)}
-        for name in amounts.keys() - dict(rows).keys():
-            self._statements.rows(f"INSERT INTO {self._sequences} (name, last) VALUES (?, ?)", name, amounts[name])
-        return counters
 
     def _encode(self, entry: _Entry, number: int, action: int) -> tuple[Any, ...]:
         author = self._author
@@ -205,7 +198,7 @@ class ChangeLog:
             if not freed:
                 return
             self._statements.rows(f"DELETE FROM {self._table} WHERE id <= ?", last)
-            self._count({_BYTES: -freed})
+            self._sequences.add(_BYTES, -freed)
             surplus -= freed
 
 
@@ -224,7 +217,7 @@ class LogReader:
     def find_last(self) -> int:
         """The number of the last change; 0 if there is none."""
         text = f"SELECT last FROM {self._sequences} WHERE name = ?"
-        rows = self._statements.rows(text, _COUNTER)
+        rows = self._statements.rows(text, _NUMBER)
         return int(rows[0][0]) if rows else 0
 
     def read_after(self, number: int, limit: int = _PAGE) -> list[Change]:
@@ -267,15 +260,14 @@ class LogReader:
         ]
 
 
-def sweep_log(statements: Statements, store: DataStore, app_id: str, before: str) -> int:
+def sweep_log(statements: Statements, store: DataStore, app_id: str, sequences: Sequences, before: str) -> int:
     """Removes some thousand changes that are older than a moment, and returns how many it removed."""
-    table, sequences = store.name_table(app_id, "_changes"), store.name_table(app_id, "_sequences")
+    table = store.name_table(app_id, "_changes")
     oldest = statements.rows(f"SELECT id, at, size FROM {table} ORDER BY id LIMIT {10 * _PAGE}")
     expired = list(_take_expired(oldest, before))
     if expired:
         statements.rows(f"DELETE FROM {table} WHERE id <= ?", expired[-1][0])
-        freed = sum(size for _, _, size in expired)
-        statements.rows(f"UPDATE {sequences} SET last = last - ? WHERE name = ?", freed, _BYTES)
+        sequences.add(_BYTES, -sum(size for _, _, size in expired))
     return len(expired)
 
 

@@ -11,6 +11,7 @@ from baobab.tools.data.attempts import Attempts
 from baobab.tools.data.catalogue import NOTICE, read_catalogue, write_catalogue
 from baobab.tools.data.change_log import is_expired, sweep_log
 from baobab.tools.data.row_security import raise_guard
+from baobab.tools.data.sequences import Sequences
 from baobab.tools.data.toolset import data
 from baobab.tools.data.transactions import require_thawed
 
@@ -57,17 +58,17 @@ class _Sweep:
             return
 
     def _is_needed(self, statements: Statements) -> bool:
-        return is_expired(statements, self._store, self._app_id, self._before) or self._attempts(statements).is_expired(
+        attempts = Attempts(statements, self._store, self._app_id, self._now)
+        return is_expired(statements, self._store, self._app_id, self._before) or attempts.is_expired(
             self._attempts_before
         )
 
     def _sweep(self, statements: Statements) -> None:
         require_thawed(statements, self._store, self._app_id)
-        sweep_log(statements, self._store, self._app_id, self._before)
-        self._attempts(statements).sweep(self._attempts_before)
-
-    def _attempts(self, statements: Statements) -> Attempts:
-        return Attempts(statements, self._store, self._app_id, self._now)
+        sequences = Sequences(statements, self._store, self._app_id)
+        sweep_log(statements, self._store, self._app_id, sequences, self._before)
+        Attempts(statements, self._store, self._app_id, self._now, sequences).sweep(self._attempts_before)
+        sequences.write()
 
 
 async def _guard_rows(store: DataStore, app_id: str) -> bool:

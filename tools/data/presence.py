@@ -17,6 +17,7 @@ from baobab.tools.core.services import Services
 from baobab.tools.data.catalogue import NOTICE, Catalogues, read_catalogue, write_catalogue
 from baobab.tools.data.errors import TooManyPresent
 from baobab.tools.data.own_tables import create_own_tables
+from baobab.tools.data.sequences import Sequences
 from baobab.tools.data.transactions import require_thawed
 
 T = TypeVar("T")
@@ -58,7 +59,7 @@ class PresenceBook:
 
     def __init__(self, statements: Statements, store: DataStore, app_id: str, now: datetime) -> None:
         self._statements = statements
-        self._sequences = store.name_table(app_id, "_sequences")
+        self._sequences = Sequences(statements, store, app_id)
         self._messages = store.name_table(app_id, "_messages")
         self._presence = store.name_table(app_id, "_presence")
         self._now = now
@@ -120,7 +121,8 @@ class PresenceBook:
 
     def tell(self, kind: str, **fields: Any) -> int:
         """Writes a message for every process, removes old ones, and returns the message's number."""
-        number = self._take_number()
+        number = self._sequences.add(_COUNTER, 1)
+        self._sequences.write()
         self._statements.rows(
             f"INSERT INTO {self._messages} (id, kind, fields, at) VALUES (?, ?, ?, ?)",
             number,
@@ -135,16 +137,6 @@ class PresenceBook:
     def _tell_gone(self, removed_rows: list[tuple[Any, ...]]) -> None:
         for client_id, user_id in removed_rows:
             self.tell("presence_leave", client_id=client_id, user_id=user_id)
-
-    def _take_number(self) -> int:
-        rows = self._statements.rows(
-            f"UPDATE {self._sequences} SET last = last + 1 WHERE name = ? RETURNING last",
-            _COUNTER,
-        )
-        if rows:
-            return int(rows[0][0])
-        self._statements.rows(f"INSERT INTO {self._sequences} (name, last) VALUES (?, 1)", _COUNTER)
-        return 1
 
 
 async def write_presence(services: Services, app_id: str, work: Callable[[PresenceBook], T]) -> T:

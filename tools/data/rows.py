@@ -24,6 +24,7 @@ from baobab.tools.data.expressions import FALSE, SqlWriter, allowed_after, allow
 from baobab.tools.data.images import Images, decode_rows
 from baobab.tools.data.row_reader import MOST_BYTES, RowReader
 from baobab.tools.data.schemas import Row
+from baobab.tools.data.sequences import Sequences
 from baobab.tools.data.slow_statements import Operation, note_slow
 
 _FORBIDDEN = "42501"
@@ -51,10 +52,14 @@ class Rows(RowReader):
         now: str,
         most_bytes: int = MOST_BYTES,
         log: ChangeLog | None = None,
+        sequences: Sequences | None = None,
     ) -> None:
-        """log: where each change is logged; None for copies."""
+        """log: where each change is logged; None for copies. sequences: of the serial columns; whoever gives them
+        writes them.
+        """
         super().__init__(statements, store, app_id, catalogue, actor, now, most_bytes)
         self._log = log
+        self._sequences = sequences or Sequences(statements, store, app_id)
 
     def insert(
         self,
@@ -108,35 +113,22 @@ class Rows(RowReader):
         """Returns the next numbers of a serial column. The first one is one more than the largest in the table."""
         if not count:
             return iter(())
-        sequences = self._store.name_table(self._app_id, "_sequences")
-        name = f"{table.name}.{column.name}"
-        counters = self._statements.rows(
-            f"UPDATE {sequences} SET last = last + ? WHERE name = ? RETURNING last",
-            count,
-            name,
-        )
-        if counters:
-            last = int(counters[0][0])
-        else:
+
+        def find_largest() -> int:
             source = self._store.name_table(self._app_id, table.name)
             [(largest,)] = self._statements.rows(f"SELECT max({quote(column.name)}) FROM {source}")
-            last = int(largest or 0) + count
-            self._statements.rows(f"INSERT INTO {sequences} (name, last) VALUES (?, ?)", name, last)
+            return int(largest or 0)
+
+        last = self._sequences.add(_name_sequence(table, column), count, find_largest)
         return iter(range(last - count + 1, last + 1))
 
     def pass_numbers(self, table: TableInfo, inserted_rows: Sequence[Mapping[str, Any]]) -> None:
         """Makes serial columns continue after the largest number in rows that were inserted with their own numbers."""
-        sequences = self._store.name_table(self._app_id, "_sequences")
         for column in table.columns.values():
             numbers = [row[column.name] for row in inserted_rows if row.get(column.name) is not None]
             if column.type.serial and numbers:
                 largest = max(column.type.clean(number, column.name) for number in numbers)
-                self._statements.rows(
-                    f"UPDATE {sequences} SET last = ? WHERE name = ? AND last < ?",
-                    largest,
-                    f"{table.name}.{column.name}",
-                    largest,
-                )
+                self._sequences.pass_number(_name_sequence(table, column), largest)
 
     def _insert(
         self,
@@ -387,6 +379,15 @@ class Rows(RowReader):
     @property
     def _images(self) -> Images:
         return Images(self._statements, self._store, self._app_id, self._catalogue, self.actor, self._now)
+
+
+def list_sequences(table: TableInfo) -> list[str]:
+    """Returns the names of the sequences of a table's serial columns."""
+    return [_name_sequence(table, column) for column in table.columns.values() if column.type.serial]
+
+
+def _name_sequence(table: TableInfo, column: Column) -> str:
+    return f"{table.name}.{column.name}"
 
 
 def _part_rows(

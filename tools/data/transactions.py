@@ -18,7 +18,7 @@ from baobab.tools.data.actor import Actor
 from baobab.tools.data.attempts import Attempt, Attempts, read_attempt
 from baobab.tools.data.broken_references import translate_reference
 from baobab.tools.data.catalogue import Catalogue, Catalogues, is_frozen, read_catalogue
-from baobab.tools.data.change_log import Author, ChangeLog, find_author
+from baobab.tools.data.change_log import SEQUENCES, Author, ChangeLog, find_author
 from baobab.tools.data.constraints import find_check
 from baobab.tools.data.errors import (
     CheckViolation,
@@ -30,7 +30,8 @@ from baobab.tools.data.errors import (
 )
 from baobab.tools.data.expression_trees import list_names
 from baobab.tools.data.row_reader import MOST_BYTES
-from baobab.tools.data.rows import Rows
+from baobab.tools.data.rows import Rows, list_sequences
+from baobab.tools.data.sequences import Sequences, select_last_numbers
 from baobab.tools.data.slow_statements import Slow, SlowNotes, SlowStatements
 from baobab.tools.data.usage import select_bytes, write_within_plan
 
@@ -81,20 +82,27 @@ async def read_rows(
 
 
 async def write_rows(
-    call: Call, actor: Actor, work: Callable[[Rows, Catalogue], T], attempt: Attempt | None = None
+    call: Call,
+    actor: Actor,
+    work: Callable[[Rows, Catalogue], T],
+    attempt: Attempt | None = None,
+    *,
+    inserts_into: str | None = None,
 ) -> T:
     """Runs a function that writes rows, in a transaction that is committed, or rolled back if it raises.
 
     The function's result must be JSON, because a repeated call gets the result of its first attempt. The number of the
     action is answered in the header X-Action-Id. attempt: by which a repeated call is recognised; left out for an
-    approved call, which is recognised by its approval.
+    approved call, which is recognised by its approval. inserts_into: the table whose next numbers are read along with
+    the catalogue, which saves asking a server for them.
     """
     known_by = attempt or read_attempt(call, actor, None, None)
 
     def run_once(attempts: Attempts, write: Callable[[], tuple[T, int | None]]) -> tuple[T, int | None]:
         return write() if known_by is None else attempts.run_once(known_by, write)
 
-    result, action, is_followed = await _transact(call, actor, find_author(call, actor), work, run_once, call.unit)
+    author = find_author(call, actor)
+    result, action, is_followed = await _transact(call, actor, author, work, run_once, call.unit, inserts_into)
     if action is not None:
         call.headers = [*(call.headers or ()), (b"x-action-id", b"%d" % action)]
     if is_followed:
@@ -135,6 +143,7 @@ async def _transact(
     work: Callable[[Rows, Catalogue], T],
     around: Callable[[Attempts, Callable[[], tuple[T, int | None]]], tuple[T, int | None]],
     unit: Unit | None,
+    inserts_into: str | None = None,
 ) -> tuple[T, int | None, bool]:
     """Returns the function's result, the number of the action, and whether a subscriber may follow what changed."""
     app_id, store = call.require_app().id, call.stores.data
@@ -143,10 +152,13 @@ async def _transact(
     if not cached_catalogue.version:
         return work(Rows(_NO_STATEMENTS, store, app_id, cached_catalogue, actor, now), cached_catalogue), None, False
 
+    target = cached_catalogue.tables.get(inserts_into or "")
+    names = [*SEQUENCES, *(list_sequences(target) if target is not None else ())]
+
     def run(statements: Statements) -> tuple[T, int | None, bool]:
-        catalogue, bytes_before = _find_current(statements, store, app_id, cached_catalogue)
-        log = ChangeLog(statements, store, app_id, author, now, most_bytes)
-        rows = Rows(statements, store, app_id, catalogue, actor, now, log=log)
+        catalogue, bytes_before, sequences = _find_current(statements, store, app_id, cached_catalogue, names)
+        log = ChangeLog(statements, store, app_id, sequences, author, now, most_bytes)
+        rows = Rows(statements, store, app_id, catalogue, actor, now, log=log, sequences=sequences)
         rows.slow_seconds = call.services.options.slow_seconds
 
         def change() -> tuple[T, int | None]:
@@ -157,7 +169,8 @@ async def _transact(
             return result, log.action
 
         write = partial(write_within_plan, call, statements, bytes_before, change)
-        result, action = around(Attempts(statements, store, app_id, now), write)
+        result, action = around(Attempts(statements, store, app_id, now, sequences), write)
+        sequences.write()
         return result, action, any(catalogue.table(name).live_since for name in log.tables)
 
     try:
@@ -178,18 +191,20 @@ def require_thawed(statements: Statements, store: DataStore, app_id: str) -> Non
 
 
 def _find_current(
-    statements: Statements, store: DataStore, app_id: str, cached_catalogue: Catalogue
-) -> tuple[Catalogue, int]:
-    """Returns the catalogue as the transaction sees it, and how many bytes the app's rows take. Raises AppMigrating
-    while the app is being moved.
+    statements: Statements, store: DataStore, app_id: str, cached_catalogue: Catalogue, names: list[str]
+) -> tuple[Catalogue, int, Sequences]:
+    """Returns the catalogue as the transaction sees it, how many bytes the app's rows take, and the app's sequences, of
+    which those with these names are read. Raises AppMigrating while the app is being moved.
     """
     table, usage = store.name_table(app_id, "_catalogue"), select_bytes(store, app_id)
-    [(version, frozen, bytes_used)] = statements.rows(f"SELECT version, frozen, ({usage}) FROM {table}")
+    numbers, values = select_last_numbers(store, app_id, names)
+    text = f"SELECT version, frozen, ({usage}), ({numbers}) FROM {table}"
+    [(version, frozen, bytes_used, known)] = statements.rows(text, *values)
     if frozen:
         raise AppMigrating
-    if version == cached_catalogue.version:
-        return cached_catalogue, int(bytes_used)
-    return read_catalogue(statements, store, app_id), int(bytes_used)
+    is_current = version == cached_catalogue.version
+    catalogue = cached_catalogue if is_current else read_catalogue(statements, store, app_id)
+    return catalogue, int(bytes_used), Sequences(statements, store, app_id, known)
 
 
 def translate_violation(error: IntegrityError | sqlite3.IntegrityError, catalogue: Catalogue) -> BaobabError:

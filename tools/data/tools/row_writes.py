@@ -176,7 +176,8 @@ async def data_insert(
         return shape_answer(inserted, options["media_type"]) if as_list else (inserted[0] if inserted else None)
 
     request = [table, values, on_conflict, columns, *_list_answer_options(options)]
-    result = await write_rows(call, actor, write, read_attempt(call, actor, options, request))
+    attempt = read_attempt(call, actor, options, request)
+    result = await write_rows(call, actor, write, attempt, inserts_into=table)
     row_count.tell(call, result)
     call.audit.resource_id = table
     return result
