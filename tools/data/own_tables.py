@@ -40,7 +40,6 @@ def create_own_tables(statements: Statements, store: DataStore, app_id: str) -> 
     )
     if store.dialect == "postgresql":
         _create_fold(statements, store.name_table(app_id, "_fold"))
-    Counter(statements, store, app_id).create_function()
     table = store.name_table(app_id, "_catalogue")
     statements.rows(
         f"INSERT INTO {table} (document, version, frozen) SELECT '{{}}', 0, 0 WHERE NOT EXISTS (SELECT 1 FROM {table})"

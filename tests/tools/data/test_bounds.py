@@ -92,6 +92,20 @@ async def test_what_a_reference_deletes_an_upsert_replaces_and_a_schema_changes_
     await notes.insert("lines", {"text": "x" * 8000})
 
 
+async def test_tables_and_columns_with_the_names_that_the_count_itself_uses_are_counted(
+    room: int, tables: Tables
+) -> None:
+    names = ("added", "gone", "bytes", "usage", "new_rows", "old_rows")
+    columns = {"id": {"type": "integer", "primaryKey": True}, **{name: {"type": "text"} for name in names}}
+    for table in ("usage", "new_rows"):
+        await tables.apply({"usage": {"columns": columns}, "new_rows": {"columns": columns}})
+        await tables.insert(table, {"id": 1, **dict.fromkeys(names, "x" * 1000)})
+        assert (await tables.ask("POST", f"/{table}", {"id": 2, "gone": "x" * 4000})).status == 402
+        assert (await tables.ask("PATCH", f"/{table}/1", dict.fromkeys(names, "short"))).status == 200
+        assert (await tables.ask("POST", f"/{table}", {"id": 2, "gone": "x" * 4000})).status == 201
+        assert (await tables.ask("DELETE", f"/{table}?id=gt.0")).status == 200
+
+
 async def test_an_index_counts_as_much_as_what_it_holds(room: int, tables: Tables) -> None:
     columns = {"id": {"type": "integer", "primaryKey": True}, "text": {"type": "text"}}
     indexes = {f"i{number}": {"columns": ["text"]} for number in range(9)}
