@@ -85,22 +85,22 @@ async def stream_answer(
 async def _relay_answer(
     pieces: AsyncGenerator[bytes, None], chunks: Sequence[FoundChunk]
 ) -> AsyncGenerator[bytes, None]:
-    answer, model, rest = "", "", b""
+    answer, model, unread = "", "", b""
     reader, sentences = SentenceReader(len(chunks)), list[Sentence]()
     async with aclosing(pieces):
         yield _encode("chunks", {"chunks": chunks})
         async for piece in pieces:
-            *events, rest = (rest + piece).split(b"\n\n")
+            *events, unread = (unread + piece).split(b"\n\n")
             for event in events:
                 data = event.removeprefix(b"data: ")
                 if not data.startswith(b"{"):
                     continue
-                read = from_json(data)
-                if "error" in read:
-                    yield _encode("error", read)
+                parsed = from_json(data)
+                if "error" in parsed:
+                    yield _encode("error", parsed)
                     return
-                model = read.get("model") or model
-                text = "".join(choice.get("delta", {}).get("content") or "" for choice in read.get("choices", ()))
+                model = parsed.get("model") or model
+                text = "".join(choice.get("delta", {}).get("content") or "" for choice in parsed.get("choices", ()))
                 if text:
                     answer += text
                     yield _encode("delta", {"text": text})
@@ -129,17 +129,17 @@ def build_messages(query: str, chunks: Sequence[FoundChunk]) -> list[dict[str, s
 
 def split_sentences(answer: str, count: int) -> list[Sentence]:
     """The sentences of an answer, and which of `count` chunks each cites, by their place from 0."""
-    found: list[Sentence] = []
+    sentences: list[Sentence] = []
     for match in _SENTENCE.finditer(answer):
         cited = {int(number) for group in _CITED.findall(match[0]) for number in group.split(",")}
-        plain = " ".join(_CITED.sub("", match[0]).split())
-        plain = re.sub(r"\s+([.!?,;:])", r"\1", plain)
+        text = " ".join(_CITED.sub("", match[0]).split())
+        text = re.sub(r"\s+([.!?,;:])", r"\1", text)
         sources = sorted(number - 1 for number in cited if 1 <= number <= count)
-        if plain:
-            found.append({"text": plain, "sources": sources})
-        elif found:
-            found[-1]["sources"] = sorted({*found[-1]["sources"], *sources})
-    return found
+        if text:
+            sentences.append({"text": text, "sources": sources})
+        elif sentences:
+            sentences[-1]["sources"] = sorted({*sentences[-1]["sources"], *sources})
+    return sentences
 
 
 async def judge_answer(

@@ -27,15 +27,15 @@ class ChosenDocuments:
         )
         self._ids = 0
 
-    async def choose(self, call: Call, scope: Scope, given: dict[str, Any]) -> tuple[str, ...]:
+    async def choose(self, call: Call, scope: Scope, metadata_filter: dict[str, Any]) -> tuple[str, ...]:
         """Returns the ids of the documents in the scope that match. Raises FilterInvalid, FilterTypeInvalid."""
-        matches = compile_filter(given)
-        digest = hashlib.sha256(json.dumps(given, sort_keys=True).encode()).digest()
+        matches = compile_filter(metadata_filter)
+        digest = hashlib.sha256(json.dumps(metadata_filter, sort_keys=True).encode()).digest()
         name = (scope.app_id, scope.collection_id, scope.owner, digest)
-        kept = self._kept.get(name)
-        if kept is not None and kept[0] == scope.revision:
+        remembered = self._kept.get(name)
+        if remembered is not None and remembered[0] == scope.revision:
             self._kept.move_to_end(name)
-            return kept[1]
+            return remembered[1]
         query = select(documents.c.id, documents.c.metadata)
         query = query.where(*scope.list_conditions(call.stores.database.dialect))
         async with call.reading() as execute:

@@ -23,21 +23,21 @@ _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
 }
 
 
-def compile_filter(given: Mapping[str, Any]) -> Matches:
+def compile_filter(metadata_filter: Mapping[str, Any]) -> Matches:
     """Returns what tells whether metadata match. Raises FilterInvalid, FilterTypeInvalid."""
-    return _Compiler().compile(given, 1)
+    return _Compiler().compile(metadata_filter, 1)
 
 
 class _Compiler:
     def __init__(self) -> None:
         self._conditions = 0
 
-    def compile(self, given: Any, depth: int) -> Matches:
-        if not isinstance(given, dict):
+    def compile(self, metadata_filter: Any, depth: int) -> Matches:
+        if not isinstance(metadata_filter, dict):
             raise FilterTypeInvalid("A filter is an object.")
         if depth > _DEEPEST:
             raise FilterInvalid(f"The filter is nested more than {_DEEPEST} levels deep.")
-        parts = [self._compile_entry(name, wanted, depth) for name, wanted in given.items()]
+        parts = [self._compile_entry(name, wanted, depth) for name, wanted in metadata_filter.items()]
         return lambda metadata: all(part(metadata) for part in parts)
 
     def _compile_entry(self, name: str, wanted: Any, depth: int) -> Matches:
@@ -67,9 +67,10 @@ class _Compiler:
         if operator in ("$in", "$nin"):
             if not isinstance(operand, list):
                 raise FilterTypeInvalid(f"`{operator}` takes a list.")
-            is_in, plain, further = operator == "$in", *self._compile_items(operand)
+            is_in, plain_values, nested_checks = operator == "$in", *self._compile_items(operand)
             return lambda value: (
-                (not plain.isdisjoint(_list_plain(value)) or any(holds(value) for holds in further)) == is_in
+                (not plain_values.isdisjoint(_list_plain(value)) or any(holds(value) for holds in nested_checks))
+                == is_in
             )
         if operator == "$exists":
             if not isinstance(operand, bool):
@@ -82,31 +83,31 @@ class _Compiler:
             return lambda value: _is_comparable(value, operand) and compare(value, operand)
         raise _unknown(operator)
 
-    def _compile_value(self, wanted: Any) -> Holds:
+    def _compile_value(self, expected: Any) -> Holds:
         """Returns what tells whether a value is the wanted one, or contains it as JSON contains JSON.
 
         It looks at each item of the value once, and once more for each list and object that is wanted in it: these
         count as conditions. Comparing each with each would take seconds for two lists of some thousand numbers.
         """
-        if isinstance(wanted, dict):
+        if isinstance(expected, dict):
             self._count()
-            entries = {name: self._compile_value(one) for name, one in wanted.items()}
+            entries = {name: self._compile_value(one) for name, one in expected.items()}
             return lambda value: _contains_object(value, entries)
-        if isinstance(wanted, list):
+        if isinstance(expected, list):
             self._count()
-            plain, further = self._compile_items(wanted)
+            plain_values, nested_checks = self._compile_items(expected)
             return lambda value: (
                 isinstance(value, list)
-                and (not plain or plain.issubset(_list_plain(value)))
-                and all(any(holds(item) for item in value) for holds in further)
+                and (not plain_values or plain_values.issubset(_list_plain(value)))
+                and all(any(holds(item) for item in value) for holds in nested_checks)
             )
-        key = _identify(wanted)
+        key = _identify(expected)
         return lambda value: key in _list_plain(value) if isinstance(value, list) else key == _identify(value)
 
-    def _compile_items(self, wanted: list[Any]) -> tuple[set[Any], list[Holds]]:
+    def _compile_items(self, items: list[Any]) -> tuple[set[Any], list[Holds]]:
         """Returns the plain values of a list, and what tells whether its lists and objects are contained."""
-        plain = {_identify(one) for one in wanted if not isinstance(one, (list, dict))}
-        return plain, [self._compile_value(one) for one in wanted if isinstance(one, (list, dict))]
+        plain = {_identify(one) for one in items if not isinstance(one, (list, dict))}
+        return plain, [self._compile_value(one) for one in items if isinstance(one, (list, dict))]
 
     def _count(self) -> None:
         self._conditions += 1
@@ -128,14 +129,14 @@ def _list_plain(value: Any) -> list[Any]:
     """A value that is no list or object, or those of a list and of the lists in it, as `_identify` writes them."""
     if not isinstance(value, list):
         return [] if value is _ABSENT or isinstance(value, dict) else [_identify(value)]
-    found, left = [], [value]
-    while left:
-        for item in left.pop():
+    plain_values, unread_lists = [], [value]
+    while unread_lists:
+        for item in unread_lists.pop():
             if isinstance(item, list):
-                left.append(item)
+                unread_lists.append(item)
             elif not isinstance(item, dict):
-                found.append(_identify(item))
-    return found
+                plain_values.append(_identify(item))
+    return plain_values
 
 
 def _identify(value: Any) -> tuple[bool, Any]:
@@ -143,7 +144,7 @@ def _identify(value: Any) -> tuple[bool, Any]:
     return isinstance(value, bool), value
 
 
-def _is_comparable(value: Any, wanted: Any) -> bool:
-    if isinstance(wanted, str):
+def _is_comparable(value: Any, operand: Any) -> bool:
+    if isinstance(operand, str):
         return isinstance(value, str)
     return isinstance(value, (int, float)) and not isinstance(value, bool)

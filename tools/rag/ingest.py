@@ -95,14 +95,14 @@ async def find_source(
         http_client.check_url(url)
         digest = hashlib.sha256(b"url\0" + url.encode()).hexdigest()
         return DocumentSource(None, None, url, filename or name_page(url), None, digest)
-    found = await call.invoke("files_locate", app_id=call.require_app().id, object_id=object_id)
-    kind = found["content_type"].partition(";")[0].strip().lower()
+    file = await call.invoke("files_locate", app_id=call.require_app().id, object_id=object_id)
+    kind = file["content_type"].partition(";")[0].strip().lower()
     if kind not in MEDIA_TYPES.values() and (kind.startswith(_WITHOUT_TEXT) or kind in _NEVER_READ):
         raise FileRefused(
             f"A file of the type {kind} has no text that is read.",
             details={"content_type": kind, "supported": sorted(MEDIA_TYPES.values())},
         )
-    return DocumentSource(None, object_id, None, filename or found["filename"], found["content_type"], found["sha256"])
+    return DocumentSource(None, object_id, None, filename or file["filename"], file["content_type"], file["sha256"])
 
 
 def name_page(url: str) -> str:
@@ -119,18 +119,18 @@ async def add_document(
     Returns the id of the document too. Raises TooManyDocuments, StorageFull. unit: holds the app's lock.
     """
     user_id = owner_of(call.caller)
-    of_it = {"of_app": collection.app_id, "of_collection": collection.id}
-    for row in await unit.fetch(_FIND_SAME, {**of_it, "digest": source.digest, "of_user": user_id}):
+    of_collection = {"of_app": collection.app_id, "of_collection": collection.id}
+    for row in await unit.fetch(_FIND_SAME, {**of_collection, "digest": source.digest, "of_user": user_id}):
         if row.metadata == metadata and row.status != "failed":
             message = "The collection has a document with this content and metadata already."
             return row.id, {"documentId": row.id, "status": row.status, "message": message}
-    if (await unit.fetch(_COUNT_DOCUMENTS, of_it))[0][0] >= MOST_DOCUMENTS:
+    if (await unit.fetch(_COUNT_DOCUMENTS, of_collection))[0][0] >= MOST_DOCUMENTS:
         raise TooManyDocuments(details={"limit": MOST_DOCUMENTS})
     document_id = call.services.ids.uuid_at(call.now)
-    its = {"app_id": collection.app_id, "document_id": document_id, "collection_id": collection.id}
+    identity = {"app_id": collection.app_id, "document_id": document_id, "collection_id": collection.id}
     await count_bytes(unit, call.require_app(), collection.id, source.size_bytes)
     values = _describe_version(call, 1, source, metadata)
-    created = {
+    new_row = {
         **values,
         "app_id": collection.app_id,
         "id": document_id,
@@ -139,8 +139,8 @@ async def add_document(
         "chunk_count": 0,
         "created_at": call.now,
     }
-    await unit.write(_INSERT_DOCUMENT, created)
-    await _begin_preparation(call, unit, its, values, source)
+    await unit.write(_INSERT_DOCUMENT, new_row)
+    await _begin_preparation(call, unit, identity, values, source)
     return document_id, {"documentId": document_id, "status": "pending", "message": "The document will be read soon."}
 
 
@@ -155,8 +155,8 @@ async def begin_version(
     await count_bytes(unit, call.require_app(), document.collection_id, source.size_bytes - document.size_bytes)
     values = _describe_version(call, version, source, metadata)
     await unit.write(CHANGE_DOCUMENT, {"of_app": document.app_id, "of_document": document.id, **values})
-    its = {"app_id": document.app_id, "document_id": document.id, "collection_id": document.collection_id}
-    await _begin_preparation(call, unit, its, values, source)
+    identity = {"app_id": document.app_id, "document_id": document.id, "collection_id": document.collection_id}
+    await _begin_preparation(call, unit, identity, values, source)
 
 
 def _describe_version(call: Call, version: int, source: DocumentSource, metadata: dict[str, Any]) -> dict[str, Any]:
@@ -183,12 +183,12 @@ def _describe_version(call: Call, version: int, source: DocumentSource, metadata
 
 
 async def _begin_preparation(
-    call: Call, unit: Unit, its: Mapping[str, Any], values: Mapping[str, Any], source: DocumentSource
+    call: Call, unit: Unit, identity: Mapping[str, Any], values: Mapping[str, Any], source: DocumentSource
 ) -> None:
-    """Inserts the text, if there is one yet, and enqueues the job. its: as `insert_text` has it."""
+    """Inserts the text, if there is one yet, and enqueues the job. identity: as `insert_text` has it."""
     if source.text is not None:
-        await insert_text(unit, {**its, "version": values["next_version"]}, source.text, [])
-    arguments = {"app_id": its["app_id"], "document_id": its["document_id"]}
+        await insert_text(unit, {**identity, "version": values["next_version"]}, source.text, [])
+    arguments = {"app_id": identity["app_id"], "document_id": identity["document_id"]}
     tenant = call.require_app().organisation_id
     await call.services.jobs.enqueue(unit, _JOB, arguments, job_id=values["ingest_id"], tenant=tenant)
 
@@ -219,14 +219,14 @@ async def count_bytes(unit: Unit, app: App, collection_id: str, more: int) -> No
     await unit.write(_ADD_BYTES, {"of_app": app.id, "of_collection": collection_id, "more": more})
 
 
-async def insert_text(unit: Unit, its: Mapping[str, Any], text: str, blocks: list[list[Any]]) -> None:
-    """Inserts the text of a version. its: the columns that say which one: app, document, collection and version.
+async def insert_text(unit: Unit, identity: Mapping[str, Any], text: str, blocks: list[list[Any]]) -> None:
+    """Inserts the text of a version. identity: the columns that say which one: app, document, collection and version.
 
     blocks: kind, level, page, start and end of each, in their order.
     """
     for start in range(0, len(text), PART):
-        found = [block for block in blocks if start <= block[3] < start + PART]
-        row = {**its, "part": start // PART, "text": text[start : start + PART], "blocks": found}
+        blocks_of_part = [block for block in blocks if start <= block[3] < start + PART]
+        row = {**identity, "part": start // PART, "text": text[start : start + PART], "blocks": blocks_of_part}
         await unit.write(_INSERT_TEXT, row)
 
 

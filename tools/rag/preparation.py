@@ -151,16 +151,16 @@ class _Preparation:
         text = parsed.text
         size, overlap = self._document.chunk_size, self._document.chunk_overlap
         try:
-            found = split_text(text, parsed.blocks, size=size, overlap=overlap, most=MOST_CHUNKS)
+            chunks = split_text(text, parsed.blocks, size=size, overlap=overlap, most=MOST_CHUNKS)
         except TooManyChunks as exc:
             raise _Refused(f"The document has more than {MOST_CHUNKS} chunks: use a larger chunkSize.") from exc
-        if not found:
+        if not chunks:
             raise _Refused("The document has no text.")
         # Random, so that the numbers of documents do not meet; in a row, which is how an index likes them.
         first_number = int(self._services.ids.hex(12)[:11], 16) << 16
-        for start in range(0, len(found), _ROWS_AT_ONCE):
-            end = min(start + _ROWS_AT_ONCE, len(found))
-            rows = [self._build_chunk(first_number, number, text, found[number]) for number in range(start, end)]
+        for start in range(0, len(chunks), _ROWS_AT_ONCE):
+            end = min(start + _ROWS_AT_ONCE, len(chunks))
+            rows = [self._build_chunk(first_number, number, text, chunks[number]) for number in range(start, end)]
             values: dict[str, Any] = {}
             async with self._writing(bulk=True) as unit:
                 if start == 0:
@@ -173,7 +173,7 @@ class _Preparation:
                     }
                 await unit.execute(_INSERT_CHUNKS, rows)
                 # An attempt that finds no total begins anew.
-                await self._set(unit, chunks_done=0, chunks_total=len(found) if end == len(found) else 0, **values)
+                await self._set(unit, chunks_done=0, chunks_total=len(chunks) if end == len(chunks) else 0, **values)
 
     async def _replace_text(self, unit: Unit, parsed: ParsedDocument) -> int:
         """Inserts the text of the version, in place of all that earlier attempts have left of it.
@@ -185,13 +185,13 @@ class _Preparation:
         document, size = self._document, len(parsed.text.encode())
         await count_bytes(unit, self._app, document.collection_id, size - document.size_bytes)
         blocks = [[block.kind, block.level, block.page, block.start, block.end] for block in parsed.blocks]
-        its = {
+        identity = {
             "app_id": document.app_id,
             "document_id": document.id,
             "collection_id": document.collection_id,
             "version": document.next_version,
         }
-        await insert_text(unit, its, parsed.text, blocks)
+        await insert_text(unit, identity, parsed.text, blocks)
         return size
 
     def _build_chunk(self, first_number: int, position: int, text: str, chunk: Chunk) -> dict[str, Any]:
@@ -260,10 +260,10 @@ class _Preparation:
 
     async def _embed(self) -> None:
         """Makes the vectors of the next chunks; with those of the last ones, the version takes the old one's place."""
-        done = self._document.chunks_done
-        wanted = {"first": done, "last": done + _EMBEDDED_AT_ONCE - 1}
+        chunks_done = self._document.chunks_done
+        range_to_embed = {"first": chunks_done, "last": chunks_done + _EMBEDDED_AT_ONCE - 1}
         async with self._job.database.reading() as connection:
-            rows = await connection.fetch(_READ_CHUNKS, {**self._of_next, **wanted})
+            rows = await connection.fetch(_READ_CHUNKS, {**self._of_next, **range_to_embed})
         contents = ["\n".join((*row.headings, row.text)) for row in rows]
         # What is paid for is asked for by the app itself, whoever has added the document.
         payer = AppKey(self._app.id, self._document.key_id or "rag")
@@ -272,20 +272,20 @@ class _Preparation:
             embedded = await embed_texts(
                 self._job.registry, payer, context, self._app.id, contents, self._document.collection_model
             )
-        is_last = done + len(rows) == self._document.chunks_total
+        is_last = chunks_done + len(rows) == self._document.chunks_total
         async with self._writing(last=is_last, bulk=True) as unit:
             await self._insert_vectors(unit, [row.position for row in rows], embedded)
             if is_last:
                 await self._publish(unit, embedded)
             else:
-                await self._set(unit, chunks_done=done + len(rows), attempts=0)
+                await self._set(unit, chunks_done=chunks_done + len(rows), attempts=0)
 
     async def _insert_vectors(self, unit: Unit, positions: Sequence[int], embedded: Embedded) -> None:
         document = self._document
         if document.collection_model is None:
             changes = {"embedding_model": embedded.model, "dimensions": embedded.dimensions}
-            its = {"of_app": self._app.id, "of_collection": document.collection_id}
-            await unit.write(_CHANGE_COLLECTION, {**its, **changes})
+            identity = {"of_app": self._app.id, "of_collection": document.collection_id}
+            await unit.write(_CHANGE_COLLECTION, {**identity, **changes})
         rows = [
             {
                 "app_id": document.app_id,

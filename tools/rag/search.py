@@ -91,17 +91,17 @@ async def search(call: Call, collection: Row, wanted: Wanted) -> list[FoundChunk
             break
     vectors_of = {place: row.vector for place, row in rows.items() if row.vector is not None}
     scores = await _compute_scores(queries, rows, vectors_of)
-    found = [place for place in places if place in rows]
+    found_places = [place for place in places if place in rows]
     if wanted.threshold:
-        found = [place for place in found if scores[place] >= wanted.threshold]
-    if wanted.rerank and len(found) > 1:
-        found = found[: max(_MOST_RERANKED, wanted.top_k)]
-        order = await _rerank(call, wanted.query, [rows[place].text for place in found], wanted.model)
-        found = [found[number] for number in order]
-        ranked = fuse_rankings([dict.fromkeys(found, 1.0)])
+        found_places = [place for place in found_places if scores[place] >= wanted.threshold]
+    if wanted.rerank and len(found_places) > 1:
+        found_places = found_places[: max(_MOST_RERANKED, wanted.top_k)]
+        order = await _rerank(call, wanted.query, [rows[place].text for place in found_places], wanted.model)
+        found_places = [found_places[number] for number in order]
+        ranked = fuse_rankings([dict.fromkeys(found_places, 1.0)])
     if wanted.diversity:
-        found = await _diversify(found, ranked, vectors_of, wanted)
-    return [_describe(rows[place], place, scores[place]) for place in found[: wanted.top_k]]
+        found_places = await _diversify(found_places, ranked, vectors_of, wanted)
+    return [_describe(rows[place], place, scores[place]) for place in found_places[: wanted.top_k]]
 
 
 def _count_needed(wanted: Wanted) -> int | None:
@@ -111,12 +111,12 @@ def _count_needed(wanted: Wanted) -> int | None:
     return max(_MOST_RERANKED, wanted.top_k) if wanted.rerank else wanted.top_k
 
 
-async def _choose_documents(call: Call, collection: Row, given: dict[str, Any] | None) -> Scope:
+async def _choose_documents(call: Call, collection: Row, metadata_filter: dict[str, Any] | None) -> Scope:
     revision = (collection.revision, collection.size_bytes)
     scope = Scope(collection.app_id, collection.id, revision, limit_to_owner(call.caller, collection))
-    if not given:
+    if not metadata_filter:
         return scope
-    return replace(scope, ids=await call.services.of(ChosenDocuments).choose(call, scope, given))
+    return replace(scope, ids=await call.services.of(ChosenDocuments).choose(call, scope, metadata_filter))
 
 
 async def _find_by_words(call: Call, scope: Scope, wanted: Wanted, count: int) -> dict[Place, str]:
@@ -137,9 +137,9 @@ async def _load_chunks(execute: Execute, dialect: str, scope: Scope, places: Seq
     """The rows of chunks that their documents still have, with their vectors."""
     if not places:
         return {}
-    given = {"app_id": scope.app_id, "owner": scope.owner, **list_place_parameters(dialect, places)}
-    found = await execute(_build_load(dialect, scope.owner is not None), given)
-    return {Place(row.document_id, row.version, row.position): row for row in found}
+    parameters = {"app_id": scope.app_id, "owner": scope.owner, **list_place_parameters(dialect, places)}
+    rows = await execute(_build_load(dialect, scope.owner is not None), parameters)
+    return {Place(row.document_id, row.version, row.position): row for row in rows}
 
 
 @cache
@@ -159,9 +159,9 @@ def _build_load(dialect: str, is_owned: bool) -> Select[Any]:
     return query.where(documents.c.user_id == bindparam("owner")) if is_owned else query
 
 
-def _weigh_words(scope: Scope, query: str, found: dict[Place, str]) -> dict[Place, float]:
+def _weigh_words(scope: Scope, query: str, words_of: dict[Place, str]) -> dict[Place, float]:
     """How much a search by words counts beside one by meaning."""
-    return weigh_words(frozenset(tag_words(scope.collection_id, choose_words(query))), found, _POWER_OF_WORDS)
+    return weigh_words(frozenset(tag_words(scope.collection_id, choose_words(query))), words_of, _POWER_OF_WORDS)
 
 
 async def _compute_scores(
@@ -177,14 +177,14 @@ async def _compute_scores(
 
 
 async def _diversify(
-    found: list[Place], ranked: dict[Place, float], vectors: dict[Place, bytes], wanted: Wanted
+    places: list[Place], ranked: dict[Place, float], vectors: dict[Place, bytes], wanted: Wanted
 ) -> list[Place]:
     matrices = await MATRICES.get()
-    sizes = {len(vectors[place]) for place in found if place in vectors}
+    sizes = {len(vectors[place]) for place in places if place in vectors}
     if len(sizes) != 1:
         # Vectors of two models cannot be compared.
-        return found
-    compared = [place for place in found if place in vectors]
+        return places
+    compared = [place for place in places if place in vectors]
     table = matrices.compute_similarities([vectors[place] for place in compared])
     likeness = {one: dict(zip(compared, row, strict=True)) for one, row in zip(compared, table, strict=True)}
     return choose_diverse({place: ranked[place] for place in compared}, likeness, wanted.top_k, wanted.diversity)
@@ -217,5 +217,5 @@ async def _rerank(call: Call, query: str, texts: Sequence[str], model: str | Non
         {"role": "user", "content": f"Passages:\n\n{passages}\n\nQuestion: {query}"},
     ]
     answer, _ = await ask_model(call, messages, model)
-    named = (int(number) - 1 for number in re.findall(r"\d{1,4}", answer))
-    return list(dict.fromkeys([*(place for place in named if 0 <= place < len(texts)), *range(len(texts))]))
+    named_places = (int(number) - 1 for number in re.findall(r"\d{1,4}", answer))
+    return list(dict.fromkeys([*(place for place in named_places if 0 <= place < len(texts)), *range(len(texts))]))

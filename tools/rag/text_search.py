@@ -47,10 +47,10 @@ async def find_by_words(execute: Execute, dialect: str, scope: Scope, query: str
     if not words:
         return {}
     rarer, everyday = await part_words(execute, dialect, "rag_chunks", words, _MOST_RANKED)
-    found = await _find_best(execute, dialect, scope, rarer, limit)
-    if everyday and len(found) < limit:
-        found |= await _find_best(execute, dialect, scope, words, limit)
-    return dict(islice(found.items(), limit))
+    words_of = await _find_best(execute, dialect, scope, rarer, limit)
+    if everyday and len(words_of) < limit:
+        words_of |= await _find_best(execute, dialect, scope, words, limit)
+    return dict(islice(words_of.items(), limit))
 
 
 async def _find_best(
@@ -58,9 +58,9 @@ async def _find_best(
 ) -> dict[Place, str]:
     if dialect == "sqlite" and scope.owner is None and scope.ids is None:
         # FTS5 ranks in a fifth of the time that it takes to read the document of each chunk that has the words.
-        found = await _rank(execute, dialect, scope, words, limit, first=limit * _BEST_FOR_EACH)
-        if len(found) == limit:
-            return found
+        words_of = await _rank(execute, dialect, scope, words, limit, first=limit * _BEST_FOR_EACH)
+        if len(words_of) == limit:
+            return words_of
     return await _rank(execute, dialect, scope, words, limit)
 
 
@@ -73,13 +73,13 @@ async def _rank(
     else:
         # Words are letters and digits only, so that nothing in them means anything to FTS5.
         expression = " OR ".join(f'"{word}"' for word in words)
-    given = {"expression": expression, "most": limit, **scope.list_parameters()}
+    parameters = {"expression": expression, "most": limit, **scope.list_parameters()}
     if first is not None:
-        given["first"] = first
+        parameters["first"] = first
     query = _build_ranking(
         dialect, is_owned=scope.owner is not None, has_ids=scope.ids is not None, is_bounded=first is not None
     )
-    return {Place(row[0], row[1], row[2]): row[3] for row in await execute(query, given)}
+    return {Place(row[0], row[1], row[2]): row[3] for row in await execute(query, parameters)}
 
 
 @cache

@@ -24,17 +24,17 @@ async def delete_left_files(services: Services) -> int:
     # Listed before the rows are read: a collection that is made in between is not among them.
     folders = await asyncio.to_thread(list_folders, root)
     databases = dict.fromkeys(stores.database for stores in services.regions.values())
-    kept = set[tuple[str, str]]()
+    live_collections = set[tuple[str, str]]()
     apps = sorted({folder.app_id for folder in folders})
     for database in databases:
         if database.dialect == "sqlite":
             for start in range(0, len(apps), _AT_ONCE):
-                kept |= await _list_collections(database, apps[start : start + _AT_ONCE])
-    left = [folder for folder in folders if (folder.app_id, folder.collection_id) not in kept]
-    for folder in left:
+                live_collections |= await _list_collections(database, apps[start : start + _AT_ONCE])
+    leftover_folders = [folder for folder in folders if (folder.app_id, folder.collection_id) not in live_collections]
+    for folder in leftover_folders:
         services.of(VectorSearch).close(folder.app_id, folder.collection_id)
         await asyncio.to_thread(delete_folder, folder.path)
-    return len(left)
+    return len(leftover_folders)
 
 
 async def _list_collections(database: Database, apps: list[str]) -> set[tuple[str, str]]:

@@ -84,16 +84,16 @@ class Scope:
 def build_conditions(dialect: str, *, is_owned: bool, has_ids: bool) -> tuple[ColumnElement[bool], ...]:
     """The conditions of a scope, by which the statements are built once. The ids are one parameter, however many."""
     columns = documents.c
-    found: list[ColumnElement[bool]] = [
+    conditions: list[ColumnElement[bool]] = [
         columns.app_id == bindparam("of_app"),
         columns.collection_id == bindparam("of_collection"),
         columns.version.is_not(None),
     ]
     if is_owned:
-        found.append(columns.user_id == bindparam("of_owner"))
+        conditions.append(columns.user_id == bindparam("of_owner"))
     if has_ids:
-        found.append(is_listed(dialect, columns.id, "of_ids"))
-    return tuple(found)
+        conditions.append(is_listed(dialect, columns.id, "of_ids"))
+    return tuple(conditions)
 
 
 def select_places(dialect: str) -> Any:
@@ -192,8 +192,8 @@ class _OpenFile:
                 await self._follow(call, scope)
                 self._revision = scope.revision
             selection = await self._select(call, scope, model)
-            found = await asyncio.to_thread(self._file.search, query, selection, limit)
-        return [Place(neighbour.key[0], neighbour.key[1], neighbour.position) for neighbour in found]
+            neighbours = await asyncio.to_thread(self._file.search, query, selection, limit)
+        return [Place(neighbour.key[0], neighbour.key[1], neighbour.position) for neighbour in neighbours]
 
     async def _follow(self, call: Call, scope: Scope) -> None:
         """Adds the vectors of what was added to the collection."""
@@ -223,23 +223,23 @@ class _OpenFile:
             return [(row[0], row[1]) for row in await execute(live.where(*which), scope.list_parameters())]
 
 
-def _keep(kept: OrderedDict[Any, Any], name: Any, value: Any, most: int) -> None:
+def _keep(cache_entries: OrderedDict[Any, Any], name: Any, value: Any, most: int) -> None:
     """Keeps a value as the latest, and forgets the oldest of too many."""
-    kept[name] = value
-    kept.move_to_end(name)
-    while len(kept) > most:
-        kept.popitem(last=False)
+    cache_entries[name] = value
+    cache_entries.move_to_end(name)
+    while len(cache_entries) > most:
+        cache_entries.popitem(last=False)
 
 
 async def _read_vectors(call: Call, app_id: str, keys: Sequence[tuple[str, int]]) -> dict[tuple[str, int], list[bytes]]:
     columns = vectors.c
     query = select(columns.document_id, columns.version, columns.vector)
     query = query.where(columns.app_id == app_id, tuple_(columns.document_id, columns.version).in_(keys))
-    found: dict[tuple[str, int], list[bytes]] = {}
+    vectors_of: dict[tuple[str, int], list[bytes]] = {}
     async with call.reading() as execute:
         for row in await execute(query.order_by(columns.document_id, columns.version, columns.position)):
-            found.setdefault((row.document_id, row.version), []).append(row.vector)
-    return found
+            vectors_of.setdefault((row.document_id, row.version), []).append(row.vector)
+    return vectors_of
 
 
 async def _find_in_postgres(execute: Execute, scope: Scope, model: str, query: bytes, limit: int) -> list[Place]:
@@ -250,9 +250,9 @@ async def _find_in_postgres(execute: Execute, scope: Scope, model: str, query: b
     if not is_exact:
         # The index goes on until enough rows have passed the conditions.
         await execute(text("SELECT set_config('hnsw.iterative_scan', 'relaxed_order', true)"))
-        found = await _rank_in_postgres(execute, scope, which, query, limit)
-        if len(found) == limit:
-            return found
+        places = await _rank_in_postgres(execute, scope, which, query, limit)
+        if len(places) == limit:
+            return places
     # Without that index: few rows are compared one by one, and so are those of a scope that the index did not reach.
     await execute(text("SELECT set_config('enable_indexscan', 'off', true)"))
     return await _rank_in_postgres(execute, scope, which, query, limit)

@@ -135,13 +135,13 @@ async def rag_collections_get(call: Call, app_id: AppId, name: CollectionName) -
             *is_visible_to(call.caller, row),
         )
         counting = select(documents.c.status, func.count(), func.coalesce(func.sum(documents.c.chunk_count), 0))
-        counted = (await execute(counting.where(*of_it).group_by(documents.c.status))).all()
-    counts = {status: count for status, count, _ in counted}
+        counts_by_status = (await execute(counting.where(*of_it).group_by(documents.c.status))).all()
+    counts = {status: count for status, count, _ in counts_by_status}
     total = sum(counts.values())
     return {
         **_describe(row),
         "documentCount": total,
-        "chunkCount": int(sum(in_chunks for _, _, in_chunks in counted)),
+        "chunkCount": int(sum(in_chunks for _, _, in_chunks in counts_by_status)),
         "documentCounts": {
             "total": total,
             "pending": counts.get("pending", 0),

@@ -206,12 +206,12 @@ async def rag_read(
         rows = (await execute(select(texts.c.part, texts.c.text).where(*which).order_by(texts.c.part))).all()
     begin = rows[0].part * PART if rows else 0
     joined = "".join(row.text for row in rows)
-    found = joined[max(offset - begin, 0) : offset - begin + limit] if rows else ""
-    end = offset + len(found)
+    part = joined[max(offset - begin, 0) : offset - begin + limit] if rows else ""
+    end = offset + len(part)
     return {
         "documentId": document.id,
         "filename": document.filename,
-        "text": found,
+        "text": part,
         "start": offset,
         "end": end,
         "nextOffset": end if end < begin + len(joined) else None,
@@ -258,9 +258,9 @@ async def rag_documents_replace(
         require_changeable(call.caller, collection)
         if filename is None and storage_object_id is None:
             source = replace(source, filename=document.filename)
-        kept = document.metadata if metadata is None else metadata
-        await begin_version(call, unit, document, source, kept)
-        if kept != document.metadata:
+        new_metadata = document.metadata if metadata is None else metadata
+        await begin_version(call, unit, document, source, new_metadata)
+        if new_metadata != document.metadata:
             await count_revision(unit, collection)
     call.audit.resource_id = document_id
     call.audit.data |= {"collection": name, "filename": source.filename}
@@ -274,8 +274,8 @@ async def _preview_deletion(call: Call, app_id: str, name: str, document_id: str
         collection = await load_collection(execute, call, name)
         document = await load_document(execute, call, collection, document_id)
     require_changeable(call.caller, collection)
-    called = escape_name(document.filename or document.id)
-    return f"Deletes the document {called} with its {document.chunk_count} chunks for ever."
+    document_name = escape_name(document.filename or document.id)
+    return f"Deletes the document {document_name} with its {document.chunk_count} chunks for ever."
 
 
 @rag.tool(

@@ -78,15 +78,15 @@ async def rag_evaluate(
         wanted = Wanted(case["query"], topK, 0.0, mode, diversity, filter, rerank, model)
         results.append(await _measure(call, collection, case, wanted, model, synthesize=synthesize))
         await call.progress(number, len(cases))
-    found: Evaluation = {
+    evaluation: Evaluation = {
         "recall": _mean([result["recall"] for result in results]),
         "ndcg": _mean([result["ndcg"] for result in results]),
         "reciprocalRank": _mean([result["reciprocalRank"] for result in results]),
         "cases": results,
     }
     if synthesize:
-        found["faithfulness"] = _mean([result["faithfulness"] for result in results])
-    return found
+        evaluation["faithfulness"] = _mean([result["faithfulness"] for result in results])
+    return evaluation
 
 
 async def _measure(

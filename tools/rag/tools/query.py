@@ -70,10 +70,17 @@ async def rag_query(
     del app_id
     async with call.reading() as execute:
         collection = await load_collection(execute, call, name)
-    found = await search(call, collection, Wanted(query, topK, threshold, mode, diversity, filter, rerank, model))
+    found_chunks = await search(
+        call, collection, Wanted(query, topK, threshold, mode, diversity, filter, rerank, model)
+    )
     if not synthesize:
-        return {"chunks": found}
+        return {"chunks": found_chunks}
     if stream and call.context.streams:
-        return cast(QueryResult, Stream(await stream_answer(call, query, found, model)))
-    answer, used = await write_answer(call, query, found, model)
-    return {"chunks": found, "answer": answer, "model": used, "sentences": split_sentences(answer, len(found))}
+        return cast(QueryResult, Stream(await stream_answer(call, query, found_chunks, model)))
+    answer, used = await write_answer(call, query, found_chunks, model)
+    return {
+        "chunks": found_chunks,
+        "answer": answer,
+        "model": used,
+        "sentences": split_sentences(answer, len(found_chunks)),
+    }
