@@ -99,14 +99,14 @@ def _host_name(authority: str) -> str:
 
 def platform_path(path: str, app_id: str) -> str:
     """Returns the platform's path for a path on an app's own host, which leaves the app id out."""
-    first, slash, rest = path[1:].partition("/")
+    first, slash, remainder = path[1:].partition("/")
     if first in ("v1", "health", "docs", "openapi.json", "llms.txt", "mcp"):
         return path
     if first in ("auth", "storage"):
-        return f"/{first}/{app_id}{slash}{rest}"
+        return f"/{first}/{app_id}{slash}{remainder}"
     if first == "data":
-        return f"/v1/{app_id}{slash}{rest}"
-    return f"/v1/{app_id}/{first}{slash}{rest}"
+        return f"/v1/{app_id}{slash}{remainder}"
+    return f"/v1/{app_id}/{first}{slash}{remainder}"
 
 
 def is_loopback(name: str) -> bool:

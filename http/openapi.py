@@ -89,8 +89,10 @@ def _build_operation(tool: Tool, rest: RestBinding) -> Schema:
     parameters = [_build_parameter(name, "path", properties[name], required=True) for name in rest.path_parameters]
     parameters += [_build_parameter(n, "query", properties[n], required=n in required) for n in rest.query_parameters]
     if rest.further_query is not None:
-        further = _build_parameter(rest.further_query, "query", properties[rest.further_query], required=False)
-        parameters.append({**further, "style": "form", "explode": True})
+        further_parameter = _build_parameter(
+            rest.further_query, "query", properties[rest.further_query], required=False
+        )
+        parameters.append({**further_parameter, "style": "form", "explode": True})
     parameters += [
         {**_build_parameter(n, "header", properties[n], required=False), "name": h}
         for n, h in rest.from_headers.items()

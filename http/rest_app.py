@@ -87,8 +87,8 @@ class RestApp:
         except BaobabError as error:
             status = await self._refuse(request, error)
         except STORE_OUTAGES as exc:
-            called = None if request.tool is None else request.tool.name
-            status = await self._refuse(request, translate_outage(exc, request.id, called))
+            tool_name = None if request.tool is None else request.tool.name
+            status = await self._refuse(request, translate_outage(exc, request.id, tool_name))
         except Exception:  # noqa: BLE001 - the one place where REST answers unexpected errors
             name = request.tool and request.tool.name
             _log.exception("unexpected error", extra={"request_id": request.id, "tool": name})

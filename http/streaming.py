@@ -29,13 +29,13 @@ async def send_stream(
     def look() -> None:
         """Uses one timer for the whole stream, since one for each piece would add a tenth to its cost."""
         nonlocal timer
-        waited = 0.0 if sending is None else loop.time() - sending
+        waited_seconds = 0.0 if sending is None else loop.time() - sending
         if deadline.expired():
             return
-        if waited >= stalled:
+        if waited_seconds >= stalled:
             deadline.reschedule(loop.time())
         else:
-            timer = loop.call_later(stalled - waited, look)
+            timer = loop.call_later(stalled - waited_seconds, look)
 
     watcher: asyncio.Task[None] | None = None
     # Sent with the first piece and not before, because a generator that was never started would not clean up.

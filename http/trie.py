@@ -105,12 +105,12 @@ def _iterate_tools(node: _Node) -> Iterator[Tool]:
         yield from methods.values()
 
 
-def _add_tail(node: _Node, rest: list[str], tool: Tool, method: str) -> None:
-    if len(rest) > 1:
+def _add_tail(node: _Node, later_segments: list[str], tool: Tool, method: str) -> None:
+    if len(later_segments) > 1:
         raise RegistrationError(f"{tool.name}: at most one fixed segment may follow a parameter that takes the rest")
     if node.tail is None:
         node.tail = _Tail()
-    methods = node.tail.actions.setdefault(rest[0], {}) if rest else node.tail.methods
+    methods = node.tail.actions.setdefault(later_segments[0], {}) if later_segments else node.tail.methods
     methods[method] = tool
 
 
@@ -132,11 +132,11 @@ def _match_segments(
     return _match_tail(node.tail, segments[index:], captured) if node.tail is not None else None
 
 
-def _match_tail(tail: _Tail, rest: list[str], captured: PathValues) -> tuple[Methods, PathValues]:
-    action = tail.actions.get(rest[-1]) if len(rest) > 1 else None
+def _match_tail(tail: _Tail, remaining_segments: list[str], captured: PathValues) -> tuple[Methods, PathValues]:
+    action = tail.actions.get(remaining_segments[-1]) if len(remaining_segments) > 1 else None
     if action is not None:
-        return action, (*captured, "/".join(rest[:-1]))
-    return tail.methods, (*captured, "/".join(rest))
+        return action, (*captured, "/".join(remaining_segments[:-1]))
+    return tail.methods, (*captured, "/".join(remaining_segments))
 
 
 def decode_parameter(text: str) -> str:

@@ -45,23 +45,23 @@ class Views:
         return self._parsed(query)
 
     def _parse(self, query: bytes) -> View:
-        chosen: dict[str, Any] = {}
+        options: dict[str, Any] = {}
         for name, value in parse_qsl(query.decode("latin-1"), keep_blank_values=True, max_num_fields=20):
             if name not in _KNOWN:
                 raise self._build_invalid(f"`{name[:60]}` is not a parameter of this address.")
-            if name in chosen:
+            if name in options:
                 raise self._build_invalid(f"`{name}` is given twice.")
-            chosen[name] = value
-        toolsets, every = self._parse_toolsets(chosen.get("toolsets"))
-        app_id = chosen.get("app_id")
+            options[name] = value
+        toolsets, every = self._parse_toolsets(options.get("toolsets"))
+        app_id = options.get("app_id")
         if app_id is not None and not APP_ID_PATTERN.fullmatch(app_id):
             raise self._build_invalid("`app_id` is not the id of an app.")
         return View(
             toolsets,
             every,
             app_id,
-            read_only=self._parse_choice(chosen, "read_only", ("true", "false")) == "true",
-            results=self._parse_choice(chosen, "results", get_args(Results)) or "both",
+            read_only=self._parse_choice(options, "read_only", ("true", "false")) == "true",
+            results=self._parse_choice(options, "results", get_args(Results)) or "both",
         )
 
     def _parse_toolsets(self, text: str | None) -> tuple[frozenset[str] | None, bool]:
@@ -75,8 +75,8 @@ class Views:
             raise self._build_invalid(f"There is no toolset `{(unknown or [''])[0][:60]}`.")
         return names, False
 
-    def _parse_choice(self, chosen: dict[str, Any], name: str, values: tuple[str, ...]) -> Any:
-        value = chosen.get(name)
+    def _parse_choice(self, options: dict[str, Any], name: str, values: tuple[str, ...]) -> Any:
+        value = options.get(name)
         if value is not None and value not in values:
             raise self._build_invalid(f"`{name}` must be {' or '.join(values)}.")
         return value

@@ -141,8 +141,14 @@ class Target:
             raise UrlRefused
         scheme = parts[1].lower()
         host, address = _parse_host(authority[1])
-        rest = quote(parts[3], safe="".join(map(chr, range(0x21, 0x7F))))
-        return cls(scheme, host, _parse_port(authority[2], scheme), rest if rest[:1] == "/" else "/" + rest, address)
+        remainder = quote(parts[3], safe="".join(map(chr, range(0x21, 0x7F))))
+        return cls(
+            scheme,
+            host,
+            _parse_port(authority[2], scheme),
+            remainder if remainder[:1] == "/" else "/" + remainder,
+            address,
+        )
 
     @property
     def origin(self) -> tuple[str, str, int]:

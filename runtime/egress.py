@@ -405,12 +405,14 @@ class _Redirects:
         repeats = status in (307, 308) or outgoing.method in ("GET", "HEAD")
         return (outgoing if repeats else outgoing.without_body()).with_target(target)
 
-    def _resolve_location(self, here: Target, location: str) -> Target:
+    def _resolve_location(self, current_target: Target, location: str) -> Target:
         try:
-            target = Target.parse(urljoin(here.url, location), self._https_only or here.scheme == "https")
+            target = Target.parse(
+                urljoin(current_target.url, location), self._https_only or current_target.scheme == "https"
+            )
         except ValueError as exc:
             raise UrlRefused from exc
-        if target.host != here.host and not self._cross_host:
+        if target.host != current_target.host and not self._cross_host:
             raise UrlRefused("The service redirects to another host.")
         return target
 

@@ -189,7 +189,7 @@ class Ceremonies:
 
         registration = await _verify(run)
         transports = credential.get("response", {}).get("transports") or []
-        named = (
+        transport_names = (
             [each for each in transports if isinstance(each, str) and len(each) <= 20] if _is_list(transports) else []
         )
         encode = webauthn.helpers.bytes_to_base64url
@@ -197,7 +197,7 @@ class Ceremonies:
             credential_id=encode(registration.credential_id),
             public_key=encode(registration.credential_public_key),
             sign_count=registration.sign_count,
-            transports=named[:10],
+            transports=transport_names[:10],
             backed_up=registration.credential_backed_up,
             rp_id=opened["rp_id"],
         )

@@ -53,17 +53,17 @@ async def open_tracing(url: str, *, content: bool) -> "AsyncIterator[Tracing | N
 
 async def _shut_down(provider: "TracerProvider") -> bool:
     """Sends the last spans, in a thread that is left behind after three seconds. Returns whether it ended in time."""
-    loop, done = asyncio.get_running_loop(), asyncio.Event()
+    loop, shut_down = asyncio.get_running_loop(), asyncio.Event()
 
     def work() -> None:
         provider.shutdown()
         with contextlib.suppress(RuntimeError):  # the loop is closed by now
-            loop.call_soon_threadsafe(done.set)
+            loop.call_soon_threadsafe(shut_down.set)
 
     threading.Thread(target=work, name="last spans", daemon=True).start()
     with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(done.wait(), _LAST_SECONDS)
-    return done.is_set()
+        await asyncio.wait_for(shut_down.wait(), _LAST_SECONDS)
+    return shut_down.is_set()
 
 
 class Tracing:

@@ -69,8 +69,8 @@ def _draw(alphabet: str, length: int) -> str:
     """Returns characters that are drawn evenly: one random number serves for all of them."""
     # 64 bits more than needed, so that the remainder favours no character noticeably.
     number = secrets.randbits(length * 6 + 64)
-    drawn = []
+    characters = []
     for _ in range(length):
         number, index = divmod(number, len(alphabet))
-        drawn.append(alphabet[index])
-    return "".join(drawn)
+        characters.append(alphabet[index])
+    return "".join(characters)

@@ -264,9 +264,9 @@ class PostgresSession:
         count = 0
         for start in range(0, len(rows), _ROWS_AT_ONCE):
             part = rows[start : start + _ROWS_AT_ONCE]
-            ahead = before if start == 0 else NOTHING
-            outgoing = self._convert([*ahead.queued, *[(query, values) for values in part]])
-            results = await self._send_all(outgoing, ahead.begin)
+            before_part = before if start == 0 else NOTHING
+            outgoing = self._convert([*before_part.queued, *[(query, values) for values in part]])
+            results = await self._send_all(outgoing, before_part.begin)
             count += sum([result.command_tuples or 0 for result in results[-len(part) :]])
         return count
 
@@ -392,7 +392,7 @@ class PostgresSession:
                 await self._wait()
             finally:
                 self._loop.remove_writer(self._socket)
-        ends = 0
+        end_markers = 0
         while True:
             while pgconn.is_busy():
                 await self._wait()
@@ -401,8 +401,8 @@ class PostgresSession:
                 return result
             if result is None:
                 # Each answer of a pipeline ends with one.
-                ends += 1
-                if ends == 2:
+                end_markers += 1
+                if end_markers == 2:
                     raise psycopg.OperationalError("the connection is lost")
             elif result.status == ExecStatus.PIPELINE_SYNC:
                 pgconn.exit_pipeline_mode()

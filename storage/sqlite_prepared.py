@@ -92,13 +92,13 @@ class PreparedQuery:
         self._decoders = [(place, decode) for place, (_, decode) in enumerate(decoders) if decode is not None]
 
     def run(self, connection: sqlite3.Connection, values: Mapping[str, Any]) -> Sequence[Row[Any]]:
-        given = {**self._fixed, **values}
-        bound = [given[name] if encode is None else encode(given[name]) for name, encode in self._encoders]
+        parameters = {**self._fixed, **values}
+        bound = [parameters[name] if encode is None else encode(parameters[name]) for name, encode in self._encoders]
         try:
-            found = sqlite3.Cursor(connection).execute(self._text, bound).fetchall()
+            rows = sqlite3.Cursor(connection).execute(self._text, bound).fetchall()
         except sqlite3.Error as exc:
             raise DBAPIError.instance(self._text, None, exc, sqlite3.Error, hide_parameters=True) from exc
-        return [self._decode(list(row)) for row in found]
+        return [self._decode(list(row)) for row in rows]
 
     def _decode(self, row: list[Any]) -> Row[Any]:
         for place, decode in self._decoders:

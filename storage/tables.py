@@ -102,7 +102,7 @@ class _List(TypeDecorator[list[Any]]):
 def is_listed(dialect: str, column: ColumnElement[Any], parameter: str) -> ColumnElement[bool]:
     """Whether a column has one of the values of a parameter, a list of any length: the statement is compiled once."""
     if dialect == "postgresql":
-        found: ColumnElement[bool] = column == any_(bindparam(parameter, type_=postgresql.ARRAY(column.type)))
-        return found
+        is_among: ColumnElement[bool] = column == any_(bindparam(parameter, type_=postgresql.ARRAY(column.type)))
+        return is_among
     values = func.json_each(bindparam(parameter, type_=_List())).table_valued("value")
     return column.in_(select(values.c.value))

@@ -13,10 +13,10 @@ def compare_texts(before: str, after: str) -> list[tuple[str, str]]:
         return [*(("-", line) for line in old), *(("+", line) for line in new)]
     rows: list[tuple[str, str]] = []
     # Without `autojunk`, which finds no common lines in long texts that repeat themselves.
-    for tag, i, j, k, m in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+    for tag, old_start, old_end, new_start, new_end in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
         if tag == "equal":
-            rows += [(" ", line) for line in old[i:j]]
+            rows += [(" ", line) for line in old[old_start:old_end]]
         else:
-            rows += [("-", line) for line in old[i:j]]
-            rows += [("+", line) for line in new[k:m]]
+            rows += [("-", line) for line in old[old_start:old_end]]
+            rows += [("+", line) for line in new[new_start:new_end]]
     return rows

@@ -59,8 +59,8 @@ def _arrange(entry: str, nodes: Mapping[str, Any], edges: list[Mapping[str, Any]
     rows: list[list[str]] = [[] for _ in range(max(rank.values()) + 1)]
     for node_id in order:
         rows[rank[node_id]].append(node_id)
-    left = [node_id for node_id in nodes if node_id not in rank]
-    return [*rows, left] if left else rows
+    unreachable_nodes = [node_id for node_id in nodes if node_id not in rank]
+    return [*rows, unreachable_nodes] if unreachable_nodes else rows
 
 
 def _order(entry: str, following: Mapping[str, list[str]]) -> tuple[list[str], set[tuple[str, str]]]:
@@ -88,27 +88,27 @@ def _order(entry: str, following: Mapping[str, list[str]]) -> tuple[list[str], s
     return order[::-1], back
 
 
-def _draw_edge(one: Mapping[str, Any], other: Mapping[str, Any], edge: Mapping[str, Any], width: float) -> Any:
+def _draw_edge(source: Mapping[str, Any], target: Mapping[str, Any], edge: Mapping[str, Any], width: float) -> Any:
     """Returns the SVG path of an edge: straight down to the next row, otherwise around the nodes in between, on the
     right or on the left.
     """
-    middle, end = one["x"] + _WIDTH / 2, other["x"] + _WIDTH / 2
-    top, bottom = other["y"], one["y"] + _HEIGHT
-    if one is other:
-        right, y = one["x"] + _WIDTH, one["y"]
+    middle, end = source["x"] + _WIDTH / 2, target["x"] + _WIDTH / 2
+    top, bottom = target["y"], source["y"] + _HEIGHT
+    if source is target:
+        right, y = source["x"] + _WIDTH, source["y"]
         path = f"M {right} {y + 12} C {right + 26} {y + 4} {right + 26} {y + 42} {right + 1} {y + 34}"
-    elif other["row"] == one["row"] + 1:
+    elif target["row"] == source["row"] + 1:
         half = (top - bottom) / 2
         path = f"M {middle} {bottom} C {middle} {bottom + half} {end} {top - half} {end} {top}"
-    elif other["row"] > one["row"]:
+    elif target["row"] > source["row"]:
         side = _MARGIN + 4.0
         path = f"M {middle - 30} {bottom} C {middle - 30} {bottom + 24} {side} {bottom} {side} {bottom + 40}"
         path += f" L {side} {top - 40} C {side} {top} {end - 30} {top - 24} {end - 30} {top}"
     else:
         side = _MARGIN + 2 * _AROUND + width - 4
-        start, goal = one["y"] + _HEIGHT / 2, other["y"] + _HEIGHT / 2
-        path = f"M {one['x'] + _WIDTH} {start} C {side + 8} {start} {side} {start - 10} {side} {start - 24}"
-        path += f" L {side} {goal + 24} C {side} {goal + 10} {side + 8} {goal} {other['x'] + _WIDTH} {goal}"
+        start, goal = source["y"] + _HEIGHT / 2, target["y"] + _HEIGHT / 2
+        path = f"M {source['x'] + _WIDTH} {start} C {side + 8} {start} {side} {start - 10} {side} {start - 24}"
+        path += f" L {side} {goal + 24} C {side} {goal + 10} {side + 8} {goal} {target['x'] + _WIDTH} {goal}"
     return {"path": path, "conditional": edge.get("when") is not None}
 
 

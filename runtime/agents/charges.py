@@ -65,12 +65,10 @@ async def find_spent_budget(credits_: Credits, organisation_id: str, agent: Any)
     It avoids starting runs that would fail at once. The budget itself is enforced by each model call, which reserves
     its cost.
 
-    It saves runs that would fail at once. What holds the budget is that each call of a model sets money aside.
-
     agent: its row. Money is in nano-dollars.
     """
     if agent.daily_budget is None:
         return None
     budget = await credits_.agent_budget(organisation_id, agent.id)
-    spent = 0 if budget is None else budget.spent_nanos
-    return None if spent < agent.daily_budget else spent
+    spent_nanos = 0 if budget is None else budget.spent_nanos
+    return None if spent_nanos < agent.daily_budget else spent_nanos

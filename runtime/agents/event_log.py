@@ -236,7 +236,7 @@ class EventLog:
         for run_id in [self._run_id, *parent_ids] if pending else ():
             self._notify(run_id)
 
-    def _update_run(self, statements: Statements, now: datetime, end: RunEnd | None, *counted: Any) -> Sequence[Any]:
+    def _update_run(self, statements: Statements, now: datetime, end: RunEnd | None, *counters: Any) -> Sequence[Any]:
         """Adds to the run's row, claims the run if that is still to be done, and ends it if it ends.
 
         Returns its last `seq`, and what `RunEnd.follow` is called with.
@@ -244,11 +244,11 @@ class EventLog:
         ending = () if end is None else (end.status, end.output, end.error, end.at)
         if self._is_claimed:
             text = _UPDATE_RUN if end is None else _END_RUN
-            updated_rows = statements.rows(text, *counted, *ending, self._run_id, self._job.id)
+            updated_rows = statements.rows(text, *counters, *ending, self._run_id, self._job.id)
         else:
             text = _CLAIM_RUN if end is None else _CLAIM_AND_END_RUN
             claiming = (self._job.id, now, *ending, self._run_id, self._job.id, *self._read_state)
-            updated_rows = statements.rows(text, *counted, *claiming)
+            updated_rows = statements.rows(text, *counters, *claiming)
         if not updated_rows:
             if self._is_claimed:
                 raise RunTakenOver

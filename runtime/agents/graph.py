@@ -252,8 +252,8 @@ class _GraphCompiler:
             session = runtime.context
             result = await self._call_tool(session, node, arg["arguments"], arg["call_id"], arg["tainted"])
             tainted = session.toolbox.is_tainting(node.tool_ref)
-            done = {f"{name} {arg['index']}": result}
-            return Command(update={"items": done, "tainted": tainted}, goto=f"{name}_all")
+            item_result = {f"{name} {arg['index']}": result}
+            return Command(update={"items": item_result, "tainted": tainted}, goto=f"{name}_all")
 
         return do
 
@@ -314,8 +314,8 @@ class _GraphCompiler:
         if state["calls"] + more > most:
             raise RunFailed("max_tool_calls", f"The run reached its limit of {most} tool calls.")
 
-    def _next_node(self, node_id: str, state: State, written: Mapping[str, Any]) -> str:
-        return self._edges.follow(node_id, {"state": {**state["state"], **written}, "input": state["input"]})
+    def _next_node(self, node_id: str, state: State, new_values: Mapping[str, Any]) -> str:
+        return self._edges.follow(node_id, {"state": {**state["state"], **new_values}, "input": state["input"]})
 
 
 async def _ask_model(

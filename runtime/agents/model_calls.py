@@ -44,10 +44,10 @@ class ModelCallRecord:
         """
         prompt, left_out = bound_prompt(self.prompt)
         answer = None if self.answer is None else to_json(bound_message(self.answer, MOST_CHARACTERS)).decode()
-        counted = (self.input_tokens, self.output_tokens, self.cost, self.milliseconds)
+        usage = (self.input_tokens, self.output_tokens, self.cost, self.milliseconds)
         about = (app_id, run_id, self.step, self.node_id[:64], self.model and self.model[:200])
         content = (to_json(prompt).decode(), left_out, answer, self.error and self.error[:2000])
-        statements.rows(_SAVE, *about, *content, *counted, now)
+        statements.rows(_SAVE, *about, *content, *usage, now)
         if self.step > MOST_STEPS:
             statements.rows(_FORGET, app_id, run_id, self.step - MOST_STEPS)
 

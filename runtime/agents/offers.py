@@ -93,14 +93,14 @@ class ToolOffers:
         function = {"name": name, "description": description, "parameters": parameters}
         return {"type": "function", "function": function}
 
-    def build_arguments(self, ref: ToolRef, app_id: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    def build_arguments(self, ref: ToolRef, app_id: str, arguments_of_run: Mapping[str, Any]) -> dict[str, Any]:
         """Build the arguments of the tool that makes a call: the run's, with those that the run does not choose."""
         if ref.source != "mcp":
             tool, graph_name = self._find_builtin(ref)
-            if tool.app_parameter == BOUND and given.get(BOUND, app_id) != app_id:
+            if tool.app_parameter == BOUND and arguments_of_run.get(BOUND, app_id) != app_id:
                 raise BadRequest(f"`{BOUND}` is bound to the agent's own app.", remediation=f"Leave `{BOUND}` out.")
             own_names = {theirs: own for own, theirs in graph_name.arguments.items()}
-            arguments = {own_names.get(name, name): value for name, value in given.items()}
+            arguments = {own_names.get(name, name): value for name, value in arguments_of_run.items()}
             return {**arguments, BOUND: app_id} if tool.app_parameter == BOUND else arguments
         try:
             digest = self.get_remote_tool(ref).digest
@@ -109,7 +109,7 @@ class ToolOffers:
             digest = "none"
         server = self.servers.get(ref.server_id or "")
         pinned = {SERVER: ref.server_id if server is None else server.id, "tool": ref.name, DIGEST: digest}
-        return {BOUND: app_id, **pinned, "arguments": dict(given)}
+        return {BOUND: app_id, **pinned, "arguments": dict(arguments_of_run)}
 
 
 async def load_offers(registry: ToolRunner, execute: Execute, app_id: str) -> ToolOffers:

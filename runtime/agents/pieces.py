@@ -87,8 +87,8 @@ class CheckpointPacker:
             for name, value in checkpoint["channel_values"].items()
         }
         values = _join_object({name: packed.text for name, packed in channels.items()})
-        rest = {name: self._dumps(value) for name, value in checkpoint.items() if name != "channel_values"}
-        text = _join_object({**rest, "channel_values": values})
+        other_fields = {name: self._dumps(value) for name, value in checkpoint.items() if name != "channel_values"}
+        text = _join_object({**other_fields, "channel_values": values})
         return PackedCheckpoint(text, len(text) + sum(each.size for each in channels.values()), fresh, channels)
 
     def mark_saved(self, package: PackedCheckpoint) -> None:

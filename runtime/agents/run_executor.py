@@ -264,12 +264,12 @@ class RunExecutor:
         if limit_seconds:
             raise RetryLater(limit_seconds, "a rate limit lets the run continue later")
 
-    async def _complete_run(self, output: Any, said: Mapping[str, Any]) -> None:
+    async def _complete_run(self, output: Any, turns_by_node: Mapping[str, Any]) -> None:
         if len(json.dumps(output)) > _LARGEST_OUTPUT:
             failure = RunFailed("output_too_large", f"The output has more than {_LARGEST_OUTPUT} bytes.")
             return await self._end_run("failed", "run_failed", failure)
         self._event_log.emit_event("run_end", {"output": output}, "run_end")
-        return await self._finish_run("completed", output=output, said=said)
+        return await self._finish_run("completed", output=output, turns_by_node=turns_by_node)
 
     async def _end_run(self, status: str, event: str, failed: RunFailed) -> None:
         await self._event_log.claim()
@@ -285,7 +285,7 @@ class RunExecutor:
         await self._finish_run("cancelled")
 
     async def _finish_run(
-        self, status: str, *, output: Any = None, error: Any = None, said: Mapping[str, Any] | None = None
+        self, status: str, *, output: Any = None, error: Any = None, turns_by_node: Mapping[str, Any] | None = None
     ) -> None:
         if self._charges.may_be_incomplete or status in ("cancelled", "timed_out"):
             await self._charges.count_missing()
@@ -298,8 +298,8 @@ class RunExecutor:
             if self._has_checkpoint or self._event_log.has_written_deferred:
                 # A fork of the last step uses the results of its calls; those of earlier steps are in checkpoints.
                 statements.rows(_DELETE_SUPERSEDED, self._run_id, self._run_id)
-            if said:
-                add_turns(statements, self._run, said, self._services.ids.uuid(), now)
+            if turns_by_node:
+                add_turns(statements, self._run, turns_by_node, self._services.ids.uuid(), now)
             has_jobs |= close_run(statements, self._services.jobs, self._run_id, self._run.graph_spec, usage)
             if url is not None:
                 arguments = {"run_id": self._run_id}

@@ -142,13 +142,13 @@ class RunToolbox:
         self.event_log.emit_event("run_resumed", payload, f"resumed {decision.approval_id}", above=True)
         return decision.arguments
 
-    def _choose_approvers(self, ref: ToolRef, named: NamedApprovers | None, *, is_held: bool) -> Approvers:
+    def _choose_approvers(self, ref: ToolRef, named_approvers: NamedApprovers | None, *, is_held: bool) -> Approvers:
         """Chooses who may approve a call: those that the node names, else the agent, else whoever started the run.
 
         Calls of tool servers use the app's own credentials, so admins approve them by default. A call that waits
         because its key requires approval is approved only by the people whom the key belongs to.
         """
-        approvers_json = self.run.approvers if named is None else named
+        approvers_json = self.run.approvers if named_approvers is None else named_approvers
         default = ADMIN if ref.source != "builtin" else STARTER
         approvers = Approvers(default) if approvers_json is None else Approvers.parse(approvers_json)
         if is_held and approvers.of not in (MEMBER, ADMIN):
@@ -220,7 +220,7 @@ class RunToolbox:
         Raises RateLimited where the wait is longer than `_LONGEST_WAIT_SECONDS`, and the tool's error where the
         timeout would pass.
         """
-        waited = 0
+        waited_seconds = 0
         while True:
             try:
                 return await self.registry.run(tool, arguments, caller, context)
@@ -228,7 +228,7 @@ class RunToolbox:
                 wait = _find_wait(exc)
                 if wait is None:
                     raise
-                must_pause = waited + wait > _LONGEST_WAIT_SECONDS
+                must_pause = waited_seconds + wait > _LONGEST_WAIT_SECONDS
                 if must_pause:
                     wait = max(wait, _LONGEST_WAIT_SECONDS)
                 seconds_left = (
@@ -241,7 +241,7 @@ class RunToolbox:
             await self.event_log.flush()
             async with network_wait():
                 await asyncio.sleep(wait)
-            waited += wait
+            waited_seconds += wait
 
     async def _get_callable_tool(self, ref: ToolRef, call_id: str) -> Tool:
         """Returns the tool that makes the call. Raises ToolFailed if it is not allowed, unless the call has ended

@@ -132,11 +132,11 @@ def _replace_part(graph: Any, fault: ErrorDetails) -> Path | None:
             return ("nodes", node_id)
         case ("edges", int() as index, *_) if fault["type"] != "extra_forbidden":
             edge = graph["edges"][index]
-            ends = edge if isinstance(edge, dict) else {}
+            node_ids = edge if isinstance(edge, dict) else {}
             nowhere = _find_free_name(graph)
-            ends = {end: ends[end] if _is_id(ends.get(end)) else nowhere for end in ("from", "to")}
+            node_ids = {end: node_ids[end] if _is_id(node_ids.get(end)) else nowhere for end in ("from", "to")}
             # With a condition, because the edges after one without would never be taken.
-            graph["edges"][index] = {**ends, "when": {"var": "input"}}
+            graph["edges"][index] = {**node_ids, "when": {"var": "input"}}
             return ("edges", index)
         case ("entry",):
             graph["entry"] = _find_free_name(graph)
@@ -158,10 +158,10 @@ def _build_substitute(graph: Any, node_id: str) -> dict[str, str]:
     """Builds a node in place of one that cannot be read, which is an end only if no edge leaves that one."""
     node = graph["nodes"][node_id]
     key = node.get("output_key") if isinstance(node, dict) else None
-    written = key if isinstance(key, str) and re.fullmatch(OUTPUT_KEY, key) and len(key) <= 64 else "unknown"
+    output_key = key if isinstance(key, str) and re.fullmatch(OUTPUT_KEY, key) and len(key) <= 64 else "unknown"
     edges = graph.get("edges")
     sources = [e.get("from") for e in edges if isinstance(e, dict)] if isinstance(edges, list) else []
-    return {"type": "llm", "output_key": written} if node_id in sources else {"type": "end"}
+    return {"type": "llm", "output_key": output_key} if node_id in sources else {"type": "end"}
 
 
 def _find_free_name(graph: Any) -> str:

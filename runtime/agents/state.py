@@ -5,13 +5,13 @@ from collections.abc import Mapping
 from typing import Annotated, Any, TypedDict
 
 
-def _merge_dicts(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-    return {**one, **other}
+def _merge_dicts(current: dict[str, Any], update: dict[str, Any]) -> dict[str, Any]:
+    return {**current, **update}
 
 
-def _append_messages(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+def _append_messages(current: dict[str, Any], update: dict[str, Any]) -> dict[str, Any]:
     """Appends messages to those of their node; None clears them."""
-    return one | {node: [] if more is None else [*one.get(node, ()), *more] for node, more in other.items()}
+    return current | {node: [] if more is None else [*current.get(node, ()), *more] for node, more in update.items()}
 
 
 class State(TypedDict, total=False):

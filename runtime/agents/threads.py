@@ -33,9 +33,11 @@ _INSERT_MESSAGE = (
 )
 
 
-def add_turns(statements: Statements, run: Any, said: Mapping[str, Any], thread_id: str, now: datetime) -> None:
-    """Adds the turns of a run to its thread, if it has one. said: turns by node; thread_id: the id of a new row."""
-    turns = [(node_id, turn) for node_id, node_turns in said.items() for turn in _split_turns(node_turns)]
+def add_turns(
+    statements: Statements, run: Any, turns_by_node: Mapping[str, Any], thread_id: str, now: datetime
+) -> None:
+    """Adds the turns of a run to its thread, if it has one. thread_id: the id of a new row."""
+    turns = [(node_id, turn) for node_id, node_turns in turns_by_node.items() for turn in _split_turns(node_turns)]
     if run.thread_id is None or not turns:
         return
     key = (run.agent_id, run.person, run.thread_id)
@@ -53,10 +55,10 @@ def add_turns(statements: Statements, run: Any, said: Mapping[str, Any], thread_
     statements.insert_many(_INSERT_MESSAGE, rows)
 
 
-def _split_turns(said: Sequence[Any]) -> list[list[Message]]:
+def _split_turns(node_messages: Sequence[Any]) -> list[list[Message]]:
     """Splits what a node said into turns. An earlier version kept the whole conversation as one flat list."""
-    turns = [list(turn) for turn in said if not isinstance(turn, Mapping)]
-    if flat := [message for message in said if isinstance(message, Mapping)]:
+    turns = [list(turn) for turn in node_messages if not isinstance(turn, Mapping)]
+    if flat := [message for message in node_messages if isinstance(message, Mapping)]:
         start = max(index for index, message in enumerate(flat) if message["role"] == "user")
         turns.insert(0, flat[start:])
     return turns

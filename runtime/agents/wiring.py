@@ -69,8 +69,12 @@ def written_keys(node: Node) -> frozenset[str]:
 
 def is_output(spec: GraphSpec, node: LlmNode) -> bool:
     """Returns whether an end of the graph names what the node writes, so that it is a part of the run's output."""
-    ends = (other.output_template for other in spec.nodes.values() if isinstance(other, EndNode))
-    return any(name[0] == "state" and name[1:2] in ((), (node.output_key,)) for end in ends for name in list_names(end))
+    output_templates = (other.output_template for other in spec.nodes.values() if isinstance(other, EndNode))
+    return any(
+        name[0] == "state" and name[1:2] in ((), (node.output_key,))
+        for end in output_templates
+        for name in list_names(end)
+    )
 
 
 def _find_reachable(starts: Sequence[str], leads: Leads) -> set[str]:
@@ -86,10 +90,10 @@ def _find_reachable(starts: Sequence[str], leads: Leads) -> set[str]:
 
 
 def _find_end_issues(spec: GraphSpec, reached: set[str] | None) -> Iterator[Issue]:
-    ends = {node_id for node_id, node in spec.nodes.items() if isinstance(node, EndNode)}
-    if not ends:
+    end_nodes = {node_id for node_id, node in spec.nodes.items() if isinstance(node, EndNode)}
+    if not end_nodes:
         yield Issue(("nodes",), "there is no node of type end")
-    elif reached is not None and not ends & reached:
+    elif reached is not None and not end_nodes & reached:
         yield Issue(("entry",), "no node of type end can be reached from here")
 
 
@@ -100,16 +104,16 @@ def _find_edge_issues(spec: GraphSpec) -> Iterator[Issue]:
         for end, node_id in (("from", edge.from_), ("to", edge.to)):
             if node_id not in spec.nodes:
                 yield Issue(("edges", index, end), _no_node_message(spec, node_id))
-        written = json.dumps([edge.from_, edge.to, edge.when], sort_keys=True)
+        identity = json.dumps([edge.from_, edge.to, edge.when], sort_keys=True)
         if isinstance(spec.nodes.get(edge.from_), EndNode):
             yield Issue(("edges", index, "from"), f"{quote_name(edge.from_)} is an end: nothing follows it")
         elif edge.from_ in defaults:
             yield Issue(
                 ("edges", index), f"is never taken: an edge without when leaves {quote_name(edge.from_)} before it"
             )
-        elif written in seen_nodes:
+        elif identity in seen_nodes:
             yield Issue(("edges", index), "is listed twice")
-        seen_nodes.add(written)
+        seen_nodes.add(identity)
         if edge.when is None:
             defaults.add(edge.from_)
 

@@ -115,13 +115,13 @@ def _decode(answer: bytes) -> ParsedDocument:
     A document may have taken over the child, so its answer is as untrusted as the document. Raises UnreadableDocument.
     """
     try:
-        line, _, rest = answer.partition(b"\n")
+        line, _, remainder = answer.partition(b"\n")
         header = json.loads(line)
         if "refused" in header:
             raise UnreadableDocument(str(header["refused"])[:_LONGEST_REASON])
         length = int(header["blocks"]) * _NUMBERS * 8
-        numbers = array("q", rest[:length])
-        text = rest[length:].decode()
+        numbers = array("q", remainder[:length])
+        text = remainder[length:].decode()
         blocks = _build_blocks(numbers, len(text))
         title = header["title"]
         pages = header["pages"]

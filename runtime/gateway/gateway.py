@@ -374,14 +374,14 @@ class Gateway:
         if own_provider is not None:
             bounds = bounds.tighten(own_provider.retry_timeouts)
         deadline = asyncio.get_running_loop().time() + bounds.total
-        tried: set[str] = set()
+        tried_upstreams: set[str] = set()
         last_error: UpstreamFailed | None = None
         for attempt in range(_MOST_TRIES):
             if own_provider is not None:
                 # The router knows only this installation's keys, and a customer's own provider leaves no choice.
-                upstream = next((one for one in upstreams if one.id not in tried), None)
+                upstream = next((one for one in upstreams if one.id not in tried_upstreams), None)
             else:
-                upstream = await self._router.pick_upstream(model.id, upstreams, tried)
+                upstream = await self._router.pick_upstream(model.id, upstreams, tried_upstreams)
             if upstream is None:
                 break
             if attempt:
@@ -397,7 +397,7 @@ class Gateway:
                     raise
                 # A busy upstream, or one that rejects our key, will not recover at once; other failures may be chance.
                 if len(upstreams) > 1 or isinstance(exc, (UpstreamBusy, UpstreamDenied)):
-                    tried.add(upstream.id)
+                    tried_upstreams.add(upstream.id)
                 else:
                     await asyncio.sleep(_PAUSE_SECONDS * 2**attempt)
         raise last_error or ModelNotFound(f"No provider here serves `{model.id}`.")

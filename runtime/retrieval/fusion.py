@@ -21,15 +21,18 @@ def fuse_rankings(rankings: Sequence[Mapping[T, float]]) -> dict[T, float]:
     return dict(sorted(scores.items(), key=lambda pair: -pair[1]))
 
 
-def weigh_words(asked: frozenset[str], found: Mapping[T, str], power: int) -> dict[T, float]:
+def weigh_words(query_words: frozenset[str], texts: Mapping[T, str], power: int) -> dict[T, float]:
     """Returns the weight of each result of a word search beside a search by meaning: the share of the query's words
     that it has, to a power.
 
-    asked: the words of the query, in their indexed form. found: the words of each text, separated by spaces, best
+    query_words: the words of the query, in their indexed form. texts: the words of each text, separated by spaces, best
     first. A name or a number that occurs counts in full; a text that shares only one common word with the question
     hardly counts.
     """
-    return {item: (len(asked.intersection(words.split())) / len(asked)) ** power for item, words in found.items()}
+    return {
+        item: (len(query_words.intersection(words.split())) / len(query_words)) ** power
+        for item, words in texts.items()
+    }
 
 
 def choose_diverse(
@@ -42,14 +45,14 @@ def choose_diverse(
     """
     candidates = list(relevance)
     highest = max(relevance.values(), default=1.0) or 1.0
-    chosen: list[T] = []
-    while candidates and len(chosen) < count:
+    diverse_items: list[T] = []
+    while candidates and len(diverse_items) < count:
 
         def weigh(item: T) -> float:
-            likeness = max((similarity[item][other] for other in chosen), default=0.0)
+            likeness = max((similarity[item][other] for other in diverse_items), default=0.0)
             return (1 - diversity) * relevance[item] / highest - diversity * likeness
 
         best = max(candidates, key=weigh)
         candidates.remove(best)
-        chosen.append(best)
-    return chosen
+        diverse_items.append(best)
+    return diverse_items

@@ -166,11 +166,11 @@ class RegionWatch:
 async def _require_nothing_left_in_valkey(region: str, valkey_url: str, installation_id: str) -> None:
     """Raises StoreLost if Valkey holds keys while the key-value store is in the database."""
     try:
-        found = await holds_entries(valkey_url, installation_id)
+        has_entries = await holds_entries(valkey_url, installation_id)
     except ValkeyUnavailable as exc:
         _log.warning("kv: cannot see whether the Valkey of the region %s still holds keys (%s)", region, exc.reason)
         return
-    if found:
+    if has_entries:
         raise StoreLost(
             f"the key-value store of the region {region} is in the database, but Valkey holds keys of it too, as "
             "earlier versions stored them: stop all servers and run `baobab transfer --kv database`, or "

@@ -295,8 +295,8 @@ class Settings(BaseSettings):
             geography=self.geography,
             max_apps=self.max_apps,
         )
-        further = read_regions(Path(self.regions)) if self.regions else {}
-        return {self.region: own, **{name: self._with_database(name, place) for name, place in further.items()}}
+        further_regions = read_regions(Path(self.regions)) if self.regions else {}
+        return {self.region: own, **{name: self._with_database(name, place) for name, place in further_regions.items()}}
 
     def kv_folder(self, region: str) -> Path:
         """The folder of a region's key-value store, if its rows are in files."""
@@ -342,18 +342,20 @@ def load_settings(environment: Mapping[str, str] | None = None, **overrides: Any
     """Loads the settings from the environment; overrides (of the command line) that are not None win. Raises
     SettingsError for the first fault.
     """
-    known = {PREFIX + name.upper(): name for name in Settings.model_fields}
+    known_variables = {PREFIX + name.upper(): name for name in Settings.model_fields}
     for variable in os.environ if environment is None else environment:
         if variable == f"{PREFIX}KV_DURABLE":
             raise SettingsError(explain_old_setting(variable, f"{PREFIX}KV"))
-        if variable.upper().startswith(PREFIX) and variable not in known:
+        if variable.upper().startswith(PREFIX) and variable not in known_variables:
             # Without the prefix, which would make every name look similar.
-            near = difflib.get_close_matches(variable[len(PREFIX) :].lower(), known.values(), n=1)
-            others = f"; known are {', '.join(sorted(known))}"
+            near = difflib.get_close_matches(variable[len(PREFIX) :].lower(), known_variables.values(), n=1)
+            others = f"; known are {', '.join(sorted(known_variables))}"
             hint = f"; did you mean {PREFIX}{near[0].upper()}?" if near else others
             raise SettingsError(f"{variable} is not a setting{hint}")
     values: dict[str, Any] = {
-        known[variable]: value for variable, value in (environment or {}).items() if variable in known
+        known_variables[variable]: value
+        for variable, value in (environment or {}).items()
+        if variable in known_variables
     }
     values |= {name: value for name, value in overrides.items() if value is not None}
     try:

@@ -64,17 +64,17 @@ def _read_search(search: str) -> Any:
 
 
 def _index(text: str) -> Positions:
-    found: Positions = {}
+    positions_of: Positions = {}
     position = 0
     for word in split_words(text[:MOST_SEARCHED]):
         if len(word) * 4 > LONGEST_WORD and len(word.encode()) > LONGEST_WORD:
             continue
         position += 1
         if word not in _STOP_WORDS:
-            places = found.setdefault(_stem(word), [])
+            places = positions_of.setdefault(_stem(word), [])
             if len(places) < _MOST_POSITIONS and (not places or places[-1] < _LAST_POSITION):
                 places.append(min(position, _LAST_POSITION))
-    return found
+    return positions_of
 
 
 def _holds(tree: Any, index: Positions) -> bool:
@@ -86,10 +86,10 @@ def _holds(tree: Any, index: Positions) -> bool:
         case ["or", *parts]:
             return any(_holds(part, index) for part in parts)
         case ["phrase", first, *others]:
-            ends = _find_places(first, index)
+            phrase_ends = _find_places(first, index)
             for distance, part in others:
-                ends = {place + distance for place in ends} & _find_places(part, index)
-            return bool(ends)
+                phrase_ends = {place + distance for place in phrase_ends} & _find_places(part, index)
+            return bool(phrase_ends)
     return bool(_find_places(tree, index))
 
 

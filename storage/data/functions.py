@@ -158,8 +158,8 @@ def _show_json(value: Any) -> str:
 
 
 def _find_member(document: str | None, name: str) -> str | None:
-    found = None if document is None else json.loads(document)
-    return json.dumps(found[name], ensure_ascii=False) if isinstance(found, dict) and name in found else None
+    value = None if document is None else json.loads(document)
+    return json.dumps(value[name], ensure_ascii=False) if isinstance(value, dict) and name in value else None
 
 
 def _contains(whole: Any, part: Any) -> bool:

@@ -62,9 +62,9 @@ class Files:
                 _initialise(ephemeral)
                 ephemeral.execute("CREATE TABLE IF NOT EXISTS boot (id TEXT NOT NULL)")
                 ephemeral.execute("INSERT INTO boot SELECT ? WHERE NOT EXISTS (SELECT 1 FROM boot)", (self._boot_id,))
-            with _open_connection(self.durable, busy_timeout) as both:
-                both.execute("ATTACH ? AS ephemeral", (str(self.ephemeral),))
-                _drop_copies(both)
+            with _open_connection(self.durable, busy_timeout) as connection:
+                connection.execute("ATTACH ? AS ephemeral", (str(self.ephemeral),))
+                _drop_copies(connection)
 
     def _is_of_this_boot(self, busy_timeout: float) -> bool:
         # Without synchronous writes, a crash of the machine may damage the file; a crash of a process cannot.

@@ -122,8 +122,8 @@ class Reader:
         while True:
             self._ask("BEGIN", ())
             try:
-                [(ahead,)] = self._ask(f"SELECT {_EPHEMERAL_IS_NEWER}", ())
-                if not ahead:
+                [(ephemeral_is_newer,)] = self._ask(f"SELECT {_EPHEMERAL_IS_NEWER}", ())
+                if not ephemeral_is_newer:
                     return self._ask(statement, bindings)
             finally:
                 self._ask("COMMIT", ())

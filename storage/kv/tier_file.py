@@ -88,7 +88,7 @@ class TierFile:
         """Writes rows and, from the same changes, the usage of their spaces."""
         deltas: dict[str, Usage] = {}
         revalued: list[tuple[bytes, str, str]] = []
-        written: list[tuple[str, str, bytes, int | None, int | None]] = []
+        upserted: list[tuple[str, str, bytes, int | None, int | None]] = []
         removed: list[tuple[str, str]] = []
         for space, key, before, after in changes:
             keys, size = deltas.get(space, (0, 0))
@@ -102,16 +102,16 @@ class TierFile:
                     # Leaves the expiry index alone, which an upsert would rewrite.
                     revalued.append((after.value, space, key))
                 else:
-                    written.append((space, key, *after))
+                    upserted.append((space, key, *after))
             deltas[space] = Usage(keys, size)
         if revalued:
             self._cursor.executemany("UPDATE entry SET value = ? WHERE space = ? AND key = ?", revalued)
-        if written:
+        if upserted:
             self._cursor.executemany(
                 "INSERT INTO entry (space, key, value, expires, window) VALUES (?, ?, ?, ?, ?)"
                 " ON CONFLICT DO UPDATE"
                 " SET value = excluded.value, expires = excluded.expires, window = excluded.window",
-                written,
+                upserted,
             )
         if removed:
             self._cursor.executemany("DELETE FROM entry WHERE space = ? AND key = ?", removed)

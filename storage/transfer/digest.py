@@ -22,9 +22,9 @@ class Digest:
     bytes: int = 0
     total: int = 0
 
-    def add(self, thing: list[object], size: int = 0) -> None:
-        """Adds an item. thing: anything made of JSON values, instants, dates and bytes."""
-        text = json.dumps(thing, default=_plain, sort_keys=True, separators=(",", ":"))
+    def add(self, item: list[object], size: int = 0) -> None:
+        """Adds an item. item: anything made of JSON values, instants, dates and bytes."""
+        text = json.dumps(item, default=_plain, sort_keys=True, separators=(",", ":"))
         self.count += 1
         self.bytes += size
         self.total = (self.total + int.from_bytes(hashlib.sha256(text.encode()).digest())) % _MODULUS

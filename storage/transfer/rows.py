@@ -74,9 +74,9 @@ async def set_sequences(connection: DatabaseConnection) -> None:
 async def _copy(source: Database, target: Database, table: Table) -> None:
     async with target.reading() as connection:
         # Batches are committed in order, so the target holds exactly the first `done` rows.
-        done = await connection.scalar(select(func.count()).select_from(table))
-    rest = select(table).order_by(*table.primary_key.columns).offset(done)
-    async with source.reading() as connection, connection.stream(_fetch_in_batches(rest)) as rows:
+        copied_count = await connection.scalar(select(func.count()).select_from(table))
+    remaining = select(table).order_by(*table.primary_key.columns).offset(copied_count)
+    async with source.reading() as connection, connection.stream(_fetch_in_batches(remaining)) as rows:
         async for batch in rows.mappings().partitions():
             async with target.writing(lock=INSTALLATION, bulk=True) as into:
                 await into.execute(insert(table), [dict(row) for row in batch])

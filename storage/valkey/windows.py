@@ -30,8 +30,8 @@ class SlidingWindows:
         self._clock = clock
 
     async def take(self, name: str, amount: int, seconds: int, cost: int) -> SpendResult:
-        left, wait = await self._library.call("spend", name, amount, seconds * 1_000_000, cost, self._now)
-        return SpendResult(left, math.ceil(wait / 1_000_000))
+        left_amount, wait = await self._library.call("spend", name, amount, seconds * 1_000_000, cost, self._now)
+        return SpendResult(left_amount, math.ceil(wait / 1_000_000))
 
     async def count_used(self, name: str, seconds: int) -> int:
         count: int = await self._library.call("used", name, seconds * 1_000_000, self._now)

@@ -37,15 +37,15 @@ class Signs:
             bits[:, start : start + len(part)] = self._pack(part).T
         self._bits = bits
 
-    def choose(self, vector: Any, count: int, wanted: Any = None) -> Any:
+    def choose(self, vector: Any, count: int, eligible: Any = None) -> Any:
         """Returns the rows whose signs differ least from those of the vector, in ascending order: `count` rows or
         more.
 
-        wanted: the rows that may be chosen, as booleans, of which at least that many are true; None for all rows.
+        eligible: the rows that may be chosen, as booleans, of which at least that many are true; None for all rows.
         """
         different = count_different(self._bits, self._pack(vector[np.newaxis])[0])
-        if wanted is not None:
-            different[~wanted] = self._dimensions + 1
+        if eligible is not None:
+            different[~eligible] = self._dimensions + 1
         return find_least(different, count, self._dimensions)
 
     def _pack(self, rows: Any) -> Any:

@@ -116,33 +116,33 @@ class VectorFile:
 
     def search(self, query: bytes, selection: Selection, limit: int) -> list[Neighbour]:
         """Returns the selected vectors that are nearest to the query, nearest first."""
-        matrix, selected, wanted = self._matrix, selection.rows, selection.is_wanted
+        matrix, selected, eligible = self._matrix, selection.rows, selection.is_wanted
         vector = np.frombuffer(query, "<f2").astype("f4")
         if not selected:
             return []
-        if len(wanted) < len(self._keys):
+        if len(eligible) < len(self._keys):
             # Other versions have been appended since.
-            wanted = np.append(wanted, np.zeros(len(self._keys) - len(wanted), bool))
+            eligible = np.append(eligible, np.zeros(len(self._keys) - len(eligible), bool))
         if selected > _MOST_COMPARED:
-            rows = self._choose_rows(vector, wanted, selected, limit)
+            rows = self._choose_rows(vector, eligible, selected, limit)
             scores = _multiply_rows(matrix, rows, vector)
         elif selected <= self._rows * _MOST_GATHERED:
-            rows = np.flatnonzero(wanted[self._owners])
+            rows = np.flatnonzero(eligible[self._owners])
             scores = _multiply_rows(matrix, rows, vector)
         else:
             rows = None
             scores = matrix @ vector
             if selected < self._rows:
-                scores[~wanted[self._owners]] = -np.inf
+                scores[~eligible[self._owners]] = -np.inf
         best = _find_largest(scores, min(limit, selected))
         row_numbers = best if rows is None else rows[best]
         return [self._describe(int(row), float(scores[at])) for row, at in zip(row_numbers, best, strict=True)]
 
-    def _choose_rows(self, vector: Any, wanted: Any, selected: int, limit: int) -> Any:
+    def _choose_rows(self, vector: Any, eligible: Any, selected: int, limit: int) -> Any:
         self._signs.follow(self._matrix)
         affordable = min(_MOST_CHOSEN, _COMPARED_TOGETHER // selected)
         count = min(max(_FEWEST_CHOSEN, _CHOSEN_FOR_EACH * limit, affordable), selected)
-        return self._signs.choose(vector, count, wanted[self._owners] if selected < self._rows else None)
+        return self._signs.choose(vector, count, eligible[self._owners] if selected < self._rows else None)
 
     def _describe(self, row: int, score: float) -> Neighbour:
         ordinal = int(self._owners[row])
@@ -258,5 +258,5 @@ def _multiply_rows(matrix: Any, rows: Any, vector: Any) -> Any:
 
 def _find_largest(scores: Any, count: int) -> Any:
     """Returns the positions of the largest numbers, largest first; of equal numbers, the first."""
-    chosen = np.argpartition(-scores, count - 1)[:count] if count < len(scores) else np.arange(len(scores))
-    return chosen[np.lexsort((chosen, -scores[chosen]))]
+    positions = np.argpartition(-scores, count - 1)[:count] if count < len(scores) else np.arange(len(scores))
+    return positions[np.lexsort((positions, -scores[positions]))]

@@ -86,9 +86,9 @@ class Cells:
             # One that does not answer takes apps only if there is no other.
             cells = [cell for cell in cells if cell.name not in self._services.silent_regions] or cells
         by_share = all(cell.max_apps is not None for cell in cells)
-        chosen = min(cells, key=lambda cell: self._apps[cell.name] / ((cell.max_apps or 1) if by_share else 1))
-        self._apps[chosen.name] += 1
-        return chosen.name
+        emptiest = min(cells, key=lambda cell: self._apps[cell.name] / ((cell.max_apps or 1) if by_share else 1))
+        self._apps[emptiest.name] += 1
+        return emptiest.name
 
     def _has_room(self, cell: Cell) -> bool:
         return cell.max_apps is None or self._apps[cell.name] < cell.max_apps

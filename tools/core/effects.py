@@ -21,6 +21,6 @@ def needs_approval(effect: Effect, policy: Policy) -> bool:
     return effect != "read" and _RANK[effect] >= _RANK[policy]
 
 
-def stricter(one: Policy, other: Policy) -> Policy:
+def stricter(policy: Policy, other: Policy) -> Policy:
     """Returns the policy under which more calls wait."""
-    return one if _RANK[one] <= _RANK[other] else other
+    return policy if _RANK[policy] <= _RANK[other] else other

@@ -168,17 +168,17 @@ class Registry:
         call.approved = approved
         call.nested = nested
         started = time.perf_counter()
-        outcome = "ok"
+        status = "ok"
         try:
             result = await self._steps(call, arguments, nested)
         except BaobabError as error:
-            outcome = error.code
+            status = error.code
             error.naming = self.naming(context)
             if not nested:
                 await self.record_refusal(tool, arguments, context, error, caller)
             raise
         except BaseException as exc:
-            outcome = "error"
+            status = "error"
             if not nested and isinstance(exc, Exception):
                 await self.record_refusal(tool, arguments, context, Internal(), caller)
             raise
@@ -186,7 +186,7 @@ class Registry:
             if self.observers:
                 seconds = time.perf_counter() - started
                 for observe in self.observers:
-                    observe(tool, context, outcome, seconds)
+                    observe(tool, context, status, seconds)
         return result, call
 
     async def record_refusal(

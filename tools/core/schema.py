@@ -38,8 +38,8 @@ def _inline(node: Any, definitions: Schema) -> Any:
         return node
     if "$ref" in node:
         target = definitions[node["$ref"].removeprefix("#/$defs/")]
-        rest = {k: v for k, v in node.items() if k != "$ref"}
-        return _inline(target | rest, definitions)
+        other_keywords = {k: v for k, v in node.items() if k != "$ref"}
+        return _inline(target | other_keywords, definitions)
     cleaned: Schema = {}
     for word, value in node.items():
         if word == "$defs" or (word == "title" and isinstance(value, str)):
@@ -57,11 +57,11 @@ def _optional(schema: Schema) -> Schema:
     """A property that is null by default may simply be left out."""
     if "default" not in schema or schema["default"] is not None:
         return schema
-    rest = {k: v for k, v in schema.items() if k != "default"}
-    choices = [choice for choice in rest.get("anyOf", ()) if choice != {"type": "null"}]
+    other_keywords = {k: v for k, v in schema.items() if k != "default"}
+    choices = [choice for choice in other_keywords.get("anyOf", ()) if choice != {"type": "null"}]
     if len(choices) == 1:
-        return {**choices[0], **{k: v for k, v in rest.items() if k != "anyOf"}}
-    return {**rest, "anyOf": choices} if choices else rest
+        return {**choices[0], **{k: v for k, v in other_keywords.items() if k != "anyOf"}}
+    return {**other_keywords, "anyOf": choices} if choices else other_keywords
 
 
 def _object(schema: Schema) -> Schema:
@@ -82,16 +82,16 @@ def lean_output(schema: Any) -> Any:
         return [lean_output(item) for item in schema]
     if not isinstance(schema, dict):
         return schema
-    kept = {word: value for word, value in schema.items() if word not in _NOT_SHAPE}
-    lean = {word: value if word in ("enum", "const") else lean_output(value) for word, value in kept.items()}
+    shape = {word: value for word, value in schema.items() if word not in _NOT_SHAPE}
+    lean = {word: value if word in ("enum", "const") else lean_output(value) for word, value in shape.items()}
     if "properties" in schema:
         lean["properties"] = {name: lean_output(inner) for name, inner in schema["properties"].items()}
     choices = lean.get("anyOf", [])
     if len(choices) == 2 and {"type": "null"} in choices:
         other = next(choice for choice in choices if choice != {"type": "null"})
         if isinstance(other.get("type"), str) and "enum" not in other:
-            rest = {word: value for word, value in lean.items() if word != "anyOf"}
-            return {**rest, **other, "type": [other["type"], "null"]}
+            other_keywords = {word: value for word, value in lean.items() if word != "anyOf"}
+            return {**other_keywords, **other, "type": [other["type"], "null"]}
     return lean
 
 

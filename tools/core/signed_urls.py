@@ -55,8 +55,8 @@ def require_signature(call: Call, method: Method, path: str, arguments: Mapping[
 
 def _build_text(method: Method, path: str, expires: int, bound: Mapping[str, Any]) -> bytes:
     """Joins what is signed by a character that none of it has."""
-    further = [f"{name}={bound[name]}" for name in sorted(bound)]
-    return "\n".join((method, path, str(expires), *further)).encode(errors="replace")
+    extra_parameters = [f"{name}={bound[name]}" for name in sorted(bound)]
+    return "\n".join((method, path, str(expires), *extra_parameters)).encode(errors="replace")
 
 
 def _sign(key: bytes, text: bytes) -> bytes:

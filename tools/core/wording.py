@@ -41,12 +41,12 @@ def render_fields(tool: Tool, arguments: Mapping[str, Any]) -> Fields:
     A batch of operations follows the number of each kind. Before all stands the sentence that the tool says of them.
     """
     safe = redact_arguments(tool, arguments)
-    outcome = None if tool.outcome is None else tool.outcome(safe)
-    fields: list[tuple[str, str]] = [] if outcome is None else [(OUTCOME, outcome)]
+    consequence = None if tool.outcome is None else tool.outcome(safe)
+    fields: list[tuple[str, str]] = [] if consequence is None else [(OUTCOME, consequence)]
     for name, value in safe.items():
-        counted = _count_operations(_field_schema(tool.input_schema, name), value)
-        if counted:
-            fields.append((escape_name(name) + COUNTED, counted))
+        counts = _count_operations(_field_schema(tool.input_schema, name), value)
+        if counts:
+            fields.append((escape_name(name) + COUNTED, counts))
         fields.append((escape_name(name), _shorten_value(value)))
     return fields
 
@@ -74,8 +74,8 @@ def describe_call(
 
 def quote_text(text: object) -> str:
     """Returns what a proposer chose as a string of JSON, cut if it is long: where it ends, only we can say."""
-    chosen = str(text)
-    return escape_json(chosen if len(chosen) <= _LONGEST_QUOTE else f"{chosen[:_LONGEST_QUOTE]}…")
+    plain_text = str(text)
+    return escape_json(plain_text if len(plain_text) <= _LONGEST_QUOTE else f"{plain_text[:_LONGEST_QUOTE]}…")
 
 
 def list_texts(texts: Sequence[object], most: int = 3) -> str:
@@ -169,6 +169,6 @@ def _count_operations(schema: Mapping[str, Any], value: Any) -> str | None:
     if kinds is None or not isinstance(value, list):
         return None
     operations = [item.get("op") if isinstance(item, dict) else None for item in value]
-    counted = [f"{operations.count(kind)} {kind}" for kind in kinds if kind in operations]
+    counts = [f"{operations.count(kind)} {kind}" for kind in kinds if kind in operations]
     others = sum(kind not in kinds for kind in operations)
-    return ", ".join(counted + ([f"{others} of no known kind"] if others else [])) or "none"
+    return ", ".join(counts + ([f"{others} of no known kind"] if others else [])) or "none"

@@ -73,8 +73,8 @@ def _read_part(text: str, label: str) -> float:
     return number
 
 
-async def _place_chunks(visit: Visit, chunks: list[dict[str, Any]], q: str) -> list[dict[str, Any]]:
-    words = set(choose_words(q))
+async def _place_chunks(visit: Visit, chunks: list[dict[str, Any]], question: str) -> list[dict[str, Any]]:
+    words = set(choose_words(question))
     return [await _place_chunk(visit, chunk, words) for chunk in chunks]
 
 

@@ -9,12 +9,12 @@ _SHOWN = 50
 
 
 async def show_entities(visit: Visit) -> Context:
-    values, q = await read_substrate(visit, PATH), visit.query.get("q", "")[:200]
-    filters = {"q": q} if q else {}
+    values, search_text = await read_substrate(visit, PATH), visit.query.get("q", "")[:200]
+    filters = {"q": search_text} if search_text else {}
     if visit.query.get("cursor"):
         filters["cursor"] = visit.query["cursor"]
     page = await ask(visit, "substrate_entities", limit=_SHOWN, **filters)
-    return {**values, "rows": page["entities"], "following": page["next_cursor"], "q": q}
+    return {**values, "rows": page["entities"], "following": page["next_cursor"], "q": search_text}
 
 
 async def show_entity(visit: Visit) -> Context:

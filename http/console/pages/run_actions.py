@@ -58,26 +58,26 @@ async def fork(visit: Visit) -> str:
 
 async def show_comparison(visit: Visit) -> Context:
     """Shows the steps of two runs of an agent side by side."""
-    app, one = await read_app(visit), await read_run(visit)
+    app, first_run = await read_app(visit), await read_run(visit)
     names = {"app_id": app["id"], "name": visit.parts["agent"]}
     runs = (await visit.call("agents_runs_list", **names, limit=50))["runs"]
     values = {
         "app": app,
         "path": PATH.format(**visit.parts),
-        "run": one["run"],
-        "others": [row for row in runs if row["id"] != one["run"]["id"]],
+        "run": first_run["run"],
+        "others": [row for row in runs if row["id"] != first_run["run"]["id"]],
         "other": None,
         "rows": [],
     }
     if other_id := visit.query.get("with", "")[:36]:
-        other = await read_run(visit, other_id)
+        second_run = await read_run(visit, other_id)
         texts = [
             "\n".join(
                 say_steps(build_timeline(await read_events(visit, each["run"], 0, _COMPARED), each["graph_spec"]))
             )
-            for each in (one, other)
+            for each in (first_run, second_run)
         ]
-        values |= {"other": other["run"], "rows": _set_beside(compare_texts(*texts))}
+        values |= {"other": second_run["run"], "rows": _set_beside(compare_texts(*texts))}
     return values
 
 

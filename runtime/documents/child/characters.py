@@ -115,17 +115,18 @@ class CharacterReader:
         odds = _run(self._reader, line.resize((width, _LINE_HEIGHT), Image.Resampling.BILINEAR))[0]
         best = odds.argmax(axis=1)
         # A character that is seen twice in a row is one, unless there is an empty place between them.
-        kept = (best != 0) & (best != np.concatenate(([0], best[:-1])))
-        if not kept.any():
+        is_first_of_run = (best != 0) & (best != np.concatenate(([0], best[:-1])))
+        if not is_first_of_run.any():
             return "", 0.0
-        return "".join(self._characters[at] for at in best[kept]).strip(), float(odds.max(axis=1)[kept].mean())
+        text = "".join(self._characters[at] for at in best[is_first_of_run]).strip()
+        return text, float(odds.max(axis=1)[is_first_of_run].mean())
 
 
 def _run(network: Any, picture: Image.Image) -> NDArray[np.float32]:
     pixels = np.asarray(picture, dtype=np.float32).transpose(2, 0, 1)[None] / 127.5 - 1
     (result,) = network.run(None, {"x": pixels})
-    found: NDArray[np.float32] = result
-    return found
+    probabilities: NDArray[np.float32] = result
+    return probabilities
 
 
 def _cut(picture: Image.Image, place: Rectangle) -> Image.Image:

@@ -47,8 +47,8 @@ def prepare(source: bytes, options: dict[str, Any]) -> Callable[[], bytes]:
 def _draw_page(source: bytes, number: int) -> Image.Image:
     page = pdfium.PdfDocument(source)[number - 1]
     scale = min(_DOTS / _POINTS, _MOST_DRAWN / max(page.get_size()))
-    drawn: Image.Image = page.render(scale=scale, rev_byteorder=True).to_pil()
-    return drawn.convert("RGB")
+    image: Image.Image = page.render(scale=scale, rev_byteorder=True).to_pil()
+    return image.convert("RGB")
 
 
 def _decode(source: bytes, options: dict[str, Any]) -> Image.Image:

@@ -93,8 +93,8 @@ class TextBuilder:
             raise Refused(f"The document has more than {self._most} characters of text. Split it.")
 
     def _record(self, *numbers: Any) -> None:
-        kind, *rest = numbers
-        self._numbers.extend((_KINDS.index(kind), *rest))
+        kind, *operands = numbers
+        self._numbers.extend((_KINDS.index(kind), *operands))
         self._grows = False
         if len(self._numbers) > 5 * self._most_blocks:
             raise Refused(f"The document has more than {self._most_blocks} paragraphs. Split it.")

@@ -156,17 +156,17 @@ class _Writer:
         properties, needed = _read_mapping(node, "properties"), _read_names(node, "required")
         offered_properties = offered if isinstance(offered, dict) else {}
         self._budget.spend(len(properties) + len(needed))
-        written: dict[str, Any] = {}
+        members: dict[str, Any] = {}
         required = set(needed)
         for key, schema in properties.items():
             if key in required:
-                written[key] = self._write_inner(schema, offered_properties.get(key, NOTHING), key, depth, open_)
+                members[key] = self._write_inner(schema, offered_properties.get(key, NOTHING), key, depth, open_)
             elif key in offered_properties and self._whole.is_valid(schema, offered_properties[key]):
-                written[key] = offered_properties[key]
+                members[key] = offered_properties[key]
         for key in needed:
-            if key not in written:
-                written[key] = self.write_value(node.get("additionalProperties", True), NOTHING, key, depth + 1, open_)
-        return written
+            if key not in members:
+                members[key] = self.write_value(node.get("additionalProperties", True), NOTHING, key, depth + 1, open_)
+        return members
 
     def _write_array(
         self, node: Mapping[str, Any], offered: Any, name: str, depth: int, open_: frozenset[str]
@@ -176,24 +176,24 @@ class _Writer:
         length = math.ceil(
             min(max(_read_number(node, "minItems", 0), len(offered_items)), _read_number(node, "maxItems", math.inf))
         )
-        written: list[Any] = []
+        items: list[Any] = []
         for position in range(length):
             self._budget.spend(1, 16)
             schema = prefix[position] if position < len(prefix) else items_schema
             value = offered_items[position] if position < len(offered_items) else NOTHING
-            written.append(self._write_inner(schema, value, name, depth, open_))
-        return self._make_distinct(written, items_schema, name) if node.get("uniqueItems") is True else written
+            items.append(self._write_inner(schema, value, name, depth, open_))
+        return self._make_distinct(items, items_schema, name) if node.get("uniqueItems") is True else items
 
-    def _make_distinct(self, written: list[Any], schema: Any, name: str) -> list[Any]:
+    def _make_distinct(self, items: list[Any], schema: Any, name: str) -> list[Any]:
         """Replaces repeated values by other simple ones."""
-        self._budget.spend(self._whole.weigh(written))
-        distinct = {json.dumps(value, sort_keys=True): value for value in written}
-        if len(distinct) < len(written):
+        self._budget.spend(self._whole.weigh(items))
+        distinct = {json.dumps(value, sort_keys=True): value for value in items}
+        if len(distinct) < len(items):
             node, _ = self._merge_schemas(schema, frozenset())
             least = _write_number(node, whole=True)
-            options = [*_read_list(node, "enum"), *(least + step for step in range(len(written) + 1)), True, False]
-            for option in [*options, *(f"{name}{place}" for place in range(len(written)))]:
-                if len(distinct) < len(written) and self._whole.is_valid(schema, option):
+            options = [*_read_list(node, "enum"), *(least + step for step in range(len(items) + 1)), True, False]
+            for option in [*options, *(f"{name}{place}" for place in range(len(items)))]:
+                if len(distinct) < len(items) and self._whole.is_valid(schema, option):
                     distinct.setdefault(json.dumps(option, sort_keys=True), option)
         return list(distinct.values())
 

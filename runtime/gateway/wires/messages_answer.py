@@ -113,11 +113,11 @@ class _BlockWriter:
             )
         return events
 
-    def _open_block(self, what: object, block: dict[str, Any]) -> list[dict[str, Any]]:
-        if self._open == what:
+    def _open_block(self, source: object, block: dict[str, Any]) -> list[dict[str, Any]]:
+        if self._open == source:
             return []
         closing = self.close_block()
-        self._open, self._index = what, self._index + 1
+        self._open, self._index = source, self._index + 1
         return [*closing, {"type": "content_block_start", "index": self._index, "content_block": block}]
 
     def _render_delta(self, index: int, delta: dict[str, Any]) -> dict[str, Any]:

@@ -115,8 +115,8 @@ class ItemWriter:
     def _new_item(self, prefix: str, **fields: Any) -> dict[str, Any]:
         return {"id": f"{prefix}_{self._made.id}{len(self.whole):02x}", "status": "in_progress", **fields}
 
-    def _open_item(self, what: object, item: dict[str, Any]) -> Event:
-        self._open = what
+    def _open_item(self, source: object, item: dict[str, Any]) -> Event:
+        self._open = source
         self.whole.append(item)
         item_at_start = {**item, "content": []} if "content" in item else dict(item)
         return {"type": "response.output_item.added", "output_index": len(self.whole) - 1, "item": item_at_start}

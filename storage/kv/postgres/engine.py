@@ -171,8 +171,8 @@ class PostgresEngine:
         return page.cut([key for (key,) in rows], limit)
 
     async def usage(self, space: str) -> Usage:
-        [counted] = await self._fetch_rows(statements.usage(space, self._now))
-        return Usage(*counted)
+        [usage_row] = await self._fetch_rows(statements.usage(space, self._now))
+        return Usage(*usage_row)
 
     async def flush(self, space: str) -> int:
         return await self._write(space, [], lambda transaction: operations.flush(transaction, space))

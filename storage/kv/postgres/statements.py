@@ -165,8 +165,8 @@ def count_expired(space: str, now: int) -> Statement:
 
 
 def store(entries: Sequence[tuple[Place, Tier, Row]]) -> Statement:
-    written = [(*place, int(tier), row.value, row.expires, row.window) for place, tier, row in entries]
-    return Statement(_STORE, _transpose(written))
+    rows = [(*place, int(tier), row.value, row.expires, row.window) for place, tier, row in entries]
+    return Statement(_STORE, _transpose(rows))
 
 
 def restart(entries: Sequence[tuple[Place, Row]]) -> Statement:

@@ -173,8 +173,8 @@ class Writer:
             try:
                 return transaction, [_apply_job(transaction, job) for job in jobs]
             except ExpiredCountNeeded as wanted:
-                [[counted]] = await self._session.run(statements.count_expired(wanted.space, now))
-                state.expired[wanted.space] = Usage(*counted)
+                [[usage_row]] = await self._session.run(statements.count_expired(wanted.space, now))
+                state.expired[wanted.space] = Usage(*usage_row)
 
 
 def _parse_rows(rows: Rows) -> dict[Place, StoredEntry]:

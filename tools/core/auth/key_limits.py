@@ -43,7 +43,7 @@ def find_exceeded_limit(caller: Caller, tool: Tool) -> str | None:  # noqa: PLR0
     return None
 
 
-def check_arguments(caller: Caller, tool: Tool, values: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+def check_arguments(caller: Caller, tool: Tool, values: Mapping[str, Any], sent_arguments: Mapping[str, Any]) -> None:
     """Raises KeyLimited if a caller with limits gives an argument that widens somebody's rights.
 
     values: the arguments as they were validated; given: as they came, so without defaults.
@@ -51,7 +51,7 @@ def check_arguments(caller: Caller, tool: Tool, values: Mapping[str, Any], given
     if caller.limits is None:
         return
     for name, widens in tool.widens.items():
-        if name in given and widens(values[name]):
+        if name in sent_arguments and widens(values[name]):
             raise KeyLimited(
                 f"A key with limits cannot give {tool.name} this `{name}`: it widens what somebody may do.",
                 remediation=f"Leave `{name}` out, or have somebody do it who is signed in or has a key without limits.",

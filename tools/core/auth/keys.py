@@ -74,12 +74,12 @@ async def revoke(call: Call, *which: ColumnElement[bool], keep_made: bool = Fals
     that nobody has accepted; function keys that they were shown.
     """
     live = api_keys.c.revoked_at.is_(None)
-    these = select(api_keys.c.id).where(*which, live)
+    key_ids = select(api_keys.c.id).where(*which, live)
     if not keep_made:
-        these = _with_made(these)
-        await call.execute(delete(invitations).where(invitations.c.key_id.in_(these), _UNACCEPTED))
-        await void_function_keys_shown_by(call, these)
-    conditions = (api_keys.c.id.in_(these), live)
+        key_ids = _with_made(key_ids)
+        await call.execute(delete(invitations).where(invitations.c.key_id.in_(key_ids), _UNACCEPTED))
+        await void_function_keys_shown_by(call, key_ids)
+    conditions = (api_keys.c.id.in_(key_ids), live)
     digests = (await call.execute(select(api_keys.c.digest).where(*conditions))).scalars().all()
     if digests:
         await call.execute(update(api_keys).where(*conditions).values(revoked_at=call.now))
