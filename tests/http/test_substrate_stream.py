@@ -10,6 +10,7 @@ from urllib.parse import urlencode
 import pytest
 import pytest_asyncio
 
+from baobab.http import open_streams
 from tests.http.installation import HOST, Headers, Installation
 
 BASE = "/v1/me/substrate"
@@ -148,6 +149,30 @@ async def test_everybody_else_is_refused(world: Installation, ada: Headers) -> N
         assert (await socket.read())["error"]["code"] == "AUTH_INSUFFICIENT_PERMISSIONS"
     assert (await world.ask("POST", f"{BASE}/ws-ticket", other)).status == 403
     assert (await world.ask("GET", f"{BASE}/stream", ada)).status == 426
+
+
+@pytest.mark.parametrize("way", ["header", "token", "ticket"])
+async def test_a_stream_ends_with_the_key_that_opened_it_or_got_its_ticket(
+    world: Installation, ada: Headers, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(open_streams, "RECHECK_SECONDS", 0.0)
+    monkeypatch.setattr("baobab.tools.substrate.change_feed._BEAT_SECONDS", 0.05)
+    made = (await world.ask("POST", "/api-keys", ada, {"name": "watcher", "scope": "substrate"})).json
+    key: Headers = {"authorization": f"Bearer {made['key']}"}
+    query = {"header": {}, "token": {"token": made["key"]}, "ticket": {"ticket": await get_ticket(world, key)}}[way]
+    async with open_stream(world, key if way == "header" else None, **query) as socket:
+        assert (await socket.read())["type"] == "hello"
+        assert (await world.ask("DELETE", f"/api-keys/{made['key_id']}", ada)).status == 200
+        assert await socket.read() == REFUSED
+
+
+async def test_a_ticket_of_a_revoked_key_opens_nothing(world: Installation, ada: Headers) -> None:
+    made = (await world.ask("POST", "/api-keys", ada, {"name": "watcher", "scope": "substrate"})).json
+    ticket = await get_ticket(world, {"authorization": f"Bearer {made['key']}"})
+    await world.ask("DELETE", f"/api-keys/{made['key_id']}", ada)
+    async with open_stream(world, ticket=ticket) as socket:
+        assert (await socket.read())["error"]["code"] == "AUTH_INVALID_API_KEY"
+        assert await socket.read() == REFUSED
 
 
 async def test_the_stream_of_one_organisation_tells_nothing_of_another(world: Installation, ada: Headers) -> None:

@@ -11,15 +11,16 @@ from baobab.tools.core.auth.access import AppOwner
 from baobab.tools.core.auth.callers import Account, Anonymous, Caller, ScopedKey
 from baobab.tools.core.auth.deciders import NotYoursToDecide
 from baobab.tools.core.auth.roles import require_role
-from baobab.tools.core.auth.tables import apps
+from baobab.tools.core.auth.tables import api_keys, apps
 from baobab.tools.core.call import Call
-from baobab.tools.core.errors import AppNotFound, BaobabError, Forbidden, Unauthenticated
+from baobab.tools.core.errors import AppNotFound, BaobabError, Forbidden, InvalidApiKey, Unauthenticated
 from baobab.tools.core.services import Services
 from baobab.tools.substrate.errors import AgentsDoNotDecide
 
 SCOPE = "substrate"
-# Built once, since that takes longer than to run it.
+# Built once, since that takes longer than to run them.
 _LINKED = select(apps.c.substrate_organization_id).where(apps.c.id == bindparam("of_app"))
+_LIVE_KEY = select(api_keys.c.ends_at).where(api_keys.c.id == bindparam("of_key"), api_keys.c.revoked_at.is_(None))
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,9 +132,18 @@ class EitherSide:
 _APP_ADMIN, EITHER_SIDE = AppOwner("admin", keys=False), EitherSide()
 
 
-async def require_reader(services: Services, organisation_id: str, account_id: str) -> None:
-    """Raises Forbidden for an account that has left the organisation."""
+async def require_reader(services: Services, organisation_id: str, account_id: str, key_id: str | None = None) -> None:
+    """Raises Forbidden for an account that has left the organisation, InvalidApiKey for a key that is not valid now.
+
+    key_id: the key with which the account reads; None if it was signed in.
+    """
     require_role(await services.directory.role(organisation_id, account_id), "member")
+    if key_id is None:
+        return
+    async with services.database.reading() as connection:
+        key = (await connection.execute(_LIVE_KEY, {"of_key": key_id})).first()
+    if key is None or (key.ends_at is not None and key.ends_at <= services.clock.now()):
+        raise InvalidApiKey
 
 
 def _opens_substrate(caller: Caller) -> bool:

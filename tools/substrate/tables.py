@@ -465,6 +465,8 @@ stream_tickets = Table(
     # SHA-256 of the ticket. The row goes when the ticket is used.
     Column("digest", String(64), primary_key=True),
     Column("account_id", String(36), nullable=False),
+    # The key that got it; null for a person who was signed in. The stream ends when the key is revoked.
+    Column("key_id", String(36)),
     Column("expires_at", Instant, nullable=False),
     Index("ix_substrate_stream_tickets_digest", "digest"),
 )

@@ -17,9 +17,9 @@ from baobab.tools.core.stream import Stream
 from baobab.tools.core.toolset import Guard, Mcp, Rest
 from baobab.tools.substrate import tables
 from baobab.tools.substrate.access import CALLERS, READERS, organisation_of, require_reader
+from baobab.tools.substrate.change_feed import follow_changes
 from baobab.tools.substrate.errors import TicketInvalid
 from baobab.tools.substrate.schemas import StreamTicket
-from baobab.tools.substrate.stream import follow_changes
 from baobab.tools.substrate.toolset import substrate
 
 _LIFETIME_SECONDS = 60
@@ -43,7 +43,8 @@ async def substrate_ws_ticket(call: Call) -> StreamTicket:
     caller = call.caller
     assert isinstance(caller, (Account, ScopedKey))
     row = {"organisation_id": organisation_of(call), "digest": digest_token(ticket), "account_id": caller.account_id}
-    await call.execute(insert(_tickets), {**row, "expires_at": call.now + timedelta(seconds=_LIFETIME_SECONDS)})
+    row |= {"key_id": caller.key_id, "expires_at": call.now + timedelta(seconds=_LIFETIME_SECONDS)}
+    await call.execute(insert(_tickets), row)
     return {"ticket": ticket, "expires_in": _LIFETIME_SECONDS}
 
 
@@ -73,9 +74,9 @@ async def _admit(call: Call, ticket: str, token: str) -> tuple[str, Callable[[],
         named = caller
         return caller.organisation_id, lambda: require_reader(services, named.organisation_id, named.account_id)
     if ticket:
-        organisation_id, account_id = await _use_ticket(call, ticket)
-        await require_reader(services, organisation_id, account_id)
-        return organisation_id, lambda: require_reader(services, organisation_id, account_id)
+        reader = await _use_ticket(call, ticket)
+        await require_reader(services, *reader)
+        return reader[0], lambda: require_reader(services, *reader)
     if not token:
         raise Unauthenticated
 
@@ -91,8 +92,10 @@ async def _admit(call: Call, ticket: str, token: str) -> tuple[str, Callable[[],
     return await check_token(), check_token
 
 
-async def _use_ticket(call: Call, ticket: str) -> tuple[str, str]:
-    """Uses a ticket up. Of two that come with it at the same time, one gets in."""
+async def _use_ticket(call: Call, ticket: str) -> tuple[str, str, str | None]:
+    """Uses a ticket up, and returns the organisation, the account and the key that it was made for. Of two that come
+    with it at the same time, one gets in.
+    """
     database = call.services.database
     which = (_tickets.c.digest == digest_token(ticket), _tickets.c.expires_at > call.now)
     # Looked at before anything is written: strangers may send anything, and must not take the write lock.
@@ -104,4 +107,4 @@ async def _use_ticket(call: Call, ticket: str) -> tuple[str, str]:
         used = delete(_tickets).where(*which, _tickets.c.organisation_id == row.organisation_id)
         if (await connection.execute(used)).rowcount != 1:
             raise TicketInvalid
-    return row.organisation_id, row.account_id
+    return row.organisation_id, row.account_id, row.key_id

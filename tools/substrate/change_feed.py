@@ -11,12 +11,15 @@ from sqlalchemy import select
 from baobab.storage.database import Database, DatabaseUnavailable
 from baobab.tools.core.errors import BaobabError
 from baobab.tools.core.services import Services
+from baobab.tools.core.stream import StreamEnded
 from baobab.tools.substrate import tables
 from baobab.tools.substrate.ledger import NOTICE
 
 _BEAT_SECONDS = 15.0
 _PATIENCE_SECONDS = 2.0
 _PAGE = 500
+_REFUSED = 1008
+"""The code with which a WebSocket is closed whose reader may not read any more."""
 
 _changes, _settings = tables.changes.c, tables.settings.c
 
@@ -51,7 +54,8 @@ async def follow_changes(
 ) -> AsyncGenerator[bytes, None]:
     """Yields the frames: `hello`, then one for each change from now on.
 
-    check: raises as soon as the reader may not read any more; it is asked again and again.
+    check: raises as soon as the reader may not read any more; it is asked again and again. StreamEnded then says why.
+    An empty piece now and then, which readers do not see, lets the interface ask for the reader's credential again.
     """
     loop, database = asyncio.get_running_loop(), services.database
     with services.of(ChangeFeed).subscribe(organisation_id) as news:
@@ -74,8 +78,9 @@ async def follow_changes(
                         if row.tbl in tables.STREAMED:
                             yield to_json({"tbl": row.tbl, "op": row.op, "id": row.row_id, "org": organisation_id})
                     last = rows[-1].seq
-            except BaobabError:
-                return
+                yield b""
+            except BaobabError as error:
+                raise StreamEnded(_REFUSED, error.code) from error
             except DatabaseUnavailable:
                 news.set()
                 await asyncio.sleep(_PATIENCE_SECONDS)
