@@ -16,11 +16,14 @@ from baobab.tools.substrate.search_index import ask_to_erase_words
 
 ERASED = {"erased": True}
 """What stands where something was forgotten."""
+_REASON = "What it is about was forgotten."
 _AT_ONCE = 400
 # An id may stand behind an escaped character, such as the end of a line.
 _ID = re.compile(r"(?:(?<![0-9A-Za-z_-])|(?<=\\[bfnrt])|(?<=\\u[0-9a-fA-F]{4}))(?:ent|dec|com|lrn|art)_[0-9A-Za-z_-]+")
 _SAY_NOTHING = frozenset(("revert_action", "bulk_revert_actions", "forget"))
 """The capabilities whose payloads and results only name what they were about."""
+_NAMING = ("payload", "result", "trigger_context")
+"""What of an action may name a row. A rule's proposal names in its `trigger_context` the row whose text it repeats."""
 _actions, _changes, _outbox = tables.action_ledger.c, tables.changes.c, tables.outbox.c
 
 
@@ -47,14 +50,14 @@ async def find_traces(ledger: Ledger, ids: Sequence[str]) -> Traces:
     query: Any = select(_changes.seq, _changes.action_id).where(*which)
     found = (await ledger.unit.execute(query)).all()
     action_ids = {row.action_id for row in found}
-    payload, result = cast(_actions.payload, String), cast(_actions.result, String)
-    named = or_(*(text.contains(each, autoescape=True) for each in ids for text in (payload, result)))
+    texts = [cast(_actions[name], String) for name in _NAMING]
+    named = or_(*(text.contains(each, autoescape=True) for each in ids for text in texts))
     undone = and_(_actions.status.in_(("proposed", "rejected", "failed")), tables.IS_NOT_EXECUTED)
     query = select(_actions.id).where(_actions.organisation_id == ledger.organisation_id, undone, named)
     naming = set((await ledger.unit.execute(query)).scalars())
     known, is_named = await ledger.load(tables.action_ledger, action_ids | naming), _build_test(ids)
     # The database finds parts of names, too.
-    said = {each: to_json([known[each]["payload"], known[each]["result"]]).decode() for each in naming}
+    said = {each: to_json([known[each][name] for name in _NAMING]).decode() for each in naming}
     action_ids |= {each for each, text in said.items() if is_named(text)}
     of_actions = sorted(each for each in action_ids if known[each]["capability"] not in _SAY_NOTHING)
     deliveries: list[str] = []
@@ -103,8 +106,12 @@ async def erase_traces(ledger: Ledger, traces: Traces) -> None:
         statement = update(tables.action_ledger).where(ours, _actions.id.in_(some))
         await unit.execute(statement.values(gone))
         await unit.execute(statement.where(_actions.result.is_not(None)).values(result=ERASED))
-        waits = {"status": "rejected", "reject_reason": "What it is about was forgotten.", "decided_at": now}
+        waits = {"status": "rejected", "reject_reason": _REASON, "decided_at": now}
         await unit.execute(statement.where(_actions.status == "proposed").values(waits))
+        await unit.execute(statement.where(_actions.reject_reason.is_not(None)).values(reject_reason=_REASON))
+        conflicts = tables.policy_conflicts
+        of_some = (conflicts.c.organisation_id == ledger.organisation_id, conflicts.c.action_id.in_(some))
+        await unit.execute(update(conflicts).where(*of_some, conflicts.c.reason.is_not(None)).values(reason=_REASON))
         receipts = tables.receipts.c
         ours = receipts.organisation_id == ledger.organisation_id
         await unit.execute(update(tables.receipts).where(ours, receipts.action_id.in_(some)).values(salt=None))

@@ -123,6 +123,41 @@ async def test_what_is_forgotten_is_nowhere_any_more_and_the_receipts_still_hold
     assert refused.value.code == "not_reversible"
 
 
+async def test_what_rules_and_people_said_about_a_forgotten_row_goes_too(substrate: Substrate) -> None:
+    secret = "Zyzzyva"
+    entity = (await substrate.do("upsert_entity", type="person", display_name=secret))["entity_id"]
+    rule = {
+        "name": "Write to new people",
+        "trigger_cron": "* * * * *",
+        "condition_mode": "row_query",
+        "condition": {"table": "entities", "where": {"==": [{"var": "type"}, "person"]}},
+        "action_capability": "send_email_draft",
+        "action_payload_template": {"to": "ada@example.com", "subject": "{{row.display_name}}", "body": "Hello"},
+    }
+    await substrate.call("rule_create", **rule)
+    substrate.harness.clock.advance(60)
+    await run_job(substrate.harness, "substrate_tick")
+    await run_due_jobs(substrate.harness)
+    (waiting,) = (await substrate.call("actions", status="proposed"))["actions"]
+    assert waiting["payload"]["subject"] == secret
+    applies = {"capability": "delete_entity"}
+    await substrate.do("record_principle", title="Keep", applies_to=applies, constraint_spec={"type": "forbid"})
+    for word in ("reject", "uphold"):
+        proposed = await substrate.propose("delete_entity", id=entity, reason="Gone")
+        if word == "reject":
+            await substrate.call("reject", action_id=proposed["action_id"], reason=f"{secret} stays")
+        else:
+            (conflict,) = proposed["verdict"]["conflicts"]
+            decided = {"conflict_id": conflict["conflict_id"], "resolution": word, "reason": f"{secret} stays"}
+            await substrate.call("resolve_policy_conflict", **decided)
+    await substrate.do("forget", ids=[entity], reason="They asked us to.")
+    substrate.harness.clock.advance(360)
+    await run_due_jobs(substrate.harness)
+    assert secret.casefold() not in (await read_everything(substrate)).casefold()
+    assert (await substrate.call("action", action_id=waiting["id"]))["status"] == "rejected"
+    await require_consistency(substrate)
+
+
 async def test_forgetting_an_id_leaves_those_that_begin_with_it(substrate: Substrate) -> None:
     for entity_id in ("ent_ada", "ent_ada-2"):
         await substrate.do("upsert_entity", type="person", id=entity_id, display_name="Ada")
