@@ -158,8 +158,8 @@ class AgentsDoNotDecide(Forbidden):
 class MemoryFull(PlanLimitReached):
     summary = "The organisation's plan has no room for more memory."
     remediation = (
-        "Erase what is no longer needed with the capability `forget` of op:substrate_propose, or have the operator "
-        "give another plan (`baobab plan`)."
+        "Erase what is no longer needed with the capability `forget` of op:substrate_propose, or ask the operator of "
+        "this server for a larger plan, which they set with `baobab plan`."
     )
 
 

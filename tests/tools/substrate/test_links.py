@@ -133,6 +133,28 @@ async def test_going_back_to_a_snapshot_is_previewed_and_proposed(substrate: Sub
         await substrate.call("restore_preview", day="1999-01-01")
 
 
+async def test_a_long_way_back_is_previewed_in_parts(substrate: Substrate, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("baobab.tools.substrate.tools.changes._MOST_UNDONE", 3)
+    await substrate.do("record_learning", title="Before", description="x")
+    substrate.harness.clock.advance(1)
+    await run_job(substrate.harness, "substrate_take_snapshots")
+    day = substrate.harness.clock.now().date().isoformat()
+    substrate.harness.clock.advance(1)
+    for number in range(3):
+        await substrate.do("record_learning", title=str(number), description="x")
+        await substrate.do("record_decision", title=str(number), kind="vision")
+    await substrate.do("place_call", to="Ada", purpose="Ask")
+    undone = []
+    while (preview := await substrate.call("restore_preview", day=day))["payloads"]:
+        undone.append((preview["would_undo"], preview["has_more"]))
+        for payload in preview["payloads"]:
+            await substrate.do("bulk_revert_actions", **payload)
+    parts = [{"record_decision": 2, "record_learning": 1}, {"record_learning": 2, "record_decision": 1}]
+    assert undone == [(parts[0], True), (parts[1], False)]
+    assert preview["would_stay"] == {"place_call": 1}
+    assert [row["title"] for row in (await substrate.call("memory_list", kinds="learnings"))["results"]] == ["Before"]
+
+
 async def test_an_action_shows_what_it_changed(substrate: Substrate) -> None:
     entity = (await substrate.do("upsert_entity", type="person", display_name="A"))["entity_id"]
     second = await substrate.propose("update_entity", id=entity, display_name="B")

@@ -51,6 +51,31 @@ async def test_a_rule_proposes_an_action_for_each_row_that_it_finds(substrate: S
     assert (action["payload"]["title"], action["proposed_by_kind"], action["status"]) == ("ship", "agent", "executed")
 
 
+@pytest.mark.parametrize("table", ["decisions", "entities", "action_ledger"])
+async def test_a_rule_looks_at_the_latest_rows_of_a_large_table(
+    substrate: Substrate, table: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("baobab.tools.substrate.attention.conditions.MAX_ROWS", 3)
+    for number in range(5):
+        await substrate.do("record_decision", title=str(number), kind="vision")
+        await substrate.do("upsert_entity", type="team", display_name=str(number), id=f"ent_{number}")
+    await substrate.do("record_learning", title="Ask", description="of another kind")
+    await substrate.do("update_entity", id="ent_1", display_name="1 again")
+    shown = {"decisions": "{{row.title}}", "entities": "{{row.display_name}}", "action_ledger": "{{row.capability}}"}
+    template = {"title": shown[table], "description": "x"}
+    rule = {**EVERY_MINUTE, "condition": {"table": table}, "action_payload_template": template}
+    preview = await substrate.call("rule_preview", **rule)
+    found = [sample["rendered_payload"]["title"] for sample in preview["sample_proposals"]]
+    assert (
+        found
+        == {
+            "decisions": ["4", "3", "2"],
+            "entities": ["1 again", "4", "3"],
+            "action_ledger": ["update_entity", "record_learning", "upsert_entity"],
+        }[table]
+    )
+
+
 async def test_a_predicate_sees_the_counts_of_the_snapshot_of_the_day(substrate: Substrate) -> None:
     await decide(substrate, "one")
     rule = await substrate.call("rule_create", **COUNTING)

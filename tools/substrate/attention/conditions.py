@@ -1,15 +1,15 @@
 """Conditions of attention rules, and the bindings that they find: what a payload is filled from."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import ColumnElement, select
 
 from baobab.runtime.json_logic.context import EvaluationContext, RuleFailed, RuleInvalid
 from baobab.runtime.json_logic.rule import Rule
-from baobab.storage.database import Execute
+from baobab.storage.database import Execute, mark_long
 from baobab.tools.substrate import tables
 from baobab.tools.substrate.errors import InvalidRule
 from baobab.tools.substrate.rows import encode_row
@@ -28,6 +28,8 @@ _QUERIED = {
     "learnings": tables.learnings,
     "source_artifacts": tables.source_artifacts,
 }
+_KINDS = {"decisions": "decision", "commitments": "commitment", "learnings": "learning"}
+"""By the tables that have no order of their own in time: the kind of memory that their rows are."""
 _UNSEEN = frozenset({"organisation_id", "search_name", "content", "merged_into", "proposed_by"})
 """Columns that are not for rules: of the engine, or too large. `action_id` is read, and not shown to rules either."""
 
@@ -89,10 +91,10 @@ class RowQuery:
         bindings: list[Binding] = []
         context = EvaluationContext({})
         today = {"now": now.isoformat(), "today": now.date().isoformat()}
+        ids = await self._find_latest(execute, organisation_id)
         try:
-            for start in range(0, MAX_ROWS, _PAGE):
-                rows = await self._read_page(execute, organisation_id, start)
-                for row in rows:
+            for start in range(0, len(ids), _PAGE):
+                for row in await self._read_rows(execute, organisation_id, ids[start : start + _PAGE]):
                     context.spend(_ROW_STEPS)
                     written_by = row.pop("action_id", None)
                     if self.rule.is_met(context.within({**row, **today, "row": row})):
@@ -102,20 +104,39 @@ class RowQuery:
                         bindings.append(Binding(values, source, state, written_by, row["from_strangers"]))
                         if len(bindings) == self.limit:
                             return bindings
-                if len(rows) < _PAGE:
-                    break
         except RuleFailed as exc:
             raise ConditionNotEvaluated(f"the condition cannot be evaluated: {exc}") from exc
         return bindings
 
-    async def _read_page(self, execute: Execute, organisation_id: str, start: int) -> list[dict[str, Any]]:
+    async def _find_latest(self, execute: Execute, organisation_id: str) -> list[str]:
+        """The ids of the rows that are looked at, in their order. No table is sorted that has more of them."""
+        columns = _QUERIED[self.table].c
+        kind, moment = _KINDS.get(self.table), columns.updated_at
+        ours: list[ColumnElement[bool]] = [columns.organisation_id == organisation_id]
+        if self.table == "entities":
+            ours.append(columns.merged_into.is_(None))
+        elif self.table == "action_ledger":
+            # Of its moments, the one that has an index.
+            moment = columns.proposed_at
+        elif kind is not None and await self._has_more(execute, organisation_id):
+            # Memories are in order by their moments, whatever table they are of.
+            columns, moment = tables.memory.c, tables.memory.c.updated_at
+            ours = [columns.organisation_id == organisation_id, columns.kind == kind]
+        query = select(columns.id).where(*ours).order_by(moment.desc(), columns.id.desc()).limit(MAX_ROWS)
+        return list((await execute(mark_long(query))).scalars())
+
+    async def _has_more(self, execute: Execute, organisation_id: str) -> bool:
+        """Whether the table has more rows than are looked at."""
+        columns = _QUERIED[self.table].c
+        query = select(columns.id).where(columns.organisation_id == organisation_id).order_by(columns.id)
+        return (await execute(query.offset(MAX_ROWS).limit(1))).first() is not None
+
+    async def _read_rows(self, execute: Execute, organisation_id: str, ids: Sequence[str]) -> list[dict[str, Any]]:
         table = _QUERIED[self.table]
         shown = [column for column in table.c if column.name not in _UNSEEN]
-        query = select(*shown).where(table.c.organisation_id == organisation_id)
-        if table is tables.entities:
-            query = query.where(table.c.merged_into.is_(None))
-        query = query.order_by(table.c.updated_at.desc(), table.c.id.desc()).limit(_PAGE).offset(start)
-        return [encode_row(table, dict(row)) for row in (await execute(query)).mappings()]
+        query = select(*shown).where(table.c.organisation_id == organisation_id, table.c.id.in_(ids))
+        rows = {row["id"]: row for row in (await execute(query)).mappings()}
+        return [encode_row(table, dict(rows[row_id])) for row_id in ids if row_id in rows]
 
 
 Condition = SnapshotPredicate | RowQuery

@@ -1,17 +1,22 @@
 """/actions/{action_id}/changes: what an action changed, and /snapshots/{day}/restore-preview: what lies between."""
 
+from collections.abc import Sequence
 from datetime import date
 from typing import Annotated, Any
 
 from pydantic import Field
-from sqlalchemy import func, select
+from sqlalchemy import Select, bindparam, func, select, union_all
 
+from baobab.storage.database import mark_long
 from baobab.storage.tables import metadata
 from baobab.tools.core.call import Call
 from baobab.tools.core.toolset import Mcp
 from baobab.tools.substrate import tables
 from baobab.tools.substrate.access import CALLERS, organisation_of
+from baobab.tools.substrate.capabilities.capability import CAPABILITIES
+from baobab.tools.substrate.capabilities.reverts import UNDOING
 from baobab.tools.substrate.errors import ActionNotFound, SnapshotNotFound
+from baobab.tools.substrate.importing import CAPABILITY as IMPORTING
 from baobab.tools.substrate.rows import encode_row
 from baobab.tools.substrate.schemas import ActionChange, ActionChanges, RestorePreview
 from baobab.tools.substrate.tools.actions import ActionId
@@ -20,7 +25,11 @@ from baobab.tools.substrate.toolset import substrate
 _MOST = 500
 _HIDDEN = frozenset(("search_name", "organisation_id"))
 _UNDONE_AT_ONCE = 200
+_MOST_UNDONE = 1000
+_MOST_COUNTED = 10_000
+"""Actions of one capability of which a preview counts those that cannot be undone."""
 _changes, _actions, _snapshots = tables.changes.c, tables.action_ledger.c, tables.snapshots.c
+_SINCE = (_actions.organisation_id == bindparam("of_organisation"), _actions.executed_at > bindparam("since"))
 
 
 @substrate.tool(
@@ -88,7 +97,9 @@ async def substrate_restore_preview(
 ) -> RestorePreview:
     """Show what going back to the snapshot of a day would undo. Nothing is changed.
 
-    `payloads` are those of bulk_revert_actions, the latest actions first: propose them in their order.
+    `payloads` are those of bulk_revert_actions, the latest actions first: propose them in their order. They hold at
+    most 1000 actions; if there are more, `has_more` is true, and once these are undone a new preview shows the next.
+    `would_stay` counts among the latest 10 000 actions of each capability.
     """
     organisation_id = organisation_of(call)
     query = select(_snapshots.created_at, _snapshots.counts).where(
@@ -97,20 +108,12 @@ async def substrate_restore_preview(
     snapshot = (await call.execute(query)).first()
     if snapshot is None:
         raise SnapshotNotFound
-    since = (
-        _actions.organisation_id == organisation_id,
-        _actions.status == "executed",
-        _actions.executed_at > snapshot.created_at,
-    )
-    undone = select(_actions.id, _actions.capability).where(*since, _actions.reversible.is_(True))
-    rows = (await call.execute(undone.order_by(_actions.executed_at.desc()).limit(_MOST * 2 + 1))).all()
-    staying = select(_actions.capability, func.count()).where(
-        *since, _actions.reversible.is_(False), _actions.capability.not_in(("revert_action", "bulk_revert_actions"))
-    )
-    stays = {row[0]: row[1] for row in (await call.execute(staying.group_by(_actions.capability))).all()}
-    ids = [row.id for row in rows[: _MOST * 2]]
+    given = {"of_organisation": organisation_id, "since": snapshot.created_at}
+    rows = (await call.execute(mark_long(_build_undone()), given)).all()
+    stays = {row[0]: row[1] for row in await call.execute(mark_long(_build_staying()), given)}
+    ids = [row.id for row in rows[:_MOST_UNDONE]]
     by_capability: dict[str, int] = {}
-    for row in rows[: _MOST * 2]:
+    for row in rows[:_MOST_UNDONE]:
         by_capability[row.capability] = by_capability.get(row.capability, 0) + 1
     return {
         "snapshot_date": day,
@@ -118,7 +121,7 @@ async def substrate_restore_preview(
         "counts": snapshot.counts,
         "would_undo": by_capability,
         "would_stay": stays,
-        "has_more": len(rows) > _MOST * 2,
+        "has_more": len(rows) > _MOST_UNDONE,
         "payloads": [
             {
                 "action_ids": ids[start : start + _UNDONE_AT_ONCE],
@@ -128,3 +131,30 @@ async def substrate_restore_preview(
             for start in range(0, len(ids), _UNDONE_AT_ONCE)
         ],
     }
+
+
+# One query for each capability, put together: by capability, an index has the actions in the order in which they were
+# executed. Without it, the database would sort all actions of the organisation.
+def _build_undone() -> Any:
+    """A query of the actions since a moment that can be undone, the latest first, and one more than is shown."""
+    conditions = (*_SINCE, _actions.status == "executed", _actions.reversible.is_(True))
+    latest = select(_actions.id, _actions.capability, _actions.executed_at).where(*conditions)
+    names = [name for name, capability in CAPABILITIES.items() if capability.is_reversible]
+    found = _read_each_capability(latest, _MOST_UNDONE + 1, [*names, IMPORTING])
+    return select(found.c.id, found.c.capability).order_by(found.c.executed_at.desc()).limit(_MOST_UNDONE + 1)
+
+
+def _build_staying() -> Any:
+    """A query that counts, by capability, the actions since a moment that cannot be undone."""
+    latest = select(_actions.capability, _actions.status, _actions.reversible).where(*_SINCE)
+    found = _read_each_capability(latest, _MOST_COUNTED, [*(CAPABILITIES.keys() - UNDOING), IMPORTING])
+    staying = (found.c.status == "executed", found.c.reversible.is_(False))
+    return select(found.c.capability, func.count()).where(*staying).group_by(found.c.capability)
+
+
+def _read_each_capability(latest: Select[Any], most: int, capabilities: Sequence[str]) -> Any:
+    pieces = [
+        select(latest.where(_actions.capability == name).order_by(_actions.executed_at.desc()).limit(most).subquery())
+        for name in capabilities
+    ]
+    return union_all(*pieces).subquery()

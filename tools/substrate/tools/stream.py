@@ -42,9 +42,9 @@ async def substrate_ws_ticket(call: Call) -> StreamTicket:
     ticket = f"wst_{call.services.ids.secret(_LENGTH)}"
     caller = call.caller
     assert isinstance(caller, (Account, ScopedKey))
-    row = {"organisation_id": organisation_of(call), "digest": digest_token(ticket), "account_id": caller.account_id}
-    row |= {"key_id": caller.key_id, "expires_at": call.now + timedelta(seconds=_LIFETIME_SECONDS)}
-    await call.execute(insert(_tickets), row)
+    reader = {"account_id": caller.account_id, "key_id": caller.key_id}
+    row = {"organisation_id": organisation_of(call), "digest": digest_token(ticket), **reader}
+    await call.execute(insert(_tickets), {**row, "expires_at": call.now + timedelta(seconds=_LIFETIME_SECONDS)})
     return {"ticket": ticket, "expires_in": _LIFETIME_SECONDS}
 
 
