@@ -30,8 +30,8 @@ def guide_routes(missing: ASGI) -> list[Route]:
     """Builds the routes of the guides. missing: the application that answers if there is no such page."""
 
     def guide(request: Request) -> ASGI:
-        """Not `async`, so that it runs in a thread: the first rendering of a long page takes a good part of a
-        second.
+        """Answers a guide. It is not `async`, so that it runs in a thread: the first rendering of a long page takes a
+        good part of a second.
         """
         return _answer_guide(request) or missing
 

@@ -133,14 +133,14 @@ class Catalogue:
         return offer
 
     def find_closed(self, client: McpClient) -> dict[str, str]:
-        """The toolsets that the address names and that have no tool for this client, each with the reason."""
+        """Returns the toolsets that the address names but that have no tool for this client, each with the reason."""
         if client.view.toolsets is None:
             return {}
         open_toolsets = {family["name"] for family in self.get_offer(client).families}
         return {name: self._explain_closed(name, client) for name in sorted(client.view.toolsets - open_toolsets)}
 
     def list_open(self, client: McpClient) -> list[str]:
-        """The toolsets that an address could name for this client."""
+        """Returns the toolsets that an address could name for this client."""
         everything = replace(client, view=replace(client.view, toolsets=None, every=True))
         return [family["name"] for family in self.get_offer(everything).families]
 
@@ -156,7 +156,7 @@ class Catalogue:
         return exceeded[0] if exceeded[0] and all(exceeded) else "with read_only, none of its tools is left."
 
     def _forget(self) -> None:
-        """If there are too many offers, drops the oldest one of the tenant that has the most."""
+        """Drops the oldest offer of the tenant that has the most, if there are too many."""
         offers = {tenant: by_kind for tenant, by_kind in self._offers.items() if tenant is not None}
         if sum(map(len, offers.values())) > _REMEMBERED:
             most = max(offers, key=lambda tenant: len(offers[tenant]))

@@ -485,7 +485,9 @@ class _InflateDecoder:
 
 
 def _is_zlib(data: bytes) -> bool:
-    """`deflate` means zlib's format, but some servers send the bare stream (RFC 9110, 8.4.1.2)."""
+    """Returns whether a body begins as zlib's format does, which `deflate` means. Some servers send the bare stream
+    (RFC 9110, 8.4.1.2).
+    """
     return data[0] & 0x0F == zlib.DEFLATED and (len(data) == 1 or (data[0] << 8 | data[1]) % 31 == 0)
 
 

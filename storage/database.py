@@ -30,7 +30,7 @@ def mark_long(statement: S) -> S:
 
 
 def is_long(statement: Executable) -> bool:
-    """Whether a statement was marked by `mark_long`."""
+    """Returns whether a statement was marked by `mark_long`."""
     return _LONG.items() <= statement.get_execution_options().items()
 
 

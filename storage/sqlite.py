@@ -173,7 +173,9 @@ class SqliteDatabase(Database):
                 return await connection.transact_in_thread(work, durable=False)
 
     async def _transact_in_group(self, work: Callable[[Statements], T]) -> T:
-        """Whoever gets the write lock first also runs the work of those that wait for it, in their order."""
+        """Runs work in a transaction that it may share: the first that gets the write lock also runs the work of
+        those that wait for it, in their order.
+        """
         grouped = GroupedWork(work)
         self._group.append(grouped)
         try:

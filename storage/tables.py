@@ -71,8 +71,8 @@ def _write_instant(value: datetime | None) -> str | None:
 
 
 def _read_instant(stored: str | None) -> datetime | None:
-    """SQLite stores no time zone; the stored times are UTC. Replacing the zone of a datetime takes four times as long
-    as reading one with it.
+    """Reads a time of SQLite, which stores no time zone; the stored times are UTC. Replacing the zone of a datetime
+    takes four times as long as reading one with it.
     """
     return None if stored is None else datetime.fromisoformat(stored + "+00:00")
 
@@ -100,7 +100,9 @@ class _List(TypeDecorator[list[Any]]):
 
 
 def is_listed(dialect: str, column: ColumnElement[Any], parameter: str) -> ColumnElement[bool]:
-    """Whether a column has one of the values of a parameter, a list of any length: the statement is compiled once."""
+    """Returns the condition that a column has one of the values of a parameter, a list of any length. The statement
+    is compiled once.
+    """
     if dialect == "postgresql":
         is_among: ColumnElement[bool] = column == any_(bindparam(parameter, type_=postgresql.ARRAY(column.type)))
         return is_among

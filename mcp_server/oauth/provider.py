@@ -173,7 +173,9 @@ class Provider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken,
         """Does nothing: `Credentials` looks up keys."""
 
     async def revoke_token(self, token: AccessToken | RefreshToken) -> None:
-        """Is never called: the SDK's endpoint requires a client secret, so endpoint.py has our own."""
+        """Does nothing, and is never called: the SDK's endpoint requires a client secret, so endpoint.py has one of
+        ours.
+        """
 
     async def revoke(self, token: str, client_id: str | None) -> None:
         try:

@@ -18,7 +18,9 @@ def dumps(value: Any) -> str:
 
 
 def dumps_json(value: Any) -> str:
-    """As `dumps`, for a value that came from JSON and has neither tuples nor bytes: several times faster."""
+    """Does the same as `dumps`, several times faster, for a value that came from JSON and has neither tuples nor
+    bytes.
+    """
     text = to_json(value, fallback=_to_plain).decode()
     # A key of the user's that equals the mark must not be read as ours.
     return text if f'"{MARK}"' not in text else dumps(value)

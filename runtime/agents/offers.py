@@ -40,7 +40,7 @@ class ToolOffers:
     """The app's tool servers, by name and by id."""
 
     def get_offer(self, ref: ToolRef) -> ToolOffer | str:
-        """How a tool may be used, or why it may not."""
+        """Returns how a tool may be used, or why it may not be."""
         if ref.source == "function":
             return f"there is no function {ref.name}: use a builtin tool, or one of a tool server (mcp)"
         if ref.source == "mcp":
@@ -62,7 +62,9 @@ class ToolOffers:
         return ToolOffer(mode, "end_user" if is_for_users else "developer_only")
 
     def get_remote_tool(self, ref: ToolRef) -> ToolDescription:
-        """A tool of a tool server, as it was accepted. Raises ToolServerNotFound, ToolNotOffered and ToolChanged."""
+        """Returns a tool of a tool server, as it was accepted. Raises ToolServerNotFound, ToolNotOffered and
+        ToolChanged.
+        """
         return self._get_server(ref).get_tool(ref.name)
 
     def _get_server(self, ref: ToolRef) -> ToolServer:
@@ -72,19 +74,19 @@ class ToolOffers:
         return server
 
     def get_calling_tool(self, ref: ToolRef) -> Tool:
-        """The registered tool that makes the calls of an offered one."""
+        """Returns the registered tool that makes the calls of an offered one."""
         return self.registry.find(REMOTE) if ref.source == "mcp" else self._find_builtin(ref)[0]
 
     def _find_builtin(self, ref: ToolRef) -> tuple[Tool, GraphName]:
         return self.registry.find_for_graphs(ref.name) or (self.registry.find(ref.name), GraphName(ref.name))
 
     def get_server_name(self, ref: ToolRef) -> str | None:
-        """The name of a tool's server; None for a built-in tool."""
+        """Returns the name of a tool's server; None for a built-in tool."""
         server = self.servers.get(ref.server_id or "")
         return ref.server_id if server is None else server.name
 
     def describe_tool(self, ref: ToolRef, name: str) -> dict[str, Any]:
-        """Describe an offered tool for a model. name: what the model calls it."""
+        """Describes an offered tool for a model. name: what the model calls it."""
         if ref.source != "mcp":
             return describe_function(*self._find_builtin(ref), name)
         tool, server = self.get_remote_tool(ref), self._get_server(ref)
@@ -94,7 +96,9 @@ class ToolOffers:
         return {"type": "function", "function": function}
 
     def build_arguments(self, ref: ToolRef, app_id: str, arguments_of_run: Mapping[str, Any]) -> dict[str, Any]:
-        """Build the arguments of the tool that makes a call: the run's, with those that the run does not choose."""
+        """Builds the arguments of the tool that makes a call: those of the run, and those that the run does not
+        choose.
+        """
         if ref.source != "mcp":
             tool, graph_name = self._find_builtin(ref)
             if tool.app_parameter == BOUND and arguments_of_run.get(BOUND, app_id) != app_id:
@@ -113,13 +117,13 @@ class ToolOffers:
 
 
 async def load_offers(registry: ToolRunner, execute: Execute, app_id: str) -> ToolOffers:
-    """Load the tools that an app offers its agents. execute: of the database of the app's region."""
+    """Loads the tools that an app offers its agents. execute: of the database of the app's region."""
     return ToolOffers(registry, await load_servers(execute, app_id))
 
 
 def is_usable(tool: Tool) -> bool:
-    """Whether agents may call a tool: it must be bound to an app or be open to linked apps, and it must neither grant
-    rights nor act as a person.
+    """Returns whether agents may call a tool: it must be bound to an app or be open to linked apps, and it must
+    neither grant rights nor act as a person.
     """
     if tool.toolset.name == "agents":
         return tool.name == "interrupt"
@@ -127,7 +131,8 @@ def is_usable(tool: Tool) -> bool:
 
 
 def function_names(spec: GraphSpec) -> dict[ToolKey, str]:
-    """The names by which models call the tools of a graph: the tools' own names where they are unique in the graph.
+    """Returns the names by which models call the tools of a graph: the tools' own names where they are unique in the
+    graph.
 
     Otherwise the tools of tool servers get the name of their server as a prefix.
     """
@@ -161,7 +166,7 @@ def _mark_name(ref: ToolRef) -> str:
 
 
 def describe_function(tool: Tool, graph_name: GraphName, name: str) -> dict[str, Any]:
-    """Describe a tool for a model, in the form of OpenAI's chat completions."""
+    """Describes a tool for a model, in the form of OpenAI's chat completions."""
     schema, theirs = tool.input_schema, graph_name.arguments
     fields = {field: about for field, about in schema.get("properties", {}).items() if field != BOUND}
     properties = {theirs.get(field, field): about for field, about in fields.items()}

@@ -65,7 +65,7 @@ def validate_graph(value: Any, tools: OfferSource) -> tuple[GraphSpec | None, li
 
 
 def find_issues(value: Any, tools: OfferSource) -> tuple[GraphSpec | None, list[Issue]]:
-    """As `validate_graph`, but returns what could be read of the graph even if it has issues."""
+    """Does the same as `validate_graph`, but returns what could be read of the graph even if it has issues."""
     if issues := list(find_violations(value)):
         return None, issues
     shape = read_shape(value)

@@ -42,7 +42,7 @@ def is_equal(left: Any, right: Any) -> bool:
 
 
 def as_number(value: Any) -> int | float | None:
-    """JavaScript's Number(), or None where that is NaN."""
+    """Converts a value as JavaScript's Number() does; returns None where that is NaN."""
     if value is None:
         return 0
     if isinstance(value, bool):

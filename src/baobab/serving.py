@@ -91,8 +91,8 @@ def _serve_in_workers(settings: Settings, listener: socket.socket) -> None:
 
 
 def _choose_link_lifetime(settings: Settings) -> timedelta | None:
-    """How long the link is valid that signs in to the console. None where others than this machine's users could use
-    a link that they find in a log.
+    """Returns how long the link that signs in to the console is valid; None where others than this machine's users
+    could use a link that they find in a log.
     """
     if sys.stderr.isatty():
         return LINK_LIFETIME

@@ -254,7 +254,9 @@ class Settings(BaseSettings):
         return value
 
     def list_for_operator(self) -> list[Setting]:
-        """Every setting as text. Of a secret only that it is set; of an address neither its user nor its query."""
+        """Returns every setting as text: of a secret only that it is set, of an address neither its user nor its
+        query.
+        """
         listed: list[Setting] = []
         for name, field in type(self).model_fields.items():
             value = getattr(self, name)
@@ -299,11 +301,11 @@ class Settings(BaseSettings):
         return {self.region: own, **{name: self._with_database(name, place) for name, place in further_regions.items()}}
 
     def kv_folder(self, region: str) -> Path:
-        """The folder of a region's key-value store, if its rows are in files."""
+        """Returns the folder of a region's key-value store, if its rows are in files."""
         return self.data / "kv" / region
 
     def tables_folder(self, region: str) -> Path:
-        """The folder of the tables of a region's apps, if its rows are in files."""
+        """Returns the folder of the tables of a region's apps, if its rows are in files."""
         return self.data / "tables" / region
 
     def _with_database(self, region: str, place: Region) -> Region:
@@ -320,7 +322,7 @@ class Settings(BaseSettings):
 
 
 def _hide_credentials(text: str) -> str:
-    """A text without the users, passwords and queries of the addresses in it."""
+    """Returns a text without the users, passwords and queries of the addresses in it."""
     return re.sub(r"\?[^\s,]*", "", re.sub(r"//\S*@", "//", text)) if "://" in text else text
 
 

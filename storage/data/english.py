@@ -42,7 +42,7 @@ Positions = dict[str, list[int]]
 
 
 def split_words(text: str) -> list[str]:
-    """The words of a text, in small letters."""
+    """Returns the words of a text, in lower case."""
     return _WORD.findall(text.lower())
 
 
@@ -51,7 +51,9 @@ def is_stop_word(word: str) -> bool:
 
 
 def search_text(text: str | None, search: str | None) -> bool | None:
-    """Whether a text fulfils a search, which is JSON. A search of stop words only, which is null, finds nothing."""
+    """Returns whether a text fulfils a search, which is JSON. A search of stop words only, which is null, finds
+    nothing.
+    """
     if text is None or search is None:
         return None
     tree = _read_search(search)
@@ -94,7 +96,7 @@ def _holds(tree: Any, index: Positions) -> bool:
 
 
 def _find_places(tree: Any, index: Positions) -> set[int]:
-    """Where a word stands, or one of several words."""
+    """Returns the positions of a word, or of any of several words."""
     kind, *parts = tree
     if kind == "or":
         return set().union(*(_find_places(part, index) for part in parts))

@@ -96,7 +96,7 @@ class AppRows:
 
 
 async def _read_rows(database: Database, app_table: AppTable, app_id: str) -> AsyncIterator[list[dict[str, Any]]]:
-    """The rows of an app, some hundred at a time: an app may have more of them than fit into memory."""
+    """Yields the rows of an app, some hundred at a time, because an app may have more of them than fit into memory."""
     key = tuple_(*app_table.table.primary_key.columns)
     query = select(app_table.table).where(app_table.where(app_id)).order_by(*key.clauses).limit(_ROWS_AT_ONCE)
     following = query

@@ -253,7 +253,7 @@ class AuditLog:
 
 
 def _organisation(call: AuditedCall) -> str | None:
-    """The organisation in whose audit log a call is recorded; None for a call of nobody's."""
+    """Returns the organisation in whose audit log a call is recorded; None if the call belongs to no organisation."""
     if call.audit.organisation_id or call.app is not None:
         return call.audit.organisation_id or (call.app.organisation_id if call.app is not None else None)
     caller = call.caller

@@ -81,7 +81,7 @@ class RateLimits:
         return len(self._live_window(policy, subject, amount, window, self._now()))
 
     def _live_window(self, policy: str, subject: str, amount: int, window: int, now: float) -> deque[float]:
-        """When each of what still counts was taken, oldest first."""
+        """Returns the times at which the requests that still count were taken, oldest first."""
         name = (policy, subject, amount, window)
         moments = self._windows.get(name)
         if moments is None:
@@ -94,9 +94,8 @@ class RateLimits:
         return moments
 
     def _forget_idle(self, now: float) -> None:
-        """Drop what no longer counts. A flood is of one policy: it takes places from its own, longest known first.
-
-        So a flood of addresses cannot make another policy forget what it guards.
+        """Drops windows in which nothing counts any more. If there are too many, drops the oldest of the policy that
+        has the most, so that a flood only displaces its own.
         """
         self._windows = {
             name: moments for name, moments in self._windows.items() if moments and moments[-1] > now - name[3]

@@ -155,7 +155,8 @@ class Registry:
         unit: Unit | None = None,
         approved: ApprovedAttempt | None = None,
     ) -> tuple[Any, Call]:
-        """As `call`, and returns the record of the call too, from which REST tells the remaining allowance.
+        """Does the same as `call`, and also returns the record of the call, from which REST reads the remaining
+        allowance.
 
         approved: the approval that this call is the execution of.
         """
@@ -410,7 +411,7 @@ class Registry:
 
 
 def _validate_arguments(tool: Tool, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """The handler's arguments. BadRequest names what is wrong with those that came.
+    """Returns the handler's arguments. Raises BadRequest, which names what is wrong with those that were sent.
 
     Null for what may be left out means that it was left out, unless its type gives null a meaning.
     """
@@ -450,7 +451,7 @@ def _lock_owner(call: Call) -> str | None:
 
 
 def _tenant(call: Call) -> str:
-    """The tenant of a call: the organisation, or the address of an anonymous caller."""
+    """Returns the tenant of a call: the organisation, or the address of an anonymous caller."""
     if isinstance(call.caller, (Account, ScopedKey)):
         return call.caller.organisation_id
     if call.app is not None and not isinstance(call.caller, Anonymous):

@@ -54,7 +54,9 @@ def _inline(node: Any, definitions: Schema) -> Any:
 
 
 def _optional(schema: Schema) -> Schema:
-    """A property that is null by default may simply be left out."""
+    """Returns the schema of a property without its default. A property that is null by default need not take null: it
+    is left out.
+    """
     if "default" not in schema or schema["default"] is not None:
         return schema
     other_keywords = {k: v for k, v in schema.items() if k != "default"}

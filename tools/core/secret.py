@@ -65,7 +65,7 @@ def find_undeclared_secrets(name: str, hint: Any) -> Iterator[str]:
 
 
 def _is_called_like_one(name: str) -> bool:
-    """Whether the last word of a name is that of a secret: `byokKey`, `refresh_token`, but not `key_id`."""
+    """Returns whether the last word of a name is that of a secret: `byokKey`, `refresh_token`, but not `key_id`."""
     last = _LAST_WORD.search(name)
     return last is not None and last[0].strip("_").lower() in _WORDS
 

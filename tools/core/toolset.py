@@ -337,7 +337,9 @@ def _spending(name: str, hints: Mapping[str, Any], declared_names: frozenset[str
 def _widening(
     name: str, hints: Mapping[str, Any], access: Access, declared_hints: Mapping[str, Widens]
 ) -> dict[str, Widens]:
-    """Which arguments widen. A secret does where a credential is asked for: it is kept, and used for others."""
+    """Returns the arguments that widen rights. A secret does in a tool that asks for a credential, because it is
+    stored and used for others.
+    """
     unknown = sorted(declared_hints.keys() - hints.keys())
     if unknown:
         raise RegistrationError(f"{name}: `widens` names {unknown[0]}, which it does not take")
@@ -369,7 +371,7 @@ def _read_hints(handler: Handler) -> dict[str, Any]:
 
 
 def _signature(handler: Handler, hints: Mapping[str, Any]) -> tuple[type[BaseModel], Any]:
-    """The model of the arguments and the type of the result."""
+    """Returns the model of the arguments and the type of the result."""
     name = handler.__name__
     parameters = list(inspect.signature(handler).parameters.values())
     if not inspect.iscoroutinefunction(handler) or not parameters or parameters[0].name != "call":

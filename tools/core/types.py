@@ -130,7 +130,7 @@ Uuid = Annotated[
 
 
 def _normalise_address(value: str) -> str:
-    """One spelling for each address: letters with accents in one piece, and nothing that cannot be seen."""
+    """Returns the one spelling of an address: accented letters as one character each, and no invisible characters."""
     normalised = normalize("NFC", value)
     if not all(map(is_seen, normalised)):
         raise ValueError("has characters that cannot be seen")

@@ -164,7 +164,7 @@ def _shorten_value(value: Any) -> str:
 
 
 def _count_operations(schema: Mapping[str, Any], value: Any) -> str | None:
-    """How many operations of each kind a batch has; None for what is no batch."""
+    """Returns how many operations of each kind a batch has; None if the value is no batch."""
     kinds = _item_schema(schema).get("properties", {}).get("op", {}).get("enum")
     if kinds is None or not isinstance(value, list):
         return None

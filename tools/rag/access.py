@@ -62,7 +62,7 @@ def limit_to_owner(caller: Caller, collection: Row) -> str | None:
 
 
 def is_visible_to(caller: Caller, collection: Row) -> list[ColumnElement[bool]]:
-    """The conditions for documents of a collection that a caller may see."""
+    """Returns the conditions for documents of a collection that a caller may see."""
     owner = limit_to_owner(caller, collection)
     return [] if owner is None else [documents.c.user_id == owner]
 

@@ -119,7 +119,7 @@ def _encode(event: str, data: Any) -> bytes:
 
 
 def build_messages(query: str, chunks: Sequence[FoundChunk]) -> list[dict[str, str]]:
-    """The conversation that asks a model for an answer."""
+    """Builds the conversation that asks a model for an answer."""
     sources = "\n\n".join(f"[{number}] {_name(chunk)}\n{chunk['text']}" for number, chunk in enumerate(chunks, 1))
     return [
         {"role": "system", "content": _INSTRUCTIONS},
@@ -128,7 +128,7 @@ def build_messages(query: str, chunks: Sequence[FoundChunk]) -> list[dict[str, s
 
 
 def split_sentences(answer: str, count: int) -> list[Sentence]:
-    """The sentences of an answer, and which of `count` chunks each cites, by their place from 0."""
+    """Returns the sentences of an answer, and which of `count` chunks each cites, by their place from 0."""
     sentences: list[Sentence] = []
     for match in _SENTENCE.finditer(answer):
         cited = {int(number) for group in _CITED.findall(match[0]) for number in group.split(",")}

@@ -56,7 +56,7 @@ async def clean(job: Job, app_id: str, collection_id: str, document_id: str) -> 
 
 
 def _is_used(table: Any) -> ColumnElement[bool]:
-    """Whether a row belongs to a version that its document has, or is about to have."""
+    """Returns whether a row belongs to a version that its document has, or is about to have."""
     is_its = and_(
         documents.c.app_id == table.c.app_id,
         documents.c.id == table.c.document_id,

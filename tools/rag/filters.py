@@ -24,7 +24,7 @@ _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
 
 
 def compile_filter(metadata_filter: Mapping[str, Any]) -> Matches:
-    """Returns what tells whether metadata match. Raises FilterInvalid, FilterTypeInvalid."""
+    """Returns a function that tells whether metadata match. Raises FilterInvalid, FilterTypeInvalid."""
     return _Compiler().compile(metadata_filter, 1)
 
 
@@ -84,7 +84,7 @@ class _Compiler:
         raise _unknown(operator)
 
     def _compile_value(self, expected: Any) -> Holds:
-        """Returns what tells whether a value is the wanted one, or contains it as JSON contains JSON.
+        """Returns a function that tells whether a value equals the expected one, or contains it as JSON contains JSON.
 
         It looks at each item of the value once, and once more for each list and object that is wanted in it: these
         count as conditions. Comparing each with each would take seconds for two lists of some thousand numbers.
@@ -105,7 +105,9 @@ class _Compiler:
         return lambda value: key in _list_plain(value) if isinstance(value, list) else key == _identify(value)
 
     def _compile_items(self, items: list[Any]) -> tuple[set[Any], list[Holds]]:
-        """Returns the plain values of a list, and what tells whether its lists and objects are contained."""
+        """Returns the plain values of a list, and a function for each of its lists and objects that tells whether a
+        value contains it.
+        """
         plain = {_identify(one) for one in items if not isinstance(one, (list, dict))}
         return plain, [self._compile_value(one) for one in items if isinstance(one, (list, dict))]
 
@@ -126,7 +128,9 @@ def _contains_object(value: Any, entries: dict[str, Holds]) -> bool:
 
 
 def _list_plain(value: Any) -> list[Any]:
-    """A value that is no list or object, or those of a list and of the lists in it, as `_identify` writes them."""
+    """Returns the values in a value that are neither lists nor objects, also those of nested lists, as `_identify`
+    writes them.
+    """
     if not isinstance(value, list):
         return [] if value is _ABSENT or isinstance(value, dict) else [_identify(value)]
     plain_values, unread_lists = [], [value]

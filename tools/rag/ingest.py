@@ -160,7 +160,7 @@ async def begin_version(
 
 
 def _describe_version(call: Call, version: int, source: DocumentSource, metadata: dict[str, Any]) -> dict[str, Any]:
-    """The columns of a document whose version a job, which has still to be enqueued, shall prepare."""
+    """Returns the columns of a document whose next version is prepared by a job. The caller enqueues the job."""
     return {
         "filename": source.filename,
         "object_id": source.object_id,
@@ -231,7 +231,7 @@ async def insert_text(unit: Unit, identity: Mapping[str, Any], text: str, blocks
 
 
 def is_document(document: Row) -> tuple[Any, Any]:
-    """The conditions for one row."""
+    """Returns the conditions for the row of a document."""
     return documents.c.app_id == document.app_id, documents.c.id == document.id
 
 

@@ -19,12 +19,14 @@ async def ask_model(call: Call, messages: list[dict[str, str]], model: str | Non
 
 
 def nested_context(call: Call) -> RequestContext:
-    """The context of a call to a model that this call makes: no approval is asked for it, and nothing is streamed."""
+    """Returns the context of a call to a model that this call makes: it waits for no approval, and nothing is
+    streamed.
+    """
     return replace(call.context, step=None, streams=False, report=None, follow_text=None)
 
 
 def paying_caller(call: Call) -> Caller:
-    """The caller, whose key pays. What the key may call was decided before this call."""
+    """Returns the caller, whose key pays for the model, without its limits: they were checked before this call."""
     caller: Any = call.caller
     paying: Caller = replace(caller, limits=None)
     return paying

@@ -64,7 +64,7 @@ _INSERT_CHUNKS, _INSERT_VECTORS = insert(chunks), insert(vectors)
 
 
 def _of_version(table: Any) -> tuple[Any, ...]:
-    """The conditions for the rows of one version of a document."""
+    """Returns the conditions for the rows of one version of a document."""
     return table.c.app_id == _APP, table.c.document_id == _DOCUMENT, table.c.version == bindparam("of_version")
 
 
@@ -119,7 +119,7 @@ class _Preparation:
 
     @asynccontextmanager
     async def _writing(self, *, last: bool = False, bulk: bool = False) -> AsyncIterator[Unit]:
-        """A transaction of this attempt, with the rows of the document and its collection as they are now."""
+        """Opens a transaction of this attempt, and reads the rows of the document and its collection again in it."""
         async with self._job.writing(lock=self._app.id, last=last, bulk=bulk) as unit:
             rows = await unit.fetch(_FIND, self._which)
             is_thawed = rows[0].is_thawed if rows else not await FREEZES.is_frozen(unit.execute, self._app.id)

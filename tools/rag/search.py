@@ -105,7 +105,7 @@ async def search(call: Call, collection: Row, wanted: Wanted) -> list[FoundChunk
 
 
 def _count_needed(wanted: Wanted) -> int | None:
-    """How many of the best chunks are read; None for all that were found."""
+    """Returns how many of the best chunks are read; None for all that were found."""
     if wanted.threshold or wanted.diversity:
         return None
     return max(_MOST_RERANKED, wanted.top_k) if wanted.rerank else wanted.top_k
@@ -134,7 +134,7 @@ async def _embed_query(call: Call, query: str, model: str) -> bytes:
 
 
 async def _load_chunks(execute: Execute, dialect: str, scope: Scope, places: Sequence[Place]) -> dict[Place, Any]:
-    """The rows of chunks that their documents still have, with their vectors."""
+    """Returns the rows of chunks that their documents still have, with their vectors."""
     if not places:
         return {}
     parameters = {"app_id": scope.app_id, "owner": scope.owner, **list_place_parameters(dialect, places)}
@@ -144,7 +144,7 @@ async def _load_chunks(execute: Execute, dialect: str, scope: Scope, places: Seq
 
 @cache
 def _build_load(dialect: str, is_owned: bool) -> Select[Any]:
-    """Built once, since that takes longer than to run it."""
+    """Builds the query for chunks by their places. It is built once, because that takes longer than running it."""
     has_version = and_(
         documents.c.app_id == chunks.c.app_id,
         documents.c.id == chunks.c.document_id,
@@ -160,7 +160,7 @@ def _build_load(dialect: str, is_owned: bool) -> Select[Any]:
 
 
 def _weigh_words(scope: Scope, query: str, words_of: dict[Place, str]) -> dict[Place, float]:
-    """How much a search by words counts beside one by meaning."""
+    """Returns the weight of each chunk that was found by words, beside a search by meaning."""
     return weigh_words(frozenset(tag_words(scope.collection_id, choose_words(query))), words_of, _POWER_OF_WORDS)
 
 

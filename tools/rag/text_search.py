@@ -84,7 +84,7 @@ async def _rank(
 
 @cache
 def _build_ranking(dialect: str, *, is_owned: bool, has_ids: bool, is_bounded: bool) -> Select[Any]:
-    """Built once, since that takes longer than to compile it again."""
+    """Builds the query that ranks chunks. It is built once, because that takes longer than running it."""
     places = (chunks.c.document_id, chunks.c.version, chunks.c.position)
     has_version = and_(
         documents.c.app_id == chunks.c.app_id,

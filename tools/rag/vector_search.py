@@ -67,11 +67,11 @@ class Scope:
     ids: tuple[str, ...] | None = None
 
     def list_conditions(self, dialect: str) -> tuple[ColumnElement[bool], ...]:
-        """The conditions for rows of `documents`, whose values are `list_parameters`."""
+        """Returns the conditions for rows of `documents`; `list_parameters` has their values."""
         return build_conditions(dialect, is_owned=self.owner is not None, has_ids=self.ids is not None)
 
     def list_parameters(self) -> dict[str, Any]:
-        """The values of `list_conditions`."""
+        """Returns the values for the conditions of `list_conditions`."""
         values: dict[str, Any] = {"of_app": self.app_id, "of_collection": self.collection_id}
         if self.owner is not None:
             values["of_owner"] = self.owner
@@ -82,7 +82,9 @@ class Scope:
 
 @cache
 def build_conditions(dialect: str, *, is_owned: bool, has_ids: bool) -> tuple[ColumnElement[bool], ...]:
-    """The conditions of a scope, by which the statements are built once. The ids are one parameter, however many."""
+    """Returns the conditions of a scope. Statements with them are built once, because the ids are one parameter,
+    however many there are.
+    """
     columns = documents.c
     conditions: list[ColumnElement[bool]] = [
         columns.app_id == bindparam("of_app"),
@@ -129,7 +131,7 @@ class VectorSearch:
         self._models: OrderedDict[tuple[str, str, str | None], tuple[tuple[int, int], list[str]]] = OrderedDict()
 
     async def list_models(self, call: Call, scope: Scope) -> list[str]:
-        """The models that made the vectors in the scope: one, except while they are made anew with another.
+        """Returns the models that made the vectors in the scope: one, except while another model makes them anew.
 
         Then there may be one that made none of those that a filter has chosen.
         """
@@ -196,7 +198,7 @@ class _OpenFile:
         return [Place(neighbour.key[0], neighbour.key[1], neighbour.position) for neighbour in neighbours]
 
     async def _follow(self, call: Call, scope: Scope) -> None:
-        """Adds the vectors of what was added to the collection."""
+        """Adds the vectors of documents that were added to the collection since."""
         keys = await self._read_keys(call, replace(scope, owner=None, ids=None))
         missing = await asyncio.to_thread(self._file.find_missing, keys)
         for start in range(0, len(missing), _READ_AT_ONCE):
@@ -216,7 +218,7 @@ class _OpenFile:
         return selection
 
     async def _read_keys(self, call: Call, scope: Scope, *conditions: ColumnElement[bool]) -> list[tuple[str, int]]:
-        """The versions of documents that searches in the scope see."""
+        """Returns the versions of documents that searches in the scope see."""
         live = select(documents.c.id, documents.c.version)
         which = (*scope.list_conditions("sqlite"), documents.c.dimensions == self._dimensions, *conditions)
         async with call.reading() as execute:

@@ -155,7 +155,7 @@ class Credentials:
                 self._of_users.pop(subject, None)
 
     async def _key(self, token: str) -> tuple[Caller, float]:
-        """The caller of a key, and when the key's text expires, in seconds since 1970."""
+        """Returns the caller of a key, and when the key's text expires, in seconds since 1970."""
         if token.startswith(ANON_KEY):
             return await self._anonymous(token.encode()), math.inf
         key = await self._directory.key(hashlib.sha256(token.encode()).hexdigest())
@@ -231,7 +231,7 @@ def _bearer(authorization: bytes) -> str:
 
 
 def _unverified_issuer(token: str) -> str:
-    """The issuer that a token claims, unverified: it only chooses the key that must verify the token."""
+    """Returns the issuer that a token claims, unverified: it only chooses the key that must verify the token."""
     with _reject_malformed():
         claims = json.loads(_decode_segment(token.split(".")[1]))
         issuer = claims["iss"]

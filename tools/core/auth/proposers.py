@@ -72,7 +72,7 @@ _FIND_ROLE = select(members.c.role).where(
 
 @cache
 def _select_live_key(budgeted_column: ColumnElement[bool]) -> Select[Any]:
-    """Built once: each run asks it."""
+    """Builds the query for a live key. It is built once, because each run uses it."""
     live = (api_keys.c.id == bindparam("key"), api_keys.c.revoked_at.is_(None))
     return select(api_keys, budgeted_column).where(*live)
 
