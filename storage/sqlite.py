@@ -134,6 +134,20 @@ class SqliteDatabase(Database):
             self.ring_bell()
         return result
 
+    @property
+    def has_free_reader(self) -> bool:
+        """Whether a connection for `read_now` is open and free."""
+        return bool(self._free_readers)
+
+    def read_now(self, work: Callable[[Statements], T], *, single: bool) -> T:
+        """Calls a function that reads, at once, on the event loop. Raises DatabaseBusy if it takes too long there.
+
+        single: whether it runs one statement.
+        """
+        with ErrorTranslator(self):
+            # Nobody else runs before it is done.
+            return self._free_readers[-1].read_now(work, single=single)
+
     def transact_now(self, work: Callable[[Statements], T]) -> T:
         if (
             self._writer is None

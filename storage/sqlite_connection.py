@@ -23,7 +23,7 @@ from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.pool import NullPool
 
 from baobab.storage.cancellation import run_to_completion
-from baobab.storage.database import RowStream, is_long
+from baobab.storage.database import DatabaseBusy, RowStream, is_long
 from baobab.storage.sqlite_prepared import prepare_query, prepare_write
 from baobab.storage.statements import SqliteStatements, Statements
 
@@ -263,6 +263,25 @@ class SqliteConnection:
         stop.
         """
         return await self._call(partial(work, self.statements), stops=self._is_reading, in_thread=in_thread)
+
+    def read_now(self, work: Callable[[Statements], T], *, single: bool) -> T:
+        """Calls a function that reads, outside a transaction, on the event loop. Raises DatabaseBusy if it would take
+        too long there.
+
+        single: whether it runs one statement, which is a transaction by itself.
+        """
+        self._budgets = 1
+        try:
+            if not single:
+                self._raw.execute("BEGIN")
+            return work(self.statements)
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF not in _INTERRUPTED:
+                raise
+            raise DatabaseBusy("it takes too long for the event loop") from error
+        finally:
+            self._budgets = None
+            self.rollback()
 
     async def run_sync(self, work: Callable[[Connection], T]) -> T:
         """Calls a function that runs several statements. In a transaction that only reads it may be called twice."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal, TypeVar
 
 from baobab.storage.data import functions
-from baobab.storage.database import Unit
+from baobab.storage.database import DatabaseBusy, Unit
 from baobab.storage.sqlite import SqliteDatabase
 from baobab.storage.statements import Statements
 
@@ -56,6 +56,13 @@ class FileStore:
         quick: bool = False,
         single: bool = False,
     ) -> T:
+        present = self._open.get(app_id)
+        if quick and present is not None and present.has_free_reader and present.was_in_place:
+            self._open.move_to_end(app_id)
+            try:
+                return present.read_now(work, single=single)
+            except DatabaseBusy:
+                quick = False
         async with self._use(app_id, reads=True) as file, file.reading() as connection:
             return await connection.run_statements(work, in_thread=not quick)
 

@@ -4,15 +4,15 @@ exist.
 
 import json
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, NamedTuple
 
 from baobab.storage.data.store import DataStore
 from baobab.storage.statements import ByteBudget, RowsTooLarge, Statements
 from baobab.tools.core.errors import BadRequest
 from baobab.tools.data.actor import Actor
-from baobab.tools.data.catalogue import Catalogue, Expression, TableInfo
+from baobab.tools.data.catalogue import Catalogue, Column, Expression, TableInfo
 from baobab.tools.data.column_types import ColumnType
 from baobab.tools.data.errors import AnswerTooLarge, InvalidFilter
 from baobab.tools.data.expression_trees import list_names
@@ -32,6 +32,18 @@ MOST_BYTES = 16 * 2**20
 """The most bytes of the rows of one answer, as the database returns them."""
 _MOST_BUFFERED = 32
 """The most columns of unknown size that are read at once. Each may have a megabyte."""
+_KEY, _USER_ID, _USER_ROLE, _NOW = (object() for _ in range(4))
+"""Stand for the values that differ between two reads of a row."""
+
+
+class _KeyRead(NamedTuple):
+    """The statement that reads one row by its key, for callers of one role."""
+
+    text: str
+    values: tuple[Any, ...]
+    key: Column
+    kinds: tuple[ColumnType, ...]
+    decoders: list[tuple[str, Callable[[Any], Any] | None]]
 
 
 class RowReader:
@@ -71,6 +83,48 @@ class RowReader:
         if selection.embeds and _measure_rows(rows, selection, {}) > MOST_BYTES:
             raise AnswerTooLarge(f"The rows, each with those embedded in it, have more than {MOST_BYTES} bytes.")
         return rows
+
+    def read_by_key(self, table: TableInfo, text: str) -> Row | None:
+        """Returns the row whose key a text names, with all columns; None if the actor sees no such row.
+
+        The statement is written once for each role, because writing it takes longer than reading the row.
+        """
+        name = (self._store.dialect, table.name, self.actor.role)
+        read: _KeyRead | None = self._catalogue.key_reads.get(name)
+        if read is None:
+            read = self._catalogue.key_reads[name] = self._write_key_read(table)
+        kind = read.key.type
+        differing = {
+            _KEY: kind.encode(kind.parse(text, read.key.name), self._store.dialect),
+            _USER_ID: self.actor.user_id,
+            _USER_ROLE: self.actor.user_role,
+            _NOW: self._now,
+        }
+        values = [differing.get(value, value) if type(value) is object else value for value in read.values]
+        began = time.monotonic()
+        try:
+            with self._run_as_actor():
+                answer = self._fetch(read.text, values, read.kinds, one=True)
+        finally:
+            seconds = time.monotonic() - began
+            if seconds >= self.slow_seconds:
+                self.slow.append(note_slow("select", table, [key_condition(table, text)], (), seconds))
+        rows = decode_rows(read.decoders, answer)
+        return rows[0] if rows else None
+
+    def _write_key_read(self, table: TableInfo) -> _KeyRead:
+        actor: Any = Actor(self.actor.role, _USER_ID, _USER_ROLE)  # type: ignore[arg-type]
+        now: Any = _NOW
+        writer = SqlWriter(self._store, self._app_id, self._catalogue, actor, now)
+        alias, dialect = quote(table.name), self._store.dialect
+        key = _find_key(table)
+        columns = list(table.columns.values())
+        shown = [column.type.show(f"{alias}.{quote(column.name)}", dialect) for column in columns]
+        where = f"({alias}.{quote(key.name)} = {writer.value(_KEY, key.type.bind(dialect))})"
+        where += f" AND {writer.write(allowed_rows(table, 'SELECT', actor), {'': alias})}"
+        text = f"SELECT {', '.join(shown)} FROM {writer.name_table(table.name)} AS {alias} WHERE {where} LIMIT 1"
+        decoders = [(column.name, column.type.decoder(dialect)) for column in columns]
+        return _KeyRead(text, tuple(writer.values), key, tuple(column.type for column in columns), decoders)
 
     def count(self, selection: Selection) -> int:
         writer = self._writer()
@@ -369,10 +423,15 @@ def _show(writer: SqlWriter, item: Item, scope: Mapping[str, str]) -> str:
 
 def key_condition(table: TableInfo, text: str) -> Expression:
     """The condition that a row has this key. Raises BadRequest for a table whose key is not one column."""
+    column = _find_key(table)
+    return ["=", ["column", "", column.name], ["value", column.type.name, column.type.parse(text, column.name)]]
+
+
+def _find_key(table: TableInfo) -> Column:
+    """Returns the column that is the key. Raises BadRequest for a table whose key is not one column."""
     if len(table.key) != 1:
         raise BadRequest(
             f"`{table.name}` has no key of one column, so a row of it has no address.",
             remediation="Filter by its columns instead.",
         )
-    column = table.column(table.key[0])
-    return ["=", ["column", "", column.name], ["value", column.type.name, column.type.parse(text, column.name)]]
+    return table.column(table.key[0])

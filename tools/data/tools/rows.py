@@ -158,16 +158,19 @@ async def data_get(
     """
     actor = find_actor(call, acting)
 
-    def read(rows: Rows, catalogue: Catalogue) -> list[Row]:
+    def read(rows: Rows, catalogue: Catalogue) -> Row | None:
         target = open_table(catalogue, rows, table, "SELECT")
+        if select is None and target.view is None:
+            return rows.read_by_key(target, row_id)
         selection = read_query(catalogue, target, select, None)
         selection.limit = 1
-        return rows.select(selection, key=key_condition(target, row_id))
+        matching_rows = rows.select(selection, key=key_condition(target, row_id))
+        return matching_rows[0] if matching_rows else None
 
-    matching_rows = await read_rows(call, actor, read, quick=select is None, single="(" not in (select or ""))
-    if not matching_rows:
+    row = await read_rows(call, actor, read, quick=select is None, single="(" not in (select or ""))
+    if row is None:
         raise RowNotFound(f"`{table}` has no row with this key.")
-    return matching_rows[0]
+    return row
 
 
 async def _send_csv(selection: Selection, rows: list[Row]) -> AsyncGenerator[bytes, None]:
