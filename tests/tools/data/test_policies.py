@@ -108,7 +108,17 @@ async def test_an_expression_opens_the_rows_for_which_it_is_true(
         await posts.policy("copies", "open", using_expression="true")
         expression = expression.replace("from posts", "from copies")
     await posts.policy("posts", "p", command="SELECT", using_expression=expression)
-    assert await titles(posts, await posts.user(ADA)) == seen
+    ada = await posts.user(ADA)
+    assert await titles(posts, ada) == seen
+    # Each caller reads by its key what it sees in the list, whoever has read before.
+    every_row = await posts.list("posts")
+    for caller in (ada, await posts.user(BEN), {}, await posts.user(BEN, role="editor"), ada):
+        listed = await posts.ask("GET", "/posts", None, caller)
+        visible = listed.json if listed.status == 200 else []
+        for row in every_row:
+            answer = await posts.ask("GET", f"/posts/{row['id']}", None, caller)
+            assert answer.status == (200 if row in visible else listed.status if listed.status != 200 else 404)
+            assert answer.status != 200 or answer.json == row
 
 
 @pytest.mark.parametrize(
