@@ -80,6 +80,16 @@ class DatabaseConnection(Protocol):
         """Returns the rows of a query that is built once."""
         ...
 
+    async def fetch_all(self, queries: Sequence[tuple[Executable, Mapping[str, Any]]], /) -> list[Sequence[Row[Any]]]:
+        """Returns the rows of several queries that are built once. They are sent to a server together, and run one
+        after the other.
+        """
+        ...
+
+    async def change(self, statement: Executable, row: Mapping[str, Any], /) -> int:
+        """Runs a statement that is built once, and returns how many rows it has changed."""
+        ...
+
     async def exec_driver_sql(self, statement: str, /) -> CursorResult[*tuple[Any, ...]]: ...
 
     async def run_sync(self, work: Callable[[Connection], T], /) -> T:
@@ -177,6 +187,11 @@ class Database(ABC):
         """Runs one statement that reads, in a transaction of its own. This costs a server less than `reading`."""
         async with self.reading(single=True) as connection:
             return await connection.execute(statement, rows)
+
+    async def fetch_once(self, statement: Executable, values: Mapping[str, Any]) -> Sequence[Row[Any]]:
+        """Returns the rows of a query that is built once, in a transaction of its own."""
+        async with self.reading(single=True) as connection:
+            return await connection.fetch(statement, values)
 
     async def write_once(self, statement: Executable, rows: Any = None) -> CursorResult[*tuple[Any, ...]]:
         """Runs one statement that is correct whoever else writes at the same time, in a transaction of its own."""
@@ -304,6 +319,22 @@ class Unit:
         connection = self._connection or await self._begin()
         with ErrorTranslator(self.database):
             return await connection.fetch(statement, values)
+
+    async def fetch_all(self, *queries: tuple[Executable, Mapping[str, Any]]) -> list[Sequence[Row[Any]]]:
+        """Runs several queries that are built once, and returns the rows of each. None of them needs the result of
+        another: a server gets them together.
+        """
+        connection = self._connection or await self._begin()
+        with ErrorTranslator(self.database):
+            return await connection.fetch_all(queries)
+
+    async def change(self, statement: Executable, row: Mapping[str, Any]) -> int:
+        """Runs a statement that is built once, and returns how many rows it has changed. An IntegrityError passes
+        through.
+        """
+        connection = self._connection or await self._begin()
+        with ErrorTranslator(self.database):
+            return await connection.change(statement, row)
 
     async def run(self, work: Callable[[Connection], T]) -> T:
         """Calls a function that runs several statements and waits for nothing else. An IntegrityError passes

@@ -4,12 +4,12 @@ import asyncio
 import contextlib
 import logging
 import uuid
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 import psycopg
-from sqlalchemy import CursorResult, Executable, false, text
+from sqlalchemy import CursorResult, Executable, Row, false, text
 from sqlalchemy.dialects.postgresql import insert
 
 from baobab.storage.cancellation import run_to_completion
@@ -17,7 +17,9 @@ from baobab.storage.database import INSTALLATION, Database, DatabaseBusy, Databa
 from baobab.storage.keyed_semaphore import KeyedSemaphore
 from baobab.storage.pooler import leads_to_pooler
 from baobab.storage.postgres_connection import PostgresConnection, build_engine
+from baobab.storage.postgres_listener import PostgresListener
 from baobab.storage.postgres_session import PostgresSession
+from baobab.storage.prepared_statements import PreparedStatements
 from baobab.storage.statements import Statements
 from baobab.storage.tables import tenant_locks
 
@@ -64,10 +66,11 @@ class PostgresDatabase(Database):
         self._notices_url = notices_url
         self._hears_notices = True
         self._origin = uuid.uuid4().hex
-        self._listener: psycopg.AsyncConnection[Any] | None = None
+        self._listener: PostgresListener | None = None
         self._name = name
         super().__init__()
         self._engine = build_engine()
+        self._prepared = PreparedStatements(self._engine.dialect)
         self._free: list[PostgresConnection] = []
         self._slots = asyncio.Semaphore(POOL)
         self._in_use = 0
@@ -135,6 +138,12 @@ class PostgresDatabase(Database):
                     await connection.commit()
                 return result
 
+    async def fetch_once(self, statement: Executable, values: Mapping[str, Any]) -> Sequence[Row[Any]]:
+        with ErrorTranslator(self):
+            async with self._take_connection() as connection:
+                connection.begin(*_READING, single=True, reads=True)
+                return await connection.fetch(statement, values)
+
     async def take_lock(self, connection: PostgresConnection, lock: str) -> None:
         await connection.execute(_LOCK_TENANT, {"tenant": lock})
 
@@ -147,27 +156,31 @@ class PostgresDatabase(Database):
                 yield connection
                 await connection.commit()
 
-    @asynccontextmanager
-    async def _take_connection(self) -> AsyncIterator[PostgresConnection]:
+    def _take_connection(self) -> "_TakenConnection":
+        return _TakenConnection(self)
+
+    async def acquire_connection(self) -> PostgresConnection:
+        """Returns a free connection. Raises DatabaseUnavailable if none becomes free."""
         if self._slots.locked():
             try:
-                await asyncio.wait_for(self._slots.acquire(), _FREE_SECONDS)
+                async with asyncio.timeout(_FREE_SECONDS):
+                    await self._slots.acquire()
             except TimeoutError as exc:
                 raise DatabaseUnavailable("no connection is free") from exc
         else:
             await self._slots.acquire()
         self._in_use += 1
-        connection = self._free.pop() if self._free else PostgresConnection(self._engine, self._open_session)
-        try:
-            yield connection
-        finally:
-            connection.end()
-            self._in_use -= 1
-            self._slots.release()
-            if self._is_closed:
-                await connection.close()
-            else:
-                self._free.append(connection)
+        return self._free.pop() if self._free else PostgresConnection(self._engine, self._prepared, self._open_session)
+
+    async def release_connection(self, connection: PostgresConnection) -> None:
+        """Ends the transaction of a connection and makes it free."""
+        connection.end()
+        self._in_use -= 1
+        self._slots.release()
+        if self._is_closed:
+            await connection.close()
+        else:
+            self._free.append(connection)
 
     async def _open_session(self) -> PostgresSession:
         return await PostgresSession.open(self._url, self._name)
@@ -204,34 +217,56 @@ class PostgresDatabase(Database):
             listener = await self._open_listener()
             if listener is None:
                 await asyncio.sleep(seconds)
-                return
-            async for notice in listener.notifies(timeout=seconds):
-                if notice.payload != self._origin:
-                    return
+            else:
+                await listener.wait(seconds)
         except (psycopg.Error, OSError):
             # The caller polls anyway, and the next call opens a new listener.
             await self._stop_listening()
             await asyncio.sleep(seconds)
 
-    async def _open_listener(self) -> psycopg.AsyncConnection[Any] | None:
+    async def _open_listener(self) -> PostgresListener | None:
         """Returns the connection that listens; None if a pooler would not pass notices on."""
-        if self._hears_notices and (self._listener is None or self._listener.closed):
-            self._listener = await psycopg.AsyncConnection.connect(
-                self._notices_url or self._url,
-                autocommit=True,
-                connect_timeout=_CONNECT_SECONDS,
-                application_name="baobab listener",
-            )
-            if not self._notices_url and await leads_to_pooler(self._listener):
-                _log.warning("notices: the database is behind a pooler, so changes are looked for twice a second")
-                self._hears_notices = False
-                await self._stop_listening()
-            else:
-                await self._listener.execute(f"LISTEN {CHANNEL}".encode())
+        if self._hears_notices and self._listener is None:
+            self._listener = await self._connect_listener()
+            self._hears_notices = self._listener is not None
         return self._listener
+
+    async def _connect_listener(self) -> PostgresListener | None:
+        connection = await psycopg.AsyncConnection.connect(
+            self._notices_url or self._url,
+            autocommit=True,
+            connect_timeout=_CONNECT_SECONDS,
+            application_name="baobab listener",
+        )
+        try:
+            if self._notices_url or not await leads_to_pooler(connection):
+                await connection.execute(f"LISTEN {CHANNEL}".encode())
+                return PostgresListener(connection, self._origin)
+        except BaseException:
+            await connection.close()
+            raise
+        _log.warning("notices: the database is behind a pooler, so changes are looked for twice a second")
+        await connection.close()
+        return None
 
     async def _stop_listening(self) -> None:
         listener, self._listener = self._listener, None
         if listener is not None:
             with contextlib.suppress(psycopg.Error, OSError):
                 await listener.close()
+
+
+class _TakenConnection:
+    """A connection for the duration of a block. Every read comes through here: a generator would take twice as long."""
+
+    __slots__ = ("_connection", "_database")
+
+    def __init__(self, database: PostgresDatabase) -> None:
+        self._database = database
+
+    async def __aenter__(self) -> PostgresConnection:
+        self._connection = await self._database.acquire_connection()
+        return self._connection
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._database.release_connection(self._connection)

@@ -25,6 +25,7 @@ from sqlalchemy.util import await_only, greenlet_spawn
 
 from baobab.storage.database import RowStream
 from baobab.storage.postgres_session import Before, Column, PostgresSession, Queued, Row, StatementResult
+from baobab.storage.prepared_statements import PreparedQuery, PreparedStatements, PreparedWrite
 from baobab.storage.statements import ByteBudget, Statements
 
 T = TypeVar("T")
@@ -155,8 +156,12 @@ class PostgresConnection:
     and again after the session was lost.
     """
 
-    def __init__(self, engine: Engine, open_session: Callable[[], Any]) -> None:
+    def __init__(
+        self, engine: Engine, prepared: PreparedStatements, open_session: Callable[[], Awaitable[PostgresSession]]
+    ) -> None:
+        """prepared: the statements that were prepared for the engine's dialect."""
         self._engine = engine
+        self._prepared = prepared
         self._open_session = open_session
         self._session: PostgresSession | None = None
         self._sync: Connection | None = None
@@ -212,6 +217,10 @@ class PostgresConnection:
         return await self._call(Connection.execute, statement, rows)
 
     async def write(self, statement: Executable, rows: Any = None) -> None:
+        prepared = self._prepare_write(statement, rows)
+        if prepared is not None:
+            self.queue(prepared.text, prepared.bind(rows))
+            return
         self.is_queueing = True
         try:
             if self._sync is None or self._sync.invalidated:
@@ -222,13 +231,44 @@ class PostgresConnection:
         finally:
             self.is_queueing = False
 
+    async def change(self, statement: Executable, row: Mapping[str, Any]) -> int:
+        prepared = self._prepare_write(statement, row)
+        if prepared is None:
+            return (await self.execute(statement, row)).rowcount
+        values = prepared.bind(row)
+        try:
+            return (await self.run(prepared.text, values)).row_count
+        except psycopg.Error as exc:
+            raise _wrap(prepared.text, exc) from exc
+
     def queue(self, query: str, values: Sequence[Any]) -> None:
         """Queues a statement to be sent with the next one or with the commit. Its result is not read."""
         self._change_identity()
         self._queued.append((query.encode(), values))
 
     async def fetch(self, statement: Executable, values: Mapping[str, Any]) -> Sequence[sqlalchemy.Row[Any]]:
-        return (await self.execute(statement, values)).all()
+        query = self._prepare_query(statement)
+        if query is None:
+            return (await self.execute(statement, values)).all()
+        bound = query.bind(values)
+        try:
+            result = await self.run(query.text, bound)
+        except psycopg.Error as exc:
+            raise _wrap(query.text, exc) from exc
+        return query.build_rows(result.rows, result.columns)
+
+    async def fetch_all(
+        self, queries: Sequence[tuple[Executable, Mapping[str, Any]]]
+    ) -> list[Sequence[sqlalchemy.Row[Any]]]:
+        prepared = [query for statement, _ in queries if (query := self._prepare_query(statement)) is not None]
+        if len(prepared) < len(queries):
+            return [await self.fetch(statement, values) for statement, values in queries]
+        statements = [(query.text, query.bind(values)) for query, (_, values) in zip(prepared, queries, strict=True)]
+        try:
+            results = await self.run_all(statements)
+        except psycopg.Error as exc:
+            raise _wrap("; ".join([text for text, _ in statements]), exc) from exc
+        return [query.build_rows(result.rows, result.columns) for query, result in zip(prepared, results, strict=True)]
 
     async def scalar(self, statement: Executable, rows: Any = None) -> Any:
         return (await self.execute(statement, rows)).scalar()
@@ -257,6 +297,14 @@ class PostgresConnection:
 
         async def run(session: PostgresSession, before: Before) -> StatementResult:
             return await session.execute(query, values, before)
+
+        return await self._use_session(run)
+
+    async def run_all(self, statements: Sequence[tuple[str, Sequence[Any]]]) -> list[StatementResult]:
+        """Runs several statements as text, which are sent together. Raises psycopg.Error."""
+
+        async def run(session: PostgresSession, before: Before) -> list[StatementResult]:
+            return await session.execute_all(statements, before)
 
         return await self._use_session(run)
 
@@ -309,6 +357,13 @@ class PostgresConnection:
             # Always in one, so that nobody who asks begins and commits another (Alembic does).
             self._sync.begin()
         return work(self._sync, *arguments)
+
+    def _prepare_query(self, statement: Executable) -> PreparedQuery | None:
+        # Before the first statement of the first connection, the dialect does not know the server's version.
+        return None if self._sync is None else self._prepared.prepare_query(statement)
+
+    def _prepare_write(self, statement: Executable, row: Any) -> PreparedWrite | None:
+        return None if self._sync is None else self._prepared.prepare_write(statement, row)
 
     def _change_identity(self) -> None:
         if self._identity != self._wanted_identity:

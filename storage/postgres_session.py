@@ -9,7 +9,8 @@ import os
 import socket
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import contextmanager, suppress
+from itertools import islice
 from typing import Any, NamedTuple, Self
 
 import psycopg
@@ -123,6 +124,7 @@ class PostgresSession:
         self._waiter: asyncio.Future[None] | None = None
         self._watch: asyncio.TimerHandle | None = None
         self.lost: psycopg.Error | None = None
+        self._using = _Use(self)
         self._loop = asyncio.get_running_loop()
         # One of our own, which nobody closes while the event loop watches it: its number would soon be another's.
         self._socket = socket.socket(fileno=os.dup(self._pgconn.socket))
@@ -160,12 +162,19 @@ class PostgresSession:
         """Runs a statement with the values of `$1`, `$2` and so on. Raises psycopg.Error, also for a statement that was
         queued before it.
         """
-        async with self._using():
+        async with self._using:
             return await self._execute(query.encode(), values, before)
+
+    async def execute_all(
+        self, statements: Sequence[tuple[str, Sequence[Any]]], before: Before = NOTHING
+    ) -> list[StatementResult]:
+        """Runs several statements one after the other, and returns their results. They are sent together."""
+        async with self._using:
+            return await self._execute_all([(query.encode(), values) for query, values in statements], before)
 
     async def execute_many(self, query: str, rows: Sequence[Sequence[Any]], before: Before = NOTHING) -> int:
         """Runs a statement for each row of values, and returns the total number of changed rows."""
-        async with self._using():
+        async with self._using:
             return await self._execute_many(query.encode(), rows, before)
 
     async def stream(
@@ -174,7 +183,7 @@ class PostgresSession:
         """Yields the rows of a statement, with at most `size` rows in memory. Closing the stream early stops the
         statement, which may break its transaction.
         """
-        async with self._using():
+        async with self._using:
             if before:
                 await self._send_before(before)
             (statement,) = self._convert([(query.encode(), values)])
@@ -192,12 +201,12 @@ class PostgresSession:
 
     async def send(self, before: Before) -> None:
         """Sends the commands that would precede a statement, without a statement."""
-        async with self._using():
+        async with self._using:
             await self._send_before(before)
 
     async def commit(self, queued: Sequence[Queued] = ()) -> None:
         """Commits. Raises psycopg.Error if nothing was committed, for example because a statement had failed."""
-        async with self._using():
+        async with self._using:
             if queued:
                 (*_, result) = await self._send_all([*self._convert(queued), _COMMIT], ())
             else:
@@ -225,22 +234,21 @@ class PostgresSession:
         self._lose(psycopg.OperationalError("the connection is closed"))
         await self._connection.close()
 
-    @asynccontextmanager
-    async def _using(self) -> AsyncGenerator[None, None]:
+    async def prepare_use(self) -> None:
+        """Makes the session ready for a statement. Raises psycopg.OperationalError if it is lost."""
+        if self._has_unread_answer or self._must_forget or self.lost is not None:
+            await self._get_ready()
+
+    async def end_use(self, error: BaseException | None) -> None:
         """Leaves the session ready for the next statement, or lost."""
-        await self._get_ready()
         try:
-            yield
-        except (asyncio.CancelledError, GeneratorExit):
-            await run_to_completion(self._stop_statement())
-            raise
-        except psycopg.errors.FeatureNotSupported:
-            # A prepared statement whose table has other columns by now.
-            self._must_forget = True
-            raise
-        except psycopg.Error as exc:
-            self._lose_if_ended(exc)
-            raise
+            if isinstance(error, asyncio.CancelledError | GeneratorExit):
+                await run_to_completion(self._stop_statement())
+            elif isinstance(error, psycopg.errors.FeatureNotSupported):
+                # A prepared statement whose table has other columns by now.
+                self._must_forget = True
+            elif isinstance(error, psycopg.Error):
+                self._lose_if_ended(error)
         finally:
             if self._pgconn.transaction_status == TransactionStatus.ACTIVE or self._is_pipelining:
                 # Something failed between a statement and its answer.
@@ -259,6 +267,12 @@ class PostgresSession:
             self._send(outgoing[-1])
             result = (await self._receive_results())[-1]
         return self._build_result(result, outgoing[-1].prepared)
+
+    async def _execute_all(self, statements: Sequence[Queued], before: Before) -> list[StatementResult]:
+        outgoing = self._convert([*before.queued, *statements])
+        results = await self._send_all(outgoing, before.begin)
+        asked = zip(results, outgoing, strict=True)
+        return [self._build_result(result, sent.prepared) for result, sent in islice(asked, len(before.queued), None)]
 
     async def _execute_many(self, query: bytes, rows: Sequence[Sequence[Any]], before: Before) -> int:
         count = 0
@@ -504,6 +518,21 @@ class PostgresSession:
         rows = self._transformer.load_rows(0, result.ntuples, tuple)
         self._transformer.set_pgresult(None)
         return rows
+
+
+class _Use:
+    """The use of a session for a block. Each statement is one: a generator would take three times as long."""
+
+    __slots__ = ("_session",)
+
+    def __init__(self, session: PostgresSession) -> None:
+        self._session = session
+
+    async def __aenter__(self) -> None:
+        await self._session.prepare_use()
+
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        await self._session.end_use(error)
 
 
 def _describe(result: PGresult) -> list[Column]:

@@ -24,7 +24,7 @@ from sqlalchemy.pool import NullPool
 
 from baobab.storage.cancellation import run_to_completion
 from baobab.storage.database import DatabaseBusy, RowStream, is_long
-from baobab.storage.sqlite_prepared import prepare_query, prepare_write
+from baobab.storage.prepared_statements import PreparedQuery, PreparedStatements, PreparedWrite
 from baobab.storage.statements import SqliteStatements, Statements
 
 T = TypeVar("T")
@@ -61,6 +61,7 @@ _engine = create_engine(
     isolation_level="AUTOCOMMIT",
     json_deserializer=from_json,
 )
+_prepared = PreparedStatements(_engine.dialect)
 
 
 class _Cursor(sqlite3.Cursor):
@@ -232,23 +233,44 @@ class SqliteConnection:
 
     async def write(self, statement: Executable, rows: Any = None) -> None:
         """Runs the statement at once, because SQLite gains nothing from a delay."""
-        prepared = prepare_write(self._sync.dialect, statement, rows)
+        prepared = _prepared.prepare_write(statement, rows)
         if prepared is None:
             await self.execute(statement, rows)
-            return
+        else:
+            await self._write(prepared, rows)
+
+    async def change(self, statement: Executable, row: Mapping[str, Any]) -> int:
+        prepared = _prepared.prepare_write(statement, row)
+        if prepared is None:
+            return (await self.execute(statement, row)).rowcount
+        return await self._write(prepared, row)
+
+    async def _write(self, prepared: PreparedWrite, row: Mapping[str, Any]) -> int:
+        """Runs a statement and returns how many rows it has changed."""
         try:
             if self.in_thread:
-                await self._run_in_thread(partial(self._writer.execute, prepared.text, prepared.bind(rows)))
+                await self._run_in_thread(partial(self._writer.execute, prepared.text, prepared.bind(row)))
             else:
-                self._writer.execute(prepared.text, prepared.bind(rows))
+                self._writer.execute(prepared.text, prepared.bind(row))
         except sqlite3.Error as exc:
             raise DBAPIError.instance(prepared.text, None, exc, sqlite3.Error, hide_parameters=True) from exc
+        return self._writer.rowcount
 
     async def fetch(self, statement: Executable, values: Mapping[str, Any]) -> Sequence[Row[Any]]:
-        query = prepare_query(self._sync.dialect, statement)
+        query = _prepared.prepare_query(statement)
         if query is None:
             return (await self.execute(statement, values)).all()
-        return await self._call(partial(query.run, self._raw, values), stops=True)
+        return await self._call(partial(self._fetch, query, values), stops=True)
+
+    def _fetch(self, query: PreparedQuery, values: Mapping[str, Any]) -> Sequence[Row[Any]]:
+        try:
+            rows = sqlite3.Cursor(self._raw).execute(query.text, query.bind(values)).fetchall()
+        except sqlite3.Error as exc:
+            raise DBAPIError.instance(query.text, None, exc, sqlite3.Error, hide_parameters=True) from exc
+        return query.build_rows(rows, None)
+
+    async def fetch_all(self, queries: Sequence[tuple[Executable, Mapping[str, Any]]]) -> list[Sequence[Row[Any]]]:
+        return [await self.fetch(statement, values) for statement, values in queries]
 
     async def scalar(self, statement: Executable, rows: Any = None) -> Any:
         return (await self.execute(statement, rows)).scalar()

@@ -23,7 +23,7 @@ def hold_one_connection_at_a_time(patch: pytest.MonkeyPatch) -> None:
     for kind in (SqliteDatabase, PostgresDatabase):
         for name in ("reading", "writing"):
             patch.setattr(kind, name, _limit_to_one(getattr(kind, name)))
-    for name in ("read_once", "write_once"):
+    for name in ("read_once", "fetch_once", "write_once"):
         # SQLite's are made of the others.
         patch.setattr(PostgresDatabase, name, _limit_call_to_one(getattr(PostgresDatabase, name)))
     patch.setattr(cancellation, "ensure_future", _share_with_waiter)

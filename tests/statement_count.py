@@ -1,7 +1,7 @@
 """Counts what this process has Postgres run, and how many transactions it commits."""
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from unittest import mock
@@ -27,15 +27,25 @@ class StatementCount:
 def count_statements() -> Iterator[StatementCount]:
     count = StatementCount()
 
+    def note_text(connection: PostgresConnection, query: str) -> None:
+        if not any(part in query for part in _UPKEEP):
+            count.texts.append(query)
+        if any(part in query for part in _OF_RUNS):
+            count.touching.add(connection)
+
     def note(original: Callable[..., Any]) -> Callable[..., Any]:
-        def note_text(connection: PostgresConnection, query: str, *values: Any) -> Any:
-            if not any(part in query for part in _UPKEEP):
-                count.texts.append(query)
-            if any(part in query for part in _OF_RUNS):
-                count.touching.add(connection)
+        def run(connection: PostgresConnection, query: str, *values: Any) -> Any:
+            note_text(connection, query)
             return original(connection, query, *values)
 
-        return note_text
+        return run
+
+    original_run_all = PostgresConnection.run_all
+
+    async def run_all(connection: PostgresConnection, statements: Sequence[tuple[str, Any]]) -> Any:
+        for query, _ in statements:
+            note_text(connection, query)
+        return await original_run_all(connection, statements)
 
     original_commit = PostgresConnection.commit
 
@@ -49,5 +59,6 @@ def count_statements() -> Iterator[StatementCount]:
         for name in ("run", "queue"):
             noting = note(getattr(PostgresConnection, name))
             stack.enter_context(mock.patch.object(PostgresConnection, name, noting))
+        stack.enter_context(mock.patch.object(PostgresConnection, "run_all", run_all))
         stack.enter_context(mock.patch.object(PostgresConnection, "commit", commit))
         yield count

@@ -85,7 +85,7 @@ def record_uses(database: Database) -> Iterator[list[str]]:
         return use
 
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("reading", "writing", "read_once", "write_once", "transact", "transact_now"):
+        for name in ("reading", "writing", "read_once", "fetch_once", "write_once", "transact", "transact_now"):
             patch.setattr(database, name, record(name, getattr(database, name)))
         of_test.set(True)
         yield uses

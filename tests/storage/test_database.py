@@ -6,7 +6,7 @@ import random
 import sqlite3
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from datetime import date, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from sqlalchemy import (
     Table,
     bindparam,
     delete,
+    func,
     insert,
     select,
     table,
@@ -33,7 +34,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import IntegrityError
 
-from baobab.storage.database import Database, DatabaseUnavailable
+from baobab.storage.database import Database, DatabaseUnavailable, Unit
 from baobab.storage.databases import database_at
 from baobab.storage.sqlite import SqliteDatabase
 from baobab.storage.tables import Instant, Json
@@ -273,6 +274,7 @@ async def test_a_deletion_of_very_many_rows_does_not_stop_the_event_loop(databas
     assert turns > 10
 
 
+_counter = table("counter", Column("n", Integer))
 _everything = Table(
     "everything",
     MetaData(),
@@ -315,7 +317,9 @@ async def test_what_is_written_unread_and_fetched_is_what_is_executed(database: 
         for from_id in ("", "x", "y"):
             async with database.writing_unit() as unit:
                 fetched = await unit.fetch(asked, {"from_id": from_id})
-            assert [row._mapping for row in fetched] == [row._mapping for row in found if row.id >= from_id]
+            fetched_once = await database.fetch_once(asked, {"from_id": from_id})
+            for rows_read in (fetched, fetched_once):
+                assert [row._mapping for row in rows_read] == [row._mapping for row in found if row.id >= from_id]
         kept = {row.id: row[1:] for row in found}
         assert len(kept) == 4 * len(rows)
         assert [kept[f"w{number}"] for number in range(10)] == [kept[f"x{number}"] for number in range(10)]
@@ -326,6 +330,37 @@ async def test_what_is_written_unread_and_fetched_is_what_is_executed(database: 
     finally:
         async with database.writing() as connection:
             await connection.execute(text("DROP TABLE IF EXISTS everything"))
+
+
+async def test_queries_that_are_sent_together_see_what_the_unit_has_written_before(database: Database) -> None:
+    more = update(_counter).where(_counter.c.n >= bindparam("least")).values(n=_counter.c.n + bindparam("by"))
+    all_of_it, count = select(_counter.c.n), select(func.count()).select_from(_counter)
+    below = select(_counter.c.n).where(_counter.c.n < bindparam("end"))
+    for _ in range(8):
+        async with database.writing_unit() as unit:
+            assert await unit.change(more, {"least": 0, "by": 2}) == 1
+            assert await unit.change(more, {"least": 90_000, "by": 2}) == 0
+            await unit.write(more, {"least": 0, "by": -1})
+            read, counted, none = await unit.fetch_all((all_of_it, {}), (count, {}), (below, {"end": 0}))
+            assert (counted[0][0], none) == (1, [])
+    assert (read[0].n, await _read_number(database)) == (8, 8)
+
+
+async def test_a_query_that_fails_among_those_sent_together_undoes_the_unit(database: Database) -> None:
+    more = update(_counter).values(n=_counter.c.n + bindparam("by"))
+    missing = select(table("nowhere", Column("n", Integer)).c.n)
+
+    async def change_and(ask: Callable[[Unit], Awaitable[object]]) -> None:
+        async with database.writing_unit() as unit:
+            await unit.change(more, {"by": 1})
+            await ask(unit)
+
+    for _ in range(8):
+        with pytest.raises(DatabaseUnavailable):
+            await change_and(lambda unit: unit.fetch_all((select(_counter.c.n), {}), (missing, {}), (missing, {})))
+        with pytest.raises(IntegrityError):
+            await change_and(lambda unit: unit.change(more, {"by": 200_000}))
+    assert await _read_number(database) == 0
 
 
 async def _read_all(database: Database) -> list[Any]:

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any, Literal, NamedTuple, Protocol
 
 from pydantic import BaseModel, TypeAdapter
-from sqlalchemy import CursorResult, Executable
+from sqlalchemy import CursorResult, Executable, Row
 
 from baobab.storage.database import Execute, Unit
 from baobab.tools.core.auth.callers import Account, Caller
@@ -396,6 +396,15 @@ class Call:
         if self.unit.database is database and not self.unit.is_untouched:
             return await self.unit.execute(statement, rows)
         return await database.read_once(statement, rows)
+
+    async def fetch_once(self, query: Executable, values: Mapping[str, Any]) -> Sequence[Row[Any]]:
+        """Returns the rows of a query that is built once, where `reading` would read. It costs less if it is the only
+        one there.
+        """
+        database = self.unit.database if self.app is None else self.stores.database
+        if self.unit.database is database and not self.unit.is_untouched:
+            return await self.unit.fetch(query, values)
+        return await database.fetch_once(query, values)
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[Execute]:

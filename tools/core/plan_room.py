@@ -1,11 +1,12 @@
 """Room in a plan: what is added to an organisation is counted in the transaction that adds it."""
 
+from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Select, bindparam, select
+from sqlalchemy import Row, Select, bindparam, select
 from sqlalchemy.exc import NoResultFound
 
-from baobab.storage.database import Execute, Unit
+from baobab.storage.database import Unit
 from baobab.tools.core.auth.tables import accounts, members, organisations
 from baobab.tools.core.errors import Forbidden
 from baobab.tools.core.plans import PLANS, Plan
@@ -25,9 +26,10 @@ class ProjectLimitReached(PlanLimitReached):
 
 
 # Built once: to build a statement takes as long as to run it.
-_HELD = (
+HELD_PLAN = (
     select(organisations.c.plan).where(organisations.c.id == bindparam("organisation")).with_for_update(key_share=True)
 )
+"""Locks the plan of an organisation: others who add something wait, and count afterwards. `read_plan` reads it."""
 _FIRST_ACCOUNT = select(accounts.c.id).order_by(accounts.c.created_at, accounts.c.id).limit(1).scalar_subquery()
 _OPERATORS_OWN: Select[Any] = (
     select(organisations.c.id)
@@ -39,7 +41,11 @@ _OPERATORS_OWN: Select[Any] = (
 
 async def hold_plan(unit: Unit, organisation_id: str) -> Plan:
     """Returns the plan of an organisation and locks it: others who add something wait, and count afterwards."""
-    rows = await unit.fetch(_HELD, {"organisation": organisation_id})
+    return read_plan(await unit.fetch(HELD_PLAN, {"organisation": organisation_id}))
+
+
+def read_plan(rows: Sequence[Row[Any]]) -> Plan:
+    """Returns the plan in the rows of `HELD_PLAN`. Raises NoResultFound if the organisation does not exist any more."""
     if not rows:
         raise NoResultFound
     return PLANS[rows[0].plan]
@@ -57,8 +63,9 @@ def require_room(
         raise error(f"The plan {plan.name} has room for {cap} {what}; there are {used}.", details=details)
 
 
-async def cap_of_apps(execute: Execute, organisation_id: str, plan: Plan) -> int | None:
+async def cap_of_apps(unit: Unit, organisation_id: str, plan: Plan) -> int | None:
     """Returns how many apps an organisation may have; None for the organisation that operates the server."""
-    if plan.apps is None or organisation_id == (await execute(_OPERATORS_OWN)).scalar():
+    if plan.apps is None:
         return None
-    return plan.apps
+    operators_own = await unit.fetch(_OPERATORS_OWN, {})
+    return None if operators_own and operators_own[0].id == organisation_id else plan.apps

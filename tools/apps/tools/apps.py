@@ -27,7 +27,8 @@ from baobab.tools.core.changes import Change, describe_change
 from baobab.tools.core.errors import AppNotFound
 from baobab.tools.core.failures import failures
 from baobab.tools.core.pagination import Cursor, PageSize, decode_cursor, encode_cursor
-from baobab.tools.core.plan_room import ProjectLimitReached, cap_of_apps, hold_plan, require_room
+from baobab.tools.core.plan_room import HELD_PLAN, ProjectLimitReached, cap_of_apps, read_plan, require_room
+from baobab.tools.core.plans import Plan
 from baobab.tools.core.toolset import Guard, Mcp, Rest
 from baobab.tools.core.types import AppId, Text, Uuid
 
@@ -109,12 +110,17 @@ async def apps_init(
     candidates = cells.find(region)
     if not candidates:
         raise RegionUnknown(f"`region`: there is no region `{region}`.", details={"regions": cells.list_region_names()})
-    found = await call.unit.fetch(_BY_NAME, {"organisation": organisation, "name": name})
+    of_organisation = {"organisation": organisation}
+    held, found, counted = await call.unit.fetch_all(
+        (HELD_PLAN, of_organisation), (_BY_NAME, {**of_organisation, "name": name}), (_COUNT, of_organisation)
+    )
+    owned: int = counted[0][0]
     created = not found
     if found:
         row = found[0]._asdict()
     else:
-        owned = await _require_room(call, organisation) + 1
+        await _require_room(call, organisation, read_plan(held), owned)
+        owned += 1
         app_id, now = ids.app(), call.now
         _, function_key = make_function_key(ids, call.services.vault, app_id)
         row = {
@@ -133,7 +139,7 @@ async def apps_init(
             "updated_at": now,
         }
         # The insert itself tells whether the subdomain is free, as it nearly always is.
-        while not (await call.execute(_INSERT[call.unit.database.dialect], row)).rowcount:
+        while not await call.unit.change(_INSERT[call.unit.database.dialect], row):
             row["subdomain"] = await _find_free_subdomain(call, name, subdomain)
         await call.services.notices.publish(call.unit, "app", app_id)
         await call.services.notices.publish(call.unit, "resources", f"organisation:{organisation}")
@@ -143,8 +149,6 @@ async def apps_init(
     call.audit.nothing_done = not created
     if created:
         await call.emit("app.created", name=name, region=row["region"], organization_id=organisation)
-    else:
-        owned = await _count_apps(call, organisation)
     return {
         "app_id": row["id"],
         "name": row["name"],
@@ -195,7 +199,7 @@ async def apps_list(
     if cursor is not None:
         created, last = decode_cursor(call.services.vault, "apps", cursor)
         query, parameters = _LIST_ON, {**parameters, "created": datetime.fromisoformat(created), "last": last}
-    rows = await call.unit.fetch(query, parameters)
+    rows = await call.fetch_once(query, parameters)
     more = rows[limit - 1] if len(rows) > limit else None
     following = encode_cursor(call.services.vault, "apps", more.created_at.isoformat(), more.id) if more else None
     return {"apps": [_app_row(row) for row in rows[:limit]], "next_cursor": following}
@@ -354,19 +358,11 @@ def _app_row(row: Row[Any]) -> AppRow:
     }
 
 
-async def _require_room(call: Call, organisation_id: str) -> int:
-    """Returns how many apps the organisation has. Raises ProjectLimitReached if its plan allows no more."""
-    plan = await hold_plan(call.unit, organisation_id)
-    owned = await _count_apps(call, organisation_id)
+async def _require_room(call: Call, organisation_id: str, plan: Plan, owned: int) -> None:
+    """Raises ProjectLimitReached if the plan of an organisation allows no more apps than it has."""
     if plan.apps is not None and owned >= plan.apps:
-        cap = await cap_of_apps(call.execute, organisation_id, plan)
+        cap = await cap_of_apps(call.unit, organisation_id, plan)
         require_room("apps", plan, cap, owned, error=ProjectLimitReached)
-    return owned
-
-
-async def _count_apps(call: Call, organisation_id: str) -> int:
-    counted: int = (await call.unit.fetch(_COUNT, {"organisation": organisation_id}))[0][0]
-    return counted
 
 
 RESERVED = frozenset((

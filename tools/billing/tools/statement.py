@@ -47,7 +47,7 @@ async def billing_get(call: Call, org_id: OrganizationId | None = None) -> Billi
     budgets = await credits_.budgets(organisation)
     # Last: from here on the call holds a connection, and whoever holds one must not wait for another.
     plan = (await call.execute(select(organisations.c.plan).where(organisations.c.id == organisation))).scalar_one()
-    apps = await cap_of_apps(call.execute, organisation, PLANS[plan])
+    apps = await cap_of_apps(call.unit, organisation, PLANS[plan])
     platform, byok = (
         _consumption([one for one in usage_lines if one.byok is is_own_key]) for is_own_key in (False, True)
     )
