@@ -15,8 +15,13 @@ class Preferences:
     max_affected: int | None = None
 
 
+_NONE = Preferences()
+
+
 def read_preferences(text: str) -> Preferences:
     """Reads the header. Unknown preferences are ignored, as HTTP requires."""
+    if not text:
+        return _NONE
     preferences = dict(part.strip().partition("=")[::2] for part in text.split(",") if "=" in part)
     if preferences.get("tx") == "rollback":
         # Ignoring this one would store a write that its sender only wants to try.
@@ -34,6 +39,6 @@ def read_preferences(text: str) -> Preferences:
         counts=preferences.get("count") in ("exact", "planned", "estimated"),
         minimal=preferences.get("return") in ("minimal", "headers-only"),
         representation=preferences.get("return") == "representation",
-        resolution=cast(Literal["merge-duplicates", "ignore-duplicates"] | None, resolution),
+        resolution=cast('Literal["merge-duplicates", "ignore-duplicates"] | None', resolution),
         max_affected=None if max_affected is None else int(max_affected),
     )

@@ -54,7 +54,7 @@ async def load_role(call: Call, organisation_id: str, account_id: str) -> Role |
     query = select(members.c.role).where(
         members.c.organisation_id == organisation_id, members.c.account_id == account_id
     )
-    return cast(Role | None, (await call.execute(query)).scalar())
+    return cast("Role | None", (await call.execute(query)).scalar())
 
 
 async def decider_of(call: Call, organisation_id: str) -> Decider:
