@@ -1,26 +1,33 @@
-"""The tables of an app beside Parse Server, on the same Postgres: one row, a page by a filter, and an insert.
+"""The tables of an app beside Parse Server and Directus, on the same Postgres: one row, a page by a filter, an insert.
 
-Parse Server is measured where `.bench/parse-server` has it (tests/bench/peers/parse_server.mjs).
+Each is measured where `.bench` has it: `npm install parse-server` in `.bench/parse-server`
+(tests/bench/peers/parse_server.mjs), and `npm install directus pg` in `.bench/directus`, which needs Node.js 22.
 """
 
 import asyncio
 import json
 import os
+import subprocess
 import urllib.parse
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import psycopg
+
 from tests.bench.backends import POSTGRES, Servers
 from tests.bench.data import serve_tables
 from tests.bench.load import Make, build_request, fetch_body, free_port, measure_microseconds, start_server
 from tests.bench.rest import KEY
 
-PARSE_SERVER = Path(__file__).parents[2] / ".bench/parse-server"
+_BENCH = Path(__file__).parents[2] / ".bench"
+PARSE_SERVER, DIRECTUS = _BENCH / "parse-server", _BENCH / "directus"
 _ROWS, _KINDS, _PAGE = 2000, 50, 20
-_ASKED, _ROUNDS = 400, 3
-_OURS, _PARSE = "baobab", "Parse Server"
+_ASKED, _ROUNDS = 1500, 3
+_OURS, _PARSE, _DIRECTUS = "baobab", "Parse Server", "Directus"
+_TARGETS = {_PARSE: 8, _DIRECTUS: 40}
+"""How many times as much CPU as ours a peer is to need."""
 _COLUMNS = {
     "id": {"type": "serial", "primaryKey": True},
     "kind": {"type": "text"},
@@ -44,6 +51,8 @@ async def run(servers: Servers) -> Costs:
     costs = {_OURS: await _measure(servers, _serve_ours(servers))}
     if (PARSE_SERVER / "node_modules/parse-server").exists():
         costs[_PARSE] = await _measure(servers, _serve_parse(servers))
+    if (DIRECTUS / "node_modules/directus").exists():
+        costs[_DIRECTUS] = await _measure(servers, _serve_directus(servers))
     return costs
 
 
@@ -127,6 +136,53 @@ async def _serve_parse(servers: Servers) -> AsyncIterator[_Peer]:
         )
 
 
+@asynccontextmanager
+async def _serve_directus(servers: Servers) -> AsyncIterator[_Peer]:
+    port, token, url = free_port(), "bench-token", servers.postgres.create_database("bench_directus")
+    environment = {
+        "DB_CLIENT": "pg",
+        "DB_CONNECTION_STRING": url,
+        "HOST": "127.0.0.1",
+        "PORT": str(port),
+        "SECRET": "s" * 32,
+        "ADMIN_EMAIL": "bench@example.com",
+        "ADMIN_PASSWORD": "bench-password",
+        "ADMIN_TOKEN": token,
+        "LOG_LEVEL": "error",
+        "SERVE_APP": "false",
+        "TELEMETRY": "false",
+        "NODE_ENV": "production",
+    }
+    command = str(DIRECTUS / "node_modules/directus/cli.js")
+    prepare = ["node", command, "bootstrap"]
+    await asyncio.to_thread(subprocess.run, prepare, env={**os.environ, **environment}, check=True, capture_output=True)
+    async with start_server(command, "start", port=port, environment=environment, python="node") as pid:
+
+        def build(method: str, path: str, body: Any = None) -> bytes:
+            content = b"" if body is None else json.dumps(body).encode()
+            return build_request(method, path, port, content, authorization=f"Bearer {token}")
+
+        key = {"is_primary_key": True, "has_auto_increment": True}
+        columns = (("kind", "string"), ("title", "string"), ("price", "integer"))
+        fields = [{"field": "id", "type": "integer", "schema": key}]
+        fields += [{"field": name, "type": kind, "schema": {}} for name, kind in columns]
+        await fetch_body(port, build("POST", "/collections", {"collection": "item", "schema": {}, "fields": fields}))
+        with psycopg.connect(url) as connection:
+            connection.execute("CREATE INDEX by_kind ON item (kind, price)")
+        for start in range(0, _ROWS, 100):
+            await fetch_body(port, build("POST", "/items/item", [_build_row(start + each) for each in range(100)]))
+        listed = f"/items/item?filter[kind][_eq]=kind7&filter[price][_gte]=100&sort=price&limit={_PAGE}"
+        yield _Peer(
+            pid,
+            port,
+            {
+                "one row": (lambda _: build("GET", "/items/item/8"), 200, b"item 7"),
+                "a page of 20": (lambda _: build("GET", listed), 200, b"item 107"),
+                "an insert": (lambda number: build("POST", "/items/item", _build_row(number)), 200, b"title"),
+            },
+        )
+
+
 def report(costs: Costs) -> list[str]:
     lines = [
         "",
@@ -135,13 +191,13 @@ def report(costs: Costs) -> list[str]:
     ]
     for name, ours in costs[_OURS].items():
         line = f"{name}: {ours['server']:.0f} and {ours['database']:.0f}"
-        if theirs := costs.get(_PARSE, {}).get(name):
-            alone, whole = theirs["server"] / ours["server"], sum(theirs.values()) / sum(ours.values())
-            line += f"; {_PARSE} {theirs['server']:.0f} and {theirs['database']:.0f}: {alone:.1f} times ours"
-            line += f" (to hold: at least 8), with the database {whole:.1f}"
+        for peer, target in _TARGETS.items():
+            if theirs := costs.get(peer, {}).get(name):
+                alone, whole = theirs["server"] / ours["server"], sum(theirs.values()) / sum(ours.values())
+                line += f"; {peer} {theirs['server']:.0f} and {theirs['database']:.0f}: {alone:.1f} times ours"
+                line += f" (to hold: at least {target}), with the database {whole:.1f}"
         lines.append(line)
-    if _PARSE not in costs:
-        lines.append(f"{_PARSE} was not measured: it is not in {PARSE_SERVER}.")
+    lines += [f"{peer} was not measured: `.bench` does not have it." for peer in _TARGETS if peer not in costs]
     return lines
 
 
