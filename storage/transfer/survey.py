@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from baobab.storage.transfer.digest import Digest
 
-_WIDTH = 24
+_WIDTH = 34
 
 
 @dataclass(frozen=True)
@@ -41,9 +41,10 @@ class Survey:
         ]
 
     def render_lines(self) -> Iterator[str]:
-        """Yields a short table for people."""
+        """Yields a short table for people, without the tables that have no rows."""
         for name, digest in self.rows.items():
-            yield f"{name:{_WIDTH}} {digest.count:>10} rows"
+            if digest.count:
+                yield f"{name:{_WIDTH}} {digest.count:>10} rows"
         entries, objects = _add_digests(self.entries), _add_digests(self.objects)
         if self.tables:
             yield f"{'tables of apps':{_WIDTH}} {_add_digests(self.tables).count:>10} rows in {len(self.tables)} tables"

@@ -259,7 +259,7 @@ async def test_everything_goes_on_in_postgres(source: Source, target: str, tmp_p
     done = run_baobab("transfer", "--data", source.data, "--to", target)
     assert done.returncode == 0, done.stderr
     assert "Verified.\n" in done.stdout
-    assert f"{'suggestions':24} {SUGGESTIONS + 1:>10} rows" in done.stdout
+    assert f"{'suggestions':34} {SUGGESTIONS + 1:>10} rows" in done.stdout
     assert f"BAOBAB_DATABASE_URL={target}" in done.stdout
     assert "give --objects" in done.stdout
     async with open_machine(tmp_path / "machine", database_url=target, secret_key=source.secret) as client:

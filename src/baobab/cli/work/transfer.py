@@ -288,14 +288,14 @@ def _list_next_steps(here: Settings, there: Settings) -> list[str]:
         return [
             "Start it without BAOBAB_DATABASE_URL, BAOBAB_VALKEY_URL and BAOBAB_KV, "
             f"with BAOBAB_DATA={there.data} and BAOBAB_REGION={there.region}.",
-            f"Secrets are sealed as they were; the keys are in {there.secret_file}.",
+            f"Secrets are encrypted with the same keys as before; the keys are in {there.secret_file}.",
             *([f"Files stay where they are: BAOBAB_OBJECTS_URL={there.objects_url}"] if there.objects_url else []),
             "The data on the servers is unchanged. Start nothing on it any more.",
         ]
     keys = "as it is now" if here.secret_key else f"the keys in {here.secret_file}, newest first, commas in between"
     urls = {"DATABASE_URL": there.rows_url, "VALKEY_URL": there.valkey_url, "OBJECTS_URL": there.objects_url}
     return [
-        "Secrets are sealed as they were. Every server needs, from now on:",
+        "Secrets are encrypted with the same keys as before. Every server needs, from now on:",
         *(f"  BAOBAB_{name}={_without_password(url)}" for name, url in urls.items() if url),
         *(["  BAOBAB_KV=valkey"] if there.kv == "valkey" else []),
         f"  BAOBAB_REGION={there.region}",
