@@ -34,5 +34,9 @@ async def run_beside(work: Coroutine[Any, Any, T]) -> AsyncIterator[asyncio.Task
     try:
         yield task
     finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        if not task.done():
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+        elif not task.cancelled():
+            # Retrieved, or it would be logged that nobody did.
+            task.exception()

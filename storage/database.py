@@ -40,6 +40,16 @@ class Execute(Protocol):
     async def __call__(self, statement: Executable, rows: Any = None, /) -> CursorResult[*tuple[Any, ...]]: ...
 
 
+class Reader(Protocol):
+    """What runs queries in some transaction: a connection, or a unit of work."""
+
+    async def execute(self, statement: Executable, rows: Any = None, /) -> CursorResult[*tuple[Any, ...]]: ...
+
+    async def fetch(self, statement: Executable, values: Mapping[str, Any], /) -> Sequence[Row[Any]]:
+        """Returns the rows of a query that is built once."""
+        ...
+
+
 class DatabaseUnavailable(Exception):
     """The database did not answer. `reason` is for operators, not for callers: it may hold the server's own message."""
 

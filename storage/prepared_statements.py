@@ -4,11 +4,12 @@ Executing a short statement through SQLAlchemy takes several times as long as th
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from sqlalchemy import Dialect, Insert, Row, Update
-from sqlalchemy.engine.result import result_tuple
+from sqlalchemy.engine.result import SimpleResultMetaData
 
 _Encoders = list[tuple[str, Callable[[Any], Any] | None]]
 
@@ -36,7 +37,7 @@ class PreparedWrite:
 class PreparedQuery:
     """One query, whose results are rows of SQLAlchemy."""
 
-    __slots__ = ("_build_row", "_decoders", "_dialect", "_encoders", "_fixed", "_types", "text")
+    __slots__ = ("_build_row", "_dialect", "_encoders", "_fixed", "_names", "_types", "text")
 
     def __init__(
         self, dialect: Dialect, text: str, fixed: Mapping[str, Any], encoders: _Encoders, columns: Sequence[Any]
@@ -48,9 +49,9 @@ class PreparedQuery:
         self._dialect = dialect
         self._fixed = fixed
         self._encoders = encoders
-        self._build_row = result_tuple([column.keyname for column in columns])
+        self._names = [column.keyname for column in columns]
         self._types = [column.type for column in columns]
-        self._decoders: list[tuple[int, Callable[[Any], Any]]] | None = None
+        self._build_row: Callable[[Sequence[Any]], Row[Any]] | None = None
 
     def bind(self, values: Mapping[str, Any]) -> list[Any]:
         parameters = {**self._fixed, **values} if self._fixed else values
@@ -61,26 +62,20 @@ class PreparedQuery:
 
         description: what DB-API says of its columns; None if the driver does not know their types.
         """
-        if self._decoders is None:
-            self._decoders = self._find_decoders(description)
-        if not self._decoders:
-            return [self._build_row(row) for row in rows]
-        return [self._decode(list(row), self._decoders) for row in rows]
+        if self._build_row is None:
+            self._build_row = self._prepare_rows(description)
+        return [*map(self._build_row, rows)]
 
-    def _find_decoders(self, description: Sequence[Any] | None) -> list[tuple[int, Callable[[Any], Any]]]:
-        decoders = []
-        for place, column_type in enumerate(self._types):
-            sent_as = None if description is None else description[place][1]
-            decode = column_type._cached_result_processor(self._dialect, sent_as)  # noqa: SLF001 - no other way
-            if decode is not None:
-                decoders.append((place, decode))
-        return decoders
-
-    def _decode(self, row: list[Any], decoders: list[tuple[int, Callable[[Any], Any]]]) -> Row[Any]:
-        for place, decode in decoders:
-            row[place] = decode(row[place])
-        built: Row[Any] = self._build_row(row)
-        return built
+    def _prepare_rows(self, description: Sequence[Any] | None) -> Callable[[Sequence[Any]], Row[Any]]:
+        decoders: list[Any] = [
+            column_type._cached_result_processor(  # noqa: SLF001 - no other way
+                self._dialect, None if description is None else description[place][1]
+            )
+            for place, column_type in enumerate(self._types)
+        ]
+        parent = SimpleResultMetaData(self._names)
+        # Without any decoder, a row keeps the driver's tuple as it is.
+        return partial(Row, parent, decoders if any(decoders) else None, parent._key_to_index)  # noqa: SLF001 - no other way
 
 
 class PreparedStatements:

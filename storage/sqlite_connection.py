@@ -260,7 +260,7 @@ class SqliteConnection:
         query = _prepared.prepare_query(statement)
         if query is None:
             return (await self.execute(statement, values)).all()
-        return await self._call(partial(self._fetch, query, values), stops=True)
+        return await self._call(partial(self._fetch, query, values), stops=True, in_thread=is_long(statement))
 
     def _fetch(self, query: PreparedQuery, values: Mapping[str, Any]) -> Sequence[Row[Any]]:
         try:

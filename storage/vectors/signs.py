@@ -14,6 +14,8 @@ _PACKED_AT_ONCE, _COUNTED_AT_ONCE = 16_384, 65_536
 """Numbers of rows that are small enough for the intermediate results to stay in the processor's cache."""
 _WORDS_IN_A_BYTE = 3
 """The number of 64-bit words whose set bits can be counted in 8 bits."""
+_FEWER = 8
+"""Of so many rows, one is looked at to find out roughly which differ least."""
 
 
 class Signs:
@@ -82,6 +84,14 @@ def find_least(different: Any, count: int, most: int) -> Any:
     """Returns the rows that differ least, in ascending order: `count` rows or more, if no more than `most` of their
     signs differ.
     """
-    # The least number that so many rows' differences do not exceed. Nine looks at all cost less than a histogram.
-    most = bisect_left(range(most), count, key=lambda most: int(np.count_nonzero(different <= most)))
-    return np.flatnonzero(different <= most)
+    # What so many of the first rows do not exceed leaves a few rows to look at again.
+    most = _find_bound(different[: len(different) // _FEWER], count, most)
+    rows = np.flatnonzero(different <= most)
+    few = different[rows]
+    return rows[few <= _find_bound(few, count, most)]
+
+
+def _find_bound(different: Any, count: int, most: int) -> int:
+    """Returns the least number, up to `most`, that the differences of so many rows do not exceed."""
+    # Nine looks at all cost less than a histogram.
+    return bisect_left(range(most), count, key=lambda bound: int(np.count_nonzero(different <= bound)))

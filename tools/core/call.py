@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 from pydantic import BaseModel, TypeAdapter
 from sqlalchemy import CursorResult, Executable, Row
 
-from baobab.storage.database import Execute, Unit
+from baobab.storage.database import Execute, Reader, Unit
 from baobab.tools.core.auth.callers import Account, Caller
 from baobab.tools.core.auth.directory import App
 from baobab.tools.core.auth.roles import Role
@@ -408,18 +408,24 @@ class Call:
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[Execute]:
-        """Yields a function that executes read-only statements in the database of the app's region; without an app, in
-        that of the call's own transaction.
+        """Yields a function that executes read-only statements where `open_reader` would."""
+        async with self.open_reader() as reader:
+            yield reader.execute
+
+    @asynccontextmanager
+    async def open_reader(self) -> AsyncIterator[Reader]:
+        """Yields what runs read-only statements in the database of the app's region; without an app, in that of the
+        call's own transaction.
 
         In this call's own transaction where it has begun one there: whoever holds a connection must not wait for
         another, or as many callers as there are connections would wait for each other.
         """
         database = self.unit.database if self.app is None else self.stores.database
         if self.unit.database is database and not self.unit.is_untouched:
-            yield self.unit.execute
+            yield self.unit
             return
         async with database.reading() as connection:
-            yield connection.execute
+            yield connection
 
     async def enqueue(
         self, kind: str, arguments: Mapping[str, Any], *, job_id: str | None = None, delay: float = 0.0

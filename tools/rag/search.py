@@ -122,8 +122,8 @@ async def _choose_documents(call: Call, collection: Row, metadata_filter: dict[s
 async def _find_by_words(call: Call, scope: Scope, wanted: Wanted, count: int) -> dict[Place, str]:
     if wanted.mode == "vector":
         return {}
-    async with call.reading() as execute:
-        return await find_by_words(execute, call.stores.database.dialect, scope, wanted.query, count)
+    async with call.open_reader() as reader:
+        return await find_by_words(reader, call.stores.database.dialect, scope, wanted.query, count)
 
 
 async def _embed_query(call: Call, query: str, model: str) -> bytes:

@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import Float, Integer, Select, Text, and_, bindparam, column, func, literal_column, select, table, text
 
-from baobab.storage.database import Execute, mark_long
+from baobab.storage.database import Execute, Reader, mark_long
 from baobab.storage.full_text import split_words, tag_words
 from baobab.storage.rare_words import part_words
 from baobab.tools.rag.tables import chunks, documents
@@ -37,7 +37,7 @@ def choose_words(query: str) -> list[str]:
     return ([word for word in words if word not in _COMMON] or words)[:_MOST_WORDS]
 
 
-async def find_by_words(execute: Execute, dialect: str, scope: Scope, query: str, limit: int) -> dict[Place, str]:
+async def find_by_words(reader: Reader, dialect: str, scope: Scope, query: str, limit: int) -> dict[Place, str]:
     """Returns the chunks that have any of the words, with the words of each, as the index has them.
 
     The best come first: those that have more of the words, and rarer ones. Of a question with everyday words in a large
@@ -46,10 +46,10 @@ async def find_by_words(execute: Execute, dialect: str, scope: Scope, query: str
     words = tag_words(scope.collection_id, choose_words(query))
     if not words:
         return {}
-    rarer, everyday = await part_words(execute, dialect, "rag_chunks", words, _MOST_RANKED)
-    words_of = await _find_best(execute, dialect, scope, rarer, limit)
+    rarer, everyday = await part_words(reader, dialect, "rag_chunks", words, _MOST_RANKED)
+    words_of = await _find_best(reader.execute, dialect, scope, rarer, limit)
     if everyday and len(words_of) < limit:
-        words_of |= await _find_best(execute, dialect, scope, words, limit)
+        words_of |= await _find_best(reader.execute, dialect, scope, words, limit)
     return dict(islice(words_of.items(), limit))
 
 

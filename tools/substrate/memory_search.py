@@ -21,10 +21,10 @@ from sqlalchemy import (
 )
 from sqlalchemy.sql import Select
 
-from baobab.storage.database import Execute, mark_long
+from baobab.storage.database import Execute, Reader, mark_long
 from baobab.storage.full_text import split_words, tag_words
 from baobab.storage.rare_words import part_words
-from baobab.storage.tables import metadata
+from baobab.storage.tables import is_listed, metadata
 from baobab.tools.substrate import tables
 from baobab.tools.substrate.rows import decode_row
 from baobab.tools.substrate.search_index import remember
@@ -40,11 +40,6 @@ _BM25: Any = literal_column("-bm25(substrate_memory_fts)", Float).label("rank")
 _WANTED: Any = bindparam("wanted_words", type_=String)
 _HOLDS_WORDS = text("substrate_memory_fts MATCH :wanted_words").bindparams(_WANTED)
 _OF: Any = bindparam("of_organisation", type_=String)
-# Built once, since that takes longer than to run it.
-_SOURCES = select(
-    *(_actions.id.label("action_id"), _actions.capability, _actions.proposed_by_kind, _actions.proposed_by),
-    *(_actions.source_app_id, _actions.source_rule_id),
-).where(_actions.organisation_id == bindparam("of_organisation"), _actions.id.in_(bindparam("ids", expanding=True)))
 SHOWN = tuple(
     tables.memory.c[name]
     for name in (
@@ -72,7 +67,7 @@ def choose_words(query: str) -> list[str]:
 
 
 async def find_by_words(
-    execute: Execute,
+    reader: Reader,
     dialect: str,
     organisation_id: str,
     query: str,
@@ -95,7 +90,7 @@ async def find_by_words(
     rarer, everyday = words, list[str]()
     if match == "or":
         rarer, everyday = await part_words(
-            execute, dialect, "substrate_memory", list(dict.fromkeys(words)), _MOST_RANKED
+            reader, dialect, "substrate_memory", list(dict.fromkeys(words)), _MOST_RANKED
         )
     searched = (
         _build_search(dialect, match, columns, filters) if filters else _build_unfiltered(dialect, match, columns)
@@ -104,9 +99,9 @@ async def find_by_words(
     async def find(some: list[str], most: int) -> list[dict[str, Any]]:
         wanted = _write_words(dialect, some, match)
         given = {"of_organisation": organisation_id, "wanted_words": wanted, "most_found": most}
-        rows = await execute(searched, given)
-        names = rows.keys()
-        return [dict(zip(names, row, strict=True)) for row in rows]
+        # A query that is built for this call alone is not worth preparing.
+        rows = (await reader.execute(searched, given)).all() if filters else await reader.fetch(searched, given)
+        return [row._asdict() for row in rows]
 
     found = await find(rarer, limit)
     if everyday and len(found) < limit and (fills or not found):
@@ -224,13 +219,24 @@ async def recall_as_known(
     return [{**row, **before.get(row["id"], {})} for row in rows]
 
 
-async def add_sources(execute: Execute, organisation_id: str, rows: Iterable[Any]) -> list[dict[str, Any]]:
+async def add_sources(reader: Reader, dialect: str, organisation_id: str, rows: Iterable[Any]) -> list[dict[str, Any]]:
     """Rows with their `source`: the action that wrote each last, and who proposed it."""
     shown = [dict(row) for row in rows]
     wanted = {"of_organisation": organisation_id, "ids": list({row["action_id"] for row in shown})}
-    found = (await execute(_SOURCES, wanted)).mappings() if shown else ()
-    sources = {row["action_id"]: dict(row) for row in found}
-    return [{**row, "source": sources.get(row["action_id"])} for row in shown]
+    found = await reader.fetch(_build_sources(dialect), wanted) if shown else ()
+    sources = {row.action_id: row._asdict() for row in found}
+    for row in shown:
+        row["source"] = sources.get(row["action_id"])
+    return shown
+
+
+@cache
+def _build_sources(dialect: str) -> Select[Any]:
+    """A query of what rows have as `source`, by the ids of the actions."""
+    return select(
+        *(_actions.id.label("action_id"), _actions.capability, _actions.proposed_by_kind, _actions.proposed_by),
+        *(_actions.source_app_id, _actions.source_rule_id),
+    ).where(_actions.organisation_id == _OF, is_listed(dialect, _actions.id, "ids"))
 
 
 def build_recent(organisation_id: str) -> Select[Any]:

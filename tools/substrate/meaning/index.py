@@ -45,6 +45,8 @@ class MeaningIndex:
         self._size = 0
         self._widest = _SMALL
         self._until: datetime | None = None
+        self.embedded_until: datetime | None = None
+        """Up to which moment memories had their vectors when it was read last."""
         self._numbers: Any = np.zeros(0, dtype=np.int64)
         self._kinds: Any = np.zeros(0, dtype=np.uint8)
         self._bits: Any = np.zeros((0, 0), dtype=np.uint64)
@@ -124,9 +126,18 @@ class MeaningIndexes:
         self._loading: dict[tuple[str, str], asyncio.Lock] = {}
         services.notices.subscribe(FORGOTTEN, self._forget)
 
-    async def get(self, execute: Execute, organisation_id: str, embedder: str) -> MeaningIndex:
-        """The index of an organisation, with all that has a vector by now."""
+    async def get(
+        self, execute: Execute, organisation_id: str, embedder: str, embedded_until: datetime
+    ) -> MeaningIndex:
+        """The index of an organisation, with all that has a vector by now.
+
+        embedded_until: as the transaction of `execute` sees it; whatever adds vectors moves it.
+        """
         place = (organisation_id, embedder)
+        known = self._indexes.get(place)
+        if known is not None and known.embedded_until == embedded_until:
+            self._indexes.move_to_end(place)
+            return known
         lock = self._loading.setdefault(place, asyncio.Lock())
         try:
             async with lock:
@@ -134,6 +145,7 @@ class MeaningIndexes:
                 if index is None:
                     index = MeaningIndex(await NUMPY.get(), await SIGNS.get())
                 await index.refresh(execute, organisation_id)
+                index.embedded_until = embedded_until
                 self._indexes[place] = index
                 self._indexes.move_to_end(place)
         finally:

@@ -78,8 +78,10 @@ async def compare(wanted: bytes, others: Sequence[bytes]) -> list[float]:
 
 def _compare(np: Any, wanted: bytes, others: Sequence[bytes]) -> list[float]:
     # Not as a product of matrices: for so few numbers, waking the threads of a library would take most of the time.
-    one, rows = _normalise(np, [wanted])[0], _normalise(np, others)
-    closeness: list[float] = (rows * one).sum(axis=1).tolist()
+    one, rows = _read_numbers(np, [wanted])[0], _read_numbers(np, others)
+    products = np.einsum("ij,j->i", rows, one)
+    squares = np.einsum("ij,ij->i", rows, rows) * np.float64(one @ one)
+    closeness: list[float] = (products / np.sqrt(np.maximum(squares, 1e-9))).tolist()
     return closeness
 
 
@@ -103,5 +105,10 @@ def _group(np: Any, vectors: Sequence[bytes], closeness: float) -> list[list[int
 
 
 def _normalise(np: Any, vectors: Sequence[bytes]) -> Any:
-    numbers = np.frombuffer(b"".join(vectors), dtype=np.int8).reshape(len(vectors), -1).astype(np.float32)
+    numbers = _read_numbers(np, vectors)
     return numbers / np.maximum(np.linalg.norm(numbers, axis=1, keepdims=True), 1e-9)
+
+
+def _read_numbers(np: Any, vectors: Sequence[bytes]) -> Any:
+    """The vectors as rows of floats, of which sums and products are exact: they are whole numbers."""
+    return np.frombuffer(b"".join(vectors), dtype=np.int8).reshape(len(vectors), -1).astype(np.float32)

@@ -83,7 +83,7 @@ async def substrate_entities(
         if len(found) > limit:
             following = encode_cursor(call.services.vault, _LIST, found[limit - 1]["updated_at"].isoformat())
         shown = [dict(row) for row in found[:limit]]
-    shown = await add_sources(call.execute, organisation_id, shown)
+    shown = await add_sources(call.unit, call.unit.database.dialect, organisation_id, shown)
     answer: dict[str, Any] = {"entities": [render_entity(row) for row in shown], "next_cursor": following}
     if total is not None:
         answer["total"] = total
@@ -113,7 +113,7 @@ async def substrate_entity(call: Call, entity_id: EntityId) -> Entity:
     found = (await call.execute(select(tables.entities).where(*which))).mappings().first()
     if found is None:
         raise EntityNotFound
-    (row,) = await add_sources(call.execute, organisation_id, [found])
+    (row,) = await add_sources(call.unit, call.unit.database.dialect, organisation_id, [found])
     aliases = select(_rows.id, _rows.display_name).where(
         _rows.organisation_id == organisation_id, _rows.merged_into == resolved
     )

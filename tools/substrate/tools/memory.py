@@ -90,7 +90,7 @@ async def substrate_search_memory(
         found: Any = (await call.execute(build_recent(organisation_id).where(*filters).limit(limit))).mappings()
     elif search_by == "words":
         dialect = call.unit.database.dialect
-        found = await find_by_words(call.execute, dialect, organisation_id, q, match, filters, limit)
+        found = await find_by_words(call.unit, dialect, organisation_id, q, match, filters, limit)
     else:
         search = MeaningSearch(call, organisation_id, q)
         found = await search.run(search_by, match, _parse_kinds(kinds), filters, limit)
@@ -253,15 +253,15 @@ def _filter_kinds(kinds: str | None) -> list[Any]:
 
 async def _render_memories(call: Call, found: Iterable[Any], known_at: datetime | None) -> list[MemoryRow]:
     """Memories with where each comes from. known_at: as they were then."""
-    rows, organisation_id = [dict(row) for row in found], organisation_of(call)
+    rows, organisation_id = found, organisation_of(call)
     if known_at is not None:
-        rows = await recall_as_known(call.execute, organisation_id, rows, known_at)
-    shown = await add_sources(call.execute, organisation_id, rows)
+        rows = await recall_as_known(call.execute, organisation_id, [dict(row) for row in found], known_at)
+    shown = await add_sources(call.unit, call.unit.database.dialect, organisation_id, rows)
     return [cast(MemoryRow, {name: row[name] for name in MemoryRow.__annotations__}) for row in shown]
 
 
 async def _render_artifacts(call: Call, found: Iterable[Any]) -> list[Any]:
-    shown = await add_sources(call.execute, organisation_of(call), found)
+    shown = await add_sources(call.unit, call.unit.database.dialect, organisation_of(call), found)
     return [{name: value for name, value in row.items() if name != "action_id"} for row in shown]
 
 
