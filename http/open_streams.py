@@ -80,8 +80,6 @@ class OpenStreams:
         user of an app, as soon as one of the user's sessions ends anywhere.
 
         app_id: an app, any change of which is a reason to check.
-
-        app_id: the app of which any change is a reason to check.
         """
         subjects = [user_subject(caller.app_id, caller.user_id)] if isinstance(caller, EndUser) else []
         subjects += [] if app_id is None else [_app_subject(app_id)]

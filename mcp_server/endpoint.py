@@ -179,9 +179,6 @@ class McpEndpoint:
 
         At the address of an app that lets its users in, it names the app's own sign-in. A client that came with a key,
         such as a program whose access token has expired, is sent to the platform's sign-in, which issued the key.
-
-        At the address of an app that lets its users in, it leads to the app's own sign-in; but a client that came with
-        a key, such as a program whose access token has expired, is led to the platform's, which gave it that.
         """
         error = ', error="invalid_token"' if request.authorization is not None else ""
         metadata = f"{self._addresses.find(request.host)}/.well-known/oauth-protected-resource/mcp"

@@ -149,8 +149,6 @@ class Ceremonies:
         """Returns the options for `navigator.credentials.create` and the state for `finish_registration`.
 
         known: the ids of the owner's passkeys, so that the browser does not create one of them again.
-
-        known: the ids of the owner's passkeys, of which none is made a second time.
         """
         webauthn, structs = await _library.get(), await _get_structs()
         challenge = secrets.token_bytes(32)
@@ -209,8 +207,6 @@ class Ceremonies:
 
         allow: the ids of the passkeys that may be used; empty for any that the browser finds. subject: kept in the
         state.
-
-        allow: the ids of the passkeys that are good; empty for any that the browser finds. subject: kept in the state.
         """
         webauthn, structs = await _library.get(), await _get_structs()
         challenge, needs = secrets.token_bytes(32), structs.UserVerificationRequirement

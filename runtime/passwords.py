@@ -39,8 +39,6 @@ async def verify_password(encoded: str | None, password: str) -> bool:
     """Returns whether a password matches a hash. Without a hash it returns False after the same amount of work.
 
     Raises Unavailable if too many passwords of this tenant are waiting.
-
-    Raises Unavailable where this tenant has too many of them waiting.
     """
     with _pool.reserve_place():
         answer = await _pool.run_work(lambda: _verify(encoded or _make_dummy_hash(), password))

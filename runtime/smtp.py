@@ -70,8 +70,6 @@ async def send_message(server: SmtpServer, message: EmailMessage, dial: Dial | N
     """Sends a mail to a server, and returns the server's answer. Raises MailRefused and MailDelayed.
 
     dial: connects to a server that a user has named. The operator's own server is connected to without checks.
-
-    dial: connects to a server that a user has named; the operator's is connected to without a check.
     """
     import aiosmtplib
 

@@ -39,7 +39,7 @@ class SqliteDatabase(Database):
     """Writers hold a lock within the process, and a file lock among processes.
 
     The locks cost nothing, since SQLite allows one writer anyway (readers never wait: WAL). They keep apart the writers
-    and checkpoints of interpreters whose SQLite is older than 3.51.3 (docs/decisions/0003-sqlite-turns.md).
+    and checkpoints of interpreters whose SQLite is older than 3.51.3 (docs/decisions/0003-sqlite-write-lock.md).
     """
 
     readers = 8

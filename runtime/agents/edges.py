@@ -13,8 +13,6 @@ class Edges:
     """The edges of a graph.
 
     names: LangGraph's names of the nodes, by node id. Node ids may be any text; LangGraph's names may not.
-
-    names: the names of the nodes in LangGraph, by node id. Node ids are arbitrary text; LangGraph's names must not be.
     """
 
     def __init__(self, spec: GraphSpec) -> None:

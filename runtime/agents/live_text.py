@@ -44,9 +44,6 @@ class LiveText:
 
     is_output: whether the answer is a part of the run's output, which users and visitors get. attempt: counts how often
     the answer has begun; the text of earlier attempts is void. length: in characters.
-
-    is_output: whether the answer is a part of the run's output, which users and visitors get. attempt: counts how often
-    the answer has begun; what came before is void. length: the characters so far.
     """
 
     node_id: str

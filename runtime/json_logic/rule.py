@@ -23,8 +23,6 @@ class Rule:
     """A rule, parsed once.
 
     names: the names that it looks up in the data, in order, if `roots` are given; () is all of the data.
-
-    names: what it looks up in the data, in order, where `roots` are given; () is all of the data.
     """
 
     def __init__(self, rule: Any, roots: Sequence[str] | None = None) -> None:

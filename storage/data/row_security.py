@@ -30,8 +30,6 @@ class RowSecurity:
     """The roles of one database.
 
     mark: distinguishes them from the roles of another server or database, whose names may be equal.
-
-    mark: what tells them from those of another server or database, which may have the same names.
     """
 
     names: dict[Job, str]

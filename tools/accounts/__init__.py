@@ -1,4 +1,4 @@
-"""Platform accounts: signing up, signing in, and the sessions in between."""
+"""Accounts of people who build apps: signing up, signing in, and the sessions in between."""
 
 from baobab.tools.accounts import tools
 from baobab.tools.accounts.tools import accounts

@@ -10,7 +10,7 @@ from baobab.tools.core.auth.roles import Role
 
 
 class User(TypedDict):
-    """A platform account."""
+    """An account, as its owner sees it."""
 
     id: str
     email: str

@@ -30,7 +30,7 @@ from baobab.tools.core.services import Services
 from baobab.tools.core.toolset import Guard, Mcp, Rest, Toolset
 from baobab.tools.core.types import Email, NameText
 
-accounts = Toolset("accounts", "Platform accounts: sign up, sign in, stay signed in.", base="/platform")
+accounts = Toolset("accounts", "Accounts of people who build apps: sign up, sign in, stay signed in.", base="/platform")
 
 TOKEN_SECONDS = 3600
 _WINDOW = 900
@@ -51,7 +51,7 @@ RefreshToken = Annotated[str, Secret(100, min_length=1)]
     mcp=Mcp(offered=False),
 )
 async def platform_signup(call: Call, email: Email, password: Password, name: PersonName) -> SignedUp:
-    """Make a platform account with its personal organisation; sign in afterwards for tokens.
+    """Make an account, for somebody who builds apps, with its personal organisation; sign in afterwards for tokens.
 
     email: the account's address; upper and lower case count as the same.
     name: what the account and its personal organisation are called.

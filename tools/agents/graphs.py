@@ -72,7 +72,9 @@ async def _find_agent_issues(call: Call, name: str, spec: GraphSpec, *, whole: b
 async def require_valid(call: Call, name: str, graph: Any) -> GraphSpec:
     spec, issues = await validate_graph(call, name, graph)
     if spec is None or issues:
-        raise InvalidGraph(f"The graph is not valid: {issues[0]['message']}", details={"issues": issues})
+        path = ".".join(map(str, issues[0]["path"]))
+        place = f"{escape_name(path)} " if path else ""
+        raise InvalidGraph(f"The graph is not valid: {place}{issues[0]['message']}.", details={"issues": issues})
     return spec
 
 

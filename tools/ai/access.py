@@ -19,9 +19,7 @@ class GatewayCallers:
 
     anonymous: bool = False
     credential: bool = True
-    description: str = (
-        "A platform account: its token, a key with the scope `*`, or one with `ai:gateway`; a key of an app."
-    )
+    description: str = "An account: its token, a key with the scope `*`, or one with `ai:gateway`; a key of an app."
     raises: tuple[type[BaobabError], ...] = (Unauthenticated, Forbidden)
 
     def admits(self, caller: Caller) -> bool:

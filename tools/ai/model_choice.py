@@ -73,7 +73,7 @@ def allowed_models(gateway: Gateway, ai_settings: AiSettings) -> frozenset[str] 
 
 
 def _default_model(gateway: Gateway, ai_settings: AiSettings, modality: Modality) -> str | None:
-    """Returns the platform's default: a small model of a provider that can be called, otherwise the built-in one."""
+    """Returns the server's default: a small model of a provider that can be called, otherwise the built-in one."""
     for name in ("openai/gpt-4o-mini", "anthropic/claude-haiku-4.5", "google/gemini-2.5-flash"):
         if modality == "chat" and gateway.is_callable(name, ai_settings.provider_access):
             return name

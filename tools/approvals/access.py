@@ -19,7 +19,7 @@ class ApprovalReader:
 
     anonymous: bool = False
     credential: bool = True
-    description: str = "A platform account, any API key, or a user of an app."
+    description: str = "An account, any API key, or a user of an app."
     raises: tuple[type[BaobabError], ...] = (Unauthenticated, Forbidden)
 
     def admits(self, caller: Caller) -> bool:
@@ -39,7 +39,7 @@ class ApprovalDecider:
     anonymous: bool = False
     credential: bool = True
     description: str = (
-        "A platform account (its token, or an API key with the scope `*` and without limits), a key of the app "
+        "An account (its token, or an API key with the scope `*` and without limits), a key of the app "
         "without limits, or a user of the app: whoever is among the approvers."
     )
     raises: tuple[type[BaobabError], ...] = (Unauthenticated, Forbidden)

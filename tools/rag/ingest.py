@@ -77,9 +77,10 @@ class DocumentSource:
 async def find_source(
     call: Call, text: str | None, object_id: str | None, url: str | None, filename: str | None
 ) -> DocumentSource:
-    """Raises SourceMissing, FileRefused, NotForUsers and the errors of the guarded client for an address.
+    """Returns the source of a document: a text, a file or an address, of which exactly one must be given.
 
-    Raises the errors of `files_locate` for a file that the caller may not read.
+    Raises SourceMissing, FileRefused, NotForUsers, the errors of the guarded client for an address, and those of
+    `files_locate` for a file that the caller may not read.
     """
     if [text, object_id, url].count(None) != 2:
         raise SourceMissing

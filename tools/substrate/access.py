@@ -35,7 +35,7 @@ class SubstrateCallers:
     """No key of an account opens it."""
     anonymous: bool = False
     credential: bool = True
-    description: str = "A platform account's token, or a key with the scope `substrate`; no other key."
+    description: str = "An account's token, or a key with the scope `substrate`; no other key."
     raises: tuple[type[BaobabError], ...] = (Unauthenticated, Forbidden)
 
     def admits(self, caller: Caller) -> bool:
@@ -47,7 +47,7 @@ class SubstrateCallers:
             raise Unauthenticated
         if not isinstance(caller, (Account, ScopedKey)) or not _opens_substrate(caller):
             raise Forbidden(
-                "The substrate takes a platform account's token, or a key with the scope `substrate`.",
+                "The substrate takes an account's token, or a key with the scope `substrate`.",
                 remediation="Make a key with op:api_keys_create and `scope: substrate`, or sign in.",
             )
         if self.decides and caller.limits is not None:

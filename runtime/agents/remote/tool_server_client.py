@@ -55,9 +55,6 @@ class ToolServerClient:
 
         It first checks that the server still describes the tool as it was accepted. Raises ToolNotOffered, ToolChanged
         and RemoteToolFailed.
-
-        First checks that the server still describes the tool as it was accepted. Raises ToolNotOffered, ToolChanged
-        and RemoteToolFailed.
         """
         tool = server.get_tool(name)
         session = await self._open_session(server, self.call_seconds)

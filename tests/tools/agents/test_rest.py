@@ -139,6 +139,7 @@ async def test_a_graph_is_looked_through(app: App) -> None:
     refused = await app.ask("POST", "/agents", {"name": "wrong", "graph_spec": wrong})
     assert (refused.status_code, refused.json()["error"]) == (400, "invalid_graph_spec")
     assert refused.json()["issues"] == found["issues"]
+    assert refused.json()["message"].startswith("The graph is not valid: entry ")
 
 
 NO_GRAPHS: list[Any] = [None, "text", 1, True, [], [{}]]

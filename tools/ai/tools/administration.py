@@ -77,7 +77,7 @@ async def ai_config_update(
 ) -> AiConfigAnswer:
     """Change the app's settings for models. Fields left out stay; null resets a setting.
 
-    defaultModel: the model for requests that name none; null for the platform's default.
+    defaultModel: the model for requests that name none; null for the server's default.
     maxTokensPerRequest: the most tokens of an answer, which is cut there; null for no limit.
     allowedModels: the only models that may be called; empty for all.
     fallbackModels: the models that are tried in this order if the provider of the model fails.

@@ -74,7 +74,7 @@ async def gateway_chat(
     The request and the answer are those of OpenAI's chat completions; fields that are not listed here are passed on.
 
     messages: the messages of the conversation, each `{role, content}`.
-    model: if left out, the platform's default model.
+    model: if left out, the server's default model.
     stream: answer with server-sent events. MCP always answers in one piece.
     max_tokens: the most tokens that the answer may have.
     cache: keep the answer for this long. The very same request is then answered from the cache, at no cost.

@@ -104,7 +104,7 @@ async def gateway_messages(
 
     messages: the messages of the conversation, each `{role, content}`.
     max_tokens: the most tokens that the answer may have. If an app's maxTokensPerRequest is less, that applies.
-    model: if left out, the app's default model, or the platform's.
+    model: if left out, the app's default model, or the server's.
     system: the instructions for the model.
     stream: answer with server-sent events. MCP always answers in one piece.
     beta: sent by Anthropic's clients; it has no effect.
@@ -153,7 +153,7 @@ async def gateway_messages_count(
     For Anthropic's own models the count is Anthropic's. For all others it is an estimate of one token for four bytes.
 
     messages: the messages of the conversation, each `{role, content}`.
-    model: if left out, the app's default model, or the platform's.
+    model: if left out, the app's default model, or the server's.
     system: the instructions for the model.
     beta: sent by Anthropic's clients; it has no effect.
     anthropic_beta: betas that do not affect the charge are passed on to Anthropic's own models.

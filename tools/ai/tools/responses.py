@@ -76,7 +76,7 @@ async def gateway_responses(
     You can call any model. Fields that are not listed here are passed on.
 
     input: a text, or the items of a conversation.
-    model: if left out, the app's default model, or the platform's.
+    model: if left out, the app's default model, or the server's.
     stream: answer with server-sent events. MCP always answers in one piece.
     max_output_tokens: the most tokens that the answer may have. If an app's maxTokensPerRequest is less, that applies.
     previous_response_id: the stored response that the conversation continues, from the same organisation or app.

@@ -99,7 +99,7 @@ async def apps_init(
     Calling it twice with the same name is safe: the second call answers 200 with the existing app. The `anon_key` in
     the result is public: browsers send it in the `apikey` header.
 
-    region: where the app's data will live; the platform's default when left out. A geography picks the least loaded
+    region: where the app's data will live; the server's default when left out. A geography picks the least loaded
       of its regions; the result names it.
     subdomain: a free subdomain of your choice; derived from the name when left out.
     organization_id: the organisation that will own it; the caller's when left out.

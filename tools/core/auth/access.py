@@ -29,7 +29,7 @@ class Everybody:
 
 @dataclass(frozen=True, slots=True)
 class AnyAccount:
-    """A platform account: token, or key with the scope `*` unless `keys` is False. `role`: in its organisation."""
+    """An account: token, or key with the scope `*` unless `keys` is False. `role`: in its organisation."""
 
     role: Role = "member"
     keys: bool = True
@@ -39,7 +39,7 @@ class AnyAccount:
 
     @property
     def description(self) -> str:
-        return f"A platform account: its token, {'or an API key with the scope `*`' if self.keys else 'not a key'}."
+        return f"An account: its token, {'or an API key with the scope `*`' if self.keys else 'not a key'}."
 
     def admits(self, caller: Caller) -> bool:
         return isinstance(caller, Account) and (self.keys or caller.key_id is None)
@@ -65,7 +65,7 @@ class AnyCredential:
 
     anonymous: bool = False
     credential: bool = True
-    description: str = "A platform account, or any API key."
+    description: str = "An account, or any API key."
     raises: tuple[type[BaobabError], ...] = (Unauthenticated, Forbidden)
 
     def admits(self, caller: Caller) -> bool:

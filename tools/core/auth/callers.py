@@ -84,7 +84,7 @@ class Anonymous(Caller):
 
 @dataclass(frozen=True, slots=True)
 class Account(Caller):
-    """A platform account, by token or by a key with the scope `*`; a key is pinned to its organisation."""
+    """An account, by token or by a key with the scope `*`; a key is pinned to its organisation."""
 
     account_id: str
     organisation_id: str
