@@ -122,7 +122,7 @@ async def _check_access(check: Check) -> None:
 
 
 def close_code(error: BaobabError) -> int:
-    """Returns the code with which a WebSocket is closed if it is refused with this error."""
+    """Returns the code that closes a WebSocket which is refused with this error."""
     return TRY_LATER if error.status in (429, 503) else REFUSED
 
 

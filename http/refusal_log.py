@@ -1,4 +1,4 @@
-"""Logs a sample of the requests that are refused before they reach the application; anybody can cause them."""
+"""Logs a sample of the requests that are refused before they reach the application; strangers can cause many."""
 
 import logging
 import time

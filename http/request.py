@@ -21,7 +21,7 @@ from baobab.tools.core.stream import Body, ClientGone
 Scope = MutableMapping[str, Any]
 
 LARGE = 2**20
-"""The largest body that anybody may send and that is parsed at once, within milliseconds, in bytes."""
+"""The largest body, in bytes, that is parsed at once, within milliseconds, also for anonymous callers."""
 
 _GIVEN_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 _PROCESS = f"req_{secrets.token_hex(5)}"

@@ -147,9 +147,7 @@ def _guide_resource(guide: Guide) -> types.Resource:
 
 
 def _read_guide(uri: str) -> types.ReadResourceResult | None:
-    """Returns a page of the documentation, which anybody may read. Links in the pages use `NAME.md`, so that
-    works too.
-    """
+    """Returns a page of the documentation, which is public. Links in the pages use `NAME.md`, so that works too."""
     try:
         guide = find_guide(uri.removeprefix(_GUIDES))
     except GuideNotFound:

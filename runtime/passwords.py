@@ -25,7 +25,7 @@ _SCRYPT = re.compile(r"\$scrypt\$ln=(\d{1,2}),r=(\d{1,3}),p=(\d{1,2})\$([A-Za-z0
 hasher = PasswordHasher()
 """Hashes with argon2's recommended parameters. The tests put a cheaper one in its place."""
 # One verification takes 64 MiB and several cores, so the number of threads bounds the memory of concurrent sign-ins.
-# Tenants take turns, and a stranger is one by their network: a flood of sign-ins delays nobody else's.
+# Tenants take turns, and each network of strangers is a tenant, so a flood of sign-ins does not delay others.
 _pool = FairThreadPool("passwords", threads=2)
 
 
@@ -122,7 +122,7 @@ class _Scrypt:
 
 
 def _make_dummy_hash() -> str:
-    """Returns a well-formed hash with today's parameters whose password nobody knows."""
+    """Returns a well-formed hash with the current parameters, of a random password."""
     salt, result = (
         base64.b64encode(os.urandom(size)).decode().rstrip("=") for size in (hasher.salt_len, hasher.hash_len)
     )

@@ -80,7 +80,7 @@ async def send_message(server: SmtpServer, message: EmailMessage, dial: Dial | N
         sock=connected,
         use_tls=server.implicit_tls,
         start_tls=server.start_tls,
-        # On this machine nobody is in between, and a relay's certificate is usually one that it has made itself.
+        # Nothing can listen in between on this machine, and a relay's certificate is usually self-signed.
         validate_certs=dial is not None or server.host not in _LOOPBACK,
         username=server.username,
         password=server.password,

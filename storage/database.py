@@ -103,7 +103,7 @@ class DatabaseConnection(Protocol):
     async def exec_driver_sql(self, statement: str, /) -> CursorResult[*tuple[Any, ...]]: ...
 
     async def run_sync(self, work: Callable[[Connection], T], /) -> T:
-        """Calls a function that runs several statements and waits for nothing else. In a transaction that only reads it
+        """Calls a function that runs several statements and does no other waiting. In a transaction that only reads it
         may be called twice.
         """
         ...

@@ -29,7 +29,7 @@ CHANNEL = "baobab"
 POOL = 4
 """The connections of one worker. One more listens for notices."""
 
-# Any number works that nobody else uses in the database.
+# Any number that no other application uses in the database.
 _LOCK_INSTALLATION = text("SELECT pg_advisory_xact_lock(7243392001)")
 _INSERT_TENANT = insert(tenant_locks)
 # The row is locked, whether it was there or not, and never changed.

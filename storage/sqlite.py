@@ -271,7 +271,7 @@ class SqliteDatabase(Database):
         try:
             await run_to_completion(open_one())
         except BaseException:
-            # The caller was cancelled; somebody else will use it.
+            # The caller was cancelled; another one will use the connection.
             self._free_readers += opened
             raise
         return opened[0]

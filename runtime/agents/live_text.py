@@ -24,7 +24,7 @@ _TOPIC = "run_followed"
 _ASKED_SECONDS = 30.0
 """How often a reader in another process asks again. After each request the text is written for twice as long."""
 _FEW = 256
-"""The number of runs followed in other processes from which those that nobody follows any more are removed."""
+"""With this many runs that are followed in other processes, those without a follower are removed."""
 _WRITE_SECONDS = 0.25
 _LEFT_SECONDS = 10.0
 """How long readers can still get the text after the answer has ended."""

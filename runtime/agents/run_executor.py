@@ -129,7 +129,7 @@ class RunExecutor:
         except RunFailed as exc:
             await self._end_run("failed", "run_failed", exc)
         except BaobabError as exc:
-            # Whoever started the run may not run it any more.
+            # The person or key that started the run may no longer run it.
             await self._end_run("failed", "run_failed", RunFailed("not_allowed", exc.message))
         except _RunCancelled:
             await self._cancel_run()

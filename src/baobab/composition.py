@@ -106,7 +106,7 @@ async def open_application(
         directory = Directory(database, clock, own_notices, credits_)
         signers = Signers(database, clock, ids, secret_vault, own_notices)
         # The first start creates the platform's key pair. Later starts fail here if they do not have the secret key
-        # that sealed it, instead of at the first secret that somebody needs.
+        # that encrypted it, instead of at the first secret that a call needs.
         await signers.public_keys(PLATFORM)
         http_client = Egress(allow=settings.egress_allow)
         stack.push_async_callback(http_client.close)

@@ -51,7 +51,7 @@ async def copy(source: EntrySource, target: Engine, spaces: dict[str, Digest]) -
 
 
 async def erase(engine: Engine, first: str) -> None:
-    """Erases every space. first: the one whose absence shows that the store is not to be used any more."""
+    """Erases every space. first: the space whose absence shows that the store must no longer be used."""
     await engine.erase(first)
     while spaces := await engine.spaces(None, _SPACES):
         for space in spaces:

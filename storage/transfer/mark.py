@@ -1,4 +1,4 @@
-"""The mark in a target that is being filled: which source it is for, and that nobody else may use it yet.
+"""The mark in a target that is being filled: which source it is for, and that no server may open it yet.
 
 Until the transfer is finished, the schema claims a revision that no version knows, so that no server, worker or command
 opens a half-filled database.

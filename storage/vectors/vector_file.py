@@ -4,7 +4,7 @@ vectors preselect the rows that are compared exactly.
 The file is a copy that can be made again: the rows of the database are what counts. Versions of documents are appended,
 and never changed; a journal beside the file says which rows are whose. Several processes may use it at once.
 
-    vectors.find_missing(keys)            # of which versions the file has no vectors yet
+    vectors.find_missing(keys)            # the versions whose vectors are not in the file yet
     vectors.append({key: vectors_of_it})
     selection = vectors.select(keys)      # may be used again and again, while has(selection)
     vectors.search(query, selection, 10)

@@ -13,7 +13,7 @@ from baobab.tools.core.app_freezes import Freezes
 from baobab.tools.core.stores import Stores
 
 MOVE_ENDED = "app.move_ended"
-"""The event of an app that is not moved any more, wherever it is now: it tells `migration_id` and `outcome`."""
+"""The event at the end of an app's move, wherever the app is then. It has `migration_id` and `outcome`."""
 _LARGEST_OBJECT = 2**40
 _KEYS_AT_ONCE = 500
 _ROWS_AT_ONCE = 500

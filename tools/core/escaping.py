@@ -1,4 +1,4 @@
-"""Escaping: how text of whoever proposes something is shown to whoever decides, so that nothing in it is invisible."""
+"""Escapes the text of a proposer for the person who decides, so that nothing in it is invisible."""
 
 import json
 import re

@@ -52,7 +52,7 @@ class Job(Protocol):
 
 Work = Callable[..., Awaitable[None]]
 CANCELLED = "Cancelled."
-"""The error of a job that somebody has ended; no failure is worded so."""
+"""The error of a job that a person has ended. No failure has this text."""
 
 
 @dataclass(frozen=True, slots=True)

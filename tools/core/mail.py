@@ -40,7 +40,7 @@ class Mailer(Protocol):
         ...
 
     async def erase(self, execute: Execute, app_id: str, address: str) -> None:
-        """Deletes an app's mails to an address; those that have not been sent are not sent any more.
+        """Deletes an app's mails to an address; those that have not been sent yet are never sent.
 
         execute: a statement in the database of the app's region.
         """

@@ -45,7 +45,7 @@ async def hold_plan(unit: Unit, organisation_id: str) -> Plan:
 
 
 def read_plan(rows: Sequence[Row[Any]]) -> Plan:
-    """Returns the plan in the rows of `HELD_PLAN`. Raises NoResultFound if the organisation does not exist any more."""
+    """Returns the plan in the rows of `HELD_PLAN`. Raises NoResultFound if the organisation has been deleted."""
     if not rows:
         raise NoResultFound
     return PLANS[rows[0].plan]

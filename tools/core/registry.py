@@ -324,7 +324,7 @@ class Registry:
         proposed before is not asked again: its outcome may be waiting, and may be why it would fail now.
         """
         tool, step = call.tool, call.context.step
-        # What an agent's step asks about is what whoever wrote the agent wants to see.
+        # A step that needs approval asks even if its call would change nothing, because its author wants to see it.
         idle = None if step is not None and step.requires_approval else tool.idle
         if tool.preview is None and idle is None:
             return None

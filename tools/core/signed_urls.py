@@ -1,4 +1,4 @@
-"""Signed addresses: whoever has one may do one thing at one path until it expires, with or without a credential.
+"""Signed addresses: each allows one operation at one path until it expires, without a credential.
 
 The signature covers the method, the path, the time, and for an upload what the caller binds beside these, such as a
 content type and a length. The key is derived from the installation's, so that every server of it can check an address

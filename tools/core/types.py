@@ -45,7 +45,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class NameText(Text):
-    """What people tell things apart by: a text of which every character is seen, on one line and in its order."""
+    """A name by which people tell things apart: text on one line, in which every character is visible and in order."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         text = Text.__get_pydantic_core_schema__(self, source, handler)

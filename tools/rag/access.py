@@ -57,7 +57,7 @@ def owner_of(caller: Caller) -> str | None:
 
 
 def limit_to_owner(caller: Caller, collection: Row) -> str | None:
-    """Returns the user whose documents are all that a caller may see of a collection; None for one who sees all."""
+    """Returns the user whose documents alone a caller may see in a collection; None if the caller sees all."""
     return caller.user_id if isinstance(caller, EndUser) and collection.access_mode != "shared" else None
 
 

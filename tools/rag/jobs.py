@@ -40,7 +40,7 @@ async def rag_prepare(job: Job, app_id: str, document_id: str) -> None:
 
 @rag.job()
 async def rag_clean(job: Job, app_id: str, collection_id: str, document_id: str = "") -> None:
-    """Deletes what no document has any more."""
+    """Deletes texts, chunks and vectors that no longer belong to a document."""
     services = job.services
     try:
         app = await services.directory.app(app_id)

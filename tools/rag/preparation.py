@@ -176,7 +176,7 @@ class _Preparation:
                 await self._set(unit, chunks_done=0, chunks_total=len(chunks) if end == len(chunks) else 0, **values)
 
     async def _replace_text(self, unit: Unit, parsed: ParsedDocument) -> int:
-        """Inserts the text of the version, in place of all that earlier attempts have left of it.
+        """Inserts the text of the version, and deletes what earlier attempts have stored of it.
 
         Returns the bytes of the text.
         """
@@ -265,7 +265,7 @@ class _Preparation:
         async with self._job.database.reading() as connection:
             rows = await connection.fetch(_READ_CHUNKS, {**self._of_next, **range_to_embed})
         contents = ["\n".join((*row.headings, row.text)) for row in rows]
-        # What is paid for is asked for by the app itself, whoever has added the document.
+        # The app itself calls the model and pays, whoever added the document.
         payer = AppKey(self._app.id, self._document.key_id or "rag")
         context = RequestContext("job", self._job.id)
         async with network_wait():

@@ -83,8 +83,7 @@ async def search(call: Call, collection: Row, wanted: Wanted) -> list[FoundChunk
             rows = await _load_chunks(execute, call.stores.database.dialect, scope, places)
             if len(rows) == len(places):
                 break
-            # A document was replaced or deleted meanwhile: what was found of it is not there any more, and its next
-            # version was not looked at.
+            # A document was replaced or deleted meanwhile: its chunks are gone, and its next version was not searched.
             which = (collections.c.app_id == collection.app_id, collections.c.id == collection.id)
             collection = (await execute(select(collections).where(*which))).first()
         if collection is None:

@@ -32,7 +32,7 @@ collections = Table(
     Column("dimensions", Integer),
     # The bytes of its documents' texts, which count against what the app may keep.
     Column("size_bytes", BigInteger, nullable=False),
-    # Counts what changed about what searches may see: whoever keeps a copy compares this number.
+    # Counts the changes that searches can notice: a cache compares this number.
     Column("revision", BigInteger, nullable=False),
     Column("created_at", Instant, nullable=False),
     Column("updated_at", Instant, nullable=False),

@@ -67,7 +67,7 @@ async def _find_best(
 async def _rank(
     execute: Execute, dialect: str, scope: Scope, words: Sequence[str], limit: int, *, first: int | None = None
 ) -> dict[Place, str]:
-    """Ranks the chunks that have the words. first: of how many of the best, whoever may see them; None for all."""
+    """Ranks the chunks that have the words. first: how many of the best of all callers are ranked; None for all."""
     if dialect == "postgresql":
         expression = " | ".join(f"'{word}'" for word in words)
     else:

@@ -12,7 +12,7 @@ from baobab.runtime.documents.child.refusal import Refused
 from baobab.runtime.documents.document import BlockKind
 
 _KINDS: tuple[BlockKind, ...] = ("heading", "paragraph", "table", "list", "code")
-# What no database keeps in a text, or nobody sees: control characters, halves of surrogate pairs, the soft hyphen.
+# Characters that databases refuse, or invisible: control characters, halves of surrogate pairs, the soft hyphen.
 _REMOVED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x84\x86-\x9f\xad\ufeff\ufffe\uffff\ud800-\udfff]")
 _SPACES = re.compile(r"[^\S\n]+")
 _MOST_COLUMNS = 1_000

@@ -1,1 +1,1 @@
-"""Who calls, with which credential, and what that may do."""
+"""Callers, their credentials, and what these allow."""

@@ -44,7 +44,7 @@ async def void_function_keys_shown_to(call: Call, organisation_id: str, account_
 
 
 async def void_function_keys_shown_by(call: Call, key_ids: Select[Any]) -> int:
-    """Replaces the function keys that were shown to whoever used one of these API keys; how many there were."""
+    """Replaces the function keys that were shown to users of these API keys, and returns how many there were."""
     return await _void(call, apps.c.function_key_key_id.in_(key_ids))
 
 

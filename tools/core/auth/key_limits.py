@@ -37,7 +37,7 @@ def find_exceeded_limit(caller: Caller, tool: Tool) -> str | None:  # noqa: PLR0
     if limits.app_id is not None and tool.app_parameter != "app_id" and tool.toolset.name not in _OF_ONE_KEY:
         return f"This key cannot call {tool.name}: the key opens one app only."
     if tool.grants:
-        # What it hands out would know nothing of this key's limits.
+        # The credential that it hands out would not have this key's limits.
         limit_name = "a budget" if limits.budgeted else "limits"
         return f"A key with {limit_name} cannot call {tool.name}, which hands out credentials or rights."
     return None
