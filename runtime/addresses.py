@@ -92,6 +92,12 @@ class EgressError(BaobabError):
     remediation = "Check the URL and the service behind it, then try again."
 
 
+class EgressUnavailable(EgressError):
+    code = "EGRESS_UNAVAILABLE"
+    summary = "The service could not be reached, or closed the connection."
+    remediation = "Check that the host is right and the service runs, then try again."
+
+
 class UrlRefused(EgressError):
     code = "EGRESS_URL_REFUSED"
     status = 400

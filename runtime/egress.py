@@ -15,8 +15,7 @@ import asyncio
 import re
 import socket
 import ssl
-import zlib
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from ipaddress import ip_address
@@ -29,10 +28,12 @@ from baobab.runtime.addresses import (
     AddressRefused,
     CredentialInClear,
     EgressError,
+    EgressUnavailable,
     Network,
     Target,
     UrlRefused,
 )
+from baobab.runtime.body_decoders import PIECE_BYTES, build_decoder
 from baobab.runtime.host_resolver import get_host_resolver
 from baobab.runtime.job_slots import network_wait
 from baobab.storage.keyed_semaphore import KeyedSemaphore
@@ -61,7 +62,6 @@ __all__ = [
 ]
 
 USER_AGENT = "Baobab"
-_CHUNK = 64 * 1024
 _MAX_REQUESTS_PER_HOST = 64
 """Requests of one tenant to one host at the same time; more wait."""
 _REDIRECTS = frozenset([301, 302, 303, 307, 308])
@@ -114,12 +114,6 @@ class EgressTooLarge(EgressError):
         super().__init__(details={"max_bytes": max_bytes})
 
 
-class EgressUnavailable(EgressError):
-    code = "EGRESS_UNAVAILABLE"
-    summary = "The service could not be reached, or closed the connection."
-    remediation = "Check that the host is right and the service runs, then try again."
-
-
 @dataclass(frozen=True, slots=True)
 class EgressResponse:
     """A whole answer. `headers` ignore case, `body` is decompressed, `url` is that of the last redirect."""
@@ -145,7 +139,7 @@ class EgressStream:
         self._deadline = deadline
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        decoder = _build_decoder(self.headers.get("Content-Encoding", ""))
+        decoder = build_decoder(self.headers.get("Content-Encoding", ""))
         received = decoded = 0
         while data := await self._read_chunk():
             # Both are counted: endless empty compressed blocks decode to nothing.
@@ -162,7 +156,7 @@ class EgressStream:
 
     async def _read_chunk(self) -> bytes:
         async with network_wait(), _translate_errors(self._deadline):
-            return await self._response.content.read(_CHUNK)
+            return await self._response.content.read(PIECE_BYTES)
 
 
 class Egress:
@@ -438,66 +432,3 @@ async def _translate_errors(deadline: float) -> AsyncGenerator[None, None]:
 def _check_length(response: "aiohttp.ClientResponse", limit: int) -> None:
     if response.method != "HEAD" and (response.content_length or 0) > limit:
         raise EgressTooLarge(limit)
-
-
-class _IdentityDecoder:
-    def feed(self, data: bytes) -> Iterator[bytes]:
-        yield data
-
-    def finish(self) -> None:
-        """Does nothing: the transfer itself fails where the body is incomplete."""
-
-
-class _InflateDecoder:
-    """Decompresses in bounded steps: aiohttp's own decompression yields whatever one read expands to."""
-
-    def __init__(self, wbits: int) -> None:
-        self._wbits = wbits
-        self._inflate = zlib.decompressobj(wbits)
-        self._started = False
-
-    def feed(self, data: bytes) -> Iterator[bytes]:
-        if not self._started and self._wbits == zlib.MAX_WBITS and not _is_zlib(data):
-            self._inflate = zlib.decompressobj(-zlib.MAX_WBITS)
-        self._started = True
-        while data:
-            if self._inflate.eof:
-                # A body may consist of several gzip members.
-                self._inflate = zlib.decompressobj(self._wbits)
-            yield from self._inflate_member(data)
-            data = self._inflate.unused_data
-
-    def _inflate_member(self, data: bytes) -> Iterator[bytes]:
-        while True:
-            try:
-                piece = self._inflate.decompress(data, _CHUNK)
-            except zlib.error as exc:
-                raise EgressUnavailable("The compressed answer of the service is damaged.") from exc
-            if piece:
-                yield piece
-            data = self._inflate.unconsumed_tail
-            if self._inflate.eof or (not data and len(piece) < _CHUNK):
-                return
-
-    def finish(self) -> None:
-        if self._started and not self._inflate.eof:
-            raise EgressUnavailable("The compressed answer of the service is incomplete.")
-
-
-def _is_zlib(data: bytes) -> bool:
-    """Returns whether a body begins as zlib's format does, which `deflate` means. Some servers send the bare stream
-    (RFC 9110, 8.4.1.2).
-    """
-    return data[0] & 0x0F == zlib.DEFLATED and (len(data) == 1 or (data[0] << 8 | data[1]) % 31 == 0)
-
-
-def _build_decoder(encoding: str) -> _IdentityDecoder | _InflateDecoder:
-    match encoding.strip().lower():
-        case "" | "identity":
-            return _IdentityDecoder()
-        case "gzip" | "x-gzip":
-            return _InflateDecoder(zlib.MAX_WBITS | 16)
-        case "deflate":
-            return _InflateDecoder(zlib.MAX_WBITS)
-        case _:
-            raise EgressUnavailable("The service compressed its answer in a way that is not supported.")
