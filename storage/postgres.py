@@ -13,12 +13,21 @@ from sqlalchemy import CursorResult, Executable, Row, false, text
 from sqlalchemy.dialects.postgresql import insert
 
 from baobab.storage.cancellation import run_to_completion
-from baobab.storage.database import INSTALLATION, Database, DatabaseBusy, DatabaseUnavailable, ErrorTranslator, Unit
+from baobab.storage.database import (
+    INSTALLATION,
+    Database,
+    DatabaseBusy,
+    DatabaseUnavailable,
+    ErrorTranslator,
+    Unit,
+    is_long,
+)
 from baobab.storage.keyed_semaphore import KeyedSemaphore
 from baobab.storage.pooler import leads_to_pooler
 from baobab.storage.postgres_connection import PostgresConnection, build_engine
 from baobab.storage.postgres_listener import PostgresListener
 from baobab.storage.postgres_session import PostgresSession
+from baobab.storage.postgres_shared_reads import SharedReads
 from baobab.storage.prepared_statements import PreparedStatements
 from baobab.storage.statements import Statements
 from baobab.storage.tables import tenant_locks
@@ -76,6 +85,7 @@ class PostgresDatabase(Database):
         self._in_use = 0
         self._is_closed = False
         self._turns = KeyedSemaphore(1)
+        self._shared_reads = SharedReads(self.reading)
 
     async def open(self) -> None:
         self._is_closed = False
@@ -139,6 +149,10 @@ class PostgresDatabase(Database):
                 return result
 
     async def fetch_once(self, statement: Executable, values: Mapping[str, Any]) -> Sequence[Row[Any]]:
+        if self._slots.locked() and not is_long(statement):
+            rows = await self._shared_reads.fetch(statement, values)
+            if rows is not None:
+                return rows
         with ErrorTranslator(self):
             async with self._take_connection() as connection:
                 connection.begin(*_READING, single=True, reads=True)

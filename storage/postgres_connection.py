@@ -261,7 +261,7 @@ class PostgresConnection:
         self, queries: Sequence[tuple[Executable, Mapping[str, Any]]]
     ) -> list[Sequence[sqlalchemy.Row[Any]]]:
         prepared = [query for statement, _ in queries if (query := self._prepare_query(statement)) is not None]
-        if len(prepared) < len(queries):
+        if len(prepared) < len(queries) or len(queries) == 1:
             return [await self.fetch(statement, values) for statement, values in queries]
         statements = [(query.text, query.bind(values)) for query, (_, values) in zip(prepared, queries, strict=True)]
         try:

@@ -363,6 +363,14 @@ async def test_a_query_that_fails_among_those_sent_together_undoes_the_unit(data
     assert await _read_number(database) == 0
 
 
+async def test_of_many_reads_at_once_each_gets_its_own_rows(database: Database) -> None:
+    above = select(_counter.c.n + bindparam("by", type_=Integer)).where(_counter.c.n < bindparam("end"))
+    for _ in range(8):
+        reads = [database.fetch_once(above, {"by": number, "end": number}) for number in range(100)]
+        answers = [[row[0] for row in rows] for rows in await asyncio.gather(*reads)]
+        assert answers == [[], *([number] for number in range(1, 100))]
+
+
 async def _read_all(database: Database) -> list[Any]:
     async with database.reading() as connection:
         return list((await connection.execute(select(_everything.c.id))).all())

@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import psycopg
 import pytest
-from sqlalchemy import text
+from sqlalchemy import Integer, bindparam, select, text
 from sqlalchemy.exc import DBAPIError
 
 from baobab.server import Server
@@ -23,12 +23,13 @@ from baobab.storage.database import Database, DatabaseUnavailable
 from baobab.storage.databases import database_at
 from baobab.storage.migrate import list_revisions, migrate
 from baobab.storage.notices import Notices
+from baobab.storage.postgres import POOL
 from tests.conftest import ADDRESS, KEY
 from tests.servers import PostgresServer, start_postgres
 
 _FREEZE = """
 import asyncio, os, signal, sys
-from sqlalchemy import text
+from sqlalchemy import Integer, bindparam, select, text
 from sqlalchemy.exc import DBAPIError
 from baobab.storage.database import DatabaseUnavailable
 from baobab.storage.databases import database_at
@@ -397,6 +398,57 @@ async def test_a_call_after_a_restart_of_the_server_is_answered(database: Databa
     server.start()
     await increment(database)
     assert await read_number(database) == 2
+
+
+async def test_reads_that_wait_for_a_connection_are_each_answered_whatever_becomes_of_the_others(
+    database: Database,
+) -> None:
+    quotient = select(bindparam("number", type_=Integer) / bindparam("by", type_=Integer))
+    for _ in range(8):
+        async with occupy_connections(database):
+            asked = [
+                asyncio.create_task(database.fetch_once(quotient, {"number": number * 10, "by": by}))
+                for number, by in enumerate((10, 10, 0, 10, 10, 10))
+            ]
+            # More than are sent together.
+            more = [asyncio.create_task(database.fetch_once(quotient, {"number": 7, "by": 1})) for _ in range(70)]
+            await asyncio.sleep(0.01)
+            asked[4].cancel()
+        answers = await asyncio.gather(*asked, return_exceptions=True)
+        assert [answer[0][0] for answer in answers if isinstance(answer, list)] == [0, 1, 3, 5]
+        assert [type(answers[number]) for number in (2, 4)] == [DatabaseUnavailable, asyncio.CancelledError]
+        assert [(await task)[0][0] for task in more] == [7] * 70
+    assert database.connections_in_use == 0
+
+
+async def test_reads_that_wait_for_a_connection_are_answered_after_a_restart_of_the_server(
+    database: Database, server: PostgresServer
+) -> None:
+    number = select(bindparam("number", type_=Integer))
+    async with occupy_connections(database):
+        asked = [asyncio.create_task(database.fetch_once(number, {"number": each})) for each in range(6)]
+        await asyncio.sleep(0.01)
+        server.stop(signal.SIGQUIT)
+        server.start()
+    assert [(await task)[0][0] for task in asked] == list(range(6))
+
+
+@contextlib.asynccontextmanager
+async def occupy_connections(database: Database) -> AsyncIterator[None]:
+    """All connections of the process are in use during the block."""
+    is_over = asyncio.Event()
+
+    async def occupy() -> None:
+        async with database.reading() as connection:
+            await connection.scalar(text("SELECT 1"))
+            await is_over.wait()
+
+    occupying = [asyncio.create_task(occupy()) for _ in range(POOL)]
+    while database.connections_in_use < POOL:
+        await asyncio.sleep(0.01)
+    yield
+    is_over.set()
+    await asyncio.gather(*occupying)
 
 
 async def test_a_statement_that_is_prepared_outlives_a_change_of_its_table(database: Database) -> None:

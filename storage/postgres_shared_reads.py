@@ -1,0 +1,70 @@
+"""Reads that wait for a connection, and then share it."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from itertools import zip_longest
+from typing import Any
+
+from sqlalchemy import Executable, Row
+
+from baobab.storage.database import DatabaseUnavailable
+from baobab.storage.postgres_connection import PostgresConnection
+
+_MOST_TOGETHER = 32
+
+Rows = Sequence[Row[Any]]
+_Read = tuple[Executable, Mapping[str, Any], "asyncio.Future[Rows | None]"]
+
+
+class SharedReads:
+    """Sends the reads that wait for a connection together, as soon as one is free. Half of what a short read costs is
+    sending it, being woken and receiving the answer, which is then done once for all of them.
+    """
+
+    def __init__(self, reading: Callable[..., AbstractAsyncContextManager[PostgresConnection]]) -> None:
+        """reading: that of the database."""
+        self._reading = reading
+        self._waiting: list[_Read] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def fetch(self, statement: Executable, values: Mapping[str, Any]) -> Rows | None:
+        """Returns the rows of a short query that is built once; None if it has to be asked alone, because one of those
+        that were sent with it has failed. Raises DatabaseUnavailable if no connection becomes free.
+        """
+        answer: asyncio.Future[Rows | None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((statement, values, answer))
+        if len(self._waiting) == 1:
+            self._start()
+        return await answer
+
+    def _start(self) -> None:
+        task = asyncio.create_task(self._run())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _run(self) -> None:
+        reads: list[_Read] | None = None
+        outcomes: Sequence[Rows | None] = ()
+        try:
+            async with self._reading(single=True) as connection:
+                reads = self._take_waiting()
+                if reads:
+                    outcomes = await connection.fetch_all([(statement, values) for statement, values, _ in reads])
+        except DatabaseUnavailable as exc:
+            if reads is None:
+                # No connection became free, and whoever asked alone would wait as long again.
+                for _, _, answer in self._take_waiting():
+                    answer.set_exception(exc)
+        finally:
+            # Whatever has happened, nobody is left waiting.
+            for (_, _, answer), rows in zip_longest(reads or (), outcomes):
+                if not answer.done():
+                    answer.set_result(rows)
+
+    def _take_waiting(self) -> list[_Read]:
+        reads, self._waiting = self._waiting[:_MOST_TOGETHER], self._waiting[_MOST_TOGETHER:]
+        if self._waiting:
+            self._start()
+        # Whoever was cancelled meanwhile does not read.
+        return [read for read in reads if not read[2].done()]
