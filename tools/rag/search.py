@@ -36,8 +36,8 @@ _SHOWN_CHARACTERS = 1500
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """What is looked for. threshold: the least cosine similarity; 0 for any. model: the one that reranks."""
+class SearchRequest:
+    """A search in a collection. threshold: the least cosine similarity; 0 for any. model: the one that reranks."""
 
     query: str
     top_k: int
@@ -49,36 +49,36 @@ class Wanted:
     model: str | None = None
 
 
-async def search(call: Call, collection: Row, wanted: Wanted) -> list[FoundChunk]:
+async def search(call: Call, collection: Row, request: SearchRequest) -> list[FoundChunk]:
     """Returns the chunks of documents that the caller may see, the best first.
 
     Raises FilterInvalid, FilterTypeInvalid, and the errors of the models that make the query's vector and rerank.
     """
     search_vectors = call.services.of(VectorSearch)
-    count = max(_FEWEST_CANDIDATES, wanted.top_k * _CANDIDATES_OF_EACH)
+    count = max(_FEWEST_CANDIDATES, request.top_k * _CANDIDATES_OF_EACH)
     queries: dict[str, bytes] = {}
     for attempt in range(1, _ATTEMPTS + 1):
-        scope = await _choose_documents(call, collection, wanted.filter)
+        scope = await _choose_documents(call, collection, request.filter)
         if scope.ids == ():
             return []
         models = await search_vectors.list_models(call, scope)
         # The transaction ends here: none stays open while the model works.
         await call.unit.commit()
         # The words are looked for while the model works.
-        async with run_beside(_find_by_words(call, scope, wanted, count)) as searching_words:
+        async with run_beside(_find_by_words(call, scope, request, count)) as searching_words:
             for model in models:
                 if model not in queries:
-                    queries[model] = await _embed_query(call, wanted.query, model)
+                    queries[model] = await _embed_query(call, request.query, model)
             by_meaning: list[list[Place]] = []
-            if wanted.mode != "text":
+            if request.mode != "text":
                 by_meaning = [
                     await search_vectors.find_nearest(call, scope, model, queries[model], count) for model in models
                 ]
             by_words = await searching_words
-        weights = _weigh_words(scope, wanted.query, by_words) if by_meaning else dict.fromkeys(by_words, 1.0)
+        weights = _weigh_words(scope, request.query, by_words) if by_meaning else dict.fromkeys(by_words, 1.0)
         ranked = fuse_rankings([*(dict.fromkeys(ranking, 1.0) for ranking in by_meaning), weights])
         # At the last attempt, others take the places of those that are gone.
-        places = list(ranked)[: None if attempt == _ATTEMPTS else _count_needed(wanted)]
+        places = list(ranked)[: None if attempt == _ATTEMPTS else _count_needed(request)]
         async with call.reading() as execute:
             rows = await _load_chunks(execute, call.stores.database.dialect, scope, places)
             if len(rows) == len(places):
@@ -91,23 +91,23 @@ async def search(call: Call, collection: Row, wanted: Wanted) -> list[FoundChunk
     vectors_of = {place: row.vector for place, row in rows.items() if row.vector is not None}
     scores = await _compute_scores(queries, rows, vectors_of)
     found_places = [place for place in places if place in rows]
-    if wanted.threshold:
-        found_places = [place for place in found_places if scores[place] >= wanted.threshold]
-    if wanted.rerank and len(found_places) > 1:
-        found_places = found_places[: max(_MOST_RERANKED, wanted.top_k)]
-        order = await _rerank(call, wanted.query, [rows[place].text for place in found_places], wanted.model)
+    if request.threshold:
+        found_places = [place for place in found_places if scores[place] >= request.threshold]
+    if request.rerank and len(found_places) > 1:
+        found_places = found_places[: max(_MOST_RERANKED, request.top_k)]
+        order = await _rerank(call, request.query, [rows[place].text for place in found_places], request.model)
         found_places = [found_places[number] for number in order]
         ranked = fuse_rankings([dict.fromkeys(found_places, 1.0)])
-    if wanted.diversity:
-        found_places = await _diversify(found_places, ranked, vectors_of, wanted)
-    return [_describe(rows[place], place, scores[place]) for place in found_places[: wanted.top_k]]
+    if request.diversity:
+        found_places = await _diversify(found_places, ranked, vectors_of, request)
+    return [_describe(rows[place], place, scores[place]) for place in found_places[: request.top_k]]
 
 
-def _count_needed(wanted: Wanted) -> int | None:
+def _count_needed(request: SearchRequest) -> int | None:
     """Returns how many of the best chunks are read; None for all that were found."""
-    if wanted.threshold or wanted.diversity:
+    if request.threshold or request.diversity:
         return None
-    return max(_MOST_RERANKED, wanted.top_k) if wanted.rerank else wanted.top_k
+    return max(_MOST_RERANKED, request.top_k) if request.rerank else request.top_k
 
 
 async def _choose_documents(call: Call, collection: Row, metadata_filter: dict[str, Any] | None) -> Scope:
@@ -118,11 +118,11 @@ async def _choose_documents(call: Call, collection: Row, metadata_filter: dict[s
     return replace(scope, ids=await call.services.of(ChosenDocuments).choose(call, scope, metadata_filter))
 
 
-async def _find_by_words(call: Call, scope: Scope, wanted: Wanted, count: int) -> dict[Place, str]:
-    if wanted.mode == "vector":
+async def _find_by_words(call: Call, scope: Scope, request: SearchRequest, count: int) -> dict[Place, str]:
+    if request.mode == "vector":
         return {}
     async with call.open_reader() as reader:
-        return await find_by_words(reader, call.stores.database.dialect, scope, wanted.query, count)
+        return await find_by_words(reader, call.stores.database.dialect, scope, request.query, count)
 
 
 async def _embed_query(call: Call, query: str, model: str) -> bytes:
@@ -176,7 +176,7 @@ async def _compute_scores(
 
 
 async def _diversify(
-    places: list[Place], ranked: dict[Place, float], vectors: dict[Place, bytes], wanted: Wanted
+    places: list[Place], ranked: dict[Place, float], vectors: dict[Place, bytes], request: SearchRequest
 ) -> list[Place]:
     matrices = await MATRICES.get()
     sizes = {len(vectors[place]) for place in places if place in vectors}
@@ -186,7 +186,7 @@ async def _diversify(
     compared = [place for place in places if place in vectors]
     table = matrices.compute_similarities([vectors[place] for place in compared])
     likeness = {one: dict(zip(compared, row, strict=True)) for one, row in zip(compared, table, strict=True)}
-    return choose_diverse({place: ranked[place] for place in compared}, likeness, wanted.top_k, wanted.diversity)
+    return choose_diverse({place: ranked[place] for place in compared}, likeness, request.top_k, request.diversity)
 
 
 def _describe(row: Any, place: Place, score: float) -> FoundChunk:

@@ -23,7 +23,7 @@ from baobab.tools.rag.schemas import (
     ModelId,
     TopK,
 )
-from baobab.tools.rag.search import Wanted, search
+from baobab.tools.rag.search import SearchRequest, search
 from baobab.tools.rag.toolset import rag
 
 
@@ -75,8 +75,8 @@ async def rag_evaluate(
         collection = await load_collection(execute, call, name)
     results = []
     for number, case in enumerate(cases, 1):
-        wanted = Wanted(case["query"], topK, 0.0, mode, diversity, filter, rerank, model)
-        results.append(await _measure(call, collection, case, wanted, model, synthesize=synthesize))
+        request = SearchRequest(case["query"], topK, 0.0, mode, diversity, filter, rerank, model)
+        results.append(await _measure(call, collection, case, request, model, synthesize=synthesize))
         await call.progress(number, len(cases))
     evaluation: Evaluation = {
         "recall": _mean([result["recall"] for result in results]),
@@ -90,20 +90,20 @@ async def rag_evaluate(
 
 
 async def _measure(
-    call: Call, collection: Row, case: Case, wanted: Wanted, model: str | None, *, synthesize: bool
+    call: Call, collection: Row, case: Case, request: SearchRequest, model: str | None, *, synthesize: bool
 ) -> CaseResult:
-    chunks = await search(call, collection, wanted)
+    chunks = await search(call, collection, request)
     ranking = list(dict.fromkeys(chunk["documentId"] for chunk in chunks))
     relevant = set(case["relevant"])
     result: CaseResult = {
         "query": case["query"],
         "found": ranking,
         "recall": measure_recall(ranking, relevant),
-        "ndcg": round(measure_ndcg(ranking, relevant, wanted.top_k), 6),
+        "ndcg": round(measure_ndcg(ranking, relevant, request.top_k), 6),
         "reciprocalRank": round(measure_reciprocal_rank(ranking, relevant), 6),
     }
     if synthesize:
-        answer, _ = await write_answer(call, wanted.query, chunks, model)
+        answer, _ = await write_answer(call, request.query, chunks, model)
         sentences = split_sentences(answer, len(chunks))
         result["faithfulness"] = await judge_answer(call, sentences, chunks, model)
     return result

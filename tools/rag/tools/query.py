@@ -21,7 +21,7 @@ from baobab.tools.rag.schemas import (
     Threshold,
     TopK,
 )
-from baobab.tools.rag.search import Wanted, search
+from baobab.tools.rag.search import SearchRequest, search
 from baobab.tools.rag.toolset import rag
 
 
@@ -71,7 +71,7 @@ async def rag_query(
     async with call.reading() as execute:
         collection = await load_collection(execute, call, name)
     found_chunks = await search(
-        call, collection, Wanted(query, topK, threshold, mode, diversity, filter, rerank, model)
+        call, collection, SearchRequest(query, topK, threshold, mode, diversity, filter, rerank, model)
     )
     if not synthesize:
         return {"chunks": found_chunks}
