@@ -20,18 +20,20 @@ _MOST_SHAPES = 16
 class PreparedWrite:
     """One statement for rows that all have the same columns."""
 
-    __slots__ = ("_values", "text")
+    __slots__ = ("_defaults", "_encoders", "_names", "text")
 
     def __init__(self, text: str, values: list[tuple[str, Any, Callable[[Any], Any] | None]]) -> None:
         """values: the name of each placeholder, its value if the row does not have one, and its encoder."""
         self.text = text
-        self._values = values
+        self._names = [name for name, _, _ in values]
+        self._defaults = [default for _, default, _ in values]
+        self._encoders = [(place, encode) for place, (_, _, encode) in enumerate(values) if encode is not None]
 
     def bind(self, row: Mapping[str, Any]) -> list[Any]:
-        return [
-            row.get(name, default) if encode is None else encode(row.get(name, default))
-            for name, default, encode in self._values
-        ]
+        bound = [*map(row.get, self._names, self._defaults)]
+        for place, encode in self._encoders:
+            bound[place] = encode(bound[place])
+        return bound
 
 
 class PreparedQuery:

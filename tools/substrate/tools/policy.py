@@ -75,9 +75,12 @@ async def substrate_principles(
     """
     query = select(tables.decisions).where(_decisions.organisation_id == organisation_of(call))
     query = query.where(tables.IS_PRINCIPLE)
+    # By the id itself, SQLite would go through all decisions of the organisation in their order, instead of sorting the
+    # principles.
+    order: Any = _decisions.id.concat("")
     if status is not None:
-        query = query.where(_decisions.status == status)
-    rows = (await call.execute(query.order_by(_decisions.id.desc()).limit(limit))).mappings()
+        query, order = query.where(_decisions.status == status), _decisions.id
+    rows = (await call.execute(query.order_by(order.desc()).limit(limit))).mappings()
     return {"principles": [_render_principle(row) for row in rows]}
 
 
