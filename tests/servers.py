@@ -189,7 +189,7 @@ class ValkeyServer:
 @contextlib.contextmanager
 def start_postgres(*, pooled: bool = False) -> Iterator[PostgresServer]:
     binaries, empty = _prepare_postgres()
-    with _make_folder(_find_memory()) as folder:
+    with _make_folder(find_memory()) as folder:
         subprocess.run(["cp", "-a", str(empty), str(folder / "data")], check=True, timeout=TIMEOUT_SECONDS)
         server = PostgresServer(binaries, folder, free_port())
         server.start()
@@ -247,10 +247,11 @@ def _wait_for_postgres(url: str, process: subprocess.Popen[bytes]) -> None:
         time.sleep(0.02)
 
 
-def _find_memory() -> str | None:
+def find_memory() -> str | None:
     """A file system in memory, if there is a large one.
 
-    A database has a thousand small files, and to create them on a disk is a third of the work of a test's Postgres.
+    A database of Postgres has a thousand small files, and to create them on a disk is a third of the work of a test's
+    server. An installation on files waits for the disk twenty times before it has answered anything.
     """
     with contextlib.suppress(OSError):
         if shutil.disk_usage(_MEMORY).free > _ENOUGH_MEMORY:

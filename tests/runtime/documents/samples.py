@@ -1,7 +1,9 @@
 """Documents of each kind, made from scratch, so that a test says what is in them."""
 
 import io
+import struct
 import zipfile
+import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -153,6 +155,18 @@ def encode_picture(kind: str, *pages: Image.Image, **options: Any) -> bytes:
     more = {"save_all": True, "append_images": pages[1:]} if len(pages) > 1 else {}
     pages[0].save(file, kind, **more, **options)
     return file.getvalue()
+
+
+def encode_black_square(side: int) -> bytes:
+    """A PNG of side x side black pixels, of which only a few rows at a time are in memory."""
+    compressor = zlib.compressobj()
+    row = bytes(1 + (side + 7) // 8)
+    pixels = b"".join([*(compressor.compress(row) for _ in range(side)), compressor.flush()])
+    header = struct.pack(">IIBBBBB", side, side, 1, 0, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + b"".join(
+        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        for kind, data in ((b"IHDR", header), (b"IDAT", pixels), (b"IEND", b""))
+    )
 
 
 def build_mixed_pdf(*pages: str | Image.Image | None) -> bytes:

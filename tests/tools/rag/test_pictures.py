@@ -1,6 +1,7 @@
 """Scans and pictures of text as documents of a collection."""
 
 from base64 import b64encode
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -48,14 +49,16 @@ async def test_the_text_of_a_picture_is_found(app: RagApp) -> None:
 
 
 @pytest.mark.parametrize(
-    ("picture", "words"),
+    ("encode", "words"),
     [
-        (Image.new("RGB", (300, 200), "teal"), "The document has no text."),
-        (Image.new("1", (30_000, 30_000)), "The picture has more than 50000000 pixels."),
+        (lambda: samples.encode_picture("PNG", Image.new("RGB", (300, 200), "teal")), "The document has no text."),
+        (lambda: samples.encode_black_square(30_000), "The picture has more than 50000000 pixels."),
     ],
     ids=["without text", "a bomb"],
 )
-async def test_a_picture_that_cannot_be_read_fails_in_words(app: RagApp, picture: Image.Image, words: str) -> None:
+async def test_a_picture_that_cannot_be_read_fails_in_words(
+    app: RagApp, encode: Callable[[], bytes], words: str
+) -> None:
     await app.create()
-    document = await ingest_file(app, samples.encode_picture("PNG", picture), "image/png")
+    document = await ingest_file(app, encode(), "image/png")
     assert (document["status"], document["errorMessage"], document["chunkCount"]) == ("failed", words, 0)
