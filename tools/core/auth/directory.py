@@ -126,8 +126,7 @@ class Directory:
         self._anon_keys.clear()
 
     async def _first(self, statement: Select[Any]) -> Any:
-        async with self._database.reading() as connection:
-            return (await connection.execute(statement)).first()
+        return (await self._database.read_once(statement)).first()
 
     async def _load_app(self, app_id: str) -> App | None:
         row = await self._first(
