@@ -174,8 +174,8 @@ class Endpoint:
             if name not in arguments and (value := request.header(header)) is not None:
                 arguments[name] = value.decode("latin-1")
         # The path wins: nothing in a query may switch apps.
-        captured = request.path_values if request.has_plain_path else map(decode_parameter, request.path_values)
-        arguments.update(zip(self._rest.path_parameters, captured, strict=True))
+        path_values = request.path_values if request.has_plain_path else map(decode_parameter, request.path_values)
+        arguments.update(zip(self._rest.path_parameters, path_values, strict=True))
         return caller, arguments
 
     def _build_context(self, request: Request, base_url: str) -> RequestContext:

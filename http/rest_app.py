@@ -202,8 +202,8 @@ class RestApp:
             await request.reply(status, merge_headers(status, headers), body)
 
         # The fallback must use the request id that the answer gives, because audit rows name it.
-        identified = (b"x-request-id", request.id.encode())
-        scope["headers"] = [*(pair for pair in scope["headers"] if pair[0] != b"x-request-id"), identified]
+        request_id_header = (b"x-request-id", request.id.encode())
+        scope["headers"] = [*(pair for pair in scope["headers"] if pair[0] != b"x-request-id"), request_id_header]
         scope[WHOLE] = reply_on
         try:
             await self._fallback(scope, receive, send_on)

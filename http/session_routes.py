@@ -87,8 +87,8 @@ class Sessions:
         if "key" in session_data:
             return self._set_cookie({"key": session_data["key"]}, session_data["key"], session_data["until"])
         tokens = await self._registry.call("platform_refresh", session_data["credential"], ANONYMOUS, context)
-        renewed = {"refresh_token": tokens["refresh_token"]}
-        return self._set_cookie(renewed, tokens["token"], time.time() + _LIFETIME_SECONDS)
+        renewed_token = {"refresh_token": tokens["refresh_token"]}
+        return self._set_cookie(renewed_token, tokens["token"], time.time() + _LIFETIME_SECONDS)
 
     async def sign_out(self, request: Request, context: RequestContext) -> Response:
         """Signs out. It uses the refresh token up and discards the next one."""

@@ -129,10 +129,10 @@ class ToolCalls:
         tool = offer.tools.get(name)
         if tool is None:
             error = self._build_missing_error(name, client, offer)
-            refused = self._registry.tools.get(name)
-            if refused is not None and not isinstance(error, ToolNotFound):
-                bound_arguments = meta_tools.bind_app(arguments, client, refused.app_parameter)
-                await self._registry.record_refusal(refused, bound_arguments, client.context, error, client.caller)
+            refused_tool = self._registry.tools.get(name)
+            if refused_tool is not None and not isinstance(error, ToolNotFound):
+                bound_arguments = meta_tools.bind_app(arguments, client, refused_tool.app_parameter)
+                await self._registry.record_refusal(refused_tool, bound_arguments, client.context, error, client.caller)
             raise error
         arguments = _add_headers(arguments, client, tool)
         return tool, meta_tools.bind_app(arguments, client, tool.app_parameter)
@@ -156,9 +156,9 @@ class ToolCalls:
             )
         if not tool.access.admits(client.caller):
             return Forbidden(f"This credential may not use {name}. Who may: {tool.access.description}")
-        exceeded = key_limits.find_exceeded_limit(client.caller, tool)
-        if exceeded is not None:
-            return KeyLimited(exceeded, details={"tool": name})
+        exceeded_limit = key_limits.find_exceeded_limit(client.caller, tool)
+        if exceeded_limit is not None:
+            return KeyLimited(exceeded_limit, details={"tool": name})
         return ToolNotFound(
             f"The address of this connection leaves {name} out.",
             remediation="Ask your person for a connection with other toolsets, or without read_only.",

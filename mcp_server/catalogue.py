@@ -151,9 +151,13 @@ class Catalogue:
         admitting = [tool for tool in tools if tool.access.admits(client.caller)]
         if not admitting:
             return f"it takes another credential. {tools[0].access.description}"
-        exceeded = [key_limits.find_exceeded_limit(client.caller, tool) for tool in admitting]
+        exceeded_limits = [key_limits.find_exceeded_limit(client.caller, tool) for tool in admitting]
         # Whatever the limits of the key leave, the view does not show.
-        return exceeded[0] if exceeded[0] and all(exceeded) else "with read_only, none of its tools is left."
+        return (
+            exceeded_limits[0]
+            if exceeded_limits[0] and all(exceeded_limits)
+            else "with read_only, none of its tools is left."
+        )
 
     def _forget(self) -> None:
         """Drops the oldest offer of the tenant that has the most, if there are too many."""

@@ -59,16 +59,16 @@ def render(tool: Tool, result: Any, client: McpClient, protocol_version: str) ->
         return RenderedResult(text + _WARNING_ONCE, structured, {UNTRUSTED: {}})
     # Random for each result, so that the author of the text cannot close the mark.
     mark = f"untrusted-{secrets.token_hex(8)}"
-    wrapped = f"{_WARNING.format(mark=mark)}\n<{mark}>\n{text}\n</{mark}>"
-    return RenderedResult(wrapped, structured, {UNTRUSTED: {"mark": mark}})
+    wrapped_text = f"{_WARNING.format(mark=mark)}\n<{mark}>\n{text}\n</{mark}>"
+    return RenderedResult(wrapped_text, structured, {UNTRUSTED: {"mark": mark}})
 
 
 def render_success(tool: Tool, result: Any, client: McpClient, protocol_version: str) -> types.CallToolResult:
-    rendered = render(tool, result, client, protocol_version)
+    rendered_result = render(tool, result, client, protocol_version)
     return types.CallToolResult(
-        content=[types.TextContent(text=rendered.text)],
-        structured_content=None if rendered.structured is None else from_json(rendered.structured),
-        _meta=dict(rendered.meta) or None,
+        content=[types.TextContent(text=rendered_result.text)],
+        structured_content=None if rendered_result.structured is None else from_json(rendered_result.structured),
+        _meta=dict(rendered_result.meta) or None,
     )
 
 

@@ -218,5 +218,5 @@ def _stems(word: str) -> frozenset[str]:
 
 
 def _word_parts(word: str) -> frozenset[str]:
-    padded = f"<{word}>"
-    return frozenset(padded[at : at + 3] for at in range(len(padded) - 2))
+    padded_word = f"<{word}>"
+    return frozenset(padded_word[at : at + 3] for at in range(len(padded_word) - 2))

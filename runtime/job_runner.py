@@ -79,10 +79,10 @@ def _build_claim(is_allowed_doubtful: ColumnElement[bool]) -> Executable:
     due_ids = due.order_by(jobs.c.due_at).limit(bindparam("slots"))
     # Does not wait for rows that another process is claiming at this moment.
     claim = update(jobs).where(jobs.c.id.in_(due_ids.with_for_update(skip_locked=True)))
-    claimed = claim.values(
+    claiming_update = claim.values(
         epoch=jobs.c.epoch + 1, attempts=jobs.c.attempts + 1, held_by=bindparam("runner"), due_at=bindparam("lease")
     )
-    return claimed.returning(jobs)
+    return claiming_update.returning(jobs)
 
 
 _eldest_doubtful = select(jobs.c.id).where(_IS_DUE, _IS_DOUBTFUL).order_by(jobs.c.due_at).limit(1).correlate(None)
@@ -322,7 +322,7 @@ class JobRunner:
             if not running:
                 continue
             try:
-                renewed = await self._renew_claims(
+                renewed_ids = await self._renew_claims(
                     [running_attempt.attempt.claim for running_attempt in running.values()]
                 )
             except DatabaseUnavailable as exc:
@@ -334,7 +334,7 @@ class JobRunner:
             for task, running_attempt in running.items():
                 if task.done():
                     continue
-                if running_attempt.attempt.claim in renewed:
+                if running_attempt.attempt.claim in renewed_ids:
                     self._extend_lease(task, since)
                 else:
                     task.cancel()

@@ -138,14 +138,14 @@ class DurableJobs:
 async def _prune_jobs(job: Job) -> None:
     """Deletes old jobs and events. Ended jobs are kept for a day, so that one enqueued twice by its id runs once."""
     now: datetime = job.services.clock.now()
-    ended = jobs.c.finished_at
-    is_old = or_(and_(ended < now - _RETENTION, jobs.c.error.is_(None)), ended < now - _FAILURE_RETENTION)
+    ended_at = jobs.c.finished_at
+    is_old = or_(and_(ended_at < now - _RETENTION, jobs.c.error.is_(None)), ended_at < now - _FAILURE_RETENTION)
     for table, condition in ((jobs, is_old), (events, events.c.at < now - _EVENT_RETENTION)):
         batch = select(table.c.id).where(condition).limit(_PRUNE_BATCH)
-        removed = _PRUNE_BATCH
-        while removed == _PRUNE_BATCH:
+        removed_count = _PRUNE_BATCH
+        while removed_count == _PRUNE_BATCH:
             async with job.writing(bulk=True) as unit:
-                removed = (await unit.execute(delete(table).where(table.c.id.in_(batch)))).rowcount
+                removed_count = (await unit.execute(delete(table).where(table.c.id.in_(batch)))).rowcount
 
 
 _PRUNE = JobKind("jobs_prune", _prune_jobs, every=3600.0)

@@ -271,8 +271,10 @@ class PostgresSession:
     async def _execute_all(self, statements: Sequence[Queued], before: Before) -> list[StatementResult]:
         outgoing = self._convert([*before.queued, *statements])
         results = await self._send_all(outgoing, before.begin)
-        asked = zip(results, outgoing, strict=True)
-        return [self._build_result(result, sent.prepared) for result, sent in islice(asked, len(before.queued), None)]
+        result_pairs = zip(results, outgoing, strict=True)
+        return [
+            self._build_result(result, sent.prepared) for result, sent in islice(result_pairs, len(before.queued), None)
+        ]
 
     async def _execute_many(self, query: bytes, rows: Sequence[Sequence[Any]], before: Before) -> int:
         count = 0

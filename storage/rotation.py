@@ -33,8 +33,8 @@ async def _reseal(connection: DatabaseConnection, table: Table, vault: Vault) ->
         for envelope, *key in (await connection.execute(sealed_rows)).all():
             if not vault.is_current(envelope):
                 context = f"{table.name}.{column.name}:{key[-1]}"
-                sealed = vault.seal(vault.open(envelope, context), context)
+                new_envelope = vault.seal(vault.open(envelope, context), context)
                 this = [part == value for part, value in zip(identity, key, strict=True)]
-                await connection.execute(update(table).where(*this).values({column.name: sealed}))
+                await connection.execute(update(table).where(*this).values({column.name: new_envelope}))
                 count += 1
     return count

@@ -263,18 +263,18 @@ class SqliteDatabase(Database):
         self._writer = await SqliteConnection.open(self.path, self._prepare, self._statement_seconds)
 
     async def _open_reader(self) -> SqliteConnection:
-        opened: list[SqliteConnection] = []
+        opened_connections: list[SqliteConnection] = []
 
         async def open_one() -> None:
-            opened.append(await SqliteConnection.open(self.path, self._prepare, self._statement_seconds))
+            opened_connections.append(await SqliteConnection.open(self.path, self._prepare, self._statement_seconds))
 
         try:
             await run_to_completion(open_one())
         except BaseException:
             # The caller was cancelled; another one will use the connection.
-            self._free_readers += opened
+            self._free_readers += opened_connections
             raise
-        return opened[0]
+        return opened_connections[0]
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
         """Prepares a new connection before anything is read from it."""

@@ -385,7 +385,7 @@ class SqliteConnection:
 
     def _transact_group(self, group: Sequence[GroupedWork[Any]]) -> None:
         ends_at = time.monotonic() + _GROUP_SECONDS
-        reached: list[GroupedWork[Any]] = []
+        reached_work: list[GroupedWork[Any]] = []
         self._begin_writing(durable=True)
         try:
             for grouped in group:
@@ -398,17 +398,17 @@ class SqliteConnection:
                 if grouped.error is not None:
                     self._raw.execute("ROLLBACK TO grouped")
                 self._raw.execute("RELEASE grouped")
-                reached.append(grouped)
+                reached_work.append(grouped)
                 if time.monotonic() > ends_at:
                     break
             self._commit()
         except BaseException as exc:
             self.rollback()
-            if not reached:
+            if not reached_work:
                 raise
-            for grouped in reached:
+            for grouped in reached_work:
                 grouped.fail(exc)
-        for grouped in reached:
+        for grouped in reached_work:
             grouped.is_done = True
 
     def _try_to_begin_writing(self) -> bool:

@@ -109,18 +109,18 @@ def _count_placeholders(length: int) -> int:
 
 def _encode_values(values: Iterable[Any]) -> list[Any]:
     """Returns the values as SQLite stores them."""
-    encoded: list[Any] = []
+    encoded_values: list[Any] = []
     for value in values:
         kind = type(value)
         if kind in _AS_THEY_ARE:
-            encoded.append(value)
+            encoded_values.append(value)
         elif kind is list:
             # Repeats the last value in the remaining placeholders.
-            encoded += value + value[-1:] * (_count_placeholders(len(value)) - len(value))
+            encoded_values += value + value[-1:] * (_count_placeholders(len(value)) - len(value))
         else:
             encode = _KEPT.get(kind)
-            encoded.append(encode(value) if encode else value)
-    return encoded
+            encoded_values.append(encode(value) if encode else value)
+    return encoded_values
 
 
 def _encode_instant(value: datetime) -> str:

@@ -111,10 +111,10 @@ class Console:
         self._forms: list[Form] = [form for module in modules for form in getattr(module, "FORMS", ())]
         self._feeds: list[Feed] = [feed for module in modules for feed in getattr(module, "FEEDS", ())]
         self._feeds += [Feed("/events", self._open_changes), Feed("/session", self._open_session)]
-        ranked = sorted(self._pages, key=lambda page: page.rank)
-        self._menu = [page for page in ranked if page.menu is not None and not page.of_account]
-        self._account_menu = [page for page in ranked if page.menu is not None and page.of_account]
-        self._tabs = [page for page in ranked if page.tab is not None]
+        ranked_pages = sorted(self._pages, key=lambda page: page.rank)
+        self._menu = [page for page in ranked_pages if page.menu is not None and not page.of_account]
+        self._account_menu = [page for page in ranked_pages if page.menu is not None and page.of_account]
+        self._tabs = [page for page in ranked_pages if page.tab is not None]
 
     async def __call__(self, scope: Scope, receive: Any, respond: Any) -> None:
         rest_request, request = RestRequest(scope, reply_to(scope, respond)), Request(scope, receive)

@@ -139,11 +139,11 @@ class Visit:
         self.link, self.email, self.wish = fields.get("link"), fields.get("email", ""), fields.get("wish", "")
         if self.link is not None:
             self.page = await self.call("auth_page")
-            mailed = await self.call("auth_link_request", link=self.link)
-            self.email, redirect_to = mailed["email"], mailed["redirect_to"]
+            mailed_link = await self.call("auth_link_request", link=self.link)
+            self.email, redirect_to = mailed_link["email"], mailed_link["redirect_to"]
             # Where a link leads is what was asked for with the mail, whatever the address of the page says.
             self.redirect_to = redirect_to
-            view = mailed["purpose"]
+            view = mailed_link["purpose"]
         else:
             redirect_to = fields.get("redirect_to")
             self.page = await self.call("auth_page", redirect_to=redirect_to)

@@ -89,13 +89,13 @@ async def _take_code(visit: Visit, fields: Fields) -> Response:
 
 async def _take_first_code(visit: Visit, fields: Fields) -> Response:
     answer = {"challenge": fields.get("challenge", ""), "code": fields.get("code", "").strip()}
-    confirmed = await visit.call("auth_totp_confirm", **answer)
-    signed_in, onward, ticket = confirmed["signed_in"], None, None
+    confirmation = await visit.call("auth_totp_confirm", **answer)
+    signed_in, onward, ticket = confirmation["signed_in"], None, None
     if visit.wish == "passkey":
         ticket = _seal(visit, signed_in)
     elif visit.redirect_to is not None:
         onward = build_token_address(visit.redirect_to, signed_in)
-    return visit.render("recovery", codes=confirmed["recovery_codes"], onward=onward, ticket=ticket)
+    return visit.render("recovery", codes=confirmation["recovery_codes"], onward=onward, ticket=ticket)
 
 
 async def _make_second_factor(visit: Visit, fields: Fields) -> Response:
@@ -169,6 +169,6 @@ def _describe_secret(uri: str) -> dict[str, Any]:
 
     uri = uri[:_LONGEST_URI]
     secret = parse_qs(urlsplit(uri).query).get("secret", [""])[0]
-    spaced = " ".join(secret[start : start + 4] for start in range(0, len(secret), 4))
+    spaced_secret = " ".join(secret[start : start + 4] for start in range(0, len(secret), 4))
     picture = segno.make(uri, micro=False).svg_data_uri(scale=4, light="#fff")
-    return {"uri": uri, "secret": spaced, "qr_code": picture}
+    return {"uri": uri, "secret": spaced_secret, "qr_code": picture}

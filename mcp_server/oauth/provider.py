@@ -47,13 +47,13 @@ class PublicClient(OAuthClientInformationFull):
         )
 
     def validate_redirect_uri(self, redirect_uri: AnyUrl | None) -> AnyUrl:
-        registered = self.redirect_uris or []
+        registered_uris = self.redirect_uris or []
         if redirect_uri is not None and any(
-            redirects.is_same_redirect(str(one), str(redirect_uri)) for one in registered
+            redirects.is_same_redirect(str(one), str(redirect_uri)) for one in registered_uris
         ):
             return redirect_uri
-        if redirect_uri is None and len(registered) == 1:
-            return registered[0]
+        if redirect_uri is None and len(registered_uris) == 1:
+            return registered_uris[0]
         raise InvalidRedirectUriError("redirect_uri is not one of the client's")
 
 
@@ -97,10 +97,10 @@ class Provider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken,
 
     async def authorize(self, client: OAuthClientInformationFull, params: AuthorizationParams) -> str:
         try:
-            sealed = self._seal(client, params)
+            sealed_request = self._seal(client, params)
         except OAuthError as error:
             raise AuthorizeError(error.oauth, error.message) from error  # type: ignore[arg-type]  # `_seal` raises none but those
-        return redirects.answer(self.consent_url, request=sealed)
+        return redirects.answer(self.consent_url, request=sealed_request)
 
     def _seal(self, client: OAuthClientInformationFull, params: AuthorizationParams) -> str:
         return requests.seal(

@@ -27,9 +27,9 @@ def find_mismatch(schema: Any, answer: Any) -> str | None:
 
     Regular expressions are not checked, because some take practically for ever.
     """
-    bounded = BoundedSchema(schema, Budget(_MOST_STEPS, _MOST_BYTES))
+    bounded_schema = BoundedSchema(schema, Budget(_MOST_STEPS, _MOST_BYTES))
     try:
-        error = bounded.find_fault(schema, answer)
+        error = bounded_schema.find_fault(schema, answer)
     except (OverBudget, SchemaUnusable):
         return None
     return None if error is None else f"{error.json_path}: {error.message}"[:_LONGEST]

@@ -52,8 +52,8 @@ class RunCharges:
         # What this attempt has counted is written first, so that it is not counted twice.
         await self._event_log.flush()
         async with self._database.reading() as connection:
-            recorded = (await connection.execute(own_cost_query)).scalar_one()
-        missing = await self._services.credits.run_cost(self._run.id) - int(recorded)
+            recorded_cost = (await connection.execute(own_cost_query)).scalar_one()
+        missing = await self._services.credits.run_cost(self._run.id) - int(recorded_cost)
         if missing > 0:
             self._event_log.add_usage(cost=missing)
         self.may_be_incomplete = False

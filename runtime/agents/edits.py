@@ -25,7 +25,7 @@ async def edit_call(call: Call, row: Any, decider: Decider, edited_arguments: Ma
     the run when the call is executed. Raises Forbidden and BadRequest.
     """
     tool, caller = call.registry.find(row.tool), call.caller
-    proposed = call.services.approvals.arguments(row)
+    proposed_arguments = call.services.approvals.arguments(row)
     if row.tool == REMOTE and not decider.runs_app:
         # Other deciders could not make this call themselves.
         raise Forbidden("Only admins can change the arguments of a call to a tool server.")
@@ -33,36 +33,36 @@ async def edit_call(call: Call, row: Any, decider: Decider, edited_arguments: Ma
         raise Forbidden("Only those who run the app and whoever started the run can change the arguments of a call.")
     if row.tool == REMOTE:
         # The tool and its server cannot be changed.
-        arguments = {**proposed, "arguments": dict(edited_arguments)}
+        arguments = {**proposed_arguments, "arguments": dict(edited_arguments)}
     else:
         # A tool of an organisation does not name the app.
-        bound = {BOUND: proposed[BOUND]} if tool.app_parameter == BOUND else {}
-        if bound and edited_arguments.get(BOUND, proposed[BOUND]) != proposed[BOUND]:
+        bound = {BOUND: proposed_arguments[BOUND]} if tool.app_parameter == BOUND else {}
+        if bound and edited_arguments.get(BOUND, proposed_arguments[BOUND]) != proposed_arguments[BOUND]:
             raise BadRequest(
                 f"`{BOUND}` is bound to the run's own app.", remediation=f"Leave `{BOUND}` out: it cannot be changed."
             )
         edited_arguments = {name: value for name, value in edited_arguments.items() if name not in bound}
         # The decider saw secrets as hidden: where they still read as hidden, the proposed ones are used.
-        arguments = restore_hidden(tool, proposed, {**edited_arguments, **bound})
+        arguments = restore_hidden(tool, proposed_arguments, {**edited_arguments, **bound})
         edited_arguments = redact_arguments(tool, edited_arguments)
     if row.tool == _QUESTION:
-        arguments |= _require_answer(proposed, arguments)
+        arguments |= _require_answer(proposed_arguments, arguments)
     try:
         tool.validate(arguments)
     except ValidationError as exc:
         raise invalid(exc, tool.arguments) from exc
     decider_call = Call(call.registry, call.services, tool, caller, call.context, call.unit)
     if tool.app_parameter == BOUND:
-        decider_call.app = await call.services.directory.app(proposed[BOUND])
+        decider_call.app = await call.services.directory.app(proposed_arguments[BOUND])
     await tool.access.authorise(decider_call, arguments)
     return Edit(dict(edited_arguments), arguments)
 
 
-def _require_answer(proposed: Mapping[str, Any], arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+def _require_answer(proposed_arguments: Mapping[str, Any], arguments: Mapping[str, Any]) -> Mapping[str, Any]:
     """Returns the question's answer schema, which an edit cannot change. Raises BadRequest for an answer that does not
     match it.
     """
-    schema = proposed.get("answer_schema")
+    schema = proposed_arguments.get("answer_schema")
     if schema is None:
         return {}
     if (mismatch := find_mismatch(schema, arguments.get("data"))) is not None:

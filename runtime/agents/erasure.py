@@ -66,20 +66,22 @@ async def sweep_runs(services: Services, database: Database) -> None:
         if not retention_days:
             continue
         of_setting = agents.c.retention_days.is_(None) if days is None else agents.c.retention_days == days
-        expired = select(runs.c.id).where(
+        expired_runs = select(runs.c.id).where(
             runs.c.finished_at <= now - timedelta(days=retention_days),
             runs.c.agent_id.in_(select(agents.c.id).where(of_setting)),
             UNUSED,
         )
         while batches_left:
             async with database.reading() as connection:
-                batch = (await connection.execute(expired.order_by(runs.c.finished_at).limit(BATCH))).scalars().all()
+                batch = (
+                    (await connection.execute(expired_runs.order_by(runs.c.finished_at).limit(BATCH))).scalars().all()
+                )
             if not batch:
                 break
             batches_left -= 1
             await erase_runs(services, database, list(batch), remembered=False)
     async with database.writing(lock=None) as connection:
-        ended = select(runs.c.id).where(runs.c.id == live_texts.c.run_id, runs.c.finished_at.is_not(None))
-        await connection.execute(delete(live_texts).where(exists(ended)))
+        ended_runs = select(runs.c.id).where(runs.c.id == live_texts.c.run_id, runs.c.finished_at.is_not(None))
+        await connection.execute(delete(live_texts).where(exists(ended_runs)))
         hour = int(now.timestamp() // _HOUR)
         await connection.execute(delete(counts).where(counts.c.hour < hour - _LASTING_HOURS))

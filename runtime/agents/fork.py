@@ -71,9 +71,9 @@ class ForkPoint:
             return
         values[channel] = values.pop(pending[0])
         versions[channel] = versions[pending[0]]
-        updated = self.checkpoint.get("updated_channels")
-        if updated is not None:
-            self.checkpoint["updated_channels"] = sorted({*updated, channel} - {pending[0]})
+        updated_channels = self.checkpoint.get("updated_channels")
+        if updated_channels is not None:
+            self.checkpoint["updated_channels"] = sorted({*updated_channels, channel} - {pending[0]})
         # The results belong to the node that would have come next.
         self.results.clear()
 
@@ -101,8 +101,8 @@ async def find_fork_point(database: Database, run: Any, step: int | None) -> For
             row = (
                 await connection.execute(select(checkpoints).where(*conditions, checkpoints.c.id == ids[index]))
             ).one()
-            loaded = loads(row.checkpoint, await read_pieces(connection.execute, [run.id], [row.checkpoint]))
-            return loaded["channel_values"].get("steps", 0), loaded, row.about
+            checkpoint = loads(row.checkpoint, await read_pieces(connection.execute, [run.id], [row.checkpoint]))
+            return checkpoint["channel_values"].get("steps", 0), checkpoint, row.about
 
         if not ids:
             return None

@@ -62,21 +62,21 @@ def bound_prompt(messages: Sequence[Mapping[str, Any]]) -> tuple[list[dict[str, 
     newest: list[dict[str, Any]] = []
     room = MOST_CHARACTERS - _measure(first)
     for message in reversed(messages[1:]):
-        bounded = bound_message(message, MOST_OF_MESSAGE)
-        room -= _measure(bounded)
+        bounded_message = bound_message(message, MOST_OF_MESSAGE)
+        room -= _measure(bounded_message)
         if room < 0 or len(newest) == _NOTES:
             break
-        newest.append(bounded)
+        newest.append(bounded_message)
     return [first, *reversed(newest)], len(messages) - 1 - len(newest)
 
 
 def bound_message(message: Mapping[str, Any], most: int) -> dict[str, Any]:
     """Returns a message with its role, at most so many characters of its text, and the tool calls that it makes."""
-    bounded: dict[str, Any] = {"role": str(message.get("role", ""))[:20]}
-    bounded |= _cut("content", message.get("content"), most)
+    bounded_message: dict[str, Any] = {"role": str(message.get("role", ""))[:20]}
+    bounded_message |= _cut("content", message.get("content"), most)
     if calls := message.get("tool_calls"):
-        bounded |= _cut("tool_calls", calls, most)
-    return bounded
+        bounded_message |= _cut("tool_calls", calls, most)
+    return bounded_message
 
 
 def _cut(name: str, value: Any, most: int) -> dict[str, Any]:

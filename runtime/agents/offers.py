@@ -56,9 +56,9 @@ class ToolOffers:
             )
             suggestion = f"; did you mean {close[0]}?" if close else ""
             return f"there is no tool {ref.name} that an agent can call{suggestion}"
-        registered, graph_name = registration
-        is_for_users = graph_name.for_users and registered.access.admits(_SOMEBODY)
-        mode: Mode = "read_only" if registered.effect == "read" else "read_write"
+        registered_tool, graph_name = registration
+        is_for_users = graph_name.for_users and registered_tool.access.admits(_SOMEBODY)
+        mode: Mode = "read_only" if registered_tool.effect == "read" else "read_write"
         return ToolOffer(mode, "end_user" if is_for_users else "developer_only")
 
     def get_remote_tool(self, ref: ToolRef) -> ToolDescription:
@@ -112,8 +112,8 @@ class ToolOffers:
             # A call that was made before is recognised without the digest, and no new call is made with this one.
             digest = "none"
         server = self.servers.get(ref.server_id or "")
-        pinned = {SERVER: ref.server_id if server is None else server.id, "tool": ref.name, DIGEST: digest}
-        return {BOUND: app_id, **pinned, "arguments": dict(arguments_of_run)}
+        pinned_values = {SERVER: ref.server_id if server is None else server.id, "tool": ref.name, DIGEST: digest}
+        return {BOUND: app_id, **pinned_values, "arguments": dict(arguments_of_run)}
 
 
 async def load_offers(registry: ToolRunner, execute: Execute, app_id: str) -> ToolOffers:

@@ -110,20 +110,20 @@ class _Replayer:
         tainted: bool,
         approvers: NamedApprovers | None = None,
     ) -> CallResult:
-        recorded = self._get_recorded(ref.name, call_id)
-        if recorded["status"] == "denied":
-            raise CallDenied(recorded["error"]["message"])
-        if recorded["status"] == "error":
-            raise ToolFailed(recorded["error"], recorded.get("args"))
-        return CallResult(recorded["result"], recorded.get("args"))
+        recorded_call = self._get_recorded(ref.name, call_id)
+        if recorded_call["status"] == "denied":
+            raise CallDenied(recorded_call["error"]["message"])
+        if recorded_call["status"] == "error":
+            raise ToolFailed(recorded_call["error"], recorded_call.get("args"))
+        return CallResult(recorded_call["result"], recorded_call.get("args"))
 
     async def run_agent(
         self, node: AgentNode, input_values: Mapping[str, Any], call_id: str, *, tainted: bool
     ) -> RunResult:
-        recorded = self._get_recorded(node.agent, call_id)
-        if recorded["status"] == "error":
-            raise RunFailed(recorded["error"]["code"], recorded["error"]["message"])
-        return RunResult(recorded["result"], recorded.get("tainted", False))
+        recorded_call = self._get_recorded(node.agent, call_id)
+        if recorded_call["status"] == "error":
+            raise RunFailed(recorded_call["error"]["code"], recorded_call["error"]["message"])
+        return RunResult(recorded_call["result"], recorded_call.get("tainted", False))
 
     def get_child_id(self, call_id: str) -> str:
         return derive_child_id(self.run.id, call_id)
@@ -149,12 +149,14 @@ class _Replayer:
         return RecalledMessages()
 
     def _get_recorded(self, name: str, call_id: str) -> Mapping[str, Any]:
-        recorded = self.record.calls.get(call_id) or self.record.inherited.get(call_id)
-        if recorded is None or recorded["tool_name"] != name:
+        recorded_call = self.record.calls.get(call_id) or self.record.inherited.get(call_id)
+        if recorded_call is None or recorded_call["tool_name"] != name:
             raise _RecordExhausted
-        if recorded["status"] == "ok" and "result" not in recorded:
-            raise ResultNotRecorded(f"call {call_id} of {name} returned {recorded['result_characters']} characters")
-        return recorded
+        if recorded_call["status"] == "ok" and "result" not in recorded_call:
+            raise ResultNotRecorded(
+                f"call {call_id} of {name} returned {recorded_call['result_characters']} characters"
+            )
+        return recorded_call
 
 
 class _ReplaySaver(InMemorySaver):

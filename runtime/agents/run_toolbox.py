@@ -318,10 +318,10 @@ class RunToolbox:
 def _parse_message(answer: Mapping[str, Any]) -> Message:
     choices = answer.get("choices") or [{}]
     message = choices[0].get("message") or {}
-    parsed: Message = {"role": "assistant", "content": message.get("content")}
+    message_parts: Message = {"role": "assistant", "content": message.get("content")}
     if message.get("tool_calls"):
-        parsed["tool_calls"] = message["tool_calls"]
-    return parsed
+        message_parts["tool_calls"] = message["tool_calls"]
+    return message_parts
 
 
 def _find_wait(error: BaobabError) -> int | None:

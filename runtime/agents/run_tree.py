@@ -60,9 +60,9 @@ def close_run(
     *usage, parent_id = usage_columns
     ancestor_id = parent_id
     while ancestor_id is not None:
-        updated = statements.rows(_ADD_USAGE, *usage, ancestor_id)
+        updated_rows = statements.rows(_ADD_USAGE, *usage, ancestor_id)
         # A parent that has not ended passes its usage on when it ends.
-        ancestor_id = updated[0][1] if updated and updated[0][0] in ENDED else None
+        ancestor_id = updated_rows[0][1] if updated_rows and updated_rows[0][0] in ENDED else None
     if parent_id is not None:
         jobs.enqueue_in(statements, ADVANCE, {"run_id": parent_id}, f"run:{parent_id}:child:{run_id}")
     if has_agent_nodes(graph):
@@ -77,10 +77,10 @@ def emit_to_parents(
     events, ids = list(emitted), []
     ancestor_id: str | None = parent_id
     while ancestor_id is not None and events:
-        reserved = statements.rows(_RESERVE_SEQ, len(events), ancestor_id)
-        if not reserved:
+        reserved_rows = statements.rows(_RESERVE_SEQ, len(events), ancestor_id)
+        if not reserved_rows:
             break
-        last_seq, next_id = reserved[0]
+        last_seq, next_id = reserved_rows[0]
         first_seq = last_seq - len(events) + 1
         rows = [
             (ancestor_id, first_seq + index, type_, to_json(payload).decode(), subject, at)

@@ -74,13 +74,13 @@ class Shape:
 def read_shape(value: Any) -> Shape:
     """Parses a graph. Faults become issues, and the parts that have them are left out or replaced."""
     issues: list[Issue] = []
-    replaced: set[Path] = set()
+    replaced_paths: set[Path] = set()
     unknown: set[str] = set()
     readable = value
     for _ in range(_ROUNDS):
         try:
             spec = GraphSpec.model_validate(readable)
-            return Shape(spec, issues, frozenset(replaced), frozenset(unknown))
+            return Shape(spec, issues, frozenset(replaced_paths), frozenset(unknown))
         except ValidationError as exc:
             # Without the inputs, which are large and not shown.
             faults = exc.errors(include_url=False, include_input=False)
@@ -91,7 +91,7 @@ def read_shape(value: Any) -> Shape:
         for fault in faults:
             path = _replace_part(readable, fault)
             if path is not None:
-                replaced.add(path)
+                replaced_paths.add(path)
             elif not _remove_field(readable, fault):
                 return Shape(None, issues)
             elif fault["type"] != "extra_forbidden":

@@ -35,8 +35,8 @@ async def make_call(
     payload_base: dict[str, Any] = {"tool_source": ref.source, "tool_name": ref.name, "call_id": call_id}
     if (server := session.toolbox.get_server_name(ref, call_id)) is not None:
         payload_base["server"] = server
-    redacted = session.toolbox.redact_arguments(ref, arguments)
-    session.event_log.emit_event("tool_call_start", {**payload_base, "args": redacted}, f"call {call_id}")
+    redacted_arguments = session.toolbox.redact_arguments(ref, arguments)
+    session.event_log.emit_event("tool_call_start", {**payload_base, "args": redacted_arguments}, f"call {call_id}")
     end_subject, started_at = f"called {call_id}", time.monotonic()
     try:
         result = await session.toolbox.call_tool(ref, arguments, call_id, tainted=tainted, approvers=approvers)
@@ -67,7 +67,7 @@ async def make_call(
         )
         raise
     payload_base["duration_ms"] = _milliseconds_since(started_at)
-    edited = _edited_arguments(result.arguments)
+    edited_arguments = _edited_arguments(result.arguments)
     text = as_text(result.value)
     if len(text) > _MOST_RESULT:
         too_large = ToolFailed(
@@ -75,10 +75,12 @@ async def make_call(
             result.arguments,
         )
         session.event_log.emit_event(
-            "tool_call_end", {**payload_base, "status": "error", "error": too_large.error, **edited}, end_subject
+            "tool_call_end",
+            {**payload_base, "status": "error", "error": too_large.error, **edited_arguments},
+            end_subject,
         )
         raise too_large
-    payload = {**_result_payload(result.value), **edited}
+    payload = {**_result_payload(result.value), **edited_arguments}
     if session.toolbox.is_tainting(ref):
         payload["tainted"] = True
         session.event_log.taint()

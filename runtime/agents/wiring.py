@@ -15,14 +15,14 @@ Leads = Mapping[str, Sequence[str]]
 def find_wiring_issues(spec: GraphSpec, *, connected: bool = True) -> Iterator[Issue]:
     """Validates the connections. connected: whether all edges are known; else what nodes lead to is not checked."""
     leads = build_leads(spec)
-    reached = _find_reachable([spec.entry], leads) if spec.entry in leads else None
-    if reached is None:
+    reached_nodes = _find_reachable([spec.entry], leads) if spec.entry in leads else None
+    if reached_nodes is None:
         yield Issue(("entry",), _no_node_message(spec, spec.entry))
-    yield from _find_end_issues(spec, reached if connected else None)
+    yield from _find_end_issues(spec, reached_nodes if connected else None)
     yield from _find_edge_issues(spec)
     if not connected:
         return
-    yield from _find_node_issues(spec, reached)
+    yield from _find_node_issues(spec, reached_nodes)
     for cycle in _find_endless_cycles(leads):
         yield Issue(("nodes", cycle[0]), f"the cycle {_draw_cycle(cycle)} is never left: no edge of it leads to an end")
 
@@ -57,8 +57,8 @@ def is_inevitable(spec: GraphSpec, node_id: str) -> bool:
     if node_id == spec.entry:
         return True
     leads = {start: [to for to in targets if to != node_id] for start, targets in build_leads(spec).items()}
-    reached = _find_reachable([spec.entry], leads)
-    return not any(isinstance(spec.nodes[other], EndNode) for other in reached)
+    reached_nodes = _find_reachable([spec.entry], leads)
+    return not any(isinstance(spec.nodes[other], EndNode) for other in reached_nodes)
 
 
 def written_keys(node: Node) -> frozenset[str]:
@@ -79,21 +79,21 @@ def is_output(spec: GraphSpec, node: LlmNode) -> bool:
 
 def _find_reachable(starts: Sequence[str], leads: Leads) -> set[str]:
     """Returns the given nodes, and all nodes that can be reached from them."""
-    reached = set(starts)
-    waiting = list(reached)
+    reached_nodes = set(starts)
+    waiting = list(reached_nodes)
     while waiting:
         for target in leads[waiting.pop()]:
-            if target not in reached:
-                reached.add(target)
+            if target not in reached_nodes:
+                reached_nodes.add(target)
                 waiting.append(target)
-    return reached
+    return reached_nodes
 
 
-def _find_end_issues(spec: GraphSpec, reached: set[str] | None) -> Iterator[Issue]:
+def _find_end_issues(spec: GraphSpec, reached_nodes: set[str] | None) -> Iterator[Issue]:
     end_nodes = {node_id for node_id, node in spec.nodes.items() if isinstance(node, EndNode)}
     if not end_nodes:
         yield Issue(("nodes",), "there is no node of type end")
-    elif reached is not None and not end_nodes & reached:
+    elif reached_nodes is not None and not end_nodes & reached_nodes:
         yield Issue(("entry",), "no node of type end can be reached from here")
 
 
@@ -123,10 +123,10 @@ def _no_node_message(spec: GraphSpec, node_id: str) -> str:
     return f"there is no node {quote_name(node_id)}" + (f"; did you mean {quote_name(matches[0])}?" if matches else "")
 
 
-def _find_node_issues(spec: GraphSpec, reached: set[str] | None) -> Iterator[Issue]:
+def _find_node_issues(spec: GraphSpec, reached_nodes: set[str] | None) -> Iterator[Issue]:
     leaving = {edge.from_ for edge in spec.edges}
     for node_id, node in spec.nodes.items():
-        if reached is not None and node_id not in reached:
+        if reached_nodes is not None and node_id not in reached_nodes:
             yield Issue(("nodes", node_id), f"cannot be reached from the entry {quote_name(spec.entry)}")
         if node_id not in leaving and not isinstance(node, EndNode):
             yield Issue(("nodes", node_id), "no edge leaves it, and it is not of type end")
@@ -142,14 +142,14 @@ def _find_endless_cycles(leads: Leads) -> Iterator[list[str]]:
     for node_id, targets in leads.items():
         if not targets and node_id not in stopping:
             stopping |= _find_reachable([node_id], sources)
-    visited: set[str] = set()
+    visited_nodes: set[str] = set()
     for start in leads:
         path: list[str] = []
         node_id = start
         # A trapped node leads only to trapped nodes, so following any edge must end in a cycle.
-        while node_id not in stopping and node_id not in visited:
+        while node_id not in stopping and node_id not in visited_nodes:
             path.append(node_id)
-            visited.add(node_id)
+            visited_nodes.add(node_id)
             node_id = leads[node_id][0]
         if node_id in path:
             yield [*path[path.index(node_id) :], node_id]

@@ -80,8 +80,8 @@ def _join(parts: list[ParsedDocument], limits: ParseLimits) -> ParsedDocument:
     texts: list[str] = []
     blocks: list[Block] = []
     at = 0
-    found = [(block, part.text) for part in parts for block in part.blocks]
-    for block, text in sorted(found, key=lambda each: each[0].page or 0):
+    blocks_with_text = [(block, part.text) for part in parts for block in part.blocks]
+    for block, text in sorted(blocks_with_text, key=lambda each: each[0].page or 0):
         texts.append(text[block.start : block.end])
         blocks.append(dataclasses.replace(block, start=at, end=at + len(texts[-1])))
         at = blocks[-1].end + len(_BETWEEN)

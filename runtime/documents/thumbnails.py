@@ -34,11 +34,11 @@ async def draw_thumbnail(source: IO[bytes]) -> bytes:
         raise UnreadableDocument("The picture is damaged, or takes too much to draw.") from exc
     line, _, picture = answer.partition(b"\n")
     try:
-        refused = json.loads(line).get("refused")
+        refusal_reason = json.loads(line).get("refused")
     except (ValueError, AttributeError) as exc:
         raise UnreadableDocument("The picture is damaged.") from exc
-    if refused is not None or not _is_webp(picture):
-        raise UnreadableDocument(str(refused or "The picture is damaged.")[:500])
+    if refusal_reason is not None or not _is_webp(picture):
+        raise UnreadableDocument(str(refusal_reason or "The picture is damaged.")[:500])
     return picture
 
 

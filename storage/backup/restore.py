@@ -40,9 +40,9 @@ def restore(backup: Path, data: Path) -> Manifest:
 def _fill(stage: Path, backup: Path, manifest: Manifest) -> None:
     for name, file in manifest.files.items():
         try:
-            copied = copy_file(backup / name, stage / name)
+            copied_file = copy_file(backup / name, stage / name)
         except FileNotFoundError as exc:
             raise BackupDamaged(backup / name) from exc
-        if copied != (file.bytes, file.sha256):
+        if copied_file != (file.bytes, file.sha256):
             raise BackupDamaged(backup / name)
     sync_folders(stage)

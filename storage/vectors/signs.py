@@ -64,7 +64,7 @@ def count_different(bits: Any, of_vector: Any) -> Any:
     """
     words, rows = bits.shape
     different = np.empty(rows, np.uint16)
-    mixed = np.empty(_COUNTED_AT_ONCE, np.uint64)
+    different_bits = np.empty(_COUNTED_AT_ONCE, np.uint64)
     counts, together = np.empty((2, _COUNTED_AT_ONCE), np.uint8)
     for start in range(0, rows, _COUNTED_AT_ONCE):
         total = different[start : start + _COUNTED_AT_ONCE]
@@ -73,8 +73,8 @@ def count_different(bits: Any, of_vector: Any) -> Any:
         for first in range(0, words, _WORDS_IN_A_BYTE):
             together[:size] = 0
             for word in range(first, min(first + _WORDS_IN_A_BYTE, words)):
-                np.bitwise_xor(bits[word, start : start + size], of_vector[word], out=mixed[:size])
-                np.bitwise_count(mixed[:size], out=counts[:size])
+                np.bitwise_xor(bits[word, start : start + size], of_vector[word], out=different_bits[:size])
+                np.bitwise_count(different_bits[:size], out=counts[:size])
                 together[:size] += counts[:size]
             total += together[:size]
     return different

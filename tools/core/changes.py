@@ -35,13 +35,13 @@ def _render(value: Any) -> str | None:
 def bound_changes(changes: list[Change]) -> list[Change]:
     """Returns the changes with as much text as one answer can have; of the others, only their names and sizes."""
     room = _MOST_IN_ALL
-    bounded: list[Change] = []
+    bounded_changes: list[Change] = []
     for change in changes:
         texts = [change["before"], change["after"]]
         room -= sum(len(text or "") for text in texts)
         if room < 0:
             before, after = (None if text is None else f"({len(text)} characters)" for text in texts)
-            bounded.append({"what": change["what"], "before": before, "after": after})
+            bounded_changes.append({"what": change["what"], "before": before, "after": after})
         else:
-            bounded.append(change)
-    return bounded
+            bounded_changes.append(change)
+    return bounded_changes

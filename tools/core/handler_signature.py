@@ -41,7 +41,7 @@ def build_model(handler: Handler, hints: Mapping[str, Any]) -> tuple[type[BaseMo
         raise RegistrationError(f"{name}: a handler is `async def` and takes `call` first")
     if "return" not in hints:
         raise RegistrationError(f"{name}: say what it returns")
-    described = _parameter_texts(handler)
+    descriptions = _parameter_texts(handler)
     fields: dict[str, Any] = {}
     extra: Literal["allow", "forbid"] = "forbid"
     by_name = {parameter.name: parameter for parameter in parameters[1:]}
@@ -58,10 +58,10 @@ def build_model(handler: Handler, hints: Mapping[str, Any]) -> tuple[type[BaseMo
         elif argument not in ("call", "return"):
             fields[argument] = (
                 hint,
-                _field(_NONE if parameter is None else parameter.default, described.pop(argument, None)),
+                _field(_NONE if parameter is None else parameter.default, descriptions.pop(argument, None)),
             )
-    if described:
-        raise RegistrationError(f"{name}: the docstring describes {', '.join(described)}, which it does not take")
+    if descriptions:
+        raise RegistrationError(f"{name}: the docstring describes {', '.join(descriptions)}, which it does not take")
     model = create_model(name, __config__=ConfigDict(strict=True, extra=extra, defer_build=True), **fields)
     return model, hints["return"]
 

@@ -102,8 +102,8 @@ class RateLimits:
         }
         excess = len(self._windows) - _MOST_WINDOWS // 2
         if excess > 0:
-            flooded = Counter(name[0] for name in self._windows).most_common(1)[0][0]
-            for name in [name for name in self._windows if name[0] == flooded][:excess]:
+            flooded_policy = Counter(name[0] for name in self._windows).most_common(1)[0][0]
+            for name in [name for name in self._windows if name[0] == flooded_policy][:excess]:
                 del self._windows[name]
 
 

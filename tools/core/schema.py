@@ -40,17 +40,17 @@ def _inline(node: Any, definitions: Schema) -> Any:
         target = definitions[node["$ref"].removeprefix("#/$defs/")]
         other_keywords = {k: v for k, v in node.items() if k != "$ref"}
         return _inline(target | other_keywords, definitions)
-    cleaned: Schema = {}
+    cleaned_schema: Schema = {}
     for word, value in node.items():
         if word == "$defs" or (word == "title" and isinstance(value, str)):
             continue
         if word == "properties":
-            cleaned[word] = {name: _optional(_inline(inner, definitions)) for name, inner in value.items()}
+            cleaned_schema[word] = {name: _optional(_inline(inner, definitions)) for name, inner in value.items()}
         elif word in ("default", "examples", "enum", "const"):
-            cleaned[word] = value
+            cleaned_schema[word] = value
         else:
-            cleaned[word] = _inline(value, definitions)
-    return cleaned
+            cleaned_schema[word] = _inline(value, definitions)
+    return cleaned_schema
 
 
 def _optional(schema: Schema) -> Schema:

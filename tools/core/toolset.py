@@ -352,10 +352,10 @@ def _widening(
 
 def _bind(name: str, base: str, route: str, arguments: type[BaseModel], rest: Rest) -> RestBinding:
     """Builds the REST binding of a tool. Raises RegistrationError if route and arguments do not fit."""
-    matched = _ROUTE.match(route)
-    if not matched:
+    route_match = _ROUTE.match(route)
+    if not route_match:
         raise RegistrationError(f"{name}: {route!r} is no `METHOD /path`")
-    method, path = matched[1], base + matched[2]
+    method, path = route_match[1], base + route_match[2]
     if len(path) > 1:
         path = path.rstrip("/")
     in_path = tuple(m[1] for m in _PARAMETER.finditer(path))

@@ -97,8 +97,8 @@ def restore_hidden(tool: Tool, proposed: Mapping[str, Any], edited: Mapping[str,
 
     Raises HiddenIsUnknown if a text reads `(hidden)` where nothing was proposed.
     """
-    restored: dict[str, Any] = _with_secrets(tool.input_schema, dict(proposed), dict(edited))
-    return restored
+    restored_arguments: dict[str, Any] = _with_secrets(tool.input_schema, dict(proposed), dict(edited))
+    return restored_arguments
 
 
 def _with_secrets(schema: Mapping[str, Any], proposed: Any, edited: Any) -> Any:

@@ -51,10 +51,10 @@ class SentenceReader:
         for match in _SENTENCE.finditer(self._rest):
             if not _ONLY_SOURCES.fullmatch(match[0]):
                 start = match.start()
-        finished, self._rest = self._rest[:start], self._rest[start:]
+        sentences_text, self._rest = self._rest[:start], self._rest[start:]
         length = len(self._rest)
         self._next_length = 0 if length < _OFTEN else length + length // 4
-        return split_sentences(finished, self._count)
+        return split_sentences(sentences_text, self._count)
 
     def finish(self) -> list[Sentence]:
         """Returns the last sentences, when the answer is complete."""
@@ -104,9 +104,9 @@ async def _relay_answer(
                 if text:
                     answer += text
                     yield _encode("delta", {"text": text})
-                    finished = reader.read(text)
-                    sentences += finished
-                    for sentence in finished:
+                    new_sentences = reader.read(text)
+                    sentences += new_sentences
+                    for sentence in new_sentences:
                         yield _encode("sentence", sentence)
     for sentence in reader.finish():
         sentences.append(sentence)
@@ -131,10 +131,10 @@ def split_sentences(answer: str, count: int) -> list[Sentence]:
     """Returns the sentences of an answer, and which of `count` chunks each cites, by their place from 0."""
     sentences: list[Sentence] = []
     for match in _SENTENCE.finditer(answer):
-        cited = {int(number) for group in _CITED.findall(match[0]) for number in group.split(",")}
+        cited_numbers = {int(number) for group in _CITED.findall(match[0]) for number in group.split(",")}
         text = " ".join(_CITED.sub("", match[0]).split())
         text = re.sub(r"\s+([.!?,;:])", r"\1", text)
-        sources = sorted(number - 1 for number in cited if 1 <= number <= count)
+        sources = sorted(number - 1 for number in cited_numbers if 1 <= number <= count)
         if text:
             sentences.append({"text": text, "sources": sources})
         elif sentences:

@@ -32,10 +32,10 @@ class ChosenDocuments:
         matches = compile_filter(metadata_filter)
         digest = hashlib.sha256(json.dumps(metadata_filter, sort_keys=True).encode()).digest()
         name = (scope.app_id, scope.collection_id, scope.owner, digest)
-        remembered = self._kept.get(name)
-        if remembered is not None and remembered[0] == scope.revision:
+        cached_choice = self._kept.get(name)
+        if cached_choice is not None and cached_choice[0] == scope.revision:
             self._kept.move_to_end(name)
-            return remembered[1]
+            return cached_choice[1]
         query = select(documents.c.id, documents.c.metadata)
         query = query.where(*scope.list_conditions(call.stores.database.dialect))
         async with call.reading() as execute:

@@ -43,8 +43,8 @@ class _Compiler:
     def _compile_entry(self, name: str, wanted: Any, depth: int) -> Matches:
         self._count()
         if name == "$not":
-            denied = self.compile(wanted, depth + 1)
-            return lambda metadata: not denied(metadata)
+            matches_inner = self.compile(wanted, depth + 1)
+            return lambda metadata: not matches_inner(metadata)
         if name in ("$and", "$or"):
             if not isinstance(wanted, list) or not wanted:
                 raise FilterTypeInvalid(f"`{name}` takes a list of filters.")

@@ -211,11 +211,11 @@ async def count_bytes(unit: Unit, app: App, collection_id: str, more: int) -> No
         return
     limit = app.plan.file_bytes
     if limit is not None and more > 0:
-        used = int((await unit.fetch(_COUNT_BYTES, {"of_app": app.id}))[0][0])
-        if used + more > limit:
+        used_bytes = int((await unit.fetch(_COUNT_BYTES, {"of_app": app.id}))[0][0])
+        if used_bytes + more > limit:
             raise StorageFull(
-                f"The documents of the app have {used} of {limit} bytes; {more} more do not fit.",
-                details={"current_usage_bytes": used, "limit_bytes": limit},
+                f"The documents of the app have {used_bytes} of {limit} bytes; {more} more do not fit.",
+                details={"current_usage_bytes": used_bytes, "limit_bytes": limit},
             )
     await unit.write(_ADD_BYTES, {"of_app": app.id, "of_collection": collection_id, "more": more})
 

@@ -170,8 +170,8 @@ async def _compute_scores(
     scores = dict.fromkeys(rows, 0.0)
     for model, query in queries.items():
         places = [place for place, row in rows.items() if row.embedding_model == model and place in vectors]
-        computed = matrices.compute_scores(query, [vectors[place] for place in places])
-        scores |= {place: min(score, 1.0) for place, score in zip(places, computed, strict=True)}
+        new_scores = matrices.compute_scores(query, [vectors[place] for place in places])
+        scores |= {place: min(score, 1.0) for place, score in zip(places, new_scores, strict=True)}
     return scores
 
 
@@ -183,10 +183,14 @@ async def _diversify(
     if len(sizes) != 1:
         # Vectors of two models cannot be compared.
         return places
-    compared = [place for place in places if place in vectors]
-    table = matrices.compute_similarities([vectors[place] for place in compared])
-    likeness = {one: dict(zip(compared, row, strict=True)) for one, row in zip(compared, table, strict=True)}
-    return choose_diverse({place: ranked[place] for place in compared}, likeness, request.top_k, request.diversity)
+    compared_places = [place for place in places if place in vectors]
+    table = matrices.compute_similarities([vectors[place] for place in compared_places])
+    likeness = {
+        one: dict(zip(compared_places, row, strict=True)) for one, row in zip(compared_places, table, strict=True)
+    }
+    return choose_diverse(
+        {place: ranked[place] for place in compared_places}, likeness, request.top_k, request.diversity
+    )
 
 
 def _describe(row: Any, place: Place, score: float) -> FoundChunk:

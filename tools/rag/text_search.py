@@ -95,23 +95,23 @@ def _build_ranking(dialect: str, *, is_owned: bool, has_ids: bool, is_bounded: b
     rank: Any
     if dialect == "postgresql":
         vector: Any = literal_column("rag_chunks.words_vector")
-        wanted = func.to_tsquery(literal_column("'simple'::regconfig"), bindparam("expression", type_=Text))
+        search_query = func.to_tsquery(literal_column("'simple'::regconfig"), bindparam("expression", type_=Text))
         # 1: longer chunks count less, as they do in BM25.
-        rank = func.ts_rank(vector, wanted, 1, type_=Float)
+        rank = func.ts_rank(vector, search_query, 1, type_=Float)
         ranked = select(*places, chunks.c.number, (-rank).label("rank")).select_from(
             chunks.join(documents, has_version)
         )
-        ranked = ranked.where(chunks.c.app_id == bindparam("of_app"), vector.op("@@")(wanted))
+        ranked = ranked.where(chunks.c.app_id == bindparam("of_app"), vector.op("@@")(search_query))
     else:
-        held: Any = select(_fts.c.rowid, _fts.c.rank).where(text("rag_chunks_fts MATCH :expression"))
+        matching_rows: Any = select(_fts.c.rowid, _fts.c.rank).where(text("rag_chunks_fts MATCH :expression"))
         if is_bounded:
-            held = held.order_by(_fts.c.rank).limit(bindparam("first"))
-        held = held.subquery()
-        source = held.join(chunks, chunks.c.number == held.c.rowid).join(documents, has_version)
-        ranked = select(*places, chunks.c.number, held.c.rank.label("rank")).select_from(source)
+            matching_rows = matching_rows.order_by(_fts.c.rank).limit(bindparam("first"))
+        matching_rows = matching_rows.subquery()
+        source = matching_rows.join(chunks, chunks.c.number == matching_rows.c.rowid).join(documents, has_version)
+        ranked = select(*places, chunks.c.number, matching_rows.c.rank.label("rank")).select_from(source)
     ranked = ranked.where(*build_conditions(dialect, is_owned=is_owned, has_ids=has_ids))
     best = ranked.order_by(text("rank"), *places).limit(bindparam("most")).subquery()
     # Only of the best are the words read, which are longer than the text.
-    found = select(best.c.document_id, best.c.version, best.c.position, chunks.c.words)
-    found = found.join(chunks, chunks.c.number == best.c.number)
-    return mark_long(found.order_by(best.c.rank, best.c.document_id, best.c.version, best.c.position))
+    best_chunks = select(best.c.document_id, best.c.version, best.c.position, chunks.c.words)
+    best_chunks = best_chunks.join(chunks, chunks.c.number == best.c.number)
+    return mark_long(best_chunks.order_by(best.c.rank, best.c.document_id, best.c.version, best.c.position))

@@ -34,11 +34,11 @@ async def evaluate(visit: Visit) -> Context:
         for way in (WAYS if mode == "all" else (mode,))
     }
     fields = {"questions": questions, "top": str(top), "mode": mode, "model": form.get("model", "")}
-    ticked = {"judged": judged, "reranked": reranked}
+    ticked_boxes = {"judged": judged, "reranked": reranked}
     for measurement in measurements.values():
         for case, result in zip(cases, measurement["cases"], strict=True):
             result["missing"] = [document for document in case["relevant"] if document not in result["found"]]
-    return {**values, **fields, **ticked, "title": "Evaluation", "modes": _MODES, "measured": measurements}
+    return {**values, **fields, **ticked_boxes, "title": "Evaluation", "modes": _MODES, "measured": measurements}
 
 
 def _parse_lines(text: str) -> list[dict[str, Any]]:

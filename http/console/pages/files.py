@@ -33,7 +33,7 @@ async def announce(visit: Visit) -> Context:
     size = visit.form.get("size", "")
     if not (size.isdecimal() and len(size) < 14):
         raise BadRequest("The size is a number of bytes.")
-    announced = await visit.call(
+    upload = await visit.call(
         "files_upload",
         app_id=visit.parts["app"],
         filename=visit.form.get("filename", ""),
@@ -41,7 +41,7 @@ async def announce(visit: Visit) -> Context:
         sizeBytes=int(size),
         public="public" in visit.form,
     )
-    return {"title": "Send the file", "address": _drop_host(announced["uploadUrl"])}
+    return {"title": "Send the file", "address": _drop_host(upload["uploadUrl"])}
 
 
 async def write(visit: Visit) -> str:

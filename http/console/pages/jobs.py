@@ -35,8 +35,8 @@ async def show_job(visit: Visit) -> Context:
     arguments = [
         (escape_json(name)[1:-1], escape_json(value, indent=2), None) for name, value in job["arguments"].items()
     ]
-    retried = job["status"] in ("waiting", "failed", "cancelled")
-    return {"title": job["kind"], "of": of or "", "job": job, "arguments_shown": arguments, "retried": retried}
+    may_retry = job["status"] in ("waiting", "failed", "cancelled")
+    return {"title": job["kind"], "of": of or "", "job": job, "arguments_shown": arguments, "retried": may_retry}
 
 
 async def retry(visit: Visit) -> str:

@@ -45,9 +45,9 @@ class TokenCache:
         return f"Bearer {await self._get_token(server_id, resource, auth)}"
 
     async def _get_token(self, server_id: str, resource: str, auth: Mapping[str, Any]) -> str:
-        cached = self._tokens.get(server_id)
-        if cached is not None and cached[0] > self._clock.time():
-            return cached[1]
+        cached_token = self._tokens.get(server_id)
+        if cached_token is not None and cached_token[0] > self._clock.time():
+            return cached_token[1]
         token, seconds = await self._fetch_token(resource, auth)
         while len(self._tokens) >= _MOST_HELD:
             del self._tokens[next(iter(self._tokens))]

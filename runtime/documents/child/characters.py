@@ -165,8 +165,8 @@ def _find_rectangles(marks: NDArray[np.float32]) -> Iterator[Rectangle]:
     off_x, off_y = middles - xs[areas], rows - ys[areas]
     spread_x = add_up(lengths * (off_x**2 + (lengths**2 - 1) / 12)) / sizes
     spread_y = add_up(lengths * off_y**2) / sizes
-    both = add_up(lengths * off_x * off_y) / sizes
-    angles = 0.5 * np.arctan2(2 * both, spread_x - spread_y)
+    covariance = add_up(lengths * off_x * off_y) / sizes
+    angles = 0.5 * np.arctan2(2 * covariance, spread_x - spread_y)
     # The direction of what is about as wide as high says nothing; nor does that of a column of letters.
     angles[~(spread_x > 4 * spread_y)] = 0.0
     cos, sin = np.cos(angles)[areas], np.sin(angles)[areas]

@@ -59,7 +59,7 @@ _HTML = re.compile(rb"\s*(?:<!--.{0,2000}?-->\s*)*<(?:!doctype\s+html|html|head|
 
 def detect_kind(source: bytes, name: str, media_type: str) -> str:
     """Returns a key of MEDIA_TYPES, or `zip` for a file that may be docx, xlsx or pptx. Raises Refused."""
-    declared = read_declared_kind(name, media_type)
+    declared_kind = read_declared_kind(name, media_type)
     head = source[:1024]
     if b"%PDF-" in head:
         return "pdf"
@@ -71,10 +71,10 @@ def detect_kind(source: bytes, name: str, media_type: str) -> str:
         return str(picture.lastgroup)
     if _UNREAD.match(head):
         raise Refused(f"Sound, video and pictures of this kind are not read. {READABLE}")
-    if declared in _BINARY:
-        raise Refused(f"The file is called {declared}, but its content is not. {READABLE}")
-    if declared:
-        return declared
+    if declared_kind in _BINARY:
+        raise Refused(f"The file is called {declared_kind}, but its content is not. {READABLE}")
+    if declared_kind:
+        return declared_kind
     return "html" if _HTML.match(source[:4096]) else "txt"
 
 

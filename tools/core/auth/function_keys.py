@@ -16,8 +16,8 @@ _UNKNOWN = "unknown"
 def make_function_key(ids: Ids, vault: Vault, app_id: str) -> tuple[str, dict[str, str]]:
     """Makes a key for an app: its text, and what the app's row keeps of it."""
     key = ids.hex(48)
-    sealed = vault.seal(key.encode(), f"apps.function_key:{app_id}")
-    return key, {"function_key": sealed, "function_key_digest": digest_token(key)}
+    sealed_key = vault.seal(key.encode(), f"apps.function_key:{app_id}")
+    return key, {"function_key": sealed_key, "function_key_digest": digest_token(key)}
 
 
 async def rotate_function_key(call: Call, app_id: str, *, shown_to: str | None, key_id: str | None) -> str:

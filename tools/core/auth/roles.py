@@ -12,8 +12,8 @@ def rank(role: str) -> int:
     return _RANK[role]
 
 
-def require_role(role: Role | None, needed: Role) -> None:
+def require_role(role: Role | None, needed_role: Role) -> None:
     if role is None:
         raise Forbidden("This account is not a member of the organisation.")
-    if _RANK[role] < _RANK[needed]:
-        raise Forbidden(f"This needs the role `{needed}`; this account has `{role}`.")
+    if _RANK[role] < _RANK[needed_role]:
+        raise Forbidden(f"This needs the role `{needed_role}`; this account has `{role}`.")

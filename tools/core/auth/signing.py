@@ -54,8 +54,8 @@ class Signers:
     async def mint(self, owner: str, claims: dict[str, Any], lifetime: int) -> str:
         """Returns a signed token of `lifetime` seconds for `platform` or for an app's user."""
         pair = await self._pairs.get(owner) or await self._create(owner)
-        issued = int(self._clock.time())
-        body = {**claims, "iss": issuer(owner), "iat": issued, "exp": issued + lifetime}
+        issued_at = int(self._clock.time())
+        body = {**claims, "iss": issuer(owner), "iat": issued_at, "exp": issued_at + lifetime}
         if owner != PLATFORM:
             body["app_id"] = owner
         header = {"alg": pair.algorithm, "kid": str(pair.current.kid), "typ": "JWT"}

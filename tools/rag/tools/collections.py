@@ -93,10 +93,10 @@ async def rag_collections_create(
             raise CollectionExists(details={"name": name})
         if len(names) >= MOST_COLLECTIONS:
             raise TooManyCollections(details={"limit": MOST_COLLECTIONS})
-        created = (await unit.execute(insert(collections).values(row).returning(collections))).one()
-    call.audit.resource_id = created.id
+        created_row = (await unit.execute(insert(collections).values(row).returning(collections))).one()
+    call.audit.resource_id = created_row.id
     call.audit.data |= {"name": name, "access_mode": accessMode}
-    return _describe(created)
+    return _describe(created_row)
 
 
 @rag.tool(
@@ -188,10 +188,12 @@ async def rag_collections_update(
     async with FREEZES.writing(call) as unit:
         row = await load_collection(unit.execute, call, name)
         which = (_columns.app_id == app_id, _columns.id == row.id)
-        changed = (await unit.execute(update(collections).where(*which).values(values).returning(collections))).one()
+        changed_row = (
+            await unit.execute(update(collections).where(*which).values(values).returning(collections))
+        ).one()
     call.audit.resource_id = row.id
-    call.audit.data |= {"name": name, "access_mode": changed.access_mode}
-    return _describe(changed)
+    call.audit.data |= {"name": name, "access_mode": changed_row.access_mode}
+    return _describe(changed_row)
 
 
 async def _preview_deletion(call: Call, app_id: str, name: str) -> str:

@@ -205,8 +205,8 @@ async def rag_read(
         )
         rows = (await execute(select(texts.c.part, texts.c.text).where(*which).order_by(texts.c.part))).all()
     begin = rows[0].part * PART if rows else 0
-    joined = "".join(row.text for row in rows)
-    part = joined[max(offset - begin, 0) : offset - begin + limit] if rows else ""
+    joined_text = "".join(row.text for row in rows)
+    part = joined_text[max(offset - begin, 0) : offset - begin + limit] if rows else ""
     end = offset + len(part)
     return {
         "documentId": document.id,
@@ -214,7 +214,7 @@ async def rag_read(
         "text": part,
         "start": offset,
         "end": end,
-        "nextOffset": end if end < begin + len(joined) else None,
+        "nextOffset": end if end < begin + len(joined_text) else None,
     }
 
 

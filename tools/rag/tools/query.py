@@ -77,10 +77,10 @@ async def rag_query(
         return {"chunks": found_chunks}
     if stream and call.context.streams:
         return cast(QueryResult, Stream(await stream_answer(call, query, found_chunks, model)))
-    answer, used = await write_answer(call, query, found_chunks, model)
+    answer, used_model = await write_answer(call, query, found_chunks, model)
     return {
         "chunks": found_chunks,
         "answer": answer,
-        "model": used,
+        "model": used_model,
         "sentences": split_sentences(answer, len(found_chunks)),
     }
