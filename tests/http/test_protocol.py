@@ -9,6 +9,7 @@ import logging
 import re
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import pytest
@@ -526,6 +527,101 @@ async def test_a_lost_connection_ends_the_running_request_although_another_is_qu
         await asyncio.sleep(0.05)
         writer.close()
         await asyncio.wait_for(ended.wait(), 2)
+
+
+AT_ONCE: ContextVar[str] = ContextVar("at_once", default="")
+
+
+async def answer_at_once(scope: Any, receive: Any, send: Any) -> None:
+    """Answers without waiting for anything, unless the path says so. Each request sees a context of its own."""
+    left_by_another, task = AT_ONCE.get(), asyncio.current_task()
+    AT_ONCE.set(scope["path"])
+    async with asyncio.timeout(_PATIENCE_SECONDS):
+        if scope["path"].startswith("/wait"):
+            await asyncio.sleep(0.01)
+    assert task is not None
+    assert asyncio.current_task() is task
+    if scope["path"] == "/broken":
+        raise ValueError(scope["path"])
+    await respond(send, f"{left_by_another}{AT_ONCE.get()};".encode())
+
+
+@on_both_loops
+async def test_a_request_has_a_task_and_a_context_of_its_own_whether_it_waits_or_not() -> None:
+    requests = [b"GET /%b HTTP/1.1\r\nHost: x\r\n\r\n" % name for name in (b"a", b"wait1", b"b", b"wait2")]
+    last = b"GET /c HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    async with start_server(answer_at_once) as server:
+        one_by_one = await server.exchange(*requests, last, pause=0.05)
+        pipelined = await server.exchange(b"".join(requests) + last)
+    in_order = [b"/a;", b"/wait1;", b"/b;", b"/wait2;", b"/c;"]
+    assert re.findall(rb"\r\n\r\n(.*?;)", one_by_one) == in_order
+    # The task of a queued request is made by the one before it, and begins with what that one has set.
+    assert re.findall(rb"/\w+;", pipelined) == in_order
+
+
+@pytest.mark.parametrize(
+    ("request_", "keeps_alive", "body"),
+    [
+        (b"GET /a HTTP/1.1\r\nHost: x\r\n\r\n", True, b"/a;"),
+        (b"HEAD /a HTTP/1.1\r\nHost: x\r\n\r\n", True, b""),
+        (b"GET /a HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", False, b"/a;"),
+        (b"GET /a HTTP/1.0\r\nHost: x\r\n\r\n", False, b"/a;"),
+    ],
+    ids=["GET", "HEAD", "Connection: close", "HTTP/1.0"],
+)
+@on_both_loops
+async def test_an_answer_at_once_keeps_the_connection_or_closes_it(
+    request_: bytes, keeps_alive: bool, body: bytes
+) -> None:
+    async with start_server(answer_at_once) as server:
+        head, _, rest = (await server.exchange(request_, request_)).partition(b"\r\n\r\n")
+    assert b"content-length: 3" in head
+    assert (b"connection: close" in head) is not keeps_alive
+    assert rest.startswith(body + (b"HTTP/1.1 200 " if keeps_alive else b""))
+    assert rest.count(b"HTTP/1.1 200 ") == keeps_alive
+
+
+@on_both_loops
+async def test_an_error_before_the_first_wait_fails_its_request_only(caplog: pytest.LogCaptureFixture) -> None:
+    broken = b"GET /broken HTTP/1.1\r\nHost: x\r\n\r\n"
+    async with start_server(answer_at_once) as server:
+        answer = await server.exchange(b"GET /a HTTP/1.1\r\nHost: x\r\n\r\n" + broken)
+        alone = await server.exchange(broken)
+        after = await server.exchange(b"GET /a HTTP/1.0\r\nHost: x\r\n\r\n")
+    assert b"/a;HTTP/1.1 500 " in answer
+    assert alone.startswith(b"HTTP/1.1 500 ")
+    assert after.endswith(b"/a;")
+    assert [type(record.exc_info[1]) for record in caplog.records if record.exc_info] == [ValueError, ValueError]
+
+
+@on_both_loops
+async def test_a_malformed_request_behind_one_that_is_answered_at_once_is_refused_after_it() -> None:
+    async with start_server(answer_at_once) as server:
+        answer = await server.exchange(b"GET /a HTTP/1.1\r\nHost: x\r\n\r\nnonsense\r\n\r\n")
+    assert b"\r\n\r\n/a;HTTP/1.1 400 " in answer
+
+
+@on_both_loops
+async def test_a_body_that_comes_slowly_reaches_an_application_that_has_begun() -> None:
+    head = b"POST /a HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 4\r\n\r\n"
+    async with start_server(echo) as server:
+        assert (await server.exchange(head, b"ab", b"cd", pause=0.05)).endswith(b"/a abcd;")
+
+
+@on_both_loops
+async def test_a_client_that_leaves_in_the_middle_ends_a_request_that_waits_for_its_body() -> None:
+    ended = asyncio.Event()
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        assert await read_body(receive) is None
+        ended.set()
+
+    async with start_server(app) as server:
+        _, writer = await server.connect()
+        writer.write(b"POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\nab")
+        await asyncio.sleep(0.05)
+        writer.close()
+        await asyncio.wait_for(ended.wait(), _PATIENCE_SECONDS)
 
 
 async def websocket_echo(scope: Any, receive: Any, send: Any) -> None:

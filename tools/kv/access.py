@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 async def runs_app(call: "Call") -> bool:
     """Whether the caller runs the app. Raises ForeignCredential or InvalidUserToken for a foreign credential."""
     caller = call.caller
-    if isinstance(caller, Account | AppKey):
+    if isinstance(caller, (Account, AppKey)):
         try:
             call.role = await owner_role(call)
         except Forbidden as exc:

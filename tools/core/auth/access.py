@@ -156,16 +156,17 @@ async def owner_role(call: Call) -> Role:
     visitor of an app sends its id, so it is no secret, and a developer who misspelt it must not go looking for another
     key.
     """
-    app, caller = call.require_app(), call.caller
+    app, caller, directory = call.require_app(), call.caller, call.services.directory
     if isinstance(caller, Account):
         if caller.key_id is None or caller.organisation_id == app.organisation_id:
-            role = await call.services.directory.role(app.organisation_id, caller.account_id)
+            member = app.organisation_id, caller.account_id
+            role = directory.cached_role(*member) or await directory.role(*member)
             if role is not None:
                 return role
     elif isinstance(caller, AppKey) and caller.app_id == app.id:
         # A key never gives more than its maker has now, whatever they had when they made it.
         account_id = caller.account_id
-        role = "owner" if account_id is None else await call.services.directory.role(app.organisation_id, account_id)
+        role = "owner" if account_id is None else await directory.role(app.organisation_id, account_id)
         if role is not None:
             return role
     raise Forbidden(_not_of(app))

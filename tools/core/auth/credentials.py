@@ -64,7 +64,7 @@ class Credentials:
         """Returns the cached caller of a credential; None if it must be verified first or is not for this audience."""
         if authorization is None:
             return None
-        entry = self._callers.get(hashlib.sha256(authorization).digest())
+        entry = self._callers.get(hashlib.blake2s(authorization).digest())
         if entry is None or entry[0] <= self._time():
             return None
         return entry[1] if entry[1].audience in (None, audience) else None
@@ -139,7 +139,7 @@ class Credentials:
             return caller
         while len(self._callers) >= _REMEMBERED:
             self._forget_digest(next(iter(self._callers)))
-        digest = hashlib.sha256(authorization).digest()
+        digest = hashlib.blake2s(authorization).digest()
         self._callers[digest] = (deadline, caller)
         if isinstance(caller, EndUser):
             self._of_users.setdefault(user_subject(caller.app_id, caller.user_id), set()).add(digest)

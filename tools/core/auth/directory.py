@@ -83,13 +83,16 @@ class Directory:
 
     async def app(self, app_id: object) -> App:
         """Returns an app. Raises AppNotFound, also for what is not the text of an id."""
-        if isinstance(app_id, str):
-            app = self._apps.find_cached(app_id)
-            if app is None and APP_ID_PATTERN.fullmatch(app_id):
-                app = await self._apps.get(app_id)
-            if app is not None:
-                return app
-        raise AppNotFound
+        app = self.cached_app(app_id)
+        if app is None and isinstance(app_id, str) and APP_ID_PATTERN.fullmatch(app_id):
+            app = await self._apps.get(app_id)
+        if app is None:
+            raise AppNotFound
+        return app
+
+    def cached_app(self, app_id: object) -> App | None:
+        """Returns an app if it is in memory, else None."""
+        return self._apps.find_cached(app_id) if isinstance(app_id, str) else None
 
     async def is_gone(self, app_id: str) -> bool:
         """Returns whether the app no longer exists, asking the database and not the cache."""
@@ -105,8 +108,11 @@ class Directory:
         return await self._keys.get(digest)
 
     async def role(self, organisation_id: str, account_id: str) -> Role | None:
-        member = (organisation_id, account_id)
-        return self._roles.find_cached(member) or await self._roles.get(member)
+        return await self._roles.get((organisation_id, account_id))
+
+    def cached_role(self, organisation_id: str, account_id: str) -> Role | None:
+        """Returns a role if it is in memory, else None."""
+        return self._roles.find_cached((organisation_id, account_id))
 
     def cached_plan(self, organisation_id: str) -> Plan | None:
         """Returns the plan of an organisation if it is in memory, else None."""
