@@ -44,41 +44,43 @@ class Traces:
 
 async def find_traces(ledger: Ledger, ids: Sequence[str]) -> Traces:
     """Raises nothing: of rows that never were there are no traces."""
-    ours = _changes.organisation_id == ledger.organisation_id
+    in_organisation = _changes.organisation_id == ledger.organisation_id
     # The others keep nothing of the rows.
-    which = (ours, _changes.row_id.in_(ids), tables.CAN_BE_UNDONE)
-    query: Any = select(_changes.seq, _changes.action_id).where(*which)
-    found = (await ledger.unit.execute(query)).all()
-    action_ids = {row.action_id for row in found}
+    of_rows = (in_organisation, _changes.row_id.in_(ids), tables.CAN_BE_UNDONE)
+    query: Any = select(_changes.seq, _changes.action_id).where(*of_rows)
+    change_rows = (await ledger.unit.execute(query)).all()
+    action_ids = {row.action_id for row in change_rows}
     texts = [cast(_actions[name], String) for name in _NAMING]
     named = or_(*(text.contains(each, autoescape=True) for each in ids for text in texts))
     undone = and_(_actions.status.in_(("proposed", "rejected", "failed")), tables.IS_NOT_EXECUTED)
     query = select(_actions.id).where(_actions.organisation_id == ledger.organisation_id, undone, named)
     naming = set((await ledger.unit.execute(query)).scalars())
-    known, is_named = await ledger.load(tables.action_ledger, action_ids | naming), _build_test(ids)
+    actions_by_id, is_named = await ledger.load(tables.action_ledger, action_ids | naming), _build_test(ids)
     # The database finds parts of names, too.
-    said = {each: to_json([known[each][name] for name in _NAMING]).decode() for each in naming}
-    action_ids |= {each for each, text in said.items() if is_named(text)}
-    of_actions = sorted(each for each in action_ids if known[each]["capability"] not in _SAY_NOTHING)
+    texts_by_action = {each: to_json([actions_by_id[each][name] for name in _NAMING]).decode() for each in naming}
+    action_ids |= {each for each, text in texts_by_action.items() if is_named(text)}
+    of_actions = sorted(each for each in action_ids if actions_by_id[each]["capability"] not in _SAY_NOTHING)
     deliveries: list[str] = []
     for start in range(0, len(of_actions), _AT_ONCE):
-        some = of_actions[start : start + _AT_ONCE]
-        query = select(_outbox.id).where(_outbox.organisation_id == ledger.organisation_id, _outbox.action_id.in_(some))
+        some_actions = of_actions[start : start + _AT_ONCE]
+        query = select(_outbox.id).where(
+            _outbox.organisation_id == ledger.organisation_id, _outbox.action_id.in_(some_actions)
+        )
         deliveries += (await ledger.unit.execute(query)).scalars()
     vectors = tables.embeddings.c
     query = select(func.count()).where(vectors.organisation_id == ledger.organisation_id, vectors.id.in_(ids))
     counted = (await ledger.unit.execute(query)).scalar_one()
     calls = set(await ledger.services.approvals.find_naming(ledger.unit.execute, ledger.organisation_id, is_named))
-    calls |= {known[each]["approval_id"] for each in of_actions} - {None}
-    return Traces(list(ids), of_actions, [row.seq for row in found], deliveries, counted, sorted(calls))
+    calls |= {actions_by_id[each]["approval_id"] for each in of_actions} - {None}
+    return Traces(list(ids), of_actions, [row.seq for row in change_rows], deliveries, counted, sorted(calls))
 
 
 def _build_test(ids: Sequence[str]) -> Callable[[str], bool]:
     """Returns a function that tells whether a text of JSON names one of some rows, by its whole id."""
-    wanted = frozenset(ids)
+    wanted_ids = frozenset(ids)
 
     def is_named(text: str) -> bool:
-        return any(found in wanted or found.rstrip("-_") in wanted for found in _ID.findall(text))
+        return any(found in wanted_ids or found.rstrip("-_") in wanted_ids for found in _ID.findall(text))
 
     return is_named
 
@@ -88,35 +90,35 @@ async def erase_traces(ledger: Ledger, traces: Traces) -> None:
     unit, now = ledger.unit, ledger.services.clock.now()
     ledger.scrub(traces.ids, ERASED)
     for start in range(0, len(traces.changes), _AT_ONCE):
-        kept = (
+        of_changes = (
             _changes.organisation_id == ledger.organisation_id,
             _changes.seq.in_(traces.changes[start : start + _AT_ONCE]),
             _changes.before.is_not(None),
         )
-        images = (await unit.execute(select(_changes.before).where(*kept))).scalars().all()
+        images = (await unit.execute(select(_changes.before).where(*of_changes))).scalars().all()
         ledger.count(sum(measure(ERASED) - measure(image) for image in images))
-        await unit.execute(update(tables.changes).where(*kept).values(before=ERASED))
-    gone: dict[str, Any] = {"payload": ERASED, "links": None, "trigger_context": None, "reversible": False}
+        await unit.execute(update(tables.changes).where(*of_changes).values(before=ERASED))
+    erased_values: dict[str, Any] = {"payload": ERASED, "links": None, "trigger_context": None, "reversible": False}
     for start in range(0, len(traces.actions), _AT_ONCE):
-        some = traces.actions[start : start + _AT_ONCE]
+        some_actions = traces.actions[start : start + _AT_ONCE]
         ours = _actions.organisation_id == ledger.organisation_id
-        for row in (await ledger.load(tables.action_ledger, some)).values():
-            erased = {**row, **gone, "result": None if row["result"] is None else ERASED}
+        for row in (await ledger.load(tables.action_ledger, some_actions)).values():
+            erased = {**row, **erased_values, "result": None if row["result"] is None else ERASED}
             ledger.count(measure_action(erased) - measure_action(row))
-        statement = update(tables.action_ledger).where(ours, _actions.id.in_(some))
-        await unit.execute(statement.values(gone))
+        statement = update(tables.action_ledger).where(ours, _actions.id.in_(some_actions))
+        await unit.execute(statement.values(erased_values))
         await unit.execute(statement.where(_actions.result.is_not(None)).values(result=ERASED))
         waits = {"status": "rejected", "reject_reason": _REASON, "decided_at": now}
         await unit.execute(statement.where(_actions.status == "proposed").values(waits))
         await unit.execute(statement.where(_actions.reject_reason.is_not(None)).values(reject_reason=_REASON))
         conflicts = tables.policy_conflicts
-        of_some = (conflicts.c.organisation_id == ledger.organisation_id, conflicts.c.action_id.in_(some))
+        of_some = (conflicts.c.organisation_id == ledger.organisation_id, conflicts.c.action_id.in_(some_actions))
         await unit.execute(update(conflicts).where(*of_some, conflicts.c.reason.is_not(None)).values(reason=_REASON))
         receipts = tables.receipts.c
         ours = receipts.organisation_id == ledger.organisation_id
-        await unit.execute(update(tables.receipts).where(ours, receipts.action_id.in_(some)).values(salt=None))
+        await unit.execute(update(tables.receipts).where(ours, receipts.action_id.in_(some_actions)).values(salt=None))
         ours = _outbox.organisation_id == ledger.organisation_id
-        pending = update(tables.outbox).where(ours, _outbox.action_id.in_(some), _outbox.state == "pending")
+        pending = update(tables.outbox).where(ours, _outbox.action_id.in_(some_actions), _outbox.state == "pending")
         cancelled = {"state": "cancelled", "round": _outbox.round + 1, "next_attempt_at": None, "updated_at": now}
         await unit.execute(pending.values(cancelled))
     await ledger.services.approvals.erase_calls(unit, ledger.organisation_id, traces.calls)

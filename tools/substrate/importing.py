@@ -93,8 +93,8 @@ async def plan_import(ledger: Ledger, parcel: Parcel, action: ActionContext) -> 
         built[name][row["id"]] = row
     changes: list[RowChange] = []
     for name, table in TABLES.items():
-        known = await ledger.load(table, built[name])
-        fresh = [row for row in built[name].values() if row["id"] not in known]
+        known_rows = await ledger.load(table, built[name])
+        fresh = [row for row in built[name].values() if row["id"] not in known_rows]
         fresh = await _leave_out_taken(ledger, table, fresh)
         changes += [RowChange(table, row["id"], None, row) for row in fresh]
     await _clear_references(ledger, changes)
@@ -115,11 +115,11 @@ def _count_recorded(changes: list[RowChange]) -> dict[str, int]:
 
 def _build_row(name: str, sent: dict[str, Any], action: ActionContext, *, is_signed: bool, number: int) -> Row:
     table, row = TABLES[name], {}
-    known = {column.name for column in table.c} - FIELDS_OF_ENGINE
+    known_fields = {column.name for column in table.c} - FIELDS_OF_ENGINE
     if sent.get("merged_into") is not None:
         # Exports have no entity that was merged into another.
-        known.discard("merged_into")
-    unknown = sorted(sent.keys() - known)
+        known_fields.discard("merged_into")
+    unknown = sorted(sent.keys() - known_fields)
     if unknown:
         raise InvalidImport(f"Row {number}: {name} has no field `{unknown[0][:60]}`.")
     for column in table.c:
@@ -192,20 +192,20 @@ async def _leave_out_taken(ledger: Ledger, table: Table, rows: list[Row]) -> lis
         columns, identify = [table.c.external_system, table.c.external_id], _identify_artifact
     else:
         return rows
-    held: set[Any] = set()
+    taken: set[Any] = set()
     values = [row[columns[-1].name] for row in rows if identify(row) is not None]
     for start in range(0, len(values), _AT_ONCE):
         query = select(*columns).where(
             table.c.organisation_id == ledger.organisation_id, columns[-1].in_(values[start : start + _AT_ONCE])
         )
-        held |= {identify(found) for found in (await ledger.unit.execute(query)).mappings()}
-    kept = []
+        taken |= {identify(holder) for holder in (await ledger.unit.execute(query)).mappings()}
+    free_rows = []
     for row in rows:
         identity = identify(row)
-        if identity is None or identity not in held:
-            kept.append(row)
-            held.add(identity)
-    return kept
+        if identity is None or identity not in taken:
+            free_rows.append(row)
+            taken.add(identity)
+    return free_rows
 
 
 def _identify_entity(row: Any) -> Any:
@@ -220,8 +220,8 @@ async def _clear_references(ledger: Ledger, changes: list[RowChange]) -> None:
     """No row names a source artifact that is not there."""
     fresh = {change.id for change in changes if change.table is tables.source_artifacts}
     rows = [change.after for change in changes if change.after is not None]
-    named = {row["source_artifact_id"] for row in rows if row.get("source_artifact_id")} - fresh
-    there = fresh | (await ledger.load(tables.source_artifacts, named)).keys()
+    named_artifacts = {row["source_artifact_id"] for row in rows if row.get("source_artifact_id")} - fresh
+    there = fresh | (await ledger.load(tables.source_artifacts, named_artifacts)).keys()
     for row in rows:
         if row.get("source_artifact_id") not in there and "source_artifact_id" in row:
             row["source_artifact_id"] = None

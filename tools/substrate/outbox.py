@@ -43,8 +43,8 @@ async def deliver_executed(ledger: Ledger, action: Mapping[str, Any]) -> None:
     """
     if not ledger.settings.has_targets:
         return
-    which = (_targets.c.organisation_id == ledger.organisation_id, _targets.c.capability == action["capability"])
-    target: Any = (await ledger.unit.execute(select(_targets).where(*which))).first()
+    of_target = (_targets.c.organisation_id == ledger.organisation_id, _targets.c.capability == action["capability"])
+    target: Any = (await ledger.unit.execute(select(_targets).where(*of_target))).first()
     if target is None or target.source_app_id not in (None, action["source_app_id"]):
         return
     at = ledger.stamp()

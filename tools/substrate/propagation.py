@@ -69,12 +69,12 @@ async def _mirror(ledger: Ledger, change: UserChange) -> None:
     unit, organisation_id, app_id, user = ledger.unit, ledger.organisation_id, change.app_id, change.user
     key = {f"app:{app_id}": str(user["id"])}
     proposer = Proposer("agent", f"app:{app_id}", app_id=app_id, from_strangers=True)
-    found = select(_keys.entity_id).where(
+    find_mirrored = select(_keys.entity_id).where(
         _keys.organisation_id == organisation_id,
         _keys.name == f"app:{app_id}",
         _keys.value == str(user["id"]),
     )
-    entity_id = (await unit.execute(found)).scalar()
+    entity_id = (await unit.execute(find_mirrored)).scalar()
     if change.step == "deleted":
         # What still waits for room would make an entity of somebody who is gone.
         await ledger.services.jobs.end_all(unit.execute, JOB, _name_waiting(change))
@@ -91,19 +91,19 @@ async def _mirror(ledger: Ledger, change: UserChange) -> None:
     }
     email = user.get("email")
     if change.step == "verified" and email is not None:
-        held = select(_entities.id).where(
+        find_holder = select(_entities.id).where(
             _entities.organisation_id == organisation_id,
             _entities.primary_email == email,
             _entities.merged_into.is_(None),
         )
-        if (await unit.execute(held)).scalar() in (None, entity_id):
+        if (await unit.execute(find_holder)).scalar() in (None, entity_id):
             payload["primary_email"] = email
     await propose_in(ledger, proposer, "upsert_entity", payload, idempotency_key=f"mirror:{change.event_id}")
 
 
 async def _put_off(ledger: Ledger, change: UserChange) -> None:
-    kept = {name: change.user.get(name) for name in ("id", "email", "display_name")}
-    arguments = {"app_id": change.app_id, "user": kept, "event_id": change.event_id}
+    kept_fields = {name: change.user.get(name) for name in ("id", "email", "display_name")}
+    arguments = {"app_id": change.app_id, "user": kept_fields, "event_id": change.event_id}
     arguments |= {"at": change.at.isoformat(), "step": change.step}
     prefix = f"{JOB}:deleted:" if change.step == "deleted" else _name_waiting(change)
     await ledger.services.jobs.enqueue(

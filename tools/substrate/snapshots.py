@@ -19,10 +19,10 @@ async def take_snapshot(
     counts = await count_things(execute, organisation_id, now)
     row = {"organisation_id": organisation_id, "snapshot_date": day, "counts": counts, "created_at": now}
     await execute(build_upsert(dialect, tables.snapshots).on_conflict_do_nothing(), row)
-    kept = tables.snapshots.c
-    query = select(kept.counts).where(kept.organisation_id == organisation_id, kept.snapshot_date == day)
-    found: dict[str, Any] = (await execute(query)).scalar_one()
-    return found
+    columns = tables.snapshots.c
+    query = select(columns.counts).where(columns.organisation_id == organisation_id, columns.snapshot_date == day)
+    counts_kept: dict[str, Any] = (await execute(query)).scalar_one()
+    return counts_kept
 
 
 async def count_things(execute: Execute, organisation_id: str, now: datetime) -> dict[str, Any]:

@@ -65,8 +65,10 @@ class SnapshotPredicate:
 
     async def find_bindings(self, execute: Execute, organisation_id: str, now: datetime) -> list[Binding]:
         """Raises ConditionNotEvaluated."""
-        kept = tables.snapshots.c
-        query = select(kept.counts).where(kept.organisation_id == organisation_id, kept.snapshot_date == now.date())
+        columns = tables.snapshots.c
+        query = select(columns.counts).where(
+            columns.organisation_id == organisation_id, columns.snapshot_date == now.date()
+        )
         counts = (await execute(query)).scalar_one_or_none()
         if counts is None:
             raise SnapshotMissing("there is no snapshot of today yet")
@@ -112,17 +114,17 @@ class RowQuery:
         """The ids of the rows that are looked at, in their order. No table is sorted that has more of them."""
         columns = _QUERIED[self.table].c
         kind, moment = _KINDS.get(self.table), columns.updated_at
-        ours: list[ColumnElement[bool]] = [columns.organisation_id == organisation_id]
+        conditions: list[ColumnElement[bool]] = [columns.organisation_id == organisation_id]
         if self.table == "entities":
-            ours.append(columns.merged_into.is_(None))
+            conditions.append(columns.merged_into.is_(None))
         elif self.table == "action_ledger":
             # Of its moments, the one that has an index.
             moment = columns.proposed_at
         elif kind is not None and await self._has_more(execute, organisation_id):
             # Memories are in order by their moments, whatever table they are of.
             columns, moment = tables.memory.c, tables.memory.c.updated_at
-            ours = [columns.organisation_id == organisation_id, columns.kind == kind]
-        query = select(columns.id).where(*ours).order_by(moment.desc(), columns.id.desc()).limit(MAX_ROWS)
+            conditions = [columns.organisation_id == organisation_id, columns.kind == kind]
+        query = select(columns.id).where(*conditions).order_by(moment.desc(), columns.id.desc()).limit(MAX_ROWS)
         return list((await execute(mark_long(query))).scalars())
 
     async def _has_more(self, execute: Execute, organisation_id: str) -> bool:

@@ -51,25 +51,29 @@ def rule_proposer(rule_id: str, *, source: Mapping[str, str] | None = None, from
 
 async def fire_rule(job: Job, organisation_id: str, rule_id: str, due: datetime) -> None:
     """Makes the tick of a rule that was due, once: whoever comes later finds that the rule has moved on."""
-    which = (_rules.c.organisation_id == organisation_id, _rules.c.id == rule_id)
+    of_rule = (_rules.c.organisation_id == organisation_id, _rules.c.id == rule_id)
     now = job.services.clock.now()
     async with job.database.reading() as connection:
-        rule: Any = (await connection.execute(select(_rules).where(*which))).first()
+        rule: Any = (await connection.execute(select(_rules).where(*of_rule))).first()
         if rule is None or rule.next_fire_at != due:
             return
         cron = Cron(rule.trigger_cron)
         # Of several ticks that are due only the last counts.
         tick = cron.find_latest(max(due - _MINUTE, now - _LATE), now)
         # The condition is evaluated before the lock is taken, for it may read thousands of rows.
-        found = _MISSED if tick is None else await _find_bindings(connection.execute, rule, now)
+        found_bindings = _MISSED if tick is None else await _find_bindings(connection.execute, rule, now)
     async with (
         job.writing(last=True, lock=organisation_id) as unit,
         open_ledger(unit, job.services, organisation_id) as ledger,
     ):
-        moved_on = update(_rules).where(*which, _rules.c.next_fire_at == due)
+        moved_on = update(_rules).where(*of_rule, _rules.c.next_fire_at == due)
         if (await unit.execute(moved_on.values(next_fire_at=cron.find_next(now)))).rowcount != 1:
             return
-        outcome = found if isinstance(found, Outcome) else await _propose_all(ledger, rule, found, tick or due)
+        outcome = (
+            found_bindings
+            if isinstance(found_bindings, Outcome)
+            else await _propose_all(ledger, rule, found_bindings, tick or due)
+        )
         await _record(ledger, rule_id, outcome, tick or due)
 
 
@@ -98,10 +102,10 @@ async def _propose_all(ledger: Ledger, rule: Any, bindings: list[Binding], tick:
         outcome.status, outcome.skip_reason = "capped", f"the rule may propose {rule.max_fires_per_day} actions a day"
         return outcome
     earlier = await _load_earlier(ledger, rule.id, bindings)
-    renderer, faults, waiting, repeated, left = Renderer(), [], 0, 0, 0
+    renderer, faults, waiting, repeated, left_out = Renderer(), [], 0, 0, 0
     for number, binding in enumerate(bindings):
         if len(outcome.action_ids) == room:
-            left = len(bindings) - number
+            left_out = len(bindings) - number
             break
         try:
             payload = renderer.render(rule.action_payload_template, binding.values)
@@ -135,12 +139,12 @@ async def _propose_all(ledger: Ledger, rule: Any, bindings: list[Binding], tick:
         outcome.status = "error" if faults else "skipped"
     reasons = [
         (len(faults), f"not proposed: {faults[0]}" if faults else ""),
-        (left, f"not proposed: at most {rule.max_fires_per_day} a day"),
+        (left_out, f"not proposed: at most {rule.max_fires_per_day} a day"),
         (waiting, "not proposed again: the same proposal waits for a decision"),
         (repeated, "not proposed again: the same was proposed before, and nothing has changed since"),
     ]
-    said = [f"{count} of {len(bindings)} {reason}" for count, reason in reasons if count]
-    outcome.skip_reason = "; ".join(said) or None
+    explanations = [f"{count} of {len(bindings)} {reason}" for count, reason in reasons if count]
+    outcome.skip_reason = "; ".join(explanations) or None
     return outcome
 
 
@@ -155,8 +159,12 @@ class _Earlier:
 
 async def _load_earlier(ledger: Ledger, rule_id: str, bindings: Sequence[Binding]) -> _Earlier:
     actions, columns = tables.action_ledger, tables.action_ledger.c
-    ours = (columns.organisation_id == ledger.organisation_id, columns.status == "proposed", tables.IS_NOT_EXECUTED)
-    query = select(columns.idempotency_key).where(*ours, columns.source_rule_id == rule_id)
+    is_waiting = (
+        columns.organisation_id == ledger.organisation_id,
+        columns.status == "proposed",
+        tables.IS_NOT_EXECUTED,
+    )
+    query = select(columns.idempotency_key).where(*is_waiting, columns.source_rule_id == rule_id)
     waiting = {_name_of(key) for key in (await ledger.unit.execute(query)).scalars() if key}
     writers = await ledger.load(actions, {each.written_by for each in bindings if each.written_by})
     return _Earlier(

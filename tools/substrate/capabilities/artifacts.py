@@ -42,22 +42,22 @@ async def upsert_source_artifact(ledger: Ledger, payload: UpsertSourceArtifact, 
     sent = payload.collect_sent()
     if payload.links is not None:
         sent["links"] = payload.links.model_dump(exclude_none=True)
-    found = await _find_artifact(ledger, payload)
-    if found is None:
+    known_row = await _find_artifact(ledger, payload)
+    if known_row is None:
         values = {name: sent.get(name) for name in _COLUMNS}
         values |= {"attrs": payload.attrs or {}, "source_app_id": action.app_id}
         row = new_row(action, payload.id or ledger.new_id("art"), **values)
         change = RowChange(_artifacts, row["id"], None, row)
         return Plan({"artifact_id": row["id"], "was_insert": True, "before": None}, [change])
-    if any(name in sent and found[name] not in (None, sent[name]) for name in _IDENTITY):
+    if any(name in sent and known_row[name] not in (None, sent[name]) for name in _IDENTITY):
         raise InvalidPayload("The artifact of this id has another `external_id`, which stays as it is.")
     changing = {name: sent[name] for name in (*_COLUMNS, "attrs") if name in sent}
     if changing.get("attrs", {}) is None:
         changing["attrs"] = {}
-    after = changed_row(action, found, **changing)
-    before = show_before(action, _artifacts, found, _SHOWN_BEFORE)
-    result = {"artifact_id": found["id"], "was_insert": False, "before": before}
-    return Plan(result, [RowChange(_artifacts, found["id"], found, after)])
+    after = changed_row(action, known_row, **changing)
+    before = show_before(action, _artifacts, known_row, _SHOWN_BEFORE)
+    result = {"artifact_id": known_row["id"], "was_insert": False, "before": before}
+    return Plan(result, [RowChange(_artifacts, known_row["id"], known_row, after)])
 
 
 async def _find_artifact(ledger: Ledger, payload: UpsertSourceArtifact) -> Row | None:
@@ -69,9 +69,9 @@ async def _find_artifact(ledger: Ledger, payload: UpsertSourceArtifact) -> Row |
         _artifacts.c.external_system == payload.external_system,
         _artifacts.c.external_id == payload.external_id,
     )
-    known = (await ledger.unit.execute(query)).scalar()
-    if known is None:
+    known_id = (await ledger.unit.execute(query)).scalar()
+    if known_id is None:
         return by_id
-    if payload.id not in (None, known):
+    if payload.id not in (None, known_id):
         raise InvalidPayload("The artifact of this `external_id` has another id.")
-    return await ledger.get(_artifacts, known)
+    return await ledger.get(_artifacts, known_id)

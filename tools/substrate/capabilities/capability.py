@@ -129,10 +129,10 @@ def capability(
 
 
 def find_capability(name: str) -> Capability:
-    found = CAPABILITIES.get(name)
-    if found is None:
+    capability_found = CAPABILITIES.get(name)
+    if capability_found is None:
         raise UnknownCapability(details={"capabilities": sorted(CAPABILITIES)})
-    return found
+    return capability_found
 
 
 def new_row(action: ActionContext, row_id: str, **values: Any) -> dict[str, Any]:

@@ -164,19 +164,21 @@ async def consolidate_memories(ledger: Ledger, payload: ConsolidateMemories, act
             raise WrongStatus("A decision is not in force any more.", details={"status": rows[each]["status"]})
         if is_decision and rows[each]["constraint_spec"] is not None:
             raise InvalidPayload("payload of consolidate_memories: principles are amended or retired instead.")
-    kept, duplicates = rows[payload.kept_id], [rows[each] for each in duplicate_ids]
+    kept_row, duplicates = rows[payload.kept_id], [rows[each] for each in duplicate_ids]
     sent = {"title": payload.title, text: payload.text}
     changing: Row = {name: value for name, value in sent.items() if value is not None}
-    if kept["source_artifact_id"] is None:
+    if kept_row["source_artifact_id"] is None:
         sources = [row["source_artifact_id"] for row in duplicates if row["source_artifact_id"] is not None]
         changing["source_artifact_id"] = sources[0] if sources else None
-    after = changed_row(action, kept, **changing)
+    after = changed_row(action, kept_row, **changing)
     after["from_strangers"] |= any(row["from_strangers"] for row in duplicates)
-    changes = [RowChange(table, kept["id"], kept, after)]
+    changes = [RowChange(table, kept_row["id"], kept_row, after)]
     for row in duplicates:
-        gone = changed_row(action, row, status="superseded", **_end(row, action, None)) if is_decision else None
-        changes.append(RowChange(table, row["id"], row, gone))
-    return Plan({"kept_id": kept["id"], "consolidated": duplicate_ids}, changes)
+        after_duplicate = (
+            changed_row(action, row, status="superseded", **_end(row, action, None)) if is_decision else None
+        )
+        changes.append(RowChange(table, row["id"], row, after_duplicate))
+    return Plan({"kept_id": kept_row["id"], "consolidated": duplicate_ids}, changes)
 
 
 def _check_validity(valid_from: datetime | None, valid_to: datetime | None) -> None:

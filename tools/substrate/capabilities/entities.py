@@ -49,26 +49,26 @@ async def upsert_entity(ledger: Ledger, payload: UpsertEntity, action: ActionCon
     """Create an entity, or bring the one up to date that has this id, these canonical keys or this address. Keys and
     attributes are added to those that it has.
     """
-    found = await _find_entity(ledger, payload)
-    if found is None:
+    known_row = await _find_entity(ledger, payload)
+    if known_row is None:
         row = _build_entity(ledger, payload, action)
         change = RowChange(_entities, row["id"], None, row)
         return Plan({"entity_id": row["id"], "was_insert": True, "before": None}, [change], _links(row["id"]))
-    if found["type"] != payload.type:
-        raise TypeDiffers(details={"entity_id": found["id"], "type": found["type"]})
-    changing: dict[str, Any] = {"display_name": payload.display_name, "attrs": {**found["attrs"], **payload.attrs}}
-    keys = {**(found["canonical_keys"] or {}), **payload.canonical_keys}
+    if known_row["type"] != payload.type:
+        raise TypeDiffers(details={"entity_id": known_row["id"], "type": known_row["type"]})
+    changing: dict[str, Any] = {"display_name": payload.display_name, "attrs": {**known_row["attrs"], **payload.attrs}}
+    keys = {**(known_row["canonical_keys"] or {}), **payload.canonical_keys}
     if payload.primary_email is not None:
         # One that was found by an address of an entity that was merged into it keeps its own.
-        if payload.id == found["id"] or found["primary_email"] is None:
+        if payload.id == known_row["id"] or known_row["primary_email"] is None:
             changing["primary_email"] = payload.primary_email
         keys.setdefault("email", payload.primary_email)
     for name in ("linked_app_user_id", "linked_app_id"):
         if getattr(payload, name) is not None:
             changing[name] = getattr(payload, name)
-    plan = await _plan_change(ledger, action, found, {**changing, "canonical_keys": keys})
-    before = show_before(action, _entities, found, _SHOWN_BEFORE)
-    return Plan({"entity_id": found["id"], "was_insert": False, "before": before}, plan.changes, plan.links)
+    plan = await _plan_change(ledger, action, known_row, {**changing, "canonical_keys": keys})
+    before = show_before(action, _entities, known_row, _SHOWN_BEFORE)
+    return Plan({"entity_id": known_row["id"], "was_insert": False, "before": before}, plan.changes, plan.links)
 
 
 @capability(reversible=True)
@@ -132,8 +132,8 @@ async def delete_entity(ledger: Ledger, payload: DeleteEntity, action: ActionCon
     row = await require_entity(ledger, payload.id)
     if row["id"] == ledger.settings.self_entity_id:
         raise InvalidPayload("payload of delete_entity: the entity `self` cannot be deleted.")
-    gone = [row, *await load_merged(ledger, row["id"])]
-    return Plan({"deleted": row["id"]}, [RowChange(_entities, each["id"], each, None) for each in gone])
+    deleted_rows = [row, *await load_merged(ledger, row["id"])]
+    return Plan({"deleted": row["id"]}, [RowChange(_entities, each["id"], each, None) for each in deleted_rows])
 
 
 async def require_entity(ledger: Ledger, entity_id: str) -> Row:
@@ -147,8 +147,8 @@ async def require_entity(ledger: Ledger, entity_id: str) -> Row:
 
 
 async def resolve_entity_id(ledger: Ledger, entity_id: str) -> str:
-    found = await ledger.unit.execute(select_resolved(ledger.organisation_id, entity_id))
-    return str(found.scalar_one())
+    result = await ledger.unit.execute(select_resolved(ledger.organisation_id, entity_id))
+    return str(result.scalar_one())
 
 
 def select_resolved(organisation_id: str, entity_id: str) -> Any:
@@ -170,19 +170,23 @@ def select_resolved(organisation_id: str, entity_id: str) -> Any:
 
 async def load_merged(ledger: Ledger, entity_id: str) -> list[Row]:
     """The entities that were merged into one, through however many merges."""
-    ours = _entities.c.organisation_id == ledger.organisation_id
-    tree = select(_entities.c.id).where(ours, _entities.c.merged_into == entity_id).cte("tree", recursive=True)
-    tree = tree.union_all(select(_entities.c.id).where(ours, _entities.c.merged_into == tree.c.id))
-    found = (await ledger.unit.execute(select(tree.c.id))).scalars()
-    return list((await ledger.load(_entities, found)).values())
+    in_organisation = _entities.c.organisation_id == ledger.organisation_id
+    tree = (
+        select(_entities.c.id).where(in_organisation, _entities.c.merged_into == entity_id).cte("tree", recursive=True)
+    )
+    tree = tree.union_all(select(_entities.c.id).where(in_organisation, _entities.c.merged_into == tree.c.id))
+    merged_ids = (await ledger.unit.execute(select(tree.c.id))).scalars()
+    return list((await ledger.load(_entities, merged_ids)).values())
 
 
 async def _measure_depth(ledger: Ledger, entity_id: str) -> int:
     """How many merges there are in a row below an entity."""
-    ours = _entities.c.organisation_id == ledger.organisation_id
-    first = select(_entities.c.id, literal(1).label("depth")).where(ours, _entities.c.merged_into == entity_id)
+    in_organisation = _entities.c.organisation_id == ledger.organisation_id
+    first = select(_entities.c.id, literal(1).label("depth")).where(
+        in_organisation, _entities.c.merged_into == entity_id
+    )
     tree = first.cte("tree", recursive=True)
-    below = select(_entities.c.id, tree.c.depth + 1).where(ours, _entities.c.merged_into == tree.c.id)
+    below = select(_entities.c.id, tree.c.depth + 1).where(in_organisation, _entities.c.merged_into == tree.c.id)
     tree = tree.union_all(below)
     return (await ledger.unit.execute(select(func.max(tree.c.depth)))).scalar() or 0
 
@@ -194,9 +198,9 @@ async def _find_entity(ledger: Ledger, payload: UpsertEntity) -> Row | None:
     if payload.id is not None and await ledger.get(_entities, payload.id) is not None:
         return await require_entity(ledger, payload.id)
     if payload.canonical_keys:
-        found = await _find_by_keys(ledger, payload.type, payload.canonical_keys)
-        if found is not None:
-            return found
+        entity = await _find_by_keys(ledger, payload.type, payload.canonical_keys)
+        if entity is not None:
+            return entity
     if payload.primary_email is not None:
         return await _find_by_email(ledger, payload.primary_email)
     return None
@@ -213,8 +217,8 @@ async def _find_by_keys(ledger: Ledger, type_: str | None, keys: Mapping[str, st
     holders = holders.where(_entities.c.id.in_(query)).order_by(
         _entities.c.merged_into.is_not(None), _entities.c.created_at
     )
-    found = (await ledger.unit.execute(holders.limit(1))).scalar()
-    return None if found is None else await require_entity(ledger, found)
+    entity_id = (await ledger.unit.execute(holders.limit(1))).scalar()
+    return None if entity_id is None else await require_entity(ledger, entity_id)
 
 
 async def _find_by_email(ledger: Ledger, email: str) -> Row | None:
@@ -223,9 +227,9 @@ async def _find_by_email(ledger: Ledger, email: str) -> Row | None:
         _entities.c.primary_email == email,
         _entities.c.merged_into.is_(None),
     )
-    found = (await ledger.unit.execute(query)).scalar()
-    if found is not None:
-        return await ledger.get(_entities, found)
+    entity_id = (await ledger.unit.execute(query)).scalar()
+    if entity_id is not None:
+        return await ledger.get(_entities, entity_id)
     # One that was merged into another may have had the address.
     return await _find_by_keys(ledger, None, {"email": email})
 

@@ -53,10 +53,13 @@ async def forget(ledger: Ledger, payload: Forget, action: ActionContext) -> Plan
         changes,
     )
     plan.forgotten = traces
-    gone = [change.id for change in changes if change.table is tables.source_artifacts]
-    for table in _REFERRING if gone else ():
-        which = (table.c.organisation_id == ledger.organisation_id, table.c.source_artifact_id.in_(gone))
-        for row in (await ledger.unit.execute(select(table).where(*which))).mappings():
+    deleted_artifacts = [change.id for change in changes if change.table is tables.source_artifacts]
+    for table in _REFERRING if deleted_artifacts else ():
+        refers_to_deleted = (
+            table.c.organisation_id == ledger.organisation_id,
+            table.c.source_artifact_id.in_(deleted_artifacts),
+        )
+        for row in (await ledger.unit.execute(select(table).where(*refers_to_deleted))).mappings():
             if row["id"] not in ids:
                 after = changed_row(action, dict(row), source_artifact_id=None)
                 plan.changes.append(RowChange(table, row["id"], dict(row), after))
@@ -66,13 +69,13 @@ async def forget(ledger: Ledger, payload: Forget, action: ActionContext) -> Plan
 async def _find_consolidated(ledger: Ledger, ids: list[str]) -> list[str]:
     """The memories that were consolidated with some of these: they said the same."""
     changes, actions = tables.changes.c, tables.action_ledger.c
-    ours = (changes.organisation_id == ledger.organisation_id, tables.CAN_BE_UNDONE)
+    conditions = (changes.organisation_id == ledger.organisation_id, tables.CAN_BE_UNDONE)
     consolidating = select(actions.id).where(
         actions.organisation_id == ledger.organisation_id, actions.capability == "consolidate_memories"
     )
-    query = select(changes.action_id).where(*ours, changes.row_id.in_(ids), changes.action_id.in_(consolidating))
+    query = select(changes.action_id).where(*conditions, changes.row_id.in_(ids), changes.action_id.in_(consolidating))
     with_them = set((await ledger.unit.execute(query)).scalars())
     if not with_them:
         return []
-    query = select(changes.row_id).distinct().where(*ours, changes.action_id.in_(with_them))
+    query = select(changes.row_id).distinct().where(*conditions, changes.action_id.in_(with_them))
     return sorted((await ledger.unit.execute(query)).scalars())

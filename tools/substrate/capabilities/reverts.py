@@ -60,10 +60,10 @@ async def revert_action(ledger: Ledger, payload: RevertAction, action: ActionCon
 async def bulk_revert_actions(ledger: Ledger, payload: BulkRevertActions, action: ActionContext) -> Plan:
     """Undo up to 200 actions, and with `cascade` those that build on them. What cannot be undone is told, and stays."""
     del action
-    wanted = list(dict.fromkeys(payload.action_ids))
-    undo = await _Undo.load(ledger, wanted, cascade=payload.cascade)
+    action_ids = list(dict.fromkeys(payload.action_ids))
+    undo = await _Undo.load(ledger, action_ids, cascade=payload.cascade)
     failed: list[dict[str, Any]] = []
-    for action_id in undo.sort_latest_first(wanted):
+    for action_id in undo.sort_latest_first(action_ids):
         if action_id in undo.reverted:
             continue
         try:
@@ -97,10 +97,10 @@ class _Undo:
         level = set(action_ids)
         while level:
             undo._actions |= await ledger.load(tables.action_ledger, level)
-            found = await _load_changes(ledger, tables.changes.c.action_id, level)
-            for change in found:
+            changes = await _load_changes(ledger, tables.changes.c.action_id, level)
+            for change in changes:
                 undo._changes[change.action_id].append(change)
-            level = await undo._find_later(found) - undo._actions.keys()
+            level = await undo._find_later(changes) - undo._actions.keys()
         await undo._load_rows()
         return undo
 
@@ -129,12 +129,12 @@ class _Undo:
                     remediation="Correct the rows with a new action instead; details.action_ids names the later one.",
                     details={"action_id": action_id, "action_ids": [each]},
                 )
-        kept = dict(self._rows), dict(self._holders)
+        state_before = dict(self._rows), dict(self._holders)
         try:
             for each in closure:
                 self._restore(each)
         except BaobabError:
-            self._rows, self._holders = kept
+            self._rows, self._holders = state_before
             raise
         self.reverted += closure
         self._undone |= set(closure)
@@ -165,12 +165,12 @@ class _Undo:
 
     def _collect_later(self, action_id: str) -> list[str]:
         """An action and all that build on it and are not undone yet, the latest first."""
-        found, waiting = {action_id}, [action_id]
+        later_ids, waiting = {action_id}, [action_id]
         while waiting:
-            fresh = self._later[waiting.pop()] - found - self._undone
-            found |= fresh
+            fresh = self._later[waiting.pop()] - later_ids - self._undone
+            later_ids |= fresh
             waiting += fresh
-        return self.sort_latest_first(found)
+        return self.sort_latest_first(later_ids)
 
     async def _find_later(self, found: list[Any]) -> set[str]:
         """Notes which actions build on those whose changes these are: by changing the same row later, or by naming a
@@ -218,26 +218,26 @@ class _Undo:
 
     async def _find_naming(self, makers: dict[str, str]) -> list[tuple[str, str]]:
         """The actions that wrote rows which name an entity that was made: commitments, and what was merged into it."""
-        made = sorted(each for each in makers if each.startswith("ent_"))
-        found: list[tuple[str, str]] = []
+        made_entities = sorted(each for each in makers if each.startswith("ent_"))
+        naming_actions: list[tuple[str, str]] = []
         naming: dict[str, list[str]] = defaultdict(list)
         commitments, entities = tables.commitments.c, tables.entities.c
-        for start in range(0, len(made), _AT_ONCE):
-            some = made[start : start + _AT_ONCE]
+        for start in range(0, len(made_entities), _AT_ONCE):
+            some_entities = made_entities[start : start + _AT_ONCE]
             query = select(commitments.from_entity, commitments.to_entity, commitments.id).where(
                 commitments.organisation_id == self._ledger.organisation_id,
-                or_(commitments.from_entity.in_(some), commitments.to_entity.in_(some)),
+                or_(commitments.from_entity.in_(some_entities), commitments.to_entity.in_(some_entities)),
             )
             for row in await self._ledger.unit.execute(query):
                 naming[row.id] += [each for each in (row.from_entity, row.to_entity) if each in makers]
             merged = select(entities.merged_into, entities.action_id).where(
-                entities.organisation_id == self._ledger.organisation_id, entities.merged_into.in_(some)
+                entities.organisation_id == self._ledger.organisation_id, entities.merged_into.in_(some_entities)
             )
-            found += [(row.merged_into, row.action_id) for row in await self._ledger.unit.execute(merged)]
+            naming_actions += [(row.merged_into, row.action_id) for row in await self._ledger.unit.execute(merged)]
         for change in await _load_changes(self._ledger, tables.changes.c.row_id, set(naming)):
             if change.op == "insert":
-                found += [(each, change.action_id) for each in naming[change.row_id]]
-        return [(row_id, later) for row_id, later in found if later != makers[row_id]]
+                naming_actions += [(each, change.action_id) for each in naming[change.row_id]]
+        return [(row_id, later) for row_id, later in naming_actions if later != makers[row_id]]
 
     async def _load_rows(self) -> None:
         places: dict[str, set[str]] = defaultdict(set)
@@ -251,12 +251,12 @@ class _Undo:
             rows = await self._ledger.load(_TABLES[name], ids)
             self._rows |= {(name, row_id): rows.get(row_id) for row_id in ids}
         self._original = dict(self._rows)
-        wanted, entities = sorted(emails - {None}), tables.entities.c
-        for start in range(0, len(wanted), _AT_ONCE):
+        addresses, entities = sorted(emails - {None}), tables.entities.c
+        for start in range(0, len(addresses), _AT_ONCE):
             query = select(entities.primary_email, entities.id).where(
                 entities.organisation_id == self._ledger.organisation_id,
                 entities.merged_into.is_(None),
-                entities.primary_email.in_(wanted[start : start + _AT_ONCE]),
+                entities.primary_email.in_(addresses[start : start + _AT_ONCE]),
             )
             self._holders |= {row.primary_email: row.id for row in await self._ledger.unit.execute(query)}
 
@@ -290,34 +290,38 @@ class _Undo:
 
     async def _clear_references(self) -> None:
         """No row names a source artifact that is not there."""
-        gone = {row_id for (name, row_id), row in self._rows.items() if name == "source_artifacts" and row is None}
-        for table in _REFERRING if gone else ():
-            name, some = table.name.removeprefix(PREFIX), sorted(gone)
-            for start in range(0, len(some), _AT_ONCE):
+        deleted_artifacts = {
+            row_id for (name, row_id), row in self._rows.items() if name == "source_artifacts" and row is None
+        }
+        for table in _REFERRING if deleted_artifacts else ():
+            name, artifact_ids = table.name.removeprefix(PREFIX), sorted(deleted_artifacts)
+            for start in range(0, len(artifact_ids), _AT_ONCE):
                 query = select(table).where(
                     table.c.organisation_id == self._ledger.organisation_id,
-                    table.c.source_artifact_id.in_(some[start : start + _AT_ONCE]),
+                    table.c.source_artifact_id.in_(artifact_ids[start : start + _AT_ONCE]),
                 )
-                for found in (await self._ledger.unit.execute(query)).mappings():
-                    self._original.setdefault((name, found["id"]), dict(found))
-                    self._rows.setdefault((name, found["id"]), dict(found))
-        named = {row["source_artifact_id"] for row in self._rows.values() if row and row.get("source_artifact_id")}
-        there = await self._ledger.load(tables.source_artifacts, named)
+                for referring_row in (await self._ledger.unit.execute(query)).mappings():
+                    self._original.setdefault((name, referring_row["id"]), dict(referring_row))
+                    self._rows.setdefault((name, referring_row["id"]), dict(referring_row))
+        named_artifacts = {
+            row["source_artifact_id"] for row in self._rows.values() if row and row.get("source_artifact_id")
+        }
+        there = await self._ledger.load(tables.source_artifacts, named_artifacts)
         for place, row in self._rows.items():
             artifact_id = row.get("source_artifact_id") if row else None
-            if row and artifact_id is not None and (artifact_id in gone or artifact_id not in there):
+            if row and artifact_id is not None and (artifact_id in deleted_artifacts or artifact_id not in there):
                 self._rows[place] = {**row, "source_artifact_id": None}
 
 
 async def _load_changes(ledger: Ledger, column: Any, values: set[str]) -> list[Any]:
     """The changes of some actions or rows that can be undone, in their order."""
-    wanted, changes = sorted(values), tables.changes.c
-    found: list[Any] = []
-    for start in range(0, len(wanted), _AT_ONCE):
+    sorted_values, changes = sorted(values), tables.changes.c
+    found_changes: list[Any] = []
+    for start in range(0, len(sorted_values), _AT_ONCE):
         query = select(tables.changes).where(
             changes.organisation_id == ledger.organisation_id,
-            column.in_(wanted[start : start + _AT_ONCE]),
+            column.in_(sorted_values[start : start + _AT_ONCE]),
             tables.CAN_BE_UNDONE,
         )
-        found += (await ledger.unit.execute(query)).all()
-    return sorted(found, key=lambda change: change.seq)
+        found_changes += (await ledger.unit.execute(query)).all()
+    return sorted(found_changes, key=lambda change: change.seq)

@@ -121,19 +121,19 @@ async def substrate_actions(
     source_rule_id: only those that this attention rule proposed.
     """
     query = select(_rows).where(_rows.c.organisation_id == organisation_of(call))
-    wanted = {"status": status, "capability": capability}
-    wanted |= {"source_app_id": source_app_id, "source_rule_id": source_rule_id}
-    for name, value in wanted.items():
+    filters = {"status": status, "capability": capability}
+    filters |= {"source_app_id": source_app_id, "source_rule_id": source_rule_id}
+    for name, value in filters.items():
         if value is not None:
             query = query.where(_rows.c[name] == value)
     if status not in (None, "executed"):
         query = query.where(tables.IS_NOT_EXECUTED)
     if before is not None:
         query = query.where(_rows.c.proposed_at < before)
-    found: Any = (await call.execute(query.order_by(_rows.c.proposed_at.desc()).limit(limit + 1))).mappings().all()
-    page = found[:limit]
-    more = page[-1]["proposed_at"] if len(found) > limit else None
-    return {"actions": [render_action(row) for row in page], "next_before": more}
+    rows: Any = (await call.execute(query.order_by(_rows.c.proposed_at.desc()).limit(limit + 1))).mappings().all()
+    page = rows[:limit]
+    next_before = page[-1]["proposed_at"] if len(rows) > limit else None
+    return {"actions": [render_action(row) for row in page], "next_before": next_before}
 
 
 @substrate.tool(
@@ -148,8 +148,8 @@ async def substrate_actions(
 )
 async def substrate_action(call: Call, action_id: ActionId) -> Action:
     """Read one action: what was proposed, what was decided and what came of it."""
-    which = (_rows.c.organisation_id == organisation_of(call), _rows.c.id == action_id)
-    row: Any = (await call.execute(select(_rows).where(*which))).mappings().first()
+    conditions = (_rows.c.organisation_id == organisation_of(call), _rows.c.id == action_id)
+    row: Any = (await call.execute(select(_rows).where(*conditions))).mappings().first()
     if row is None:
         raise ActionNotFound
     return render_action(row)
@@ -202,7 +202,7 @@ def _read_context(text: str | None) -> dict[str, Any] | None:
     if text is None:
         return None
     try:
-        told = json.loads(text)
+        context = json.loads(text)
     except (ValueError, RecursionError):
         return {"text": text}
-    return told if isinstance(told, dict) else {"text": text}
+    return context if isinstance(context, dict) else {"text": text}

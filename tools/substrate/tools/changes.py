@@ -44,16 +44,18 @@ _SINCE = (_actions.organisation_id == bindparam("of_organisation"), _actions.exe
 )
 async def substrate_action_changes(call: Call, action_id: ActionId) -> ActionChanges:
     """Show the rows that an action changed, as they were before it and after it, at most 500."""
-    ours = _changes.organisation_id == organisation_of(call)
+    in_organisation = _changes.organisation_id == organisation_of(call)
     query = select(_actions.id).where(_actions.organisation_id == organisation_of(call), _actions.id == action_id)
     if (await call.execute(query)).first() is None:
         raise ActionNotFound
-    made = select(tables.changes).where(ours, _changes.action_id == action_id, tables.CAN_BE_UNDONE)
+    changes_of_action = select(tables.changes).where(
+        in_organisation, _changes.action_id == action_id, tables.CAN_BE_UNDONE
+    )
     # By a sum, since SQLite would look for the action among all changes in their order.
-    rows = (await call.execute(made.order_by(_changes.seq + 0).limit(_MOST))).all()
+    rows = (await call.execute(changes_of_action.order_by(_changes.seq + 0).limit(_MOST))).all()
     # What a row was after the change is what it was before the next one, or what it is now.
     later = select(_changes.row_id, _changes.seq, _changes.op, _changes.before).where(
-        ours, _changes.row_id.in_([row.row_id for row in rows]), tables.CAN_BE_UNDONE
+        in_organisation, _changes.row_id.in_([row.row_id for row in rows]), tables.CAN_BE_UNDONE
     )
     following: dict[str, list[Any]] = {}
     for row in sorted(await call.execute(later), key=lambda row: row.seq) if rows else ():
@@ -140,16 +142,20 @@ def _build_undone() -> Any:
     conditions = (*_SINCE, _actions.status == "executed", _actions.reversible.is_(True))
     latest = select(_actions.id, _actions.capability, _actions.executed_at).where(*conditions)
     names = [name for name, capability in CAPABILITIES.items() if capability.is_reversible]
-    found = _read_each_capability(latest, _MOST_UNDONE + 1, [*names, IMPORTING])
-    return select(found.c.id, found.c.capability).order_by(found.c.executed_at.desc()).limit(_MOST_UNDONE + 1)
+    executed_actions = _read_each_capability(latest, _MOST_UNDONE + 1, [*names, IMPORTING])
+    return (
+        select(executed_actions.c.id, executed_actions.c.capability)
+        .order_by(executed_actions.c.executed_at.desc())
+        .limit(_MOST_UNDONE + 1)
+    )
 
 
 def _build_staying() -> Any:
     """A query that counts, by capability, the actions since a moment that cannot be undone."""
     latest = select(_actions.capability, _actions.status, _actions.reversible).where(*_SINCE)
-    found = _read_each_capability(latest, _MOST_COUNTED, [*(CAPABILITIES.keys() - UNDOING), IMPORTING])
-    staying = (found.c.status == "executed", found.c.reversible.is_(False))
-    return select(found.c.capability, func.count()).where(*staying).group_by(found.c.capability)
+    executed_actions = _read_each_capability(latest, _MOST_COUNTED, [*(CAPABILITIES.keys() - UNDOING), IMPORTING])
+    staying = (executed_actions.c.status == "executed", executed_actions.c.reversible.is_(False))
+    return select(executed_actions.c.capability, func.count()).where(*staying).group_by(executed_actions.c.capability)
 
 
 def _read_each_capability(latest: Select[Any], most: int, capabilities: Sequence[str]) -> Any:

@@ -109,8 +109,8 @@ async def substrate_entity(call: Call, entity_id: EntityId) -> Entity:
     """
     organisation_id = organisation_of(call)
     resolved = (await call.execute(select_resolved(organisation_id, entity_id))).scalar()
-    which = (_rows.organisation_id == organisation_id, _rows.id == resolved)
-    found = (await call.execute(select(tables.entities).where(*which))).mappings().first()
+    conditions = (_rows.organisation_id == organisation_id, _rows.id == resolved)
+    found = (await call.execute(select(tables.entities).where(*conditions))).mappings().first()
     if found is None:
         raise EntityNotFound
     (row,) = await add_sources(call.unit, call.unit.database.dialect, organisation_id, [found])

@@ -207,8 +207,8 @@ async def substrate_source_artifacts(
 )
 async def substrate_source_artifact(call: Call, artifact_id: ArtifactId) -> ArtifactDetail:
     """Read one source artifact with its content."""
-    which = (_artifacts.organisation_id == organisation_of(call), _artifacts.id == artifact_id)
-    query = select(*_choose_columns("content")).where(*which)
+    conditions = (_artifacts.organisation_id == organisation_of(call), _artifacts.id == artifact_id)
+    query = select(*_choose_columns("content")).where(*conditions)
     row = (await call.execute(query)).mappings().first()
     if row is None:
         raise ArtifactNotFound
@@ -231,24 +231,24 @@ async def substrate_snapshots(call: Call, days: Annotated[int, Field(ge=1, le=36
     query = select(rows.snapshot_date, rows.counts).where(
         rows.organisation_id == organisation_of(call), rows.snapshot_date >= since
     )
-    found = await call.execute(query.order_by(rows.snapshot_date.desc()))
-    return {"snapshots": [cast(Any, {"snapshot_date": row.snapshot_date, **row.counts}) for row in found]}
+    snapshot_rows = await call.execute(query.order_by(rows.snapshot_date.desc()))
+    return {"snapshots": [cast(Any, {"snapshot_date": row.snapshot_date, **row.counts}) for row in snapshot_rows]}
 
 
 def _parse_kinds(kinds: str | None) -> list[str] | None:
     """The kinds of rows that are wanted; None for all."""
     if kinds is None:
         return None
-    named = [name.strip() for name in kinds.split(",") if name.strip()]
-    unknown = [name for name in named if name not in _KINDS]
-    if unknown or not named:
+    names = [name.strip() for name in kinds.split(",") if name.strip()]
+    unknown = [name for name in names if name not in _KINDS]
+    if unknown or not names:
         raise BadRequest("`kinds` is a list of decisions, commitments, learnings and source_artifacts.")
-    return [_KINDS[name] for name in named]
+    return [_KINDS[name] for name in names]
 
 
 def _filter_kinds(kinds: str | None) -> list[Any]:
-    wanted = _parse_kinds(kinds)
-    return [] if wanted is None else [_memory.kind.in_(wanted)]
+    kinds_wanted = _parse_kinds(kinds)
+    return [] if kinds_wanted is None else [_memory.kind.in_(kinds_wanted)]
 
 
 async def _render_memories(call: Call, found: Iterable[Any], known_at: datetime | None) -> list[MemoryRow]:

@@ -82,8 +82,8 @@ async def substrate_outbox_target_put(
     # An address is looked at now, a name whenever it is called.
     http_client.check_url(webhook_url)
     async with open_ledger(call.unit, call.services, organisation_of(call)) as ledger:
-        which = (_targets.c.organisation_id == ledger.organisation_id, _targets.c.capability == capability)
-        before: Any = (await call.execute(select(_targets).where(*which))).mappings().first()
+        of_target = (_targets.c.organisation_id == ledger.organisation_id, _targets.c.capability == capability)
+        before: Any = (await call.execute(select(_targets).where(*of_target))).mappings().first()
         target_id = ledger.new_id("tgt") if before is None else before["id"]
         sealed = call.services.vault.seal(signing_secret.encode(), seal_context(target_id))
         row: dict[str, Any] = {"capability": capability, "webhook_url": webhook_url, "signing_secret": sealed}
@@ -92,14 +92,14 @@ async def substrate_outbox_target_put(
             row |= {"id": target_id, "created_at": row["updated_at"]}
             await call.execute(insert(_targets), {**row, "organisation_id": ledger.organisation_id})
         else:
-            await call.execute(update(_targets).where(*which).values(row))
+            await call.execute(update(_targets).where(*of_target).values(row))
     call.audit.resource_id = capability
     return _render_target({**(before or {}), **row})
 
 
 async def _preview_delete(call: Call, capability: TargetCapability) -> str:
-    which = (_targets.c.organisation_id == organisation_of(call), _targets.c.capability == capability)
-    url = (await call.execute(select(_targets.c.webhook_url).where(*which))).scalar_one_or_none()
+    of_target = (_targets.c.organisation_id == organisation_of(call), _targets.c.capability == capability)
+    url = (await call.execute(select(_targets.c.webhook_url).where(*of_target))).scalar_one_or_none()
     if url is None:
         raise TargetNotFound
     return f"It would tell {escape_text(url)} of no further {capability}, and cancel what was not delivered yet."
@@ -119,17 +119,19 @@ async def substrate_outbox_target_delete(call: Call, capability: TargetCapabilit
     """Remove the target of a capability; what was not delivered yet is cancelled. A person's tool."""
     require_person(call)
     async with open_ledger(call.unit, call.services, organisation_of(call)) as ledger:
-        ours = ledger.organisation_id
-        gone = delete(_targets).where(_targets.c.organisation_id == ours, _targets.c.capability == capability)
-        if (await call.execute(gone)).rowcount != 1:
+        organisation_id = ledger.organisation_id
+        delete_target = delete(_targets).where(
+            _targets.c.organisation_id == organisation_id, _targets.c.capability == capability
+        )
+        if (await call.execute(delete_target)).rowcount != 1:
             raise TargetNotFound
-        waiting = (
-            _outbox.c.organisation_id == ours,
+        pending = (
+            _outbox.c.organisation_id == organisation_id,
             _outbox.c.capability == capability,
             _outbox.c.state == "pending",
         )
         cancelled = {"state": "cancelled", "next_attempt_at": None, "updated_at": call.now}
-        await call.execute(update(_outbox).where(*waiting).values(cancelled))
+        await call.execute(update(_outbox).where(*pending).values(cancelled))
     call.audit.resource_id = capability
     return {"deleted": True}
 
@@ -160,8 +162,8 @@ async def substrate_outbox(
     query = query.order_by(_outbox.c.created_at.desc(), _outbox.c.id.desc()).limit(limit + 1)
     rows: Any = (await call.execute(query)).mappings().all()
     page = rows[:limit]
-    more = page[-1]["created_at"] if len(rows) > limit else None
-    return {"outbox": [_render(row) for row in page], "next_before": more}
+    next_before = page[-1]["created_at"] if len(rows) > limit else None
+    return {"outbox": [_render(row) for row in page], "next_before": next_before}
 
 
 @substrate.tool(
@@ -193,13 +195,13 @@ async def substrate_outbox_retry(call: Call, outbox_id: OutboxId) -> OutboxRow:
 
 async def _change(call: Call, outbox_id: str, states: tuple[str, ...], values: dict[str, Any]) -> OutboxRow:
     async with open_ledger(call.unit, call.services, organisation_of(call)) as ledger:
-        which = (_outbox.c.organisation_id == ledger.organisation_id, _outbox.c.id == outbox_id)
-        row: Any = (await call.execute(select(_outbox).where(*which))).mappings().first()
+        of_delivery = (_outbox.c.organisation_id == ledger.organisation_id, _outbox.c.id == outbox_id)
+        row: Any = (await call.execute(select(_outbox).where(*of_delivery))).mappings().first()
         if row is None:
             raise DeliveryNotFound
         # The job that tries it holds no lock, so the state is asked for once more where it is changed.
         values |= {"updated_at": call.now, "round": row["round"] + 1}
-        changed = update(_outbox).where(*which, _outbox.c.state.in_(states)).values(values)
+        changed = update(_outbox).where(*of_delivery, _outbox.c.state.in_(states)).values(values)
         if (await call.execute(changed)).rowcount != 1:
             raise WrongStatus(f"The delivery is {row['state']}.", details={"status": row["state"]})
         after = {**row, **values}

@@ -94,8 +94,8 @@ async def substrate_principles(
 )
 async def substrate_principle(call: Call, principle_id: PrincipleId) -> Principle:
     """Read one principle."""
-    which = (_decisions.organisation_id == organisation_of(call), _decisions.id == principle_id)
-    query = select(tables.decisions).where(*which, tables.IS_PRINCIPLE)
+    conditions = (_decisions.organisation_id == organisation_of(call), _decisions.id == principle_id)
+    query = select(tables.decisions).where(*conditions, tables.IS_PRINCIPLE)
     row = (await call.execute(query)).mappings().first()
     if row is None:
         raise PrincipleNotFound
@@ -140,8 +140,8 @@ async def substrate_policy_conflicts(
 )
 async def substrate_policy_conflict(call: Call, conflict_id: ConflictId) -> PolicyConflict:
     """Read one policy conflict."""
-    which = (_conflicts.organisation_id == organisation_of(call), _conflicts.id == conflict_id)
-    row = (await call.execute(select(tables.policy_conflicts).where(*which))).mappings().first()
+    conditions = (_conflicts.organisation_id == organisation_of(call), _conflicts.id == conflict_id)
+    row = (await call.execute(select(tables.policy_conflicts).where(*conditions))).mappings().first()
     if row is None:
         raise ConflictNotFound
     return _render_conflict(row)

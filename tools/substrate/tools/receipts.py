@@ -36,9 +36,9 @@ async def substrate_receipts(
     query = select(tables.settings).where(tables.settings.c.organisation_id == organisation_id)
     settings = (await call.execute(query)).first()
     key = None if settings is None else open_key(call.services.vault, settings)
-    wanted = select(_rows.seq, _rows.body, _rows.signature, _rows.salt)
-    wanted = wanted.where(_rows.organisation_id == organisation_id, _rows.seq > after)
-    rows = (await call.execute(wanted.order_by(_rows.seq).limit(limit + 1))).all()
+    query_receipts = select(_rows.seq, _rows.body, _rows.signature, _rows.salt)
+    query_receipts = query_receipts.where(_rows.organisation_id == organisation_id, _rows.seq > after)
+    rows = (await call.execute(query_receipts.order_by(_rows.seq).limit(limit + 1))).all()
     return {
         "public_key": None if key is None else encode_public_key(key),
         "receipts": [

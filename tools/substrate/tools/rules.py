@@ -113,8 +113,8 @@ async def substrate_rule_create(
     require_person(call)
     cron = _check(rule)
     async with open_ledger(call.unit, call.services, organisation_of(call)) as ledger:
-        ours = _rules.c.organisation_id == ledger.organisation_id
-        if (await call.execute(select(func.count()).where(ours))).scalar_one() >= MOST_RULES:
+        in_organisation = _rules.c.organisation_id == ledger.organisation_id
+        if (await call.execute(select(func.count()).where(in_organisation))).scalar_one() >= MOST_RULES:
             raise TooManyRules(details={"most": MOST_RULES})
         at = ledger.stamp()
         row: dict[str, Any] = {
@@ -183,9 +183,11 @@ async def substrate_rule_delete(call: Call, rule_id: RuleId) -> Deleted:
     require_person(call)
     async with open_ledger(call.unit, call.services, organisation_of(call)) as ledger:
         await _find(call, rule_id)
-        ours = ledger.organisation_id
-        await call.execute(delete(_firings).where(_firings.c.organisation_id == ours, _firings.c.rule_id == rule_id))
-        await call.execute(delete(_rules).where(_rules.c.organisation_id == ours, _rules.c.id == rule_id))
+        organisation_id = ledger.organisation_id
+        await call.execute(
+            delete(_firings).where(_firings.c.organisation_id == organisation_id, _firings.c.rule_id == rule_id)
+        )
+        await call.execute(delete(_rules).where(_rules.c.organisation_id == organisation_id, _rules.c.id == rule_id))
         ledger.tell(_rules, "delete", rule_id)
     call.audit.resource_id = rule_id
     return {"deleted": True}
@@ -321,16 +323,16 @@ async def _change(call: Call, rule_id: str, change: Callable[[dict[str, Any]], d
     async with open_ledger(call.unit, call.services, organisation_of(call)) as ledger:
         row = await _find(call, rule_id)
         values = {**change(row), "updated_at": ledger.stamp()}
-        which = (_rules.c.organisation_id == ledger.organisation_id, _rules.c.id == rule_id)
-        await call.execute(update(_rules).where(*which).values(values))
+        of_rule = (_rules.c.organisation_id == ledger.organisation_id, _rules.c.id == rule_id)
+        await call.execute(update(_rules).where(*of_rule).values(values))
         ledger.tell(_rules, "update", rule_id)
     call.audit.resource_id = rule_id
     return _render({**row, **values})
 
 
 async def _find(call: Call, rule_id: str) -> Any:
-    which = (_rules.c.organisation_id == organisation_of(call), _rules.c.id == rule_id)
-    row = (await call.execute(select(_rules).where(*which))).mappings().first()
+    of_rule = (_rules.c.organisation_id == organisation_of(call), _rules.c.id == rule_id)
+    row = (await call.execute(select(_rules).where(*of_rule))).mappings().first()
     if row is None:
         raise RuleNotFound
     return dict(row)

@@ -81,8 +81,8 @@ async def substrate_set_consolidation(call: Call, propose_consolidations: bool) 
 async def _change(call: Call, **values: Any) -> Settings:
     require_person(call)
     async with open_ledger(call.unit, call.services, organisation_of(call)) as ledger:
-        ours = tables.settings.c.organisation_id == ledger.organisation_id
-        await call.execute(update(tables.settings).where(ours).values(**values, updated_at=call.now))
+        in_organisation = tables.settings.c.organisation_id == ledger.organisation_id
+        await call.execute(update(tables.settings).where(in_organisation).values(**values, updated_at=call.now))
     return await _read_settings(call)
 
 

@@ -97,14 +97,14 @@ async def _use_ticket(call: Call, ticket: str) -> tuple[str, str, str | None]:
     with it at the same time, one gets in.
     """
     database = call.services.database
-    which = (_tickets.c.digest == digest_token(ticket), _tickets.c.expires_at > call.now)
+    is_valid = (_tickets.c.digest == digest_token(ticket), _tickets.c.expires_at > call.now)
     # Looked at before anything is written: strangers may send anything, and must not take the write lock.
     async with database.reading() as connection:
-        row: Any = (await connection.execute(select(_tickets).where(*which))).first()
+        row: Any = (await connection.execute(select(_tickets).where(*is_valid))).first()
     if row is None:
         raise TicketInvalid
     async with database.writing(lock=None) as connection:
-        used = delete(_tickets).where(*which, _tickets.c.organisation_id == row.organisation_id)
+        used = delete(_tickets).where(*is_valid, _tickets.c.organisation_id == row.organisation_id)
         if (await connection.execute(used)).rowcount != 1:
             raise TicketInvalid
     return row.organisation_id, row.account_id, row.key_id
