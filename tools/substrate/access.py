@@ -154,7 +154,7 @@ def _opens_substrate(caller: Caller) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Proposer:
-    """Who proposes an action."""
+    """Says who proposes an action, and what that allows."""
 
     kind: Literal["human", "agent"]
     name: str | None
@@ -172,14 +172,14 @@ class Proposer:
 
 
 def organisation_of(call: Call) -> str:
-    """The organisation whose substrate a call uses: the caller's."""
+    """Returns the organisation whose substrate a call uses: the caller's."""
     caller = call.caller
     assert isinstance(caller, (Account, ScopedKey))
     return caller.organisation_id
 
 
 def acting_app(call: Call) -> str | None:
-    """The app whose agent makes a call, now or once it is approved; None if no run makes it."""
+    """Returns the app whose agent makes a call, now or once it is approved; None if no run makes it."""
     step, approved = call.context.step, call.approved
     if step is not None:
         return step.app_id
@@ -187,8 +187,8 @@ def acting_app(call: Call) -> str | None:
 
 
 def proposer_of(call: Call, trigger_context: Mapping[str, Any] | None = None) -> Proposer:
-    """The proposer of a call's action. What comes over MCP or from a run is an agent's, and so is what a key sends that
-    has to ask a person for some of its calls.
+    """Returns the proposer of a call's action. A call over MCP or from a run is an agent's, and so is a call with a key
+    that has to ask a person for some of its calls.
     """
     step, approved, caller = call.context.step, call.approved, call.caller
     # A call of a run that a person has approved is still the run's.

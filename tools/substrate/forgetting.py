@@ -29,8 +29,8 @@ _actions, _changes, _outbox = tables.action_ledger.c, tables.changes.c, tables.o
 
 @dataclass(frozen=True, slots=True)
 class Traces:
-    """What the ledger keeps of some rows. actions: those that changed them, and those that name them and were never
-    done.
+    """Lists what the ledger keeps of some rows. actions: those that changed them, and those that name them and were
+    never executed.
     """
 
     ids: list[str]
@@ -43,7 +43,7 @@ class Traces:
 
 
 async def find_traces(ledger: Ledger, ids: Sequence[str]) -> Traces:
-    """Raises nothing: of rows that never were there are no traces."""
+    """Returns what the ledger keeps of some rows: nothing for rows that never existed."""
     in_organisation = _changes.organisation_id == ledger.organisation_id
     # The others keep nothing of the rows.
     of_rows = (in_organisation, _changes.row_id.in_(ids), tables.CAN_BE_UNDONE)

@@ -107,7 +107,7 @@ async def plan_import(ledger: Ledger, parcel: Parcel, action: ActionContext) -> 
 
 
 def _count_recorded(changes: list[RowChange]) -> dict[str, int]:
-    """How many actions of each capability it would take to record these rows."""
+    """Counts, by capability, the actions that it would take to record these rows."""
     recording = Counter(_RECORDING[change.table.name] for change in changes)
     principles = sum(1 for change in changes if (change.after or {}).get("constraint_spec") is not None)
     return {CAPABILITY: 1, "record_principle": principles, **recording}
@@ -184,7 +184,7 @@ def _read_moment(value: Any, number: int) -> datetime:
 
 
 async def _leave_out_taken(ledger: Ledger, table: Table, rows: list[Row]) -> list[Row]:
-    """The rows whose address, or id elsewhere, no other row has."""
+    """Returns the rows whose e-mail address or external id no other row has."""
     identify: Callable[[Any], Any]
     if table is tables.entities:
         columns, identify = [table.c.primary_email], _identify_entity
@@ -217,7 +217,7 @@ def _identify_artifact(row: Any) -> Any:
 
 
 async def _clear_references(ledger: Ledger, changes: list[RowChange]) -> None:
-    """No row names a source artifact that is not there."""
+    """Removes references to source artifacts that neither the file nor the substrate has."""
     fresh = {change.id for change in changes if change.table is tables.source_artifacts}
     rows = [change.after for change in changes if change.after is not None]
     named_artifacts = {row["source_artifact_id"] for row in rows if row.get("source_artifact_id")} - fresh

@@ -32,7 +32,7 @@ _targets, _outbox = tables.outbox_targets, tables.outbox
 
 
 def seal_context(target_id: str) -> str:
-    """The context that the signing secret of a target is bound to."""
+    """Returns the context that the signing secret of a target is bound to."""
     return f"{_targets.name}.signing_secret:{target_id}"
 
 
@@ -56,7 +56,7 @@ async def deliver_executed(ledger: Ledger, action: Mapping[str, Any]) -> None:
 
 
 async def ask_for_delivery(unit: Unit, services: Services, row: Mapping[str, Any]) -> None:
-    """Asks for the tries of one round; a delivery that is retried by hand begins another."""
+    """Enqueues the job that delivers one outbox row. A retry by hand begins a new round with a job of its own."""
     organisation_id, arguments = row["organisation_id"], {"outbox_id": row["id"], "round_number": row["round"]}
     await services.jobs.enqueue(
         unit,
@@ -72,7 +72,9 @@ def sign(secret: bytes, body: bytes) -> str:
 
 
 async def try_delivery(job: Job, organisation_id: str, outbox_id: str, round_number: int) -> None:
-    """Makes one try. Whoever is killed between the answer and its record tries again with the same delivery id."""
+    """Tries a delivery once. If the process is killed before it records the answer, the next try has the same delivery
+    id.
+    """
     services = job.services
     current = (
         _outbox.c.organisation_id == organisation_id,
@@ -111,7 +113,7 @@ async def try_delivery(job: Job, organisation_id: str, outbox_id: str, round_num
 
 
 async def _send(services: Services, target: Any, action: Any, row: Any) -> tuple[int | None, str | None, bool]:
-    """The status of the answer, what was wrong if anything was, and whether it would be so the next time."""
+    """Returns the status of the answer, the fault or None, and whether the fault is final."""
     body = to_json(
         {
             "action_id": action.id,

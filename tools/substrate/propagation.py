@@ -30,7 +30,7 @@ _PAUSE_SECONDS = 600.0
 
 @dataclass(frozen=True, slots=True)
 class UserChange:
-    """What happened to a user of an app."""
+    """Describes what happened to a user of an app."""
 
     app_id: str
     user: Mapping[str, Any]
@@ -112,5 +112,5 @@ async def _put_off(ledger: Ledger, change: UserChange) -> None:
 
 
 def _name_waiting(change: UserChange) -> str:
-    """How the ids of the jobs begin that wait to mirror a user."""
+    """Returns the prefix of the ids of the jobs that wait to mirror a user."""
     return f"{JOB}:{change.app_id}:{change.user['id']}:"

@@ -35,18 +35,18 @@ _BEFORE_COUNTED = 1024 * 1024
 
 
 def measure(encoded: Row | None) -> int:
-    """The bytes of a row as JSON, such as `encode_row` makes; none without a row."""
+    """Returns the bytes of an encoded row as JSON; 0 without a row."""
     return 0 if encoded is None else len(to_json(encoded))
 
 
 def measure_action(row: Mapping[str, Any]) -> int:
-    """The bytes of an action."""
+    """Returns the bytes that an action counts for."""
     return _OF_ACTION + len(to_json([row[name] for name in _SAID]))
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """The bytes of a substrate."""
+    """Holds the bytes that a substrate has used."""
 
     counted: int | None
     """None while those of an earlier version are being counted."""

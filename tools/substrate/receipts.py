@@ -33,7 +33,7 @@ def digest(text: bytes) -> str:
 
 
 def open_key(vault: Vault, settings: Any) -> Ed25519PrivateKey | None:
-    """The key that signs an organisation's receipts; None before its first."""
+    """Returns the key that signs an organisation's receipts; None before its first receipt."""
     if settings.receipt_key is None:
         return None
     return _open(vault, settings.receipt_key, settings.organisation_id)
@@ -54,12 +54,12 @@ def sign(key: Ed25519PrivateKey, body: bytes) -> str:
 
 
 def decode_public_key(text: str) -> Ed25519PublicKey:
-    """Raises ValueError."""
+    """Returns the public key that a text encodes. Raises ValueError."""
     return Ed25519PublicKey.from_public_bytes(base64.b64decode(text, validate=True))
 
 
 async def require_key(unit: Unit, vault: Vault, settings: Any) -> Ed25519PrivateKey:
-    """The key that signs; it is made at the first use. The unit holds the organisation's lock."""
+    """Returns the key that signs receipts, and makes it at the first use. The unit holds the organisation's lock."""
     key = open_key(vault, settings)
     if key is None:
         key = Ed25519PrivateKey.generate()
@@ -120,7 +120,7 @@ def _describe(organisation_id: str, number: int, action: Mapping[str, Any], salt
 
 
 def digest_payload(salt: str, payload: Any) -> str:
-    """The digest of a payload: of the salt, and of the payload as JSON in the order in which the ledger has it."""
+    """Returns the digest of the salt and of the payload as JSON, in the order in which the ledger has it."""
     # By the call that the documentation tells others to make: `to_json` would write 1e-07 as 1e-7.
     text = json.dumps(payload, ensure_ascii=False, separators=(",", ":"))
     return digest((salt + text).encode())

@@ -15,7 +15,7 @@ OPEN_COMMITMENTS = ("proposed", "tentative", "confirmed")
 async def take_snapshot(
     execute: Execute, dialect: str, organisation_id: str, day: date, now: datetime
 ) -> dict[str, Any]:
-    """Counts and keeps what there is, unless the day has a snapshot; the counts that the day then has."""
+    """Stores the counts of a day, unless it has a snapshot already. Returns the counts that the day then has."""
     counts = await count_things(execute, organisation_id, now)
     row = {"organisation_id": organisation_id, "snapshot_date": day, "counts": counts, "created_at": now}
     await execute(build_upsert(dialect, tables.snapshots).on_conflict_do_nothing(), row)
@@ -26,13 +26,14 @@ async def take_snapshot(
 
 
 async def count_things(execute: Execute, organisation_id: str, now: datetime) -> dict[str, Any]:
-    """The counts of a snapshot."""
+    """Returns the counts of a snapshot."""
     since = now - timedelta(days=1)
 
     async def count(table: Table, **conditions: ColumnElement[bool]) -> dict[str, int]:
-        """How many rows meet each condition."""
+        """Counts the rows that meet each condition."""
         sums = [
-            func.coalesce(func.sum(case((condition, 1), else_=0)), 0).label(n) for n, condition in conditions.items()
+            func.coalesce(func.sum(case((condition, 1), else_=0)), 0).label(name)
+            for name, condition in conditions.items()
         ]
         row = (await execute(select(*sums).where(table.c.organisation_id == organisation_id))).mappings().one()
         return {str(name): int(value) for name, value in row.items()}

@@ -77,7 +77,7 @@ def _show_row(table: Any, row: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Parcel:
-    """What an import brings. is_signed: by the organisation itself, or by whom it trusts; then provenance counts."""
+    """Holds the rows of an import. is_signed: by the organisation or by a trusted key; then provenance counts."""
 
     rows: list[tuple[str, dict[str, Any]]]
     sha256: str

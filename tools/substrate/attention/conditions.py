@@ -35,7 +35,7 @@ _UNSEEN = frozenset({"organisation_id", "search_name", "content", "merged_into",
 
 
 class ConditionNotEvaluated(Exception):
-    """The condition has no value now. The text says why."""
+    """The condition cannot be evaluated now. The text says why."""
 
 
 class SnapshotMissing(ConditionNotEvaluated):
@@ -44,7 +44,7 @@ class SnapshotMissing(ConditionNotEvaluated):
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """What one proposal is filled from."""
+    """Holds the values from which the template of one proposal is filled."""
 
     values: dict[str, Any]
     source: dict[str, str]
@@ -111,7 +111,7 @@ class RowQuery:
         return bindings
 
     async def _find_latest(self, execute: Execute, organisation_id: str) -> list[str]:
-        """The ids of the rows that are looked at, in their order. No table is sorted that has more of them."""
+        """Returns the ids of the rows to look at, in their order. A table with more rows than that is never sorted."""
         columns = _QUERIED[self.table].c
         kind, moment = _KINDS.get(self.table), columns.updated_at
         conditions: list[ColumnElement[bool]] = [columns.organisation_id == organisation_id]
@@ -128,7 +128,7 @@ class RowQuery:
         return list((await execute(mark_long(query))).scalars())
 
     async def _has_more(self, execute: Execute, organisation_id: str) -> bool:
-        """Whether the table has more rows than are looked at."""
+        """Tells whether the table has more than MAX_ROWS rows of the organisation."""
         columns = _QUERIED[self.table].c
         query = select(columns.id).where(columns.organisation_id == organisation_id).order_by(columns.id)
         return (await execute(query.offset(MAX_ROWS).limit(1))).first() is not None
@@ -145,7 +145,7 @@ Condition = SnapshotPredicate | RowQuery
 
 
 def parse_condition(mode: ConditionMode, condition: Mapping[str, Any]) -> Condition:
-    """Raises InvalidRule."""
+    """Returns the condition of a rule. Raises InvalidRule."""
     if mode == "snapshot_predicate":
         return SnapshotPredicate(_parse_rule(dict(condition), "condition"))
     unknown = sorted(set(condition) - {"table", "where", "limit"})

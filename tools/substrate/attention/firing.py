@@ -35,7 +35,7 @@ _rules, _firings = tables.attention_rules, tables.attention_rule_firings
 
 @dataclass(slots=True)
 class Outcome:
-    """What became of a tick; the columns of its row."""
+    """Says what became of a tick, in the columns of its row."""
 
     status: str = "fired"
     binding_count: int = 0
@@ -44,13 +44,16 @@ class Outcome:
 
 
 def rule_proposer(rule_id: str, *, source: Mapping[str, str] | None = None, from_strangers: bool = False) -> Proposer:
-    """Rules propose as agents do: what is sent to the outside waits for a person. source: what led to it."""
+    """Returns a rule as a proposer. It proposes as agents do: what is sent to the outside waits for a person.
+
+    source: the row or the snapshot that led to the proposal.
+    """
     name = f"rule:{rule_id}"
     return Proposer("agent", name, rule_id=rule_id, trigger_context=source, from_strangers=from_strangers)
 
 
 async def fire_rule(job: Job, organisation_id: str, rule_id: str, due: datetime) -> None:
-    """Makes the tick of a rule that was due, once: whoever comes later finds that the rule has moved on."""
+    """Carries out a rule's tick once: a second job for the same tick finds that the rule has a later one."""
     of_rule = (_rules.c.organisation_id == organisation_id, _rules.c.id == rule_id)
     now = job.services.clock.now()
     async with job.database.reading() as connection:
@@ -81,7 +84,7 @@ _MISSED = Outcome("skipped", skip_reason="the tick was missed: the server did no
 
 
 async def _find_bindings(execute: Execute, rule: Any, now: datetime) -> list[Binding] | Outcome:
-    """The bindings of a rule, or what becomes of its tick without them."""
+    """Returns the bindings of a rule, or the outcome of the tick if its condition cannot be evaluated."""
     try:
         condition = parse_condition(rule.condition_mode, rule.condition)
         return await condition.find_bindings(execute, rule.organisation_id, now)
@@ -150,7 +153,7 @@ async def _propose_all(ledger: Ledger, rule: Any, bindings: list[Binding], tick:
 
 @dataclass(frozen=True, slots=True)
 class _Earlier:
-    """What a rule has proposed before, by the names of `_name_proposal`."""
+    """Holds what a rule has proposed before, by the names of `_name_proposal`."""
 
     waiting: set[str]
     written: Mapping[str, str]
@@ -178,8 +181,8 @@ async def _load_earlier(ledger: Ledger, rule_id: str, bindings: Sequence[Binding
 
 
 def _name_proposal(rule: Any, binding: Binding, payload: Mapping[str, Any]) -> str:
-    """A name for what a rule proposes about a row or about snapshots. With the state of its source, it is the key by
-    which the ledger knows it again.
+    """Returns a name for what a rule proposes about a row or about snapshots. Together with the state of the source, it
+    is the proposal's idempotency key.
     """
     about = [rule.action_capability, payload, binding.source.get("row_id")]
     return f"rule:{rule.id}:{sha256(to_json(about)).hexdigest()}"
@@ -190,7 +193,7 @@ def _name_of(key: str) -> str:
 
 
 async def _count_proposed(ledger: Ledger, rule_id: str, tick: datetime) -> int:
-    """How many actions a rule has proposed on the day of a tick."""
+    """Counts the actions that a rule has proposed on the day of a tick."""
     query = select(func.coalesce(func.sum(_firings.c.action_count), 0)).where(
         _firings.c.organisation_id == ledger.organisation_id,
         _firings.c.rule_id == rule_id,

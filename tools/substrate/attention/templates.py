@@ -26,7 +26,7 @@ class Renderer:
         self._budget = Budget(100_000, MAX_CHARACTERS)
 
     def render(self, template: Mapping[str, Any], binding: Mapping[str, Any]) -> dict[str, Any]:
-        """A payload. What is no text in the binding is put in as JSON, what is not there as nothing."""
+        """Returns the payload. Values that are not text are inserted as JSON, missing ones as nothing."""
         try:
             rendered = self._render(template, binding)
         except OverBudget as exc:

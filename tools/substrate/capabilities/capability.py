@@ -22,7 +22,7 @@ from baobab.tools.substrate.rows import Row, encode_row
 
 @dataclass(frozen=True, slots=True)
 class ActionContext:
-    """The action that a plan is made for."""
+    """Describes the action that a plan is made for."""
 
     id: str
     at: datetime
@@ -34,7 +34,7 @@ class ActionContext:
 
 @dataclass(slots=True)
 class Plan:
-    """What an action would do: its result, and the rows that it changes. links: the entities that it is about."""
+    """Says what an action would do: its result, and the rows that it changes. links: the entities that it is about."""
 
     result: dict[str, Any]
     changes: list[RowChange] = field(default_factory=list)
@@ -77,7 +77,7 @@ class Capability:
     """Whether it leads to something outside: those of agents always wait for a person."""
 
     def validate(self, payload: Mapping[str, Any]) -> Any:
-        """The payload as its model has it. Raises a BadRequest that names what is wrong."""
+        """Returns the validated payload. Raises a BadRequest that names what is wrong."""
         try:
             return self.payload.model_validate(dict(payload))
         except ValidationError as exc:
@@ -90,7 +90,7 @@ class Capability:
 
 @cache
 def describe_payload(payload: type[Payload]) -> dict[str, Any]:
-    """The schema of a payload, as callers see it."""
+    """Returns the schema of a payload, as callers see it."""
     return portable(payload.model_json_schema())
 
 
@@ -136,14 +136,14 @@ def find_capability(name: str) -> Capability:
 
 
 def new_row(action: ActionContext, row_id: str, **values: Any) -> dict[str, Any]:
-    """A row that an action makes."""
+    """Returns a row that an action makes."""
     written = {"id": row_id, "created_at": action.at, "updated_at": action.at}
     return {**written, "action_id": action.id, "from_strangers": action.from_strangers, **values}
 
 
 def show_before(action: ActionContext, table: Table, row: Mapping[str, Any], names: Sequence[str]) -> Row | None:
-    """What a result tells of a row as it was. Agents are not told what strangers may have written: a proposal is no
-    reading, after which they would ask before they act.
+    """Returns what a result shows of a row as it was before. An agent does not see a row that strangers may have
+    written: a proposal does not count as reading, after which the agent would have to ask before it acts.
     """
     if action.kind == "agent" and row["from_strangers"]:
         return None
@@ -151,6 +151,6 @@ def show_before(action: ActionContext, table: Table, row: Mapping[str, Any], nam
 
 
 def changed_row(action: ActionContext, row: Mapping[str, Any], **values: Any) -> dict[str, Any]:
-    """A row as an action changes it. What strangers may have written stays marked."""
+    """Returns a row as an action changes it. What strangers may have written stays marked."""
     marked = row["from_strangers"] or action.from_strangers
     return {**row, **values, "action_id": action.id, "updated_at": action.at, "from_strangers": marked}

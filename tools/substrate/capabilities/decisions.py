@@ -34,7 +34,7 @@ async def record_decision(ledger: Ledger, payload: RecordDecision, action: Actio
 
 
 async def build_decision(ledger: Ledger, action: ActionContext, **values: Any) -> Row:
-    """The row of a new decision that is in force."""
+    """Returns the row of a new decision that is in force."""
     marked = await require_artifact(ledger, values.get("source_artifact_id"))
     empty = dict.fromkeys(
         (
@@ -70,7 +70,7 @@ async def supersede_decision(ledger: Ledger, payload: SupersedeDecision, action:
 
 
 async def require_decision(ledger: Ledger, decision_id: str) -> Row:
-    """A decision that is in force."""
+    """Returns a decision that is in force. Raises DecisionNotFound and WrongStatus."""
     row = await ledger.get(tables.decisions, decision_id)
     if row is None:
         raise DecisionNotFound
@@ -80,7 +80,7 @@ async def require_decision(ledger: Ledger, decision_id: str) -> Row:
 
 
 async def require_artifact(ledger: Ledger, artifact_id: str | None) -> bool:
-    """Whether text of strangers may be in a source artifact, which must be there; False for none."""
+    """Tells whether strangers may have written a source artifact; False without one. Raises ArtifactNotFound."""
     if artifact_id is None:
         return False
     row = await ledger.get(tables.source_artifacts, artifact_id)
@@ -187,7 +187,7 @@ def _check_validity(valid_from: datetime | None, valid_to: datetime | None) -> N
 
 
 def _end(row: Row, action: ActionContext, at: datetime | None) -> Row:
-    """What of a row changes when something ends it. at: from when on it is true no longer, if not from now."""
+    """Returns the fields of a row that change when something ends it. at: when it stopped being true; None for now."""
     ends = min(at or action.at, row["valid_to"] or at or action.at)
     if row["valid_from"] is not None:
         ends = max(ends, row["valid_from"])

@@ -137,7 +137,7 @@ async def delete_entity(ledger: Ledger, payload: DeleteEntity, action: ActionCon
 
 
 async def require_entity(ledger: Ledger, entity_id: str) -> Row:
-    """The entity of an id, or the one that it was merged into."""
+    """Returns the entity of an id, or the one that it was merged into. Raises EntityNotFound."""
     row = await ledger.get(_entities, entity_id)
     if row is not None and row["merged_into"] is not None:
         row = await ledger.get(_entities, await resolve_entity_id(ledger, entity_id))
@@ -152,7 +152,7 @@ async def resolve_entity_id(ledger: Ledger, entity_id: str) -> str:
 
 
 def select_resolved(organisation_id: str, entity_id: str) -> Any:
-    """A query of the id of the entity that another one was merged into, through however many merges.
+    """Builds a query of the id of the entity that another one was merged into, through any number of merges.
 
     A merge leads from an entity that is its own to another one that is, so that there are no cycles.
     """
@@ -169,7 +169,7 @@ def select_resolved(organisation_id: str, entity_id: str) -> Any:
 
 
 async def load_merged(ledger: Ledger, entity_id: str) -> list[Row]:
-    """The entities that were merged into one, through however many merges."""
+    """Returns the entities that were merged into one, through any number of merges."""
     in_organisation = _entities.c.organisation_id == ledger.organisation_id
     tree = (
         select(_entities.c.id).where(in_organisation, _entities.c.merged_into == entity_id).cte("tree", recursive=True)
@@ -180,7 +180,7 @@ async def load_merged(ledger: Ledger, entity_id: str) -> list[Row]:
 
 
 async def _measure_depth(ledger: Ledger, entity_id: str) -> int:
-    """How many merges there are in a row below an entity."""
+    """Counts the merges on the longest chain that ends at an entity."""
     in_organisation = _entities.c.organisation_id == ledger.organisation_id
     first = select(_entities.c.id, literal(1).label("depth")).where(
         in_organisation, _entities.c.merged_into == entity_id
@@ -192,7 +192,7 @@ async def _measure_depth(ledger: Ledger, entity_id: str) -> int:
 
 
 async def _find_entity(ledger: Ledger, payload: UpsertEntity) -> Row | None:
-    """The entity that an upsert means: by id, else by all of its canonical keys, else by address."""
+    """Returns the entity that an upsert refers to: by id, else by all of its canonical keys, else by address."""
     if payload.type == "self":
         return await ledger.get(_entities, ledger.settings.self_entity_id)
     if payload.id is not None and await ledger.get(_entities, payload.id) is not None:
@@ -207,7 +207,7 @@ async def _find_entity(ledger: Ledger, payload: UpsertEntity) -> Row | None:
 
 
 async def _find_by_keys(ledger: Ledger, type_: str | None, keys: Mapping[str, str]) -> Row | None:
-    """The oldest entity of a type that has all of these keys, or the one that it was merged into."""
+    """Returns the oldest entity of a type that has all of these keys, or the one that it was merged into."""
     pairs = or_(*(and_(_keys.c.name == name, _keys.c.value == value) for name, value in keys.items()))
     query = select(_keys.c.entity_id).where(_keys.c.organisation_id == ledger.organisation_id, pairs)
     if type_ is not None:
@@ -261,7 +261,7 @@ async def _plan_change(ledger: Ledger, action: ActionContext, row: Row, changing
 
 
 def _replace_email(row: Row, changing: dict[str, Any]) -> dict[str, str]:
-    """The canonical keys of an entity whose address changes."""
+    """Returns the canonical keys of an entity whose address changes."""
     keys = dict(changing.get("canonical_keys", row["canonical_keys"]) or {})
     if keys.get("email") == row["primary_email"]:
         keys.pop("email", None)
@@ -288,7 +288,7 @@ def _links(entity_id: str, *others: str) -> list[dict[str, str]]:
 
 
 def apply_merge_patch(target: Any, patch: Any) -> Any:
-    """What a JSON merge patch makes of a value (RFC 7396)."""
+    """Applies a JSON merge patch to a value (RFC 7396) and returns the result."""
     if not isinstance(patch, dict):
         return patch
     merged = dict(target) if isinstance(target, dict) else {}

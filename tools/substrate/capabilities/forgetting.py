@@ -67,7 +67,7 @@ async def forget(ledger: Ledger, payload: Forget, action: ActionContext) -> Plan
 
 
 async def _find_consolidated(ledger: Ledger, ids: list[str]) -> list[str]:
-    """The memories that were consolidated with some of these: they said the same."""
+    """Returns the memories that were consolidated with some of these, since they say the same."""
     changes, actions = tables.changes.c, tables.action_ledger.c
     conditions = (changes.organisation_id == ledger.organisation_id, tables.CAN_BE_UNDONE)
     consolidating = select(actions.id).where(

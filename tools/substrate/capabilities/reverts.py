@@ -58,7 +58,9 @@ async def revert_action(ledger: Ledger, payload: RevertAction, action: ActionCon
 
 @capability(needs_approval=True)
 async def bulk_revert_actions(ledger: Ledger, payload: BulkRevertActions, action: ActionContext) -> Plan:
-    """Undo up to 200 actions, and with `cascade` those that build on them. What cannot be undone is told, and stays."""
+    """Undo up to 200 actions, and with `cascade` those that build on them. What cannot be undone stays and is listed
+    in `failed`.
+    """
     del action
     action_ids = list(dict.fromkeys(payload.action_ids))
     undo = await _Undo.load(ledger, action_ids, cascade=payload.cascade)
@@ -74,7 +76,7 @@ async def bulk_revert_actions(ledger: Ledger, payload: BulkRevertActions, action
 
 
 class _Undo:
-    """What is known of the actions to be undone, and the rows as they would be."""
+    """Holds the actions to be undone, those that build on them, and their rows as they would be after the undo."""
 
     def __init__(self, ledger: Ledger, *, cascade: bool) -> None:
         self._ledger = ledger
@@ -143,7 +145,7 @@ class _Undo:
         return self._actions[action_id]["approved_by_kind"] is not None
 
     async def plan(self, result: dict[str, Any]) -> Plan:
-        """The net changes of all that was undone."""
+        """Returns a plan of the net changes of all that was undone."""
         await self._clear_references()
         changes = [
             RowChange(_TABLES[name], row_id, before, after)
@@ -164,7 +166,7 @@ class _Undo:
             raise NotReversible(details={"action_id": action_id})
 
     def _collect_later(self, action_id: str) -> list[str]:
-        """An action and all that build on it and are not undone yet, the latest first."""
+        """Returns an action and all that build on it and are not undone yet, the latest first."""
         later_ids, waiting = {action_id}, [action_id]
         while waiting:
             fresh = self._later[waiting.pop()] - later_ids - self._undone
@@ -208,7 +210,7 @@ class _Undo:
         return {step.action_id for step in steps[bisect_right(places, earliest) :]}
 
     async def _find_standing(self, action_ids: set[str]) -> set[str]:
-        """Those of some actions that were done and are not undone; an undo itself does not count."""
+        """Returns those of some actions that are executed and not undone. An undo itself does not count."""
         states = await self._ledger.load(tables.action_ledger, action_ids)
         return {
             action_id
@@ -289,7 +291,7 @@ class _Undo:
             self._holders[email] = entity_id
 
     async def _clear_references(self) -> None:
-        """No row names a source artifact that is not there."""
+        """Removes references to source artifacts that are gone."""
         deleted_artifacts = {
             row_id for (name, row_id), row in self._rows.items() if name == "source_artifacts" and row is None
         }
@@ -314,7 +316,7 @@ class _Undo:
 
 
 async def _load_changes(ledger: Ledger, column: Any, values: set[str]) -> list[Any]:
-    """The changes of some actions or rows that can be undone, in their order."""
+    """Returns the changes of some actions or rows that can be undone, in their order."""
     sorted_values, changes = sorted(values), tables.changes.c
     found_changes: list[Any] = []
     for start in range(0, len(sorted_values), _AT_ONCE):

@@ -191,14 +191,14 @@ async def substrate_reject(call: Call, action_id: ActionId, reason: Annotated[st
 
 
 def render_action(row: Any) -> Action:
-    """An action as callers read it."""
+    """Returns an action as callers read it."""
     fields_shown = {name: row[name] for name in Action.__annotations__ if name != "requires_approval_reason"}
     waits = row["verdict"] == "requires_approval"
     return cast(Action, {**fields_shown, "requires_approval_reason": row["verdict_reason"] if waits else None})
 
 
 def _read_context(text: str | None) -> dict[str, Any] | None:
-    """What led to a proposal, as an object."""
+    """Returns what led to a proposal as an object: the JSON object that was sent, or `{"text": ...}`."""
     if text is None:
         return None
     try:

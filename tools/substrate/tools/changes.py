@@ -138,7 +138,7 @@ async def substrate_restore_preview(
 # One query for each capability, put together: by capability, an index has the actions in the order in which they were
 # executed. Without it, the database would sort all actions of the organisation.
 def _build_undone() -> Any:
-    """A query of the actions since a moment that can be undone, the latest first, and one more than is shown."""
+    """Builds a query of the actions since a moment that can be undone, the latest first, and one more than is shown."""
     conditions = (*_SINCE, _actions.status == "executed", _actions.reversible.is_(True))
     latest = select(_actions.id, _actions.capability, _actions.executed_at).where(*conditions)
     names = [name for name, capability in CAPABILITIES.items() if capability.is_reversible]
@@ -151,7 +151,7 @@ def _build_undone() -> Any:
 
 
 def _build_staying() -> Any:
-    """A query that counts, by capability, the actions since a moment that cannot be undone."""
+    """Builds a query that counts, by capability, the actions since a moment that cannot be undone."""
     latest = select(_actions.capability, _actions.status, _actions.reversible).where(*_SINCE)
     executed_actions = _read_each_capability(latest, _MOST_COUNTED, [*(CAPABILITIES.keys() - UNDOING), IMPORTING])
     staying = (executed_actions.c.status == "executed", executed_actions.c.reversible.is_(False))

@@ -180,6 +180,6 @@ def _split_trigrams(name: str) -> set[str]:
 
 
 def render_entity(row: Any) -> Entity:
-    """An entity as callers read it."""
+    """Returns an entity as callers read it."""
     shown = {name: row[name] for name in Entity.__annotations__ if name in row}
     return cast(Entity, {**shown, "organization_id": row["organisation_id"]})

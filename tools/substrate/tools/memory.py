@@ -236,7 +236,7 @@ async def substrate_snapshots(call: Call, days: Annotated[int, Field(ge=1, le=36
 
 
 def _parse_kinds(kinds: str | None) -> list[str] | None:
-    """The kinds of rows that are wanted; None for all."""
+    """Returns the kinds that `kinds` names; None for all."""
     if kinds is None:
         return None
     names = [name.strip() for name in kinds.split(",") if name.strip()]
@@ -252,7 +252,7 @@ def _filter_kinds(kinds: str | None) -> list[Any]:
 
 
 async def _render_memories(call: Call, found: Iterable[Any], known_at: datetime | None) -> list[MemoryRow]:
-    """Memories with where each comes from. known_at: as they were then."""
+    """Returns memories with their sources. known_at: the moment whose wording they have; None for the present."""
     rows, organisation_id = found, organisation_of(call)
     if known_at is not None:
         rows = await recall_as_known(call.execute, organisation_id, [dict(row) for row in found], known_at)
@@ -266,6 +266,6 @@ async def _render_artifacts(call: Call, found: Iterable[Any]) -> list[Any]:
 
 
 def _choose_columns(*further: str) -> list[Any]:
-    """What is read of artifacts."""
+    """Returns the columns that are read of artifacts."""
     names = [name for name in Artifact.__annotations__ if name != "source"]
     return [_artifacts[name] for name in (*names, "action_id", *further)]

@@ -68,7 +68,7 @@ async def substrate_stream(call: Call, ticket: Ticket = "", token: Token = "") -
 
 
 async def _admit(call: Call, ticket: str, token: str) -> tuple[str, Callable[[], Awaitable[Any]]]:
-    """The organisation whose stream is opened, and what is asked again and again while it is open."""
+    """Returns the organisation whose stream is opened, and a check that runs again and again while it is open."""
     services, caller = call.services, call.caller
     if isinstance(caller, (Account, ScopedKey)):
         named = caller
