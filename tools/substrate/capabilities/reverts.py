@@ -98,8 +98,8 @@ class _Undo:
         undo = cls(ledger, cascade=cascade)
         level = set(action_ids)
         while level:
-            undo._actions |= await ledger.load(tables.action_ledger, level)
-            changes = await _load_changes(ledger, tables.changes.c.action_id, level)
+            undo._actions |= await _load_actions(ledger, level)
+            changes = await _load_changes(ledger, tables.changes.c.action_id, level, with_images=True)
             for change in changes:
                 undo._changes[change.action_id].append(change)
             level = await undo._find_later(changes) - undo._actions.keys()
@@ -211,7 +211,7 @@ class _Undo:
 
     async def _find_standing(self, action_ids: set[str]) -> set[str]:
         """Returns those of some actions that are executed and not undone. An undo itself does not count."""
-        states = await self._ledger.load(tables.action_ledger, action_ids)
+        states = await _load_actions(self._ledger, action_ids)
         return {
             action_id
             for action_id, row in states.items()
@@ -315,12 +315,30 @@ class _Undo:
                 self._rows[place] = {**row, "source_artifact_id": None}
 
 
-async def _load_changes(ledger: Ledger, column: Any, values: set[str]) -> list[Any]:
-    """Returns the changes of some actions or rows that can be undone, in their order."""
+async def _load_actions(ledger: Ledger, action_ids: set[str]) -> dict[str, Row]:
+    """Returns what an undo needs to know of some actions, by id: not what they said, which may be large."""
+    actions, wanted_ids = tables.action_ledger.c, sorted(action_ids)
+    names = ("id", "capability", "status", "reversible", "reverted_by_action_id", "approved_by_kind")
+    columns = [actions[name] for name in (*names, "proposed_at", "executed_at")]
+    found: dict[str, Row] = {}
+    for start in range(0, len(wanted_ids), _AT_ONCE):
+        query = select(*columns).where(
+            actions.organisation_id == ledger.organisation_id, actions.id.in_(wanted_ids[start : start + _AT_ONCE])
+        )
+        found |= {row["id"]: dict(row) for row in (await ledger.unit.execute(query)).mappings()}
+    return found
+
+
+async def _load_changes(ledger: Ledger, column: Any, values: set[str], *, with_images: bool = False) -> list[Any]:
+    """Returns the changes of some actions or rows that can be undone, in their order.
+
+    with_images: whether to read what the rows were before, which may be large.
+    """
     sorted_values, changes = sorted(values), tables.changes.c
+    columns = [changes.seq, changes.tbl, changes.op, changes.row_id, changes.action_id]
     found_changes: list[Any] = []
     for start in range(0, len(sorted_values), _AT_ONCE):
-        query = select(tables.changes).where(
+        query = select(*columns, *([changes.before] if with_images else [])).where(
             changes.organisation_id == ledger.organisation_id,
             column.in_(sorted_values[start : start + _AT_ONCE]),
             tables.CAN_BE_UNDONE,

@@ -54,21 +54,39 @@ async def substrate_action_changes(call: Call, action_id: ActionId) -> ActionCha
     # By a sum, since SQLite would look for the action among all changes in their order.
     rows = (await call.execute(changes_of_action.order_by(_changes.seq + 0).limit(_MOST))).all()
     # What a row was after the change is what it was before the next one, or what it is now.
-    later = select(_changes.row_id, _changes.seq, _changes.op, _changes.before).where(
-        in_organisation, _changes.row_id.in_([row.row_id for row in rows]), tables.CAN_BE_UNDONE
-    )
-    following: dict[str, list[Any]] = {}
-    for row in sorted(await call.execute(later), key=lambda row: row.seq) if rows else ():
-        following.setdefault(row.row_id, []).append(row)
+    following = await _find_following(call, rows)
+    changed_again = (in_organisation, _changes.seq.in_(following.values()))
+    images = await call.execute(select(_changes.seq, _changes.before).where(*changed_again))
+    states = {image.seq: image.before for image in images}
     present = await _read_present(call, rows)
     shown: list[ActionChange] = []
     for row in rows:
-        after = next((each for each in following[row.row_id] if each.seq > row.seq), None)
-        state = present.get(row.row_id) if after is None else after.before
+        state = states[following[row.seq]] if row.seq in following else present.get(row.row_id)
         shown.append(
             {"table": row.tbl, "id": row.row_id, "op": row.op, "before": _show(row.before), "after": _show(state)}
         )
     return {"changes": shown}
+
+
+async def _find_following(call: Call, rows: Sequence[Any]) -> dict[int, int]:
+    """Returns, by the number of each change, the number of the next change of the same row, if there is one. A row may
+    have been changed many thousand times, so what it was each time is not read.
+    """
+    if not rows:
+        return {}
+    query = select(_changes.row_id, _changes.seq).where(
+        _changes.organisation_id == organisation_of(call),
+        _changes.row_id.in_([row.row_id for row in rows]),
+        _changes.seq > min(row.seq for row in rows),
+        tables.CAN_BE_UNDONE,
+    )
+    numbers: dict[str, list[int]] = {}
+    for change in await call.execute(mark_long(query)):
+        numbers.setdefault(change.row_id, []).append(change.seq)
+    found = {
+        row.seq: min((each for each in numbers.get(row.row_id, ()) if each > row.seq), default=None) for row in rows
+    }
+    return {number: following for number, following in found.items() if following is not None}
 
 
 async def _read_present(call: Call, rows: Any) -> dict[str, Any]:
