@@ -266,7 +266,7 @@ async def _answer_options(request: Request, methods: Methods) -> int:
 
 
 def _select_tool(methods: Methods, method: str) -> Tool:
-    """Returns the tool of a method. For a method that the path does not have, returns any of its tools, whose family
+    """Returns the tool of a method. For a method that the path does not have, returns any of its tools, whose toolset
     formats the error.
     """
     return methods.get(method) or methods.get("GET") or next(iter(methods.values()))

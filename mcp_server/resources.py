@@ -116,7 +116,7 @@ class Resources(Extension):
         return answer["schema"]
 
     def _group_families(self, client: McpClient) -> dict[str, dict[str, Any]]:
-        """Returns the tools of this connection that work in an app, by family."""
+        """Returns the tools of this connection that work in an app, by toolset."""
         families: dict[str, dict[str, Any]] = {}
         for tool in self._catalogue.get_offer(client).tools.values():
             if tool.app_parameter == "app_id":

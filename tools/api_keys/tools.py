@@ -16,7 +16,7 @@ from baobab.tools.api_keys.schemas import CreatedKey, KeyBudget, Keys, ListedKey
 from baobab.tools.core.auth import keys
 from baobab.tools.core.auth.access import AnyAccount
 from baobab.tools.core.auth.callers import Limits
-from baobab.tools.core.auth.key_limits import Families, UnknownToolset, narrow_limits, open_families
+from baobab.tools.core.auth.key_limits import ToolsetNames, UnknownToolset, list_open_toolsets, narrow_limits
 from baobab.tools.core.auth.membership import load_role
 from baobab.tools.core.auth.roles import Role, rank, require_role
 from baobab.tools.core.auth.tables import api_keys as rows
@@ -86,7 +86,7 @@ async def api_keys_create(
     scope: scoping.Reach | None = None,
     organization_id: OrganizationId | None = None,
     scopes: LegacyScopes | None = None,
-    toolsets: Families | None = None,
+    toolsets: ToolsetNames | None = None,
     read_only: bool = False,
     approval: Policy = "none",
     ends_at: Moment | None = None,
@@ -231,7 +231,7 @@ async def api_keys_update(
     call: Call,
     key_id: KeyId,
     name: KeyName | None = None,
-    toolsets: Families | None = OMITTED,
+    toolsets: ToolsetNames | None = OMITTED,
     read_only: bool | None = None,
     approval: Policy | None = None,
 ) -> ListedKey:
@@ -298,8 +298,8 @@ async def _change(call: Call, row: Any, changes: dict[str, Any]) -> ListedKey:
     """Changes the limits of a key on every worker, and withdraws what it need not ask for any more."""
     # A budget says nothing about what asks.
     held_to = Limits.of(SimpleNamespace(**{**row._asdict(), "budgeted": False, **changes})) or Limits()
-    families = open_families(call.registry, held_to.toolsets, asks=held_to.asks)
-    changes["toolsets"] = None if families is None else sorted(families)
+    open_toolsets = list_open_toolsets(call.registry, held_to.toolsets, asks=held_to.asks)
+    changes["toolsets"] = None if open_toolsets is None else sorted(open_toolsets)
     if "approval" in changes or "asks" in changes:
         await call.services.part(Decisions).withdraw_exempt(call, row.id, held_to)
     await call.execute(update(rows).where(rows.c.id == row.id).values(**changes))
@@ -373,9 +373,9 @@ async def _live(call: Call, key_id: str) -> Any:
 
 def _limits(call: Call, requested: Limits, toolsets: list[str] | None) -> Limits:
     # Check all the requested toolsets first: narrowing drops the unknown ones.
-    requested = replace(requested, toolsets=open_families(call.registry, toolsets, asks=False))
+    requested = replace(requested, toolsets=list_open_toolsets(call.registry, toolsets, asks=False))
     narrowed = narrow_limits(requested, call.caller.limits)
-    return replace(narrowed, toolsets=open_families(call.registry, narrowed.toolsets, asks=narrowed.asks))
+    return replace(narrowed, toolsets=list_open_toolsets(call.registry, narrowed.toolsets, asks=narrowed.asks))
 
 
 async def _app_organisation(call: Call, app_id: str, organisation_id: str | None) -> str:

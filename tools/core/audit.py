@@ -52,7 +52,7 @@ _INSERT = insert(audit_logs)
 
 
 class _Recording(Protocol):
-    """A toolset as the audit log sees it: whether its family records refusals of its own."""
+    """A toolset as the audit log sees it: whether it records its refusals itself."""
 
     @property
     def keeps_failures(self) -> str | None: ...
@@ -140,7 +140,7 @@ class AuditLog:
     async def record_failure(self, call: AuditedCall, arguments: dict[str, Any], error: BaobabError) -> None:
         """Adds the row of a call that its handler refused, in a transaction of its own: the call's was rolled back.
 
-        What is counted when it succeeds is counted when it fails, but for families that keep their refusals themselves.
+        A call that is tallied when it succeeds is tallied when it fails, except in toolsets that keep their refusals.
         """
         if call.tool.audit is None:
             return

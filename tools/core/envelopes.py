@@ -1,4 +1,4 @@
-"""Envelopes: how one family of operations words an error. The error says what; the family says how."""
+"""Envelopes: the form that an error has in a toolset. The error says what happened; the envelope, in which fields."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,7 +9,7 @@ Schema = dict[str, Any]
 
 
 class Envelope:
-    """The base. `codes` renames errors for this family, nearest class first; the others keep their own code."""
+    """The base. `codes` renames errors for a toolset, nearest class first; the others keep their own code."""
 
     name = "structured"
     details_at = ""
@@ -27,7 +27,7 @@ class Envelope:
         return kind.code
 
     def place_details(self, remedy: str) -> str:
-        """Returns a remedy that names details as this family does: `details.limit`, `error.limit` or `limit`."""
+        """Returns a remedy that names details as this envelope does: `details.limit`, `error.limit` or `limit`."""
         return remedy.replace("details.", self.details_at)
 
     def render(self, error: BaobabError, docs: str) -> dict[str, Any]:
@@ -92,5 +92,5 @@ PLAN_ENVELOPE = PlanEnvelope()
 
 
 def envelope_for(family: Envelope, kind: type[BaobabError]) -> Envelope:
-    """Returns the envelope of an error: that of its family, except for limits of a plan."""
+    """Returns the envelope of an error: that of its toolset, except for limits of a plan."""
     return PLAN_ENVELOPE if kind.flat else family

@@ -44,7 +44,7 @@ class BaobabError(Exception):
     summary: ClassVar[str]
     remediation: ClassVar[str]
     flat: ClassVar[bool] = False
-    """Whether every family words it alike, as what a plan says is worded (`PLAN_ENVELOPE`)."""
+    """Whether it has the same form in every toolset, as limits of a plan have (`PLAN_ENVELOPE`)."""
 
     def __init__(
         self,

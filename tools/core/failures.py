@@ -1,4 +1,4 @@
-"""Refusals: the recent answers of 400 and above that a family keeps for an app's developer to look at."""
+"""Refusals: the recent answers of 400 and above that a toolset keeps for an app's developer to look at."""
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence

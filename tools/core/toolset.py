@@ -1,4 +1,4 @@
-"""A toolset: a family of tools, and the decorator that reads a tool from a function."""
+"""A toolset: tools about one thing, and the decorator that reads a tool from a function."""
 
 import inspect
 import re
@@ -44,7 +44,7 @@ class Rest:
     too only if `query` names it: otherwise its name is one of those.
     repeats: parameters of the path that the body may name too, where it is the body of another operation. The path
     must say the same, or `_`.
-    also: further paths below the family's base, for clients that write a part of the path themselves.
+    also: further paths below the toolset's base, for clients that write a part of the path themselves.
     form: browsers come here from other sites: a body may be a form, fields and parameters that are not known are left
     out, and the origin of the page is not looked at.
     raw_body: the parameter of the type `Body` that gets the body as it arrives, of any type and length.
@@ -81,7 +81,7 @@ class Rest:
 class Mcp:
     """How a tool is shown to models.
 
-    offered: whether they are offered it; left out, as the family says.
+    offered: whether they are offered it; left out, as the toolset says.
     start: whether it is among the few tools that a model is shown first; the others it finds by search. `narrow`:
     only to a caller who may call few of these, such as a key of one toolset.
     keywords: what people call it who do not know its name, for search: `English; German; Spanish`.
@@ -143,16 +143,16 @@ _REST, _MCP, _GUARD = Rest(), Mcp(), Guard()
 
 @dataclass
 class Toolset:
-    """A family of tools: a base path, an envelope for errors, one tag.
+    """Tools about one thing: a base path, an envelope for errors, one tag.
 
     keeps_failures: names the parameter that says what a refused call was about; the interfaces' refusals of this
-    family are then kept for the app's developer (tools/core/failures.py).
+    toolset are then kept for the app's developer (tools/core/failures.py).
     app_tables: the tables in which it keeps rows of an app, in the stores of the app's region; those that others refer
     to first. Freezing, copying, moving and erasing follow from this. stop: takes rows away from who works with them.
     data: what it keeps of an app in these stores beside rows.
     limit: the bucket of its tools, where they name none of their own; left out, that of the app, or of the caller where
     no app is named.
-    mcp: False where models are not offered the family: what takes a person's password, or speaks to browsers.
+    mcp: False where models are not offered the toolset: what takes a person's password, or speaks to browsers.
     key_header: in which header the official clients of a wire send the key; `Authorization` wins where both are.
     """
 
@@ -174,7 +174,7 @@ class Toolset:
 
     @property
     def app_data(self) -> list[AppData]:
-        """All that the family keeps of an app, for moves and deletions of apps."""
+        """All that the toolset keeps of an app, for moves and deletions of apps."""
         rows: list[AppData] = [AppRows(self.name, self.app_tables, self.stop)] if self.app_tables else []
         return rows if self.data is None else [*rows, self.data]
 
@@ -240,15 +240,15 @@ class Toolset:
         mcp: Mcp = _MCP,
         guard: Guard = _GUARD,
     ) -> Callable[[Handler], Handler]:
-        """Registers the decorated function as a tool of this family.
+        """Registers the decorated function as a tool of this toolset.
 
         Its parameters are the tool's arguments. Arguments that several tools share are fields of a TypedDict, which
         each tool takes as `**group: Unpack[Group]`. Their defaults are in the fields' types, as `Annotated[str,
         Field(default="")]`; a docstring may describe a field differently than its type.
 
-        route: method and path below the family's base, such as `GET /{key:path}`; None for a tool without one.
+        route: method and path below the toolset's base, such as `GET /{key:path}`; None for a tool without one.
         raises: the tool's own errors, beside those that any call can answer.
-        limit: `default` is the family's bucket, else that of the app, else that of the caller; None is no limit.
+        limit: `default` is the toolset's bucket, else that of the app, else that of the caller; None is no limit.
         audit: how calls are recorded in the audit log, if the defaults do not fit.
         taints: whether its results may hold text of strangers. A run that has read such text asks before it acts.
         """

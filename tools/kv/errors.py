@@ -1,4 +1,4 @@
-"""The errors of the key-value store, and the envelope of its family."""
+"""The errors of the key-value store, and the envelope of its toolset."""
 
 from typing import Any
 
@@ -97,7 +97,7 @@ class ForeignCredential(Forbidden):
     remediation = "Use a key of this app, or of an account in its organisation."
 
 
-# Errors of credentials without a code of their own in this family: `auth_failed`, with the platform's code inside.
+# Errors of credentials without a code of their own in this toolset: `auth_failed`, with the platform's code inside.
 _WRAPPED = (InvalidApiKey, ForeignCredential, ImpersonationForbidden)
 
 

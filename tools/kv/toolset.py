@@ -1,4 +1,4 @@
-"""The family of key-value tools."""
+"""The toolset of the key-value store."""
 
 from baobab.tools.core.binding import Audit
 from baobab.tools.core.envelopes import Envelope

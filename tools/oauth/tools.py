@@ -19,7 +19,7 @@ from baobab.storage.secrets import digest_token
 from baobab.tools.core.auth import keys
 from baobab.tools.core.auth.access import EVERYBODY, AnyAccount
 from baobab.tools.core.auth.callers import Limits
-from baobab.tools.core.auth.key_limits import Families, UnknownToolset, open_families
+from baobab.tools.core.auth.key_limits import ToolsetNames, UnknownToolset, list_open_toolsets
 from baobab.tools.core.auth.membership import load_role
 from baobab.tools.core.auth.oauth_endpoints import OAUTH_ENDPOINTS
 from baobab.tools.core.auth.roles import require_role
@@ -124,7 +124,9 @@ async def oauth_request(call: Call, request: Sealed) -> AskedFor:
         "redirect_host": redirects.display_host(auth_request.redirect_uri),
         "scopes": auth_request.scopes,
         "families": [
-            {"name": family.name, "description": family.description} for family in call.registry.toolsets if family.mcp
+            {"name": toolset.name, "description": toolset.description}
+            for toolset in call.registry.toolsets
+            if toolset.mcp
         ],
         "server": urlsplit(auth_request.issuer).netloc,
         "expires_at": datetime.fromtimestamp(auth_request.expires_at, call.now.tzinfo),
@@ -147,7 +149,7 @@ async def oauth_decide(
     organization_id: OrganizationId | None = None,
     read_only: bool = False,
     approval: Policy = "destructive",
-    toolsets: Families | None = None,
+    toolsets: ToolsetNames | None = None,
     only_app_id: AppId | None = None,
     last_day: Day | None = None,
 ) -> Decided:
@@ -172,7 +174,7 @@ async def oauth_decide(
         return _redirect_back(auth_request, error="access_denied", error_description="The person refused.")
     if only_app_id is not None:
         await _require_app(call, only_app_id, organisation, auth_request.scopes)
-    families = open_families(call.registry, toolsets, asks=approval != "none")
+    open_toolsets = list_open_toolsets(call.registry, toolsets, asks=approval != "none")
     ends_at = None if last_day is None else datetime.combine(last_day + timedelta(days=1), time(), UTC)
     if ends_at is not None and ends_at <= call.now:
         raise BadRequest("`last_day` is over.")
@@ -197,7 +199,7 @@ async def oauth_decide(
         "organisation_id": organisation,
         "read_only": read_only,
         "approval": approval,
-        "toolsets": None if families is None else sorted(families),
+        "toolsets": None if open_toolsets is None else sorted(open_toolsets),
         "only_app_id": only_app_id,
         "ends_at": ends_at,
         "created_at": call.now,

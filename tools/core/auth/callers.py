@@ -30,8 +30,8 @@ class Limits:
     @classmethod
     def of(cls, row: Any) -> "Limits | None":
         """Builds the limits from a key's row with `budgeted` (tools/core/credits.py); None if it has no limits."""
-        families = None if row.toolsets is None else frozenset(row.toolsets)
-        limits = cls(families, row.read_only, row.approval, row.budgeted, row.only_app_id, row.ends_at)
+        toolsets = None if row.toolsets is None else frozenset(row.toolsets)
+        limits = cls(toolsets, row.read_only, row.approval, row.budgeted, row.only_app_id, row.ends_at)
         if row.asks:
             always, never = (frozenset(tool for tool, ask in row.asks.items() if ask == rule) for rule in get_args(Ask))
             limits = replace(limits, always_ask=always, never_ask=never)

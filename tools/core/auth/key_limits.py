@@ -11,7 +11,7 @@ from baobab.tools.core.effects import stricter
 from baobab.tools.core.errors import BadRequest, KeyLimited
 from baobab.tools.core.types import Text
 
-Families = Annotated[list[Annotated[str, Text(60, min_length=1)]], Field(min_length=1, max_length=100)]
+ToolsetNames = Annotated[list[Annotated[str, Text(60, min_length=1)]], Field(min_length=1, max_length=100)]
 """Names of toolsets."""
 # What a key with limits sees of these is what it asked itself.
 _OF_ONE_KEY = frozenset({"approvals"})
@@ -100,7 +100,7 @@ def narrow_limits(requested: Limits, maker: Limits | None) -> Limits:
     )
 
 
-def open_families(registry: ToolRunner, toolsets: Iterable[str] | None, *, asks: bool) -> frozenset[str] | None:
+def list_open_toolsets(registry: ToolRunner, toolsets: Iterable[str] | None, *, asks: bool) -> frozenset[str] | None:
     """Returns the toolsets that a key opens, always with approvals if it asks for them. Raises UnknownToolset."""
     if toolsets is None:
         return None

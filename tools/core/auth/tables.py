@@ -110,7 +110,7 @@ api_keys = Table(
     Column("prefix", String(12), nullable=False),
     Column("digest", String(64), nullable=False, unique=True),
     Column("scopes", Json, nullable=False),
-    # What it is held to beside its scopes: null is every family of tools.
+    # The limits of the key beside its scopes. Null: every toolset.
     Column("toolsets", Json),
     Column("read_only", Boolean, nullable=False, server_default=false()),
     Column("approval", String(20), nullable=False, server_default="none"),

@@ -423,7 +423,7 @@ async def translate_errors(write: Awaitable[T]) -> T:
 
 
 def refusal(error: store.KvError) -> BaobabError | store.KvError:
-    """Translates the store's errors to this family's; the registry translates those of a store that does not answer."""
+    """Translates the store's errors to this toolset's; the registry translates outages of the store."""
     match error:
         case store.SpaceFrozen():
             return AppMigrating()
