@@ -65,6 +65,7 @@ _DUE_LINES = text(
     )
     """
 ).bindparams(bindparam("now", type_=Instant()), bindparam("absurd", type_=Instant()))
+_LIST_DUE_LINES = _DUE_LINES.columns(jobs.c.tenant, jobs.c.kind)
 
 _IS_DUE = and_(
     jobs.c.finished_at.is_(None),
@@ -262,11 +263,11 @@ class JobRunner:
     async def _list_due_kinds(self, now: datetime) -> dict[SlotPool, dict[str, list[str]]]:
         """Lists the kinds with due jobs, by slot pool and tenant. Only reads, since most of the time nothing is due."""
         due: dict[SlotPool, dict[str, list[str]]] = {}
-        lines = await self._database.read_once(_DUE_LINES, {"now": now, "absurd": now + _MAX_LEASE_AHEAD})
-        for tenant, kind in lines.all():
+        values = {"now": now, "absurd": now + _MAX_LEASE_AHEAD}
+        for row in await self._database.fetch_once(_LIST_DUE_LINES, values):
             # A kind that this version does not know is left to processes of another version.
-            if kind in self._pools:
-                due.setdefault(self._pools[kind], {}).setdefault(tenant, []).append(kind)
+            if row.kind in self._pools:
+                due.setdefault(self._pools[row.kind], {}).setdefault(row.tenant, []).append(row.kind)
         return due
 
     async def _claim_jobs(self, reservation: SlotReservation, now: datetime, *, doubt: bool) -> list[Any]:

@@ -50,6 +50,12 @@ class Reader(Protocol):
         ...
 
 
+class Fetch(Protocol):
+    """A function that runs one query that is built once, in some transaction."""
+
+    async def __call__(self, statement: Executable, values: Mapping[str, Any], /) -> Sequence[Row[Any]]: ...
+
+
 class DatabaseUnavailable(Exception):
     """The database did not answer. `reason` is for operators, not for callers: it may hold the server's own message."""
 

@@ -95,7 +95,7 @@ class Notices:
         rows: list[Any] = []
         if self._missing:
             rows += (await self._database.read_once(_LATE, {"missing": list(self._missing)})).all()
-        rows += (await self._database.read_once(_NEW, {"seen": self._seen})).all()
+        rows += await self._database.fetch_once(_NEW, {"seen": self._seen})
         for row in rows:
             self._note_seen(row.id)
             if row.origin != self._origin:

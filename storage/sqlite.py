@@ -5,10 +5,12 @@ import fcntl
 import os
 import sqlite3
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
+
+from sqlalchemy import Executable, Row
 
 from baobab.storage.cancellation import run_to_completion
 from baobab.storage.database import (
@@ -97,12 +99,22 @@ class SqliteDatabase(Database):
     @asynccontextmanager
     async def reading(self, *, single: bool = False) -> AsyncIterator[SqliteConnection]:
         with ErrorTranslator(self):
-            async with self._take_reader() as connection:
+            connection = await self._acquire_reader()
+            try:
                 await connection.begin(write=False)
-                try:
-                    yield connection
-                finally:
-                    connection.rollback()
+                yield connection
+            finally:
+                connection.rollback()
+                self._release_reader(connection)
+
+    async def fetch_once(self, statement: Executable, values: Mapping[str, Any]) -> Sequence[Row[Any]]:
+        """Runs the query alone, which SQLite does in a transaction of its own without being asked to."""
+        with ErrorTranslator(self):
+            connection = await self._acquire_reader()
+            try:
+                return await connection.fetch(statement, values)
+            finally:
+                self._release_reader(connection)
 
     @asynccontextmanager
     async def writing(self, *, lock: str | None = INSTALLATION, bulk: bool = False) -> AsyncIterator[SqliteConnection]:
@@ -239,8 +251,7 @@ class SqliteDatabase(Database):
         if self._lock_file is not None:
             fcntl.flock(self._lock_file, fcntl.LOCK_UN)
 
-    @asynccontextmanager
-    async def _take_reader(self) -> AsyncIterator[SqliteConnection]:
+    async def _acquire_reader(self) -> SqliteConnection:
         if self._readers.locked():
             try:
                 await asyncio.wait_for(self._readers.acquire(), _READER_SECONDS)
@@ -250,14 +261,16 @@ class SqliteDatabase(Database):
             await self._readers.acquire()
         self._reading += 1
         try:
-            connection = self._free_readers.pop() if self._free_readers else await self._open_reader()
-            try:
-                yield connection
-            finally:
-                self._free_readers.append(connection)
-        finally:
+            return self._free_readers.pop() if self._free_readers else await self._open_reader()
+        except BaseException:
             self._reading -= 1
             self._readers.release()
+            raise
+
+    def _release_reader(self, connection: SqliteConnection) -> None:
+        self._free_readers.append(connection)
+        self._reading -= 1
+        self._readers.release()
 
     async def _open_writer(self) -> None:
         self._writer = await SqliteConnection.open(self.path, self._prepare, self._statement_seconds)

@@ -10,13 +10,19 @@ from baobab.storage.database import Database
 from baobab.tools.core.credits import Credits, Spender
 from baobab.tools.core.services import Services
 
-_FIND_PARENT = select(runs.c.agent_id, runs.c.parent_run_id).where(runs.c.id == bindparam("run"))
-_LIST_BUDGETS = select(agents.c.id, agents.c.daily_budget).where(agents.c.id.in_(bindparam("agents", expanding=True)))
+_FIND_PARENT = (
+    select(runs.c.agent_id, runs.c.parent_run_id, agents.c.daily_budget)
+    .outerjoin(agents, agents.c.id == runs.c.agent_id)
+    .where(runs.c.id == bindparam("run"))
+)
 OUT_OF_BUDGET = "The agent's daily budget does not allow another call of a model."
 
 
 class RunCharges:
-    """The model costs of one run. Call `load` before its models are called."""
+    """The model costs of one run. Call `load` before its models are called.
+
+    run: its row, with the `daily_budget` of its agent.
+    """
 
     def __init__(self, services: Services, database: Database, event_log: EventLog, run: Any) -> None:
         self._services = services
@@ -29,18 +35,16 @@ class RunCharges:
 
     async def load(self) -> None:
         """Loads the budgets that the run counts against: those of its agent and of the agents of its parent runs."""
-        ids, parent_id = [self._run.agent_id], self._run.parent_run_id
+        # An agent may be its own ancestor, through another one.
+        daily_budgets, parent_id = {self._run.agent_id: self._run.daily_budget}, self._run.parent_run_id
         # None of it depends on the moment of another: parents and agents of a run stay the same.
         while parent_id is not None:
-            row = (await self._database.read_once(_FIND_PARENT, {"run": parent_id})).first()
-            if row is None:
+            rows = await self._database.fetch_once(_FIND_PARENT, {"run": parent_id})
+            if not rows:
                 break
-            ids.append(row.agent_id)
-            parent_id = row.parent_run_id
-        budgets = await self._database.read_once(_LIST_BUDGETS, {"agents": ids})
-        daily_budgets = {row.id: row.daily_budget for row in budgets}
-        # An agent may be its own ancestor, through another one.
-        self.spender = Spender(self._run.id, tuple((id_, daily_budgets.get(id_)) for id_ in dict.fromkeys(ids)))
+            daily_budgets[rows[0].agent_id] = rows[0].daily_budget
+            parent_id = rows[0].parent_run_id
+        self.spender = Spender(self._run.id, tuple(daily_budgets.items()))
 
     async def count_missing(self) -> None:
         """Adds charges that the run's row lacks, because a process ended between a model call and its record."""

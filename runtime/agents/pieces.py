@@ -6,6 +6,7 @@ a row of its own, with the digest of its text as the key, and the checkpoint ref
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
@@ -87,9 +88,9 @@ class CheckpointPacker:
             for name, value in checkpoint["channel_values"].items()
         }
         values = _join_object({name: packed.text for name, packed in channels.items()})
-        other_fields = {name: self._dumps(value) for name, value in checkpoint.items() if name != "channel_values"}
-        text = _join_object({**other_fields, "channel_values": values})
-        return PackedCheckpoint(text, len(text) + sum(each.size for each in channels.values()), fresh, channels)
+        other_fields = {name: value for name, value in checkpoint.items() if name != "channel_values"}
+        text = f'{self._dumps(other_fields)[:-1]},"channel_values":{values}}}'
+        return PackedCheckpoint(text, len(text) + sum([each.size for each in channels.values()]), fresh, channels)
 
     def mark_saved(self, package: PackedCheckpoint) -> None:
         """Notes that a checkpoint was stored: its pieces need not be stored again."""
@@ -119,7 +120,7 @@ class CheckpointPacker:
             text = "[" + ",".join(part.text for part in parts.values()) + "]"
         else:
             text = self._dumps(value)
-        size = len(text) + sum(part.size for part in parts.values())
+        size = len(text) + sum([part.size for part in parts.values()])
         if len(text) > _LEAST:
             digest = blake2b(text.encode(), digest_size=_DIGEST_LENGTH // 2).hexdigest()
             if digest not in self._stored:
@@ -134,7 +135,12 @@ def find_digests(texts: Iterable[str]) -> set[str]:
 
 
 def _join_object(texts: Mapping[str, str]) -> str:
-    return "{" + ",".join(f"{to_json(name).decode()}:{text}" for name, text in texts.items()) + "}"
+    return "{" + ",".join([f"{_encode_name(name)}:{text}" for name, text in texts.items()]) + "}"
+
+
+@lru_cache(maxsize=1024)
+def _encode_name(name: str) -> str:
+    return to_json(name).decode()
 
 
 async def read_pieces(execute: Execute, thread_ids: Iterable[str], texts: Iterable[str]) -> dict[str, str]:

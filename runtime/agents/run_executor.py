@@ -22,7 +22,7 @@ from baobab.runtime.agents.run_toolbox import RunToolbox
 from baobab.runtime.agents.run_tree import close_run
 from baobab.runtime.agents.run_watcher import RunWatcher
 from baobab.runtime.agents.spec import GraphSpec
-from baobab.runtime.agents.tables import ENDED, FROZEN, checkpoints, events, runs
+from baobab.runtime.agents.tables import ENDED, FROZEN, agents, checkpoints, events, runs
 from baobab.runtime.agents.threads import ThreadMemory, add_turns
 from baobab.storage.statements import Statements
 from baobab.tools.core.auth import proposers
@@ -33,6 +33,8 @@ from baobab.tools.core.jobs import OUTAGES, JobLost, RetryLater
 _log = logging.getLogger(__name__)
 _BUSY_SECONDS = 0.2
 _LARGEST_OUTPUT = 2**20
+_RESULTS = ["output", "said"]
+"""The channels of the state that are read at the end of a run."""
 _MOST_ATTEMPTS = 5
 """If this many attempts at one step have ended with their process, the run itself may crash processes."""
 
@@ -41,7 +43,11 @@ _PAUSE_RUN = (
     "UPDATE agent_runs SET status = CASE WHEN status = 'running' THEN ? ELSE status END, paused_until = ?,"
     " active_seconds = active_seconds + ?, job_id = NULL WHERE id = ? AND job_id = ? RETURNING status"
 )
-_FIND_RUN = select(runs).where(runs.c.id == bindparam("run"))
+_FIND_RUN = (
+    select(runs, agents.c.daily_budget)
+    .outerjoin(agents, agents.c.id == runs.c.agent_id)
+    .where(runs.c.id == bindparam("run"))
+)
 _LIST_SUBJECTS = select(events.c.subject).where(events.c.run_id == bindparam("run"), events.c.subject.is_not(None))
 _FIND_CHECKPOINT = select(checkpoints.c.id).where(checkpoints.c.thread_id == bindparam("run")).limit(1)
 _DELETE_SUPERSEDED = (
@@ -99,8 +105,8 @@ class RunExecutor:
             if self._job.attempt > _MOST_ATTEMPTS and not self._is_cancelled:
                 message = f"{_MOST_ATTEMPTS} processes in a row stopped at the same step of the run."
                 raise RunFailed("worker_lost", message)
-            execute, now = self._services.database.read_once, self._services.clock.now()
-            caller = await proposers.restore_caller(execute, self._services.credits, run.caller, now)
+            fetch, now = self._services.database.fetch_once, self._services.clock.now()
+            caller = await proposers.restore_caller(fetch, self._services.credits, run.caller, now)
             if proposers.kind_of(caller) != run.caller_kind:
                 raise RunFailed("not_allowed", "The caller that the run acts for is not of the kind that started it.")
             registry, base_url = self._job.registry, self._services.options.base_url
@@ -145,7 +151,8 @@ class RunExecutor:
         Raises RetryLater while another job executes it. The run is claimed by the first transaction of its event log,
         if nobody has changed it until then.
         """
-        run: Any = (await self._job.database.read_once(_FIND_RUN, {"run": self._run_id})).first()
+        rows = await self._job.database.fetch_once(_FIND_RUN, {"run": self._run_id})
+        run: Any = rows[0] if rows else None
         # A frozen run is continued after its app has been moved.
         if run is None or run.status in ENDED or run.job_id == FROZEN:
             return None
@@ -206,14 +213,13 @@ class RunExecutor:
         session = RunSession(self._event_log, toolbox, ThreadMemory(self._job.database, self._run), call_slots)
         waiting: list[Any] = []
         state: Mapping[str, Any] = {}
-        modes = ["updates", "values"]
-        async for mode, chunk in graph.astream(
-            graph_input, config, context=session, stream_mode=modes, durability="sync"
+        async for chunk in graph.astream(
+            graph_input, config, context=session, stream_mode="values", output_keys=_RESULTS, durability="sync"
         ):
-            if mode == "values":
-                state = chunk
+            if "__interrupt__" in chunk:
+                waiting += [interrupted.value for interrupted in chunk["__interrupt__"]]
             else:
-                waiting += [interrupted.value for interrupted in chunk.get("__interrupt__", ())]
+                state = chunk
         if waiting:
             return None, waiting, {}
         if not state:

@@ -28,16 +28,9 @@ class State(TypedDict, total=False):
 
 
 def build_initial_state(run_input: Mapping[str, Any], *, tainted: bool = False) -> State:
-    """Builds the state in which a run begins. tainted: whether its input contains text from outside."""
-    return {
-        "input": dict(run_input),
-        "state": {},
-        "talks": {},
-        "said": {},
-        "recalled": {},
-        "items": {},
-        "steps": 0,
-        "calls": 0,
-        "tainted": tainted,
-        "output": None,
-    }
+    """Builds the state in which a run begins. tainted: whether its input contains text from outside.
+
+    The other channels begin empty. Those that readers of checkpoints name are given, because a checkpoint contains only
+    channels that were written.
+    """
+    return {"input": dict(run_input), "state": {}, "talks": {}, "steps": 0, "tainted": tainted}

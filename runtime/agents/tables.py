@@ -108,8 +108,18 @@ runs = Table(
         "ix_agent_runs_agent_id_idempotency_key",
         "agent_id",
         "idempotency_key",
+        # With it SQLite does not read the runs of the agent one by one, the latest first.
+        "created_at",
         sqlite_where=text("idempotency_key IS NOT NULL"),
         postgresql_where=text("idempotency_key IS NOT NULL"),
+    ),
+    Index(
+        "ix_agent_runs_agent_id_subject",
+        "agent_id",
+        "subject",
+        "created_at",
+        sqlite_where=text("idempotency_key IS NULL"),
+        postgresql_where=text("idempotency_key IS NULL"),
     ),
 )
 UNENDED = runs.c.finished_at.is_(None)

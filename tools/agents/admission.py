@@ -67,7 +67,8 @@ async def require_room(unit: Unit, agent: Any) -> None:
         now = (await unit.execute(under_way)).scalar_one()
         if now >= agent.max_concurrent_runs:
             raise _limit_error("max_concurrent_runs", now, agent.max_concurrent_runs, None, 5)
-    if (await unit.execute(_COUNT_QUEUED, {"app": agent.app_id})).scalar_one() >= _MOST_QUEUED:
+    ((queued,),) = await unit.fetch(_COUNT_QUEUED, {"app": agent.app_id})
+    if queued >= _MOST_QUEUED:
         raise Overloaded
 
 

@@ -10,7 +10,7 @@ from sqlalchemy import Text as LongText
 from sqlalchemy import bindparam, cast, func, select
 
 from baobab.runtime.agents.tables import agents as rows
-from baobab.storage.database import Execute, Unit
+from baobab.storage.database import Fetch, Unit
 from baobab.tools.agents.errors import AgentNotFound
 from baobab.tools.agents.schemas.agents import Name
 from baobab.tools.core.auth.deciders import Approvers
@@ -29,15 +29,15 @@ _COLUMN_NAMES = {"daily_budget_usd": "daily_budget", "dedupe_window_seconds": "d
 
 async def get_agent_row(call: Call, app_id: str, name: str) -> Any:
     """Returns the row of an app's agent, read in the database of the app's region. Raises AgentNotFound."""
-    return await load_agent_row(call.read_once, app_id, name)
+    return await load_agent_row(call.fetch_once, app_id, name)
 
 
-async def load_agent_row(execute: Execute, app_id: str, name: str) -> Any:
+async def load_agent_row(fetch: Fetch, app_id: str, name: str) -> Any:
     """Returns the row of an app's agent, as a transaction sees it. Raises AgentNotFound."""
-    row = (await execute(_FIND_AGENT, {"app": app_id, "agent": name})).first()
-    if row is None:
+    rows_found = await fetch(_FIND_AGENT, {"app": app_id, "agent": name})
+    if not rows_found:
         raise AgentNotFound(f"There is no agent `{name}`.")
-    return row
+    return rows_found[0]
 
 
 async def agent_meaning(call: Call, app_id: AppId, name: Name, **_others: Any) -> str:

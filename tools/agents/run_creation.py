@@ -13,7 +13,7 @@ from sqlalchemy import bindparam, insert, select
 from baobab.runtime.agents.job_kinds import ADVANCE
 from baobab.runtime.agents.run_rows import build_run_row
 from baobab.runtime.agents.tables import runs
-from baobab.storage.database import Unit
+from baobab.storage.database import Fetch, Unit
 from baobab.tools.agents.admission import count_run, find_budget_refusal, require_room
 from baobab.tools.agents.data import FREEZES
 from baobab.tools.agents.errors import AgentDisabled, KeyReused, NotYourRun, RunConflict
@@ -93,13 +93,13 @@ async def start_run(call: Call, agent: Any, request: RunRequest) -> tuple[Any, b
         raise AgentDisabled
     if isinstance(call.caller, (EndUser, Anonymous)):
         # A repeated start does not count against the limits.
-        earlier = await _find_earlier_run(call.read_once, call, agent, subject, request)
+        earlier = await _find_earlier_run(call.fetch_once, call, agent, subject, request)
         if earlier is not None:
             return earlier, False
         await count_run(call, agent, subject)
     is_spent = await find_budget_refusal(call, agent)
     async with FREEZES.writing(call) as unit:
-        earlier = await _find_earlier_run(unit.execute, call, agent, subject, request)
+        earlier = await _find_earlier_run(unit.fetch, call, agent, subject, request)
         if earlier is not None:
             return earlier, False
         if is_spent is not None:
@@ -140,7 +140,7 @@ async def _insert_run(call: Call, unit: Unit, agent: Any, request: RunRequest, c
     return SimpleNamespace(**values)
 
 
-async def _find_earlier_run(execute: Any, call: Call, agent: Any, subject: str, request: RunRequest) -> Any:
+async def _find_earlier_run(fetch: Fetch, call: Call, agent: Any, subject: str, request: RunRequest) -> Any:
     """Finds the run that this start repeats."""
     stranger = isinstance(call.caller, Anonymous)
     values: dict[str, Any] = {"agent": agent.id, "most": _MOST_NAMESAKES if stranger else 1}
@@ -154,7 +154,7 @@ async def _find_earlier_run(execute: Any, call: Call, agent: Any, subject: str, 
         query, values["since"] = _FIND_LATEST, call.now - timedelta(seconds=agent.dedupe_window)
     else:
         return None
-    rows = (await execute(query, values)).all()
+    rows = await fetch(query, values)
     if stranger and request.visitor_id is None:
         # A visitor with an id of its own is known by that id and not by its address.
         vault = call.services.vault

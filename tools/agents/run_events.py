@@ -40,7 +40,7 @@ async def read_events(
     services: Services, database: Database, run: Any, after: int, limit: int, reader: Decider
 ) -> list[dict[str, Any]]:
     """Lists events after a seq, oldest first, with approval tokens only for readers who may decide. run: its row."""
-    rows = (await database.read_once(_LIST_EVENTS, {"run": run.id, "after": after, "most": limit})).all()
+    rows = await database.fetch_once(_LIST_EVENTS, {"run": run.id, "after": after, "most": limit})
     visible_events = (
         {
             "seq": row.seq,
@@ -221,5 +221,5 @@ def _payload(services: Services, run: Any, row: Any, reader: Decider) -> dict[st
 
 async def _read_run_state(database: Database, run_id: str) -> tuple[str, int]:
     """Returns the run's status, and the seq of its latest event."""
-    row = (await database.read_once(_FIND_STATE, {"run": run_id})).first()
-    return ("cancelled", 0) if row is None else (row.status, row.last_seq)
+    rows = await database.fetch_once(_FIND_STATE, {"run": run_id})
+    return (rows[0].status, rows[0].last_seq) if rows else ("cancelled", 0)

@@ -59,7 +59,8 @@ async def get_run_row(call: Call, app_id: str, run_id: str, agent: str | None = 
     RunNotFound for a stranger's as for none, NotYourRun where the agent is no longer for such callers.
     is_asked: whether the caller is asked to decide about it.
     """
-    row: Any = (await call.read_once(_FIND_RUN, {"run": run_id, "app": app_id})).first()
+    rows = await call.fetch_once(_FIND_RUN, {"run": run_id, "app": app_id})
+    row: Any = rows[0] if rows else None
     if row is None or (agent is not None and row.agent != agent):
         raise RunNotFound
     if not (is_asked or is_run_visible(call.caller, row)):

@@ -114,8 +114,8 @@ class Executor:
     async def _attempt(self, job: Job, row: Any) -> None:
         self._check_can_succeed(job, row)
         async with self._database.reading() as connection:
-            execute, credits_ = connection.execute, job.services.credits
-            caller = await proposers.restore_caller(execute, credits_, row.caller, self._clock.now())
+            fetch, credits_ = connection.fetch, job.services.credits
+            caller = await proposers.restore_caller(fetch, credits_, row.caller, self._clock.now())
         tool = job.registry.find(row.tool)
         if tool.version != row.tool_version:
             raise ToolNotFound("The tool has changed since the call was proposed.")

@@ -283,7 +283,7 @@ async def _preview(call: Call, row: Any, arguments: dict[str, Any]) -> Preview:
         tool = call.registry.find(row.tool)
         if tool.version != row.tool_version:
             return Preview("It would fail now: the tool has changed since the call was proposed.")
-        caller = await proposers.restore_caller(call.execute, call.services.credits, row.caller, call.now)
+        caller = await proposers.restore_caller(call.unit.fetch, call.services.credits, row.caller, call.now)
         context = RequestContext(row.door, row.request_id, base_url=call.context.base_url)
         return await call.registry.preview(tool, arguments, caller, context, call.unit)
     except BaobabError as error:

@@ -85,7 +85,7 @@ async def find_session(services: Services, secret: str) -> LiveSession:
         if not hmac.compare_digest(row.password, _digest_password(row.password_hash)):
             raise ConsoleSignedOut
         try:
-            caller = await proposers.restore_caller(connection.execute, services.credits, row.caller, now)
+            caller = await proposers.restore_caller(connection.fetch, services.credits, row.caller, now)
         except (InvalidApiKey, Forbidden) as exc:
             raise ConsoleSignedOut from exc
     assert isinstance(caller, Account)

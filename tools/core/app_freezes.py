@@ -59,12 +59,16 @@ class Freezes:
         """
         app_id = call.require_app().id
         if call.unit.database is call.stores.database:
-            await self.require_thawed(call.unit.execute, app_id)
+            await self._require_thawed(call.unit, app_id)
             yield call.unit
             return
         async with call.stores.database.writing_unit(lock=app_id) as unit:
-            await self.require_thawed(unit.execute, app_id)
+            await self._require_thawed(unit, app_id)
             yield unit
+
+    async def _require_thawed(self, unit: Unit, app_id: str) -> None:
+        if await unit.fetch(_FIND_FREEZE, {"family": self.family, "app": app_id}):
+            raise AppMigrating
 
     def is_thawed(self, app_id: ColumnElement[str]) -> ColumnElement[bool]:
         """Returns a condition that selects rows of apps that are not frozen. app_id: the column that names the app."""

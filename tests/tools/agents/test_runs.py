@@ -155,6 +155,24 @@ async def test_a_run_whose_job_was_given_up_ends(agency: Agency, begun: bool) ->
     assert waiting["approvals"] == []
 
 
+@pytest.mark.parametrize(
+    "condition", ["idempotency_key = 'k'", "idempotency_key IS NULL AND created_at > '2026-01-01'"]
+)
+async def test_the_run_that_a_start_repeats_is_found_among_any_number(agency: Agency, condition: str) -> None:
+    query = f"SELECT id FROM agent_runs WHERE agent_id = 'a' AND subject = 's' AND {condition}"  # noqa: S608 - our texts
+    query += " ORDER BY created_at DESC LIMIT 1"
+    index = "agent_id_subject" if "NULL" in condition else "agent_id_idempotency_key"
+    database = agency.harness.services.database
+    async with database.reading() as connection:
+        if database.dialect == "postgresql":
+            # With few rows it would read the whole table in any case.
+            await connection.exec_driver_sql("SET LOCAL enable_seqscan = off")
+            await connection.exec_driver_sql("SET LOCAL enable_sort = off")
+        explain = "EXPLAIN" if database.dialect == "postgresql" else "EXPLAIN QUERY PLAN"
+        plan = (await connection.exec_driver_sql(f"{explain} {query}")).all()
+    assert any(f"ix_agent_runs_{index}" in row[-1] for row in plan), plan
+
+
 async def test_a_run_of_two_nodes_takes_few_statements_and_three_commits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

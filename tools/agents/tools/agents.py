@@ -286,7 +286,7 @@ async def agents_update(
     values = agent_columns(locals())
     call.audit.data |= {"name": name, "fields": sorted(values)}
     async with FREEZES.writing(call) as unit:
-        row = await load_agent_row(unit.execute, app_id, name)
+        row = await load_agent_row(unit.fetch, app_id, name)
         graph = values.get("graph_spec", row.graph_spec)
         if graph != row.graph_spec:
             check_node_approvers(call.caller, row.graph_spec, graph)
@@ -304,7 +304,7 @@ async def agents_update(
         call.audit.resource_id = row.id
         statement = update(rows).where(rows.c.id == row.id).values(**values, updated_at=call.now)
         await unit.execute(statement)
-        row = await load_agent_row(unit.execute, app_id, name)
+        row = await load_agent_row(unit.fetch, app_id, name)
     return _render_changed(row, GraphSpec.model_validate(row.graph_spec), await load_tool_offers(call))
 
 
@@ -328,7 +328,7 @@ async def _preview_delete(call: Call, app_id: AppId, name: Name) -> str:
 async def agents_delete(call: Call, app_id: AppId, name: Name) -> None:
     """Delete an agent; its name is free again. Its runs can still be read, and active runs continue."""
     async with FREEZES.writing(call) as unit:
-        row = await load_agent_row(unit.execute, app_id, name)
+        row = await load_agent_row(unit.fetch, app_id, name)
         call.audit.resource_id, call.audit.data["name"] = row.id, name
         # Runs have their own copy of the graph, so the agent's is deleted.
         values = {"deleted_at": call.now, "status": "disabled", "graph_spec": {}}

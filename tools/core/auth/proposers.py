@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Select, bindparam, select
 
-from baobab.storage.database import Execute
+from baobab.storage.database import Fetch
 from baobab.tools.core.auth.callers import Account, Anonymous, AppKey, Caller, EndUser, Limits, ScopedKey
 from baobab.tools.core.auth.tables import api_keys, members
 from baobab.tools.core.call import Call
@@ -78,7 +78,7 @@ def _select_live_key(budgeted_column: ColumnElement[bool]) -> Select[Any]:
 
 
 async def restore_caller(
-    execute: Execute,
+    fetch: Fetch,
     credits_: Credits,
     proposer: dict[str, Any],
     now: datetime,
@@ -90,16 +90,17 @@ async def restore_caller(
     """
     limits = None
     if proposer["key_id"] is not None:
-        key = (await execute(_select_live_key(credits_.budgeted_column), {"key": proposer["key_id"]})).first()
-        if key is None:
+        keys = await fetch(_select_live_key(credits_.budgeted_column), {"key": proposer["key_id"]})
+        if not keys:
             raise InvalidApiKey("The key that proposed this call has been revoked.")
+        (key,) = keys
         if key.ends_at is not None and key.ends_at <= now:
             raise InvalidApiKey("The key that proposed this call has ended.")
         limits = Limits.of(key)
     caller = _actor(proposer, limits)
     if isinstance(caller, EndUser) and proposer["account_id"] is not None:
         parameters = {"account": proposer["account_id"], "organisation": proposer["organisation_id"]}
-        if (await execute(_FIND_ROLE, parameters)).first() is None:
+        if not await fetch(_FIND_ROLE, parameters):
             raise Forbidden("The account that had this done as a user has left the organisation.")
     return caller
 
