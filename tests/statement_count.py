@@ -18,6 +18,8 @@ class StatementCount:
     """texts: the statements of calls and jobs, in order, without those that begin and end transactions."""
 
     texts: list[str] = field(default_factory=list)
+    round_trips: list[tuple[str, ...]] = field(default_factory=list)
+    """The statements for whose results somebody waited together."""
     commits: int = 0
     """Those of transactions that read or write runs or their jobs."""
     touching: set[PostgresConnection] = field(default_factory=set)
@@ -36,13 +38,16 @@ def count_statements() -> Iterator[StatementCount]:
     def note(original: Callable[..., Any]) -> Callable[..., Any]:
         def run(connection: PostgresConnection, query: str, *values: Any) -> Any:
             note_text(connection, query)
+            if original is not original_queue:
+                count.round_trips.append((query,))
             return original(connection, query, *values)
 
         return run
 
-    original_run_all = PostgresConnection.run_all
+    original_queue, original_run_all = PostgresConnection.queue, PostgresConnection.run_all
 
     async def run_all(connection: PostgresConnection, statements: Sequence[tuple[str, Any]]) -> Any:
+        count.round_trips.append(tuple([query for query, _ in statements]))
         for query, _ in statements:
             note_text(connection, query)
         return await original_run_all(connection, statements)

@@ -8,6 +8,7 @@ import pytest
 
 from tests.conftest import Baobab
 from tests.people import create_key, create_person, get_first_organisation
+from tests.statement_count import count_statements
 
 pytestmark = pytest.mark.own_installation
 
@@ -33,6 +34,22 @@ async def test_init_answers_201_with_everything_that_a_new_app_needs(baobab: Bao
 async def test_every_next_action_of_a_new_app_names_a_tool_that_exists(baobab: Baobab) -> None:
     actions = (await init_app(baobab, name="shop")).json()["_meta"]["next_actions"]
     assert {action["tool"] for action in actions} <= baobab.application.registry.tools.keys()
+
+
+async def test_a_new_app_asks_a_server_twice_before_its_commit_and_a_list_once(baobab: Baobab) -> None:
+    if baobab.application.services.database.dialect != "postgresql":
+        return
+    asked_by_init, asked_by_list = [], []
+    # The first call on each connection asks more.
+    for number in range(8):
+        with count_statements() as count:
+            await init_app(baobab, name=f"shop-{number}")
+        asked_by_init.append([trip for trip in count.round_trips if any(" apps" in text for text in trip)])
+        with count_statements() as count:
+            await baobab.client.get("/apps", headers=baobab.owner)
+        asked_by_list.append([trip for trip in count.round_trips if any(" apps" in text for text in trip)])
+    assert [len(trip) for trip in min(asked_by_init, key=len)] == [3, 1]
+    assert [len(trip) for trip in min(asked_by_list, key=len)] == [1]
 
 
 async def test_init_with_the_same_name_answers_200_with_the_same_app(baobab: Baobab) -> None:
