@@ -43,6 +43,12 @@ SAMPLES: dict[str, list[Any]] = {
     "array": [[], [[]], ["text"], [None], [1, {}]],
     "object": [{}, {"": {}}, {"text": ["text"]}],
 }
+# Numbers that JSON does not have, alone and within what a field takes.
+NO_NUMBERS = [
+    text.replace("0", number)
+    for number in ("NaN", "Infinity", "-Infinity")
+    for text in ("0", "[0]", '{"a":0}', '[{"a":[0]}]', '{"a":{"a":0}}')
+]
 MILLION = "x" * 10**6
 # Texts of JSON values that no field takes, whatever its type.
 NEVER = [
@@ -213,8 +219,11 @@ def bad_bodies(tool: Tool, scene: Scene) -> Iterator[BadRequest]:  # noqa: PLR09
     if tool.rest.whole_body is not None:
         taken = json_types(tool.input_schema["properties"][tool.rest.whole_body])
         wrong = [json.dumps(value) for kind, values in SAMPLES.items() if kind not in taken for value in values]
-        for text in filter(None, [*wrong, *NEVER, *SELDOM]):
+        for text in filter(None, [*wrong, *NEVER, *SELDOM, *NO_NUMBERS]):
             yield BadRequest(f"body {text[:30]}", path, text.encode("latin-1"))
+        if isinstance(good, dict):
+            for name, text in itertools.product([*good, "no_such_field"], NO_NUMBERS):
+                yield BadRequest(f"{name} = {text} in the body", path, _write_object(good, name, text))
         return
     required = tool.input_schema.get("required", ())
     for name in tool.rest.body_parameters:
@@ -230,6 +239,8 @@ def bad_bodies(tool: Tool, scene: Scene) -> Iterator[BadRequest]:  # noqa: PLR09
             wrong = [text for text in wrong if text != "null"]
         # They are refused before anybody knows which field they are for.
         texts = [*wrong, *(NEVER if name == tool.rest.body_parameters[0] else [])]
+        if taken & {"number", "array", "object"}:
+            texts += NO_NUMBERS
         if taken != set(SAMPLES):
             texts += [*SELDOM, "1" + "0" * 400]
         elif name in {"value", "expected", "next"}:
@@ -241,8 +252,13 @@ def bad_bodies(tool: Tool, scene: Scene) -> Iterator[BadRequest]:  # noqa: PLR09
             # A file or a document may be as long as that.
             texts = [text for text in texts if MILLION not in text]
         for text in texts:
-            members = [*(f"{json.dumps(k)}:{json.dumps(v)}" for k, v in rest.items()), f"{json.dumps(name)}:{text}"]
-            yield BadRequest(f"{name} = {text[:30]}", path, ("{" + ",".join(members) + "}").encode("latin-1"))
+            yield BadRequest(f"{name} = {text[:30]}", path, _write_object(rest, name, text))
+
+
+def _write_object(members: Mapping[str, Any], name: str, text: str) -> bytes:
+    """A JSON object in which one member has a text for its value, whether or not that is JSON."""
+    kept = (f"{json.dumps(key)}:{json.dumps(value)}" for key, value in members.items() if key != name)
+    return ("{" + ",".join([*kept, f"{json.dumps(name)}:{text}"]) + "}").encode("latin-1")
 
 
 GOOD_BODIES = {("data_insert", b"[]")}
