@@ -360,16 +360,17 @@ class Registry:
     async def _admit_call(self, call: Call, arguments: Mapping[str, Any], nested: bool) -> dict[str, Any]:
         """Authorises, limits and validates a call, and returns its validated arguments."""
         tool = call.tool
-        if not isinstance(call.caller, Anonymous) and not tool.names_fit(arguments):
+        is_anonymous = isinstance(call.caller, Anonymous)
+        if not is_anonymous and not tool.names_fit(arguments):
             # Before any look-up: who misspells `app_id` must not be told that there is no such app.
             _validate_arguments(tool, arguments)
         if tool.app_parameter is not None:
             directory, app_id = call.services.directory, arguments.get(tool.app_parameter)
             # Nearly always in memory, where asking costs less without a coroutine.
             call.app = directory.cached_app(app_id) or await directory.app(app_id)
-        if tool.access.anonymous:
+        if is_anonymous and tool.access.anonymous:
             require_sign_in(call)
-        if not nested:
+        if not nested and call.unit.writes:
             call.unit.lock_for(_lock_owner(call))
         await tool.access.authorise(call, arguments)
         if not nested:
