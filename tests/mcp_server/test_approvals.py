@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from tests.cli.server_process import TIMEOUT_SECONDS
 from tests.conftest import Baobab
 from tests.mcp_server.mcp_requests import EARLIER, ERAS, MODERN, Answer, call_tool, read_refusal, send_message
 from tests.people import create_person, get_first_organisation
@@ -139,7 +140,10 @@ async def resume_call(
     return await send_message(baobab, "tools/call", again, by=agent, era=MODERN, capabilities=SHOWS_ADDRESSES)
 
 
-async def test_a_client_that_shows_addresses_is_asked_to_show_where_to_decide(baobab: Baobab) -> None:
+async def test_a_client_that_shows_addresses_is_asked_to_show_where_to_decide(
+    baobab: Baobab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("baobab.mcp_server.calls.PATIENCE_SECONDS", float(TIMEOUT_SECONDS))
     app_id, agent = await baobab.create_app(), await create_approval_key(baobab)
     answer = await request_approval(baobab, agent, app_id)
     shown = answer.result["inputRequests"]["approval"]
@@ -152,7 +156,11 @@ async def test_a_client_that_shows_addresses_is_asked_to_show_where_to_decide(ba
     assert done.result["structuredContent"] == {"value": 1}
 
 
-async def test_the_call_goes_on_as_soon_as_the_person_has_decided(baobab: Baobab) -> None:
+async def test_the_call_goes_on_as_soon_as_the_person_has_decided(
+    baobab: Baobab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Twenty seconds are not enough on every machine.
+    monkeypatch.setattr("baobab.mcp_server.calls.PATIENCE_SECONDS", float(TIMEOUT_SECONDS))
     app_id, agent = await baobab.create_app(), await create_approval_key(baobab)
     answer = await request_approval(baobab, agent, app_id)
     waiting = asyncio.create_task(resume_call(baobab, agent, app_id, answer))

@@ -191,12 +191,28 @@ async def approve(pair: ServerProcess, approval_id: str) -> None:
         assert decided.status_code == 200, decided.text
 
 
+async def wait_until_executed(pair: ServerProcess, approval_id: str) -> None:
+    """Waits for as long as a slow machine takes; a call that goes on waits for twenty seconds (test_approvals.py)."""
+    async with (
+        asyncio.timeout(TIMEOUT_SECONDS),
+        httpx2.AsyncClient(headers={"authorization": f"Bearer {KEY}"}, timeout=TIMEOUT_SECONDS) as http,
+    ):
+        while True:
+            answer = await http.get(f"{pair.address}/v1/approvals/{approval_id}")
+            assert answer.status_code == 200, answer.text
+            if answer.json()["approval"]["status"] == "executed":
+                return
+            await asyncio.sleep(0.02)
+
+
 async def test_a_client_shows_its_person_where_to_decide_and_goes_on_by_itself(pair: ServerProcess) -> None:
     shown: list[str] = []
 
     async def answer_elicitation(_context: Any, params: Any) -> types.ElicitResult:
         shown.append(params.url)
-        await approve(pair, params.url.rsplit("/", 1)[1])
+        approval_id = params.url.rsplit("/", 1)[1]
+        await approve(pair, approval_id)
+        await wait_until_executed(pair, approval_id)
         return types.ElicitResult(action="accept")
 
     async with connect_user(
