@@ -28,7 +28,11 @@ from baobab.storage.statements import Statements
 T = TypeVar("T")
 
 _READER_SECONDS = 30.0
-_LOOK_SECONDS = 0.02
+_LOOK_SECONDS, _IDLE_LOOK_SECONDS = 0.02, 0.1
+_IDLE_AFTER_SECONDS = 5.0
+"""How long nobody has written anything when other processes' changes are looked for less often. Waking up is most of
+what an idle server does.
+"""
 _MAX_CONSECUTIVE = 250
 """The most consecutive transactions on the event loop. Then one runs in a thread, where it can checkpoint a long
 WAL.
@@ -54,6 +58,7 @@ class SqliteDatabase(Database):
         self._statement_seconds = statement_seconds
         self._lock_file: int | None = None
         self._seen_bell: int | None = None
+        self._rung_at = 0.0
         self._write_lock = asyncio.Lock()
         self._writer: SqliteConnection | None = None
         self._group: list[GroupedWork[Any]] = []
@@ -299,17 +304,20 @@ class SqliteDatabase(Database):
         """Polls the modification time of the lock file (the bell), which costs microseconds. A change that is missed is
         seen at the next poll.
         """
-        until = asyncio.get_running_loop().time() + seconds
-        while (seconds_left := until - asyncio.get_running_loop().time()) > 0:
+        until = time.monotonic() + seconds
+        while (seconds_left := until - time.monotonic()) > 0:
             if self._read_bell() != self._seen_bell:
+                self._rung_at = time.monotonic()
                 break
-            await asyncio.sleep(min(_LOOK_SECONDS, seconds_left))
+            is_idle = time.monotonic() - self._rung_at > _IDLE_AFTER_SECONDS
+            await asyncio.sleep(min(_IDLE_LOOK_SECONDS if is_idle else _LOOK_SECONDS, seconds_left))
         self._seen_bell = self._read_bell()
 
     def ring_bell(self) -> None:
         """Tells other processes to look for newly committed changes."""
         if self._lock_file is None:
             return
+        self._rung_at = time.monotonic()
         heard_all = self._read_bell() == self._seen_bell
         # An explicit time, because the system's own file times advance only every few milliseconds.
         now = time.time_ns()
