@@ -93,7 +93,8 @@ async def test_why_a_store_does_not_answer_is_in_the_log_and_not_in_the_answer(
 async def test_why_the_database_does_not_answer_is_in_the_log_before_there_is_a_caller(
     baobab: Baobab, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail() -> None:
+    def fail(*, single: bool = False) -> None:
+        del single
         raise DatabaseUnavailable("UndefinedColumn", "there is no such column")
 
     nobody_knows = {"authorization": f"Bearer {KEY[:-1]}x", "x-request-id": "seen-by-operator"}

@@ -436,16 +436,17 @@ async def test_reads_that_wait_for_a_connection_are_answered_after_a_restart_of_
 @contextlib.asynccontextmanager
 async def occupy_connections(database: Database) -> AsyncIterator[None]:
     """All connections of the process are in use during the block."""
-    is_over = asyncio.Event()
+    is_over, occupied = asyncio.Event(), asyncio.Semaphore(0)
 
     async def occupy() -> None:
         async with database.reading() as connection:
             await connection.scalar(text("SELECT 1"))
+            occupied.release()
             await is_over.wait()
 
     occupying = [asyncio.create_task(occupy()) for _ in range(POOL)]
-    while database.connections_in_use < POOL:
-        await asyncio.sleep(0.01)
+    for _ in occupying:
+        await occupied.acquire()
     yield
     is_over.set()
     await asyncio.gather(*occupying)
