@@ -9,14 +9,13 @@ from functools import partial
 from typing import Any
 from urllib.parse import parse_qsl
 
-from pydantic_core import from_json
-
 from baobab.http.answer import Headers, Reply
 from baobab.http.trie import PathValues
 from baobab.runtime.fair_thread_pool import FairThreadPool
 from baobab.tools.core.call import Tool
 from baobab.tools.core.errors import BodyTooLarge, MalformedBody
 from baobab.tools.core.stream import Body, ClientGone
+from baobab.tools.core.types import parse_json
 
 Scope = MutableMapping[str, Any]
 
@@ -136,7 +135,7 @@ class LargeBodyParser:
             time.sleep(self._next - started)
             started = time.monotonic()
         try:
-            return parse_json(raw) if any_value else parse_object(raw)
+            return parse_body(raw) if any_value else parse_object(raw)
         finally:
             ended = time.monotonic()
             self._next = ended + (ended - started)
@@ -171,7 +170,7 @@ async def read_json(
         return {}
     if len(raw) > LARGE:
         return await parser.parse(raw, any_value=any_value)
-    return parse_json(raw) if any_value else parse_object(raw)
+    return parse_body(raw) if any_value else parse_object(raw)
 
 
 async def read_form(receive: Any, request: Request, max_bytes: int) -> dict[str, Any]:
@@ -206,17 +205,16 @@ async def _read_raw(receive: Any, request: Request, max_bytes: int) -> bytes:
     return bytes(raw)
 
 
-def parse_json(raw: bytes) -> Any:
+def parse_body(raw: bytes) -> Any:
     try:
-        # Parsers differ on repeated fields: here the last one wins, as in JavaScript.
-        return from_json(raw, allow_inf_nan=False)
+        return parse_json(raw)
     except ValueError as exc:
         # The parser's message names the position and never repeats the input.
         raise MalformedBody(f"The body is not valid JSON: {exc}.") from exc
 
 
 def parse_object(raw: bytes) -> dict[str, Any]:
-    value = parse_json(raw)
+    value = parse_body(raw)
     if not isinstance(value, dict):
         raise MalformedBody(f"The body must be a JSON object, not {_json_type(value)}.")
     return value

@@ -9,7 +9,7 @@ from typing import Any
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS, SUPPORTED_PROTOCOL_VERSIONS
-from pydantic_core import from_json, to_json
+from pydantic_core import to_json
 
 from baobab.http.answer import reply_to, send_error
 from baobab.http.hosts import Addresses
@@ -47,6 +47,7 @@ from baobab.tools.core.limits import CALLER_REQUESTS
 from baobab.tools.core.rate_limits import resolve_answer
 from baobab.tools.core.registry import Registry
 from baobab.tools.core.stream import ClientGone
+from baobab.tools.core.types import parse_json
 
 Scope = MutableMapping[str, Any]
 
@@ -205,7 +206,11 @@ class McpEndpoint:
             return
         except ClientGone:
             return
-        message = _parse_json(raw)
+        try:
+            message = parse_json(raw)
+        except ValueError:
+            # The SDK answers, as if nothing had been sent: it would accept NaN and numbers that are too large.
+            message, raw = None, b""
         if is_batch(message, version) and not self._sessions:
             await self._handle_batch(message, request, client, scope, receive, respond)
         else:
@@ -328,10 +333,3 @@ def _has_valid_id(message: Any) -> bool:
     id for a notification.
     """
     return not isinstance(message, dict) or "id" not in message or type(message["id"]) in (int, str)
-
-
-def _parse_json(raw: bytes) -> Any:
-    try:
-        return from_json(raw, allow_inf_nan=False)
-    except ValueError:
-        return None

@@ -1,10 +1,10 @@
 """The parts that all pages of an app share: they extend `app.html`, which shows the app and the tabs of its pages."""
 
-import json
 from typing import Any
 
 from baobab.http.console.visit import Visit
 from baobab.tools.core.errors import BadRequest
+from baobab.tools.core.types import parse_json
 
 
 async def read_app(visit: Visit) -> dict[str, Any]:
@@ -20,8 +20,8 @@ def parse_object(text: str, name: str) -> dict[str, Any] | None:
     if not text.strip():
         return None
     try:
-        value = json.loads(text)
-    except (ValueError, RecursionError) as exc:
+        value = parse_json(text)
+    except ValueError as exc:
         raise BadRequest(f"The {name} is not JSON.") from exc
     if not isinstance(value, dict):
         raise BadRequest(f"The {name} must be a JSON object.")

@@ -29,6 +29,7 @@ from baobab.runtime.gateway.retry_timeouts import DEFAULT_TIMEOUTS, RetryTimeout
 from baobab.runtime.gateway.upstream import Upstream
 from baobab.runtime.gateway.usage_meter import UsageMeter
 from baobab.runtime.gateway.wires.wire import Wire
+from baobab.tools.core.types import parse_json
 
 _HEADERS = {
     "user-agent": USER_AGENT,
@@ -306,7 +307,7 @@ def _parse_answer(raw: bytes, check: Callable[[Mapping[str, Any]], None], *, gua
     if guarded and is_heavy(raw):
         raise UpstreamMalformed
     try:
-        answer = from_json(raw, allow_inf_nan=False)
+        answer = parse_json(raw)
     except ValueError as exc:
         raise UpstreamMalformed from exc
     if not isinstance(answer, dict):

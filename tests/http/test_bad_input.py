@@ -43,10 +43,10 @@ SAMPLES: dict[str, list[Any]] = {
     "array": [[], [[]], ["text"], [None], [1, {}]],
     "object": [{}, {"": {}}, {"text": ["text"]}],
 }
-# Numbers that JSON does not have, alone and within what a field takes.
+# Numbers that JSON does not have or that no computer can hold, alone and within what a field takes.
 NO_NUMBERS = [
     text.replace("0", number)
-    for number in ("NaN", "Infinity", "-Infinity")
+    for number in ("NaN", "Infinity", "-Infinity", "1e999", "-1e999")
     for text in ("0", "[0]", '{"a":0}', '[{"a":[0]}]', '{"a":{"a":0}}')
 ]
 MILLION = "x" * 10**6

@@ -161,6 +161,10 @@ async def test_headers_that_say_something_else_than_the_body(baobab: Baobab, hea
         b'{"jsonrpc":"2.0","id":1}',
         b"[" * 10_000,
         b'{"jsonrpc":"2.0","id":' + b"9" * 5000 + b',"method":"tools/list"}',
+        *(
+            b'{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"a":[%s]}}}' % number
+            for number in (b"NaN", b"-Infinity", b"1e999", b"-1e999")
+        ),
     ],
     ids=lambda content: content[:40],
 )

@@ -121,7 +121,7 @@ async def _resolve_references(call: Call, items: list[Any]) -> list[Any]:
     ids = list(dict.fromkeys(id_ for id_ in reference_ids.values() if isinstance(id_, str)))
     stored_items = await find_items(_database(call), call.services.vault, _scope(call), ids, call.now)
     for at, id_ in reference_ids.items():
-        if id_ not in stored_items:
+        if not isinstance(id_, str) or id_ not in stored_items:
             raise ItemNotFound(
                 f"`input[{at}]` refers to an item that is not stored here.", details={"param": f"input[{at}]"}
             )

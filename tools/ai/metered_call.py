@@ -137,12 +137,14 @@ class MeteredCall:
             outcome.estimate_usage(self.sent_characters)
             if not outcome.is_counted and not outcome.is_prompt_counted:
                 outcome.prompt = self._cap_prompt_tokens(outcome.prompt)
-        self._observe()
-        span, self.span = self.span, None
-        if span is not None:
-            span.end(outcome, 0 if self.byok or not outcome.has_begun else self.cost)
-        await self._settle(reservation)
-        self._reservation = None
+        try:
+            self._observe()
+            span, self.span = self.span, None
+            if span is not None:
+                span.end(outcome, 0 if self.byok or not outcome.has_begun else self.cost)
+        finally:
+            await self._settle(reservation)
+            self._reservation = None
 
     def _observe(self) -> None:
         """Reports the call to the gateway's observers, once."""

@@ -75,13 +75,17 @@ async def call_models(
             if isinstance(call.caller, EndUser):
                 conceal(exc)
             raise
-        metered.start_clock()
-        metered.span = start_span(call, model, body, limit, cache=cache)
+        # From here on, whatever fails gives back what was reserved.
         try:
+            metered.start_clock()
+            metered.span = start_span(call, model, body, limit, cache=cache)
             answer = await ask(metered, provider)
+            if metered.span is not None:
+                metered.span.record_answer(answer)
+            if metered.meter.dropped_parameters:
+                set_dropped_header(call, *metered.meter.dropped_parameters)
         except _PASSED_ON as exc:
-            metered.record_failure(exc)
-            await metered.end()
+            await _fail_call(metered, exc)
             if provider is not None and isinstance(exc, UpstreamDenied):
                 # A fallback model would hide this error, and nobody would ever replace the key.
                 raise _upstream_denied(exc) from exc
@@ -90,16 +94,18 @@ async def call_models(
             # The error of the requested model is of more use than that of a fallback.
             first_error = first_error or exc
         except BaseException as exc:
-            metered.record_failure(exc)
-            await settle_call(metered)
+            await _fail_call(metered, exc)
             raise
         else:
-            if metered.span is not None:
-                metered.span.record_answer(answer)
-            if metered.meter.dropped_parameters:
-                set_dropped_header(call, *metered.meter.dropped_parameters)
             return answer, metered
     raise first_error or Unavailable
+
+
+async def _fail_call(metered: MeteredCall, error: BaseException) -> None:
+    try:
+        metered.record_failure(error)
+    finally:
+        await settle_call(metered)
 
 
 def _drops_parameters(call: Call, body: Mapping[str, Any], ai_settings: AiSettings) -> bool:

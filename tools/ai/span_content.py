@@ -72,7 +72,8 @@ def _message(raw_message: Mapping[str, Any], usual: str = "user") -> Message:
     else:
         content = raw_message.get("content")
         parts += _parts(content if isinstance(content, list) else [content])
-    for call in raw_message.get("tool_calls") or ():
+    tool_calls = raw_message.get("tool_calls")
+    for call in tool_calls if isinstance(tool_calls, list) else ():
         if isinstance(call, dict) and isinstance(call.get("function"), dict):
             parts.append(_tool_call_part(call, call["function"]))
     return {"role": role if isinstance(role, str) else usual, "parts": parts}

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from unicodedata import normalize
 
 from pydantic import AfterValidator, BeforeValidator, Field, GetCoreSchemaHandler, StringConstraints, WithJsonSchema
-from pydantic_core import CoreSchema, core_schema, to_json
+from pydantic_core import CoreSchema, core_schema, from_json, to_json
 
 from baobab.tools.core.escaping import is_seen
 
@@ -79,6 +79,26 @@ def _require_iso(value: Any) -> Any:
 
 Moment = Annotated[datetime, Field(strict=False), BeforeValidator(_require_iso), AfterValidator(_utc)]
 """An ISO 8601 time, UTC where it names no zone."""
+
+
+def parse_json(text: bytes | str) -> Any:
+    """Parses what somebody has sent. Raises ValueError for everything that is not JSON, and for an infinite number.
+
+    The parser refuses NaN and Infinity, but reads a number that is too large, such as 1e400, as infinite.
+    """
+    # Parsers differ on repeated fields: here the last one wins, as in JavaScript.
+    value = from_json(text, allow_inf_nan=False)
+    pending = [value]
+    # The list grows while it is read. A recursive function, or a search of the text, takes longer.
+    for each in pending:
+        kind = type(each)
+        if kind is dict:
+            pending.extend(each.values())
+        elif kind is list:
+            pending.extend(each)
+        elif kind is float and math.isinf(each):
+            raise ValueError("number out of range")
+    return value
 
 
 def encode_json(value: Any) -> bytes:

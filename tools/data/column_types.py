@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from baobab.tools.core.errors import BadRequest, InvalidType
+from baobab.tools.core.types import parse_json
 from baobab.tools.data.array_text import parse_array
 from baobab.tools.data.column_values import INTEGER_BITS, MOST_DIGITS, WrongJsonType, read_value
 from baobab.tools.data.vector_values import pack_vector, unpack_vector
@@ -232,8 +233,8 @@ class ColumnType:
             raise BadRequest(f"`{column}`: `{text[:40]}` is not true or false.")
         if self.name in (*_FLOATS, "vector", *_JSON):
             try:
-                value = json.loads(text, parse_constant=_refuse_constant)
-            except (ValueError, RecursionError) as exc:
+                value = parse_json(text)
+            except ValueError as exc:
                 raise BadRequest(f"`{column}`: `{text[:40]}` is not a valid {self}.") from exc
             return value if self.name in _JSON else self.clean(value, column)
         return self.clean(text, column)
@@ -287,10 +288,6 @@ def _declare_postgres(kind: ColumnType) -> str:
     if kind.name == "numeric" and kind.size is not None:
         return f"numeric({kind.size},{kind.scale})"
     return kind.cast_name
-
-
-def _refuse_constant(name: str) -> Any:
-    raise ValueError(name)
 
 
 def _wrong_type(column: str, kind: ColumnType, value: Any) -> InvalidType:

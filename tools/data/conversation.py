@@ -10,6 +10,7 @@ from pydantic_core import to_json
 from baobab.storage.database import DatabaseUnavailable
 from baobab.tools.core.errors import BadRequest, BaobabError, Unavailable
 from baobab.tools.core.services import Services
+from baobab.tools.core.types import parse_json
 from baobab.tools.data.actor import Actor
 from baobab.tools.data.catalogue import Catalogues, TableInfo
 from baobab.tools.data.changes import require_followable
@@ -187,17 +188,12 @@ async def broadcast(
 
 def _parse(text: str) -> Mapping[str, Any]:
     try:
-        message = json.loads(text, parse_constant=_refuse_constant)
-        to_json(message)
-    except (ValueError, RecursionError) as exc:
+        message = parse_json(text)
+    except ValueError as exc:
         raise BadRequest("A message is a JSON object.") from exc
     if not isinstance(message, dict):
         raise BadRequest("A message is a JSON object.")
     return message
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(name)
 
 
 def _read_name(message: Mapping[str, Any], field: str) -> str:

@@ -1,9 +1,10 @@
 """Splits an imported file into records as its text arrives, for CSV and JSON lines."""
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
+
+from baobab.tools.core.types import parse_json
 
 LONGEST = 2**20
 """The most characters of one record."""
@@ -62,11 +63,7 @@ def _read_object(line: str) -> dict[str, Any] | BrokenRecord:
     if len(line) > LONGEST:
         return BrokenRecord(f"it has more than {LONGEST} characters")
     try:
-        value = json.loads(line, parse_constant=_refuse_constant)
-    except (ValueError, RecursionError):
+        value = parse_json(line)
+    except ValueError:
         return BrokenRecord("it is not valid JSON")
     return value if isinstance(value, dict) else BrokenRecord("it is not a JSON object")
-
-
-def _refuse_constant(name: str) -> Any:
-    raise ValueError(name)

@@ -8,10 +8,11 @@ from typing import Any
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from pydantic_core import from_json, to_json
+from pydantic_core import to_json
 from sqlalchemy import select
 
 from baobab.storage.database import Database
+from baobab.tools.core.types import parse_json
 from baobab.tools.substrate import tables
 from baobab.tools.substrate.errors import InvalidImport, ProvenanceForged
 from baobab.tools.substrate.receipts import decode_public_key, encode_public_key, sign
@@ -118,8 +119,8 @@ def parse_lines(text: bytes, trusted: frozenset[str]) -> Parcel:
 
 def _parse_line(number: int, line: bytes) -> dict[str, Any]:
     try:
-        record = from_json(line, allow_inf_nan=False)
-    except (ValueError, RecursionError) as exc:
+        record = parse_json(line)
+    except ValueError as exc:
         raise InvalidImport(f"Line {number} is not JSON.") from exc
     if not isinstance(record, dict):
         raise InvalidImport(f"Line {number} is not a JSON object.")

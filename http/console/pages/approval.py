@@ -14,6 +14,7 @@ from baobab.http.console.run_view import build_timeline
 from baobab.http.console.visit import Visit
 from baobab.tools.core.errors import BadRequest, Conflict, Forbidden, NotFound
 from baobab.tools.core.escaping import escape_json
+from baobab.tools.core.types import parse_json
 
 _QUESTION, _REMOTE, _BOUND = "interrupt", "mcp_servers_call", "app_id"
 _VIA = {"mcp": "over MCP", "rest": "over REST", "console": "in the console"}
@@ -318,7 +319,7 @@ async def answer(visit: Visit) -> str:
         return f"/approvals/{visit.parts['id']}?decided=1"
     text = visit.form.get("answer", "")
     try:
-        value = json.loads(text)
+        value = parse_json(text)
     except ValueError:
         value = text
     data = value if isinstance(value, dict) else {"answer": value}
@@ -343,7 +344,7 @@ async def show_edit(visit: Visit) -> Context:
 
 def _parse(text: str) -> Any:
     try:
-        value = json.loads(text)
+        value = parse_json(text)
     except ValueError as exc:
         raise BadRequest('The arguments are not JSON. Text needs quotes: "yes".') from exc
     if not isinstance(value, dict):

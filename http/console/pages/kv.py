@@ -7,6 +7,7 @@ from baobab.http.console.app_page import read_app
 from baobab.http.console.page import Context, Form, Page
 from baobab.http.console.visit import Visit
 from baobab.tools.core.errors import BadRequest, Conflict, NotFound
+from baobab.tools.core.types import parse_json
 
 _SHOWN = 100
 _LEVELS = {"deny": "no user", "owner": "the user that it names", "authed": "signed-in users", "public": "anybody"}
@@ -86,8 +87,8 @@ def _entry(app_id: str, key: str) -> str:
 
 def _parse(text: str) -> object:
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as exc:
+        return parse_json(text)
+    except ValueError as exc:
         raise BadRequest('The value is not JSON. A text needs quotes: "yes".') from exc
 
 

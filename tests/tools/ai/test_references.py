@@ -87,7 +87,8 @@ async def test_what_is_not_stored_cannot_be_referred_to(world: Installation) -> 
     first = await fetch_response(world, model="baobab/echo", input=[HI], store=False)
     assert first["store"] is False
     asked = len(world.fake.requests)
-    for item in (first["output"][0], {"id": "msg_nobodys"}):
+    items: list[Any] = [first["output"][0], {"id": "msg_nobodys"}, {"id": 1}, {"id": []}, {"id": {"a": 1}}]
+    for item in items:
         refused = await post_response(world, model=MINI, input=[HI, item_reference(item)])
         error = refused.json()["error"]
         assert (refused.status_code, error["code"], error["param"]) == (404, "item_not_found", "input[1]")

@@ -5,13 +5,14 @@ import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import httpx
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
+from baobab.runtime.tracing import Tracing
 from tests.people import get_first_organisation
 from tests.runtime.gateway.upstream import start_upstream
 from tests.test_observing import start_collector
@@ -292,6 +293,53 @@ async def test_parameters_that_are_none_do_no_harm(tmp_path: Path) -> None:
     assert not {name for name in parse_attributes(span) if name.startswith("gen_ai.request.")} - {
         "gen_ai.request.model"
     }
+
+
+async def test_what_is_no_list_of_calls_is_left_out_of_a_trace(tmp_path: Path) -> None:
+    async with open_traced(tmp_path, BAOBAB_TRACE_CONTENT="1") as made:
+        messages = [{"role": "assistant", "content": "a", "tool_calls": value} for value in (1, 1.5, True, {"a": 1})]
+        assert (await made.world.chat(messages=messages)).status_code == 200
+    (span,) = made.spans
+    assert json.loads(parse_attributes(span)["gen_ai.input.messages"])[0]["parts"]
+
+
+@dataclass
+class BrokenTracer:
+    """A library of traces that fails when it is called in one way."""
+
+    failing: str
+
+    def start_span(self, *_: Any) -> "BrokenTracer":
+        self.fail_if("start_span")
+        return self
+
+    def set_attribute(self, *_: Any, **_value: Any) -> None:
+        self.fail_if("set_attribute")
+
+    def set_attributes(self, *_: Any) -> None: ...
+
+    def set_status(self, *_: Any) -> None: ...
+
+    def end(self) -> None:
+        self.fail_if("end")
+
+    def fail_if(self, name: str) -> None:
+        if name == self.failing:
+            raise RuntimeError(name)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(("failing", "cost"), [("start_span", 0), ("set_attribute", 6150), ("end", 6150)])
+async def test_a_call_that_cannot_be_traced_reserves_nothing_for_longer(
+    tmp_path: Path, failing: str, cost: int, *, stream: bool
+) -> None:
+    async with open_installation(tmp_path, {"BAOBAB_PLAN": "enterprise"}) as world:
+        parts = cast(dict[type, object], world.application.services.parts)
+        parts[Tracing] = Tracing(cast(Any, BrokenTracer(failing)), content=True)
+        with contextlib.suppress(httpx.HTTPError):
+            await world.chat(stream=stream)
+        # What the provider has answered is charged.
+        assert await world.get_spent() <= cost
 
 
 async def test_a_collector_that_takes_nothing_is_no_matter_to_callers(tmp_path: Path) -> None:

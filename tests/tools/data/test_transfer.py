@@ -159,11 +159,12 @@ async def test_an_import_leaves_lines_out_that_fail_if_asked_to(tables: Tables) 
         {"id": 1},
         {"id": 3, "code": "b"},
     ]
-    text = "\n".join([*map(json.dumps, lines), "[1]", "{", ""])
+    broken = ["[1]", "{", r'{"id": 8, "code": "\ud800"}', '{"id": 9, "code": [1e999]}']
+    text = "\n".join([*map(json.dumps, lines), *broken, ""])
     answer = await send(tables, "items?format=jsonl&skip_errors=true", text)
     assert answer.status == 200, answer.content
-    assert (answer.json["written"], answer.json["failed"]) == (2, 6)
-    assert [error["line"] for error in answer.json["errors"]] == [2, 3, 4, 5, 7, 8]
+    assert (answer.json["written"], answer.json["failed"]) == (2, 8)
+    assert [error["line"] for error in answer.json["errors"]] == [2, 3, 4, 5, 7, 8, 9, 10]
     assert [row["id"] for row in await tables.list("items?order=id")] == [1, 3]
 
 
