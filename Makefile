@@ -5,7 +5,8 @@ E2E := tests/e2e
 # What lies among them and is not about rows: it opens no installation, or asks one about something else. The interfaces have no
 # statements of their own: of their tests, those are left out that call only tools whose own tests are on rows.
 NO_ROWS := tests/http/console/test_agent_pages.py tests/http/console/test_app_pages.py tests/http/console/test_collection_pages.py \
-	tests/http/console/test_console.py tests/http/console/test_questions.py tests/http/console/test_start.py \
+	tests/http/console/test_console.py tests/http/console/test_questions.py tests/http/console/test_served_pages.py \
+	tests/http/console/test_start.py \
 	tests/http/test_anonymous_clients.py tests/http/test_docs_page.py tests/http/test_fuzz.py tests/http/test_guides.py \
 	tests/http/test_large_bodies.py tests/http/test_openapi.py tests/http/test_protocol.py tests/http/test_rest_app.py \
 	tests/mcp_server/test_bad_messages.py tests/mcp_server/test_clients.py tests/mcp_server/test_completion.py \

@@ -172,7 +172,8 @@ class TestRestarts:
                 try:
                     await engine.incr("app", f"n{number}", 1, None, FREE)
                     acknowledged[number] += 1
-                    await engine.put("app", f"moving{number}", b"1" * (acknowledged[number] % 9), None, E, FREE)
+                    value, tier = b"1" * (acknowledged[number] % 9), Tier(acknowledged[number] % 2)
+                    await engine.put("app", f"moving{number}", value, None, tier, FREE)
                     await engine.delete("app", f"moving{number - 1}")
                 except StoreUnavailable:
                     unknown[number] += 1

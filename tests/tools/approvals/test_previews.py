@@ -116,6 +116,19 @@ async def test_deleting_an_organisation_and_removing_a_member_say_who_is_touched
     assert '"Branch" with 1 members' in told
 
 
+@pytest.mark.parametrize(("path", "step"), [("incr", 3), ("decr", -3)])
+async def test_counting_says_where_the_counter_is_and_what_becomes_of_it(
+    approvals_client: ApprovalsClient, path: str, step: int
+) -> None:
+    counter = f"/v1/{approvals_client.app}/kv/visits"
+    call = ("POST", f"{counter}/{path}", {"by": 3})
+    assert "not there" in await get_preview(approvals_client, *call)
+    assert await foresee(approvals_client, *call) == [("visits", None, step)]
+    await approvals_client.ask("PUT", counter, approvals_client.baobab.owner, {"value": 40})
+    assert await get_preview(approvals_client, *call) == "The counter is at 40."
+    assert await foresee(approvals_client, *call) == [("visits", 40, 40 + step)]
+
+
 async def test_where_a_tool_cannot_tell_there_is_no_preview(approvals_client: ApprovalsClient) -> None:
     approval_id = await approvals_client.parse_approval_id(
         await approvals_client.ask("POST", f"/v1/{approvals_client.app}/kv/n/setnx", body={"value": 1})
