@@ -5,13 +5,15 @@ runner keeps extending. An attempt can write only while the epoch is still the o
 """
 
 import asyncio
+import contextlib
 import logging
 import math
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import cache
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Executable, and_, bindparam, false, not_, or_, select, text, tuple_, update
+from sqlalchemy import Executable, and_, bindparam, false, not_, or_, select, text, tuple_, update
 
 from baobab.runtime.job_attempt import LEASE, JobAttempt
 from baobab.runtime.job_slots import JobSlot, SlotPool
@@ -21,7 +23,7 @@ from baobab.storage.clock import Clock, Ids
 from baobab.storage.database import Database, DatabaseUnavailable
 from baobab.storage.tables import Instant
 from baobab.tools.core.job import JobKind
-from baobab.tools.core.jobs import OUTAGES, JobLost, RetryLater
+from baobab.tools.core.jobs import JOBS, OUTAGES, JobLost, RetryLater
 from baobab.tools.core.registry import Registry
 from baobab.tools.core.tenancy import PLATFORM, set_tenant
 
@@ -29,6 +31,7 @@ _HEARTBEAT_SECONDS = 3.0
 _GRACE_SECONDS = 3.0
 _LONGEST_PAUSE_SECONDS = 300.0
 _OUTAGE_PAUSE_SECONDS = 2.0
+_ANNOUNCEMENT_SECONDS = 0.02
 # A lease that ends later than this was written by a wrong clock, and is ignored. A smaller value would let two machines
 # whose clocks differ by an hour take each job from each other, back and forth.
 _MAX_LEASE_AHEAD = timedelta(days=1)
@@ -67,16 +70,22 @@ _DUE_LINES = text(
 ).bindparams(bindparam("now", type_=Instant()), bindparam("absurd", type_=Instant()))
 _LIST_DUE_LINES = _DUE_LINES.columns(jobs.c.tenant, jobs.c.kind)
 
-_IS_DUE = and_(
-    jobs.c.finished_at.is_(None),
-    jobs.c.tenant == bindparam("of_tenant"),
-    jobs.c.kind.in_(bindparam("of_kinds", expanding=True)),
-    or_(jobs.c.due_at <= bindparam("now"), and_(jobs.c.held_by.is_not(None), jobs.c.due_at > bindparam("absurd"))),
-)
 
+@cache
+def _build_claim(kinds: int, *, doubtful: bool) -> Executable:
+    """Builds the statement that claims due jobs. Executed for each job, so each is built once.
 
-def _build_claim(is_allowed_doubtful: ColumnElement[bool]) -> Executable:
-    due = select(jobs.c.id).where(_IS_DUE, or_(not_(_IS_DOUBTFUL), is_allowed_doubtful))
+    kinds: of how many kinds of jobs. doubtful: whether one of them may be a doubtful job.
+    """
+    is_due = and_(
+        jobs.c.finished_at.is_(None),
+        jobs.c.tenant == bindparam("of_tenant"),
+        jobs.c.kind.in_([bindparam(f"kind_{place}") for place in range(kinds)]),
+        or_(jobs.c.due_at <= bindparam("now"), and_(jobs.c.held_by.is_not(None), jobs.c.due_at > bindparam("absurd"))),
+    )
+    eldest_doubtful = select(jobs.c.id).where(is_due, _IS_DOUBTFUL).order_by(jobs.c.due_at).limit(1).correlate(None)
+    is_allowed_doubtful = jobs.c.id == eldest_doubtful.scalar_subquery() if doubtful else false()
+    due = select(jobs.c.id).where(is_due, or_(not_(_IS_DOUBTFUL), is_allowed_doubtful))
     due_ids = due.order_by(jobs.c.due_at).limit(bindparam("slots"))
     # Does not wait for rows that another process is claiming at this moment.
     claim = update(jobs).where(jobs.c.id.in_(due_ids.with_for_update(skip_locked=True)))
@@ -85,11 +94,6 @@ def _build_claim(is_allowed_doubtful: ColumnElement[bool]) -> Executable:
     )
     return claiming_update.returning(jobs)
 
-
-_eldest_doubtful = select(jobs.c.id).where(_IS_DUE, _IS_DOUBTFUL).order_by(jobs.c.due_at).limit(1).correlate(None)
-# Built once: they are asked for each job.
-_CLAIM = _build_claim(jobs.c.id == _eldest_doubtful.scalar_subquery())
-_CLAIM_WITHOUT_DOUBTFUL = _build_claim(false())
 
 _log = logging.getLogger(__name__)
 
@@ -101,6 +105,13 @@ class RunningAttempt(NamedTuple):
     slot: JobSlot
     was_doubtful: bool
     """Whether other doubtful jobs wait for this one."""
+
+
+class JobLine(NamedTuple):
+    """The jobs of one kind that one tenant has."""
+
+    tenant: str
+    kind: str
 
 
 class SlotReservation(NamedTuple):
@@ -154,26 +165,54 @@ class JobRunner:
         self._stopping = False
         self._lacks_slots = False
         """Whether the last search found due jobs of a tenant that had no slot or no place."""
+        self._must_list = False
+        """Whether any line may have due jobs: other processes' jobs and delayed ones are found by a query."""
+        self._known_lines: set[JobLine] = set()
+        """The lines that probably have due jobs. They are claimed without that query."""
+        self._has_own = False
+        """Whether this process has enqueued jobs since the last search."""
+        self._excess = asyncio.Event()
+        """Set when there were more of them than slots."""
         self._running: dict[asyncio.Task[None], RunningAttempt] = {}
         self._lease_timers: dict[asyncio.Task[None], asyncio.TimerHandle] = {}
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
-        self._wake.set()
+        self.wake()
         self._tasks = [
             asyncio.create_task(self._run_loop(), name="jobs"),
             asyncio.create_task(self._renew_leases(), name="leases of jobs"),
+            asyncio.create_task(self._announce_excess(), name="announcements of jobs"),
         ]
 
     def wake(self) -> None:
         """Makes the runner look for due jobs now."""
+        self._must_list = True
+        self._wake.set()
+
+    def knows(self, kind: str) -> bool:
+        """Returns whether jobs of this kind run here."""
+        return kind in self._kinds
+
+    def look_for_own(self, line: JobLine | None = None) -> None:
+        """Makes the runner look for jobs that this process has just enqueued. If it has no slots for them, it tells
+        other processes, which would else look in vain.
+
+        line: where they are; None if that is not known.
+        """
+        self._has_own = True
+        if line is None:
+            self._must_list = True
+        else:
+            self._known_lines.add(line)
         self._wake.set()
 
     async def stop(self) -> None:
         self._stopping = True
-        run_loop, lease_renewal = self._tasks
-        run_loop.cancel()
-        await asyncio.gather(run_loop, return_exceptions=True)
+        run_loop, lease_renewal, announcing = self._tasks
+        for task in (run_loop, announcing):
+            task.cancel()
+        await asyncio.gather(run_loop, announcing, return_exceptions=True)
         running = list(self._running)
         if running:
             await asyncio.wait(running, timeout=_GRACE_SECONDS)
@@ -200,11 +239,14 @@ class JobRunner:
 
     async def _claim_due_jobs(self) -> None:
         """Starts as many due jobs as there are slots for. Looks again where a tenant used all slots reserved for it."""
+        has_own, self._has_own = self._has_own, False
         more = True
         while more and not self._stopping:
             now, since = self._clock.now(), asyncio.get_running_loop().time()
             more = False
-            reservations = self._reserve_slots(await self._list_due_kinds(now))
+            reservations = self._reserve_slots(await self._find_due_kinds(now))
+            if has_own and self._lacks_slots:
+                self._excess.set()
             try:
                 while reservations:
                     rows = await self._claim_jobs(reservations[-1], now, doubt=self._runs_doubtful(since))
@@ -212,10 +254,21 @@ class JobRunner:
                     for row in rows:
                         self._start_attempt(row, since, reservation.pool)
                     reservation.pool.return_slots(reservation.tenant, reservation.slots - len(rows))
-                    more = more or len(rows) == reservation.slots
+                    if len(rows) == reservation.slots:
+                        more = True
+                        self._known_lines.update(JobLine(reservation.tenant, kind) for kind in reservation.kinds)
             finally:
                 for reservation in reservations:
                     reservation.pool.return_slots(reservation.tenant, reservation.slots)
+
+    async def _announce_excess(self) -> None:
+        """Tells other processes when there are more jobs than slots here, as often as they look at most."""
+        while True:
+            await self._excess.wait()
+            self._excess.clear()
+            with contextlib.suppress(DatabaseUnavailable):
+                await self._database.announce(JOBS)
+            await asyncio.sleep(_ANNOUNCEMENT_SECONDS)
 
     def _reserve_slots(self, due: Mapping[SlotPool, Mapping[str, Collection[str]]]) -> list[SlotReservation]:
         """Reserves slots for the tenants with due jobs: one each in turn, those with the fewest running jobs first."""
@@ -233,6 +286,7 @@ class JobRunner:
                     reservations.append(SlotReservation(pool, tenant, kinds[tenant], slots))
                 else:
                     self._lacks_slots = True
+                    self._known_lines.update(JobLine(tenant, kind) for kind in kinds[tenant])
                     pool.request_slot(tenant, self._wake.set)
         for pool in set(self._pools.values()):
             pool.release_granted()
@@ -260,15 +314,21 @@ class JobRunner:
     def _current_round(self, seconds: float) -> int:
         return math.floor(self._clock.time() / seconds)
 
-    async def _list_due_kinds(self, now: datetime) -> dict[SlotPool, dict[str, list[str]]]:
-        """Lists the kinds with due jobs, by slot pool and tenant. Only reads, since most of the time nothing is due."""
+    async def _find_due_kinds(self, now: datetime) -> dict[SlotPool, dict[str, list[str]]]:
+        """Finds the kinds with due jobs, by slot pool and tenant."""
+        must_list, self._must_list = self._must_list, False
+        lines, self._known_lines = self._known_lines, set()
         due: dict[SlotPool, dict[str, list[str]]] = {}
-        values = {"now": now, "absurd": now + _MAX_LEASE_AHEAD}
-        for row in await self._database.fetch_once(_LIST_DUE_LINES, values):
+        for line in await self._list_due_lines(now) if must_list else lines:
             # A kind that this version does not know is left to processes of another version.
-            if row.kind in self._pools:
-                due.setdefault(self._pools[row.kind], {}).setdefault(row.tenant, []).append(row.kind)
+            if line.kind in self._pools:
+                due.setdefault(self._pools[line.kind], {}).setdefault(line.tenant, []).append(line.kind)
         return due
+
+    async def _list_due_lines(self, now: datetime) -> list[JobLine]:
+        """Lists the lines with due jobs. Only reads, since most of the time nothing is due."""
+        rows = await self._database.fetch_once(_LIST_DUE_LINES, {"now": now, "absurd": now + _MAX_LEASE_AHEAD})
+        return [JobLine(row.tenant, row.kind) for row in rows]
 
     async def _claim_jobs(self, reservation: SlotReservation, now: datetime, *, doubt: bool) -> list[Any]:
         """Claims due jobs for reserved slots, at most one of them doubtful, so that a crash hits few others.
@@ -277,14 +337,15 @@ class JobRunner:
         """
         values = {
             "of_tenant": reservation.tenant,
-            "of_kinds": list(reservation.kinds),
+            **{f"kind_{place}": kind for place, kind in enumerate(reservation.kinds)},
             "now": now,
             "absurd": now + _MAX_LEASE_AHEAD,
             "slots": reservation.slots,
             "runner": self._runner_id,
             "lease": now + LEASE,
         }
-        return list((await self._database.write_once(_CLAIM_WITHOUT_DOUBTFUL if doubt else _CLAIM, values)).all())
+        claim = _build_claim(len(reservation.kinds), doubtful=not doubt)
+        return list(await self._database.write_once(claim, values))
 
     def _start_attempt(self, row: Any, since: float, pool: SlotPool) -> None:
         attempt = JobAttempt(row, self._kinds[row.kind], self._registry, self._database, self._clock)
@@ -298,8 +359,10 @@ class JobRunner:
         running = self._running.pop(task)
         self._lease_timers.pop(task).cancel()
         running.slot.end_job()
-        # The job itself may be due again, unless it has ended.
-        if self._lacks_slots or running.was_doubtful or not running.attempt.ended:
+        if running.was_doubtful or not running.attempt.ended:
+            # Another doubtful job may begin now, and this one may be due again.
+            self.wake()
+        elif self._lacks_slots:
             self._wake.set()
 
     def _extend_lease(self, task: asyncio.Task[None], since: float) -> None:

@@ -3,18 +3,20 @@
 import asyncio
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 from pydantic_core import to_json
 from sqlalchemy import and_, delete, insert, or_, select, update
 
-from baobab.runtime.job_runner import JobRunner
+from baobab.runtime.job_runner import JobLine, JobRunner
 from baobab.runtime.job_tables import events, insert_new, jobs
 from baobab.storage.clock import Clock, Ids
 from baobab.storage.database import Database, Execute, Unit
 from baobab.storage.notices import Notices
 from baobab.storage.statements import Statements
 from baobab.tools.core.job import Job, JobKind
+from baobab.tools.core.jobs import JOBS
 from baobab.tools.core.registry import Registry
 from baobab.tools.core.tenancy import current_tenant
 
@@ -48,13 +50,13 @@ class DurableJobs:
             rounds = [kind for kind in self._kinds.values() if kind.every and (database is home or kind is _PRUNE)]
             runner = JobRunner(database, self._kinds, rounds, registry, self._clock, self._ids, at_once)
             self._runners[database] = runner
-            database_notices.on_wake(runner.wake)
+            database_notices.on_announcement(JOBS, runner.wake)
             runner.start()
 
     def wake(self) -> None:
         """Makes all runners look for jobs now."""
         for runner in self._runners.values():
-            runner.wake()
+            runner.look_for_own()
 
     async def stop(self) -> None:
         """Waits a moment for running jobs to end; the others run in another process, or after the next start."""
@@ -73,11 +75,11 @@ class DurableJobs:
     ) -> str:
         if kind not in self._kinds:
             raise LookupError(f"there is no job {kind}")
-        now = self._clock.now()
+        now, tenant = self._clock.now(), tenant or current_tenant()
         row = {
             "id": job_id or self._ids.uuid(),
             "kind": kind,
-            "tenant": tenant or current_tenant(),
+            "tenant": tenant,
             "arguments": dict(arguments),
             "due_at": now + timedelta(seconds=delay),
             "epoch": 0,
@@ -85,10 +87,11 @@ class DurableJobs:
             "created_at": now,
         }
         await insert_new(unit, row)
-        unit.announce()
         runner = self._runners.get(unit.database)
-        if runner is not None:
-            unit.after_commit(runner.wake)
+        if runner is not None and delay <= 0:
+            unit.after_commit(partial(runner.look_for_own, JobLine(tenant, kind)))
+        if runner is None or not runner.knows(kind):
+            unit.announce(JOBS)
         return str(row["id"])
 
     async def withdraw(self, execute: Execute, job_id: str) -> bool:

@@ -2,7 +2,7 @@
 
 import sqlite3
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from typing import Any, Protocol, TypeVar
@@ -209,13 +209,17 @@ class Database(ABC):
         async with self.reading(single=True) as connection:
             return await connection.fetch(statement, values)
 
-    async def write_once(self, statement: Executable, rows: Any = None) -> CursorResult[*tuple[Any, ...]]:
-        """Runs one statement that is correct whoever else writes at the same time, in a transaction of its own."""
+    async def write_once(self, statement: Executable, values: Mapping[str, Any]) -> Sequence[Row[Any]]:
+        """Runs one statement that is built once and is correct whoever else writes at the same time, in a transaction
+        of its own. Returns the rows that it returns.
+        """
         async with self.writing(lock=None) as connection:
-            return await connection.execute(statement, rows)
+            return (await connection.execute(statement, values)).all()
 
     @abstractmethod
-    async def transact(self, work: Callable[[Statements], T], *, durable: bool = True, announce: bool = False) -> T:
+    async def transact(
+        self, work: Callable[[Statements], T], *, durable: bool = True, announce: Collection[str] = ()
+    ) -> T:
         """Calls a function in a transaction of its own. Commits and returns its result, or rolls back and raises its
         exception. The function must lock the rows on which it decides, because the transaction does not hold the write
         lock where the database allows it to run without.
@@ -226,7 +230,7 @@ class Database(ABC):
         durable: False to return before the transaction is on disk. It survives the end of the process; a power failure
         may lose the last such transactions, each as a whole, but none that a durable one has followed.
 
-        announce: tell other processes to look for what was written, as `Unit.announce` does.
+        announce: subjects of which other processes are told, as `Unit.announce` does.
 
         The transaction finishes even if the caller is cancelled. Raises DatabaseUnavailable, and SQLAlchemy's
         IntegrityError.
@@ -257,12 +261,18 @@ class Database(ABC):
         """Takes another tenant's lock in a transaction that has begun; `Unit.hold` uses this."""
 
     @abstractmethod
-    async def announce_at_commit(self, unit: "Unit") -> None:
+    async def announce_at_commit(self, unit: "Unit", subjects: Collection[str]) -> None:
         """Wakes the processes that wait for an announcement, when the unit is committed; `Unit.announce` uses this."""
 
     @abstractmethod
-    async def wait_for_announcement(self, seconds: float) -> None:
-        """Returns when another process has announced something, or after `seconds`."""
+    async def announce(self, subject: str) -> None:
+        """Wakes the processes that wait for an announcement, now."""
+
+    @abstractmethod
+    async def wait_for_announcement(self, seconds: float) -> Collection[str] | None:
+        """Returns the subjects that other processes have announced. None if they may be any: after `seconds`, and
+        where the database does not pass them on.
+        """
 
     def build_unit(self, *, write: bool, lock: str | None = INSTALLATION) -> "Unit":
         return Unit(self, write=write, lock=lock)
@@ -293,7 +303,7 @@ class Unit:
         self._context: Any = None
         self._connection: DatabaseConnection | None = None
         self._after: list[Callable[[], None]] | None = None
-        self._announcing = False
+        self._announcing: set[str] | None = None
 
     @property
     def is_untouched(self) -> bool:
@@ -366,9 +376,13 @@ class Unit:
         with ErrorTranslator(self.database):
             return await self.database.run_statements(connection, work)
 
-    def announce(self) -> None:
-        """Tells other processes to look for what this unit has written, as soon as it is committed."""
-        self._announcing = True
+    def announce(self, subject: str) -> None:
+        """Tells other processes to look for what this unit has written, as soon as it is committed. Only those
+        listeners look that `Notices.on_announcement` has for the subject.
+        """
+        if self._announcing is None:
+            self._announcing = set()
+        self._announcing.add(subject)
 
     def after_commit(self, action: Callable[[], None]) -> None:
         """Calls an action once the unit is committed; never if it is rolled back."""
@@ -389,8 +403,8 @@ class Unit:
             self._run_after_commit()
 
     async def _commit(self) -> None:
-        if self._announcing:
-            await self._announce()
+        if self._announcing is not None:
+            await self._announce(self._announcing)
         await self._close_transaction(None)
         self._run_after_commit()
 
@@ -416,10 +430,10 @@ class Unit:
             return self.database.writing(lock=self._lock, bulk=self._bulk)
         return self.database.reading()
 
-    async def _announce(self) -> None:
-        self._announcing = False
+    async def _announce(self, subjects: Collection[str]) -> None:
+        self._announcing = None
         try:
-            await self.database.announce_at_commit(self)
+            await self.database.announce_at_commit(self, subjects)
         except BaseException as exc:
             await self.rollback(exc)
             raise

@@ -27,6 +27,8 @@ notices = Table(
 # Nobody needs the number that it gets.
 _INSERT = insert(notices).inline()
 POLL_SECONDS = 0.5
+_PUBLISHED = "notices"
+"""The subject of announcements of notices."""
 _PAUSE_SECONDS = 0.02
 _LATE_SECONDS, _MOST_MISSING = 60.0, 1000
 # Two statements: for one with `OR`, SQLite reads the notices of a whole day.
@@ -48,7 +50,7 @@ class Notices:
         self._clock = clock
         self._origin = ids.uuid()
         self._subscribers: dict[str, list[Callable[[str], None]]] = {}
-        self._on_wake: list[Callable[[], None]] = []
+        self._listeners: list[tuple[str, Callable[[], None]]] = []
         self._seen = 0
         self._missing: dict[int, float] = {}
         """The numbers below `_seen` that are still missing, oldest first, each with the time at which it is given
@@ -59,14 +61,14 @@ class Notices:
     def subscribe(self, topic: str, listener: Callable[[str], None]) -> None:
         self._subscribers.setdefault(topic, []).append(listener)
 
-    def on_wake(self, listener: Callable[[], None]) -> None:
-        """Calls the listener at each announcement in the database, and at least every half second."""
-        self._on_wake.append(listener)
+    def on_announcement(self, subject: str, listener: Callable[[], None]) -> None:
+        """Calls the listener at each announcement of the subject in the database, and at least every half second."""
+        self._listeners.append((subject, listener))
 
     async def publish(self, unit: Unit, topic: str, subject: str) -> None:
         row = {"topic": topic, "subject": subject, "origin": self._origin, "created_at": self._clock.now()}
         await unit.write(_INSERT, row)
-        unit.announce()
+        unit.announce(_PUBLISHED)
         unit.after_commit(lambda: self._notify(topic, subject))
 
     async def start(self) -> None:
@@ -120,12 +122,18 @@ class Notices:
             await connection.execute(delete(notices).where(*old))
 
     async def _watch(self) -> None:
+        loop = asyncio.get_running_loop()
+        looked_at = loop.time()
         while True:
-            await self._database.wait_for_announcement(POLL_SECONDS)
+            subjects = await self._database.wait_for_announcement(max(looked_at + POLL_SECONDS - loop.time(), 0))
+            if subjects is None or loop.time() >= looked_at + POLL_SECONDS:
+                subjects, looked_at = None, loop.time()
             try:
-                for listener in self._on_wake:
-                    listener()
-                await self.poll()
+                for subject, listener in self._listeners:
+                    if subjects is None or subject in subjects:
+                        listener()
+                if subjects is None or _PUBLISHED in subjects:
+                    await self.poll()
             except DatabaseUnavailable:
                 # While the database is down nobody can change anything in it either, and caches expire by themselves.
                 _log.warning("notices: the database does not answer")

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import logging
 import uuid
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
@@ -45,7 +45,7 @@ _INSERT_TENANT = insert(tenant_locks)
 _LOCK_TENANT = _INSERT_TENANT.on_conflict_do_update(
     index_elements=["tenant"], set_={"tenant": _INSERT_TENANT.excluded.tenant}, where=false()
 )
-_NOTIFY = text("SELECT pg_notify(:channel, :me)")
+_NOTIFY = text("SELECT pg_notify(:channel, :told)")
 _CONNECT_SECONDS = 5
 _PING_SECONDS = 5
 _FREE_SECONDS = 10
@@ -132,21 +132,21 @@ class PostgresDatabase(Database):
             yield connection
 
     async def read_once(self, statement: Executable, rows: Any = None) -> CursorResult[*tuple[Any, ...]]:
-        return await self._run_single(_READING, statement, rows, reads=True)
-
-    async def write_once(self, statement: Executable, rows: Any = None) -> CursorResult[*tuple[Any, ...]]:
-        return await run_to_completion(self._run_single(_WRITING, statement, rows, reads=False))
-
-    async def _run_single(
-        self, begin: tuple[bytes, ...], statement: Executable, rows: Any, *, reads: bool
-    ) -> CursorResult[*tuple[Any, ...]]:
         with ErrorTranslator(self):
             async with self._take_connection() as connection:
-                connection.begin(*begin, single=True, reads=reads)
-                result = await connection.execute(statement, rows)
-                if not reads:
+                connection.begin(*_READING, single=True, reads=True)
+                return await connection.execute(statement, rows)
+
+    async def write_once(self, statement: Executable, values: Mapping[str, Any]) -> Sequence[Row[Any]]:
+        async def run() -> Sequence[Row[Any]]:
+            with ErrorTranslator(self):
+                async with self._take_connection() as connection:
+                    connection.begin(*_WRITING, single=True)
+                    rows = await connection.fetch(statement, values)
                     await connection.commit()
-                return result
+                    return rows
+
+        return await run_to_completion(run())
 
     async def fetch_once(self, statement: Executable, values: Mapping[str, Any]) -> Sequence[Row[Any]]:
         if self._slots.locked() and not is_long(statement):
@@ -207,15 +207,24 @@ class PostgresDatabase(Database):
             finally:
                 watch.cancel()
 
-    async def announce_at_commit(self, unit: Unit) -> None:
-        await unit.write(_NOTIFY, {"channel": CHANNEL, "me": self._origin})
+    async def announce_at_commit(self, unit: Unit, subjects: Collection[str]) -> None:
+        await unit.write(_NOTIFY, self._announcement(subjects))
 
-    async def transact(self, work: Callable[[Statements], T], *, durable: bool = True, announce: bool = False) -> T:
+    async def announce(self, subject: str) -> None:
+        # What nobody hears after a failure of the server need not be on its disk.
+        await self.transact(lambda _: None, durable=False, announce=[subject])
+
+    def _announcement(self, subjects: Collection[str]) -> dict[str, str]:
+        return {"channel": CHANNEL, "told": " ".join([self._origin, *sorted(subjects)])}
+
+    async def transact(
+        self, work: Callable[[Statements], T], *, durable: bool = True, announce: Collection[str] = ()
+    ) -> T:
         async def run() -> T:
             async with self._open_transaction(_WRITING if durable else _RELAXED) as connection:
                 result = await connection.run_statements(work)
                 if announce:
-                    await connection.write(_NOTIFY, {"channel": CHANNEL, "me": self._origin})
+                    await connection.write(_NOTIFY, self._announcement(announce))
                 return result
 
         return await run_to_completion(run())
@@ -226,17 +235,16 @@ class PostgresDatabase(Database):
     async def run_statements(self, connection: PostgresConnection, work: Callable[[Statements], T]) -> T:
         return await connection.run_statements(work)
 
-    async def wait_for_announcement(self, seconds: float) -> None:
+    async def wait_for_announcement(self, seconds: float) -> Collection[str] | None:
         try:
             listener = await self._open_listener()
-            if listener is None:
-                await asyncio.sleep(seconds)
-            else:
-                await listener.wait(seconds)
+            if listener is not None:
+                return await listener.wait(seconds)
         except (psycopg.Error, OSError):
             # The caller polls anyway, and the next call opens a new listener.
             await self._stop_listening()
-            await asyncio.sleep(seconds)
+        await asyncio.sleep(seconds)
+        return None
 
     async def _open_listener(self) -> PostgresListener | None:
         """Returns the connection that listens; None if a pooler would not pass notices on."""

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import socket
+from collections.abc import Collection
 from contextlib import suppress
 from typing import Any
 
@@ -15,22 +16,24 @@ class PostgresListener:
     """
 
     def __init__(self, connection: psycopg.AsyncConnection[Any], origin: str) -> None:
-        """connection: one that listens already, and is closed with this. origin: the payload of our own
-        announcements.
+        """connection: one that listens already, and is closed with this. origin: the first word of our own
+        announcements; their subjects follow.
         """
         self._connection = connection
         self._pgconn = connection.pgconn
         self._origin = origin.encode()
         self._lost: psycopg.Error | None = None
         self._heard = asyncio.Event()
+        self._subjects: set[str] | None = set()
+        """What others have announced since the last call of `wait`; None for an announcement without subjects."""
         self._loop = asyncio.get_running_loop()
         # One of our own, which nobody closes while the event loop watches it.
         self._socket = socket.socket(fileno=os.dup(self._pgconn.socket))
         self._loop.add_reader(self._socket, self._receive)
 
-    async def wait(self, seconds: float) -> None:
-        """Returns when another process has announced something, or after `seconds`. Raises psycopg.Error if the
-        connection is lost.
+    async def wait(self, seconds: float) -> Collection[str] | None:
+        """Returns the subjects that other processes have announced, and None after `seconds`. Raises psycopg.Error if
+        the connection is lost.
         """
         # The event loop may have stopped watching a socket that has an error (postgres_session.py).
         self._receive()
@@ -41,6 +44,8 @@ class PostgresListener:
         self._heard.clear()
         if self._lost is not None:
             raise self._lost
+        subjects, self._subjects = self._subjects, set()
+        return subjects or None
 
     async def close(self) -> None:
         self._stop_watching()
@@ -57,8 +62,15 @@ class PostgresListener:
             self._heard.set()
             return
         while (notice := self._pgconn.notifies()) is not None:
-            if notice.extra != self._origin:
-                self._heard.set()
+            origin, *subjects = notice.extra.split()
+            if origin == self._origin:
+                continue
+            self._heard.set()
+            if not subjects:
+                # From a process of the previous version.
+                self._subjects = None
+            elif self._subjects is not None:
+                self._subjects.update(subject.decode() for subject in subjects)
 
     def _stop_watching(self) -> None:
         if self._socket.fileno() >= 0:

@@ -5,7 +5,7 @@ import fcntl
 import os
 import sqlite3
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -135,7 +135,9 @@ class SqliteDatabase(Database):
                     connection.in_thread = False
                     connection.rollback()
 
-    async def transact(self, work: Callable[[Statements], T], *, durable: bool = True, announce: bool = False) -> T:
+    async def transact(
+        self, work: Callable[[Statements], T], *, durable: bool = True, announce: Collection[str] = ()
+    ) -> T:
         """Runs a transaction that is not durable at once on the event loop if the lock is free, and any other one in a
         thread. Durable ones that wait for the write lock at the same time share a transaction.
         """
@@ -297,10 +299,13 @@ class SqliteDatabase(Database):
     def _prepare(self, connection: sqlite3.Connection) -> None:
         """Prepares a new connection before anything is read from it."""
 
-    async def announce_at_commit(self, unit: Unit) -> None:
+    async def announce_at_commit(self, unit: Unit, subjects: Collection[str]) -> None:
         unit.after_commit(self.ring_bell)
 
-    async def wait_for_announcement(self, seconds: float) -> None:
+    async def announce(self, subject: str) -> None:
+        self.ring_bell()
+
+    async def wait_for_announcement(self, seconds: float) -> Collection[str] | None:
         """Polls the modification time of the lock file (the bell), which costs microseconds. A change that is missed is
         seen at the next poll.
         """
@@ -312,6 +317,7 @@ class SqliteDatabase(Database):
             is_idle = time.monotonic() - self._rung_at > _IDLE_AFTER_SECONDS
             await asyncio.sleep(min(_IDLE_LOOK_SECONDS if is_idle else _LOOK_SECONDS, seconds_left))
         self._seen_bell = self._read_bell()
+        return None
 
     def ring_bell(self) -> None:
         """Tells other processes to look for newly committed changes."""

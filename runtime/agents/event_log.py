@@ -11,6 +11,7 @@ from baobab.runtime.agents.failures import RunTakenOver
 from baobab.runtime.agents.model_calls import ModelCallRecord
 from baobab.runtime.agents.pieces import CheckpointRow, save_checkpoints
 from baobab.runtime.agents.run_tree import emit_to_parents
+from baobab.runtime.agents.run_watcher import RUN_EVENTS
 from baobab.runtime.agents.tables import Write
 from baobab.storage.clock import Clock
 from baobab.storage.database import Database
@@ -226,7 +227,7 @@ class EventLog:
 
             # Each announcement makes every process query its runs; listeners in other processes can wait a moment.
             announce = bool(pending) and (last or rests or now >= self._announced_at + _LEAST_BETWEEN_SECONDS)
-            await self.database.transact(run_work, durable=False, announce=announce)
+            await self.database.transact(run_work, durable=False, announce=[RUN_EVENTS] if announce else ())
             self._is_claimed = True
             self.has_written_deferred = self.has_written_deferred or bool(deferred_writes)
             if announce:

@@ -21,6 +21,7 @@ from baobab.tools.core.services import Services
 MAX_CHARACTERS = 2**20
 """The most characters of an answer that can be followed; the rest comes with the answer itself."""
 _TOPIC = "run_followed"
+_TEXTS = "texts"
 _ASKED_SECONDS = 30.0
 """How often a reader in another process asks again. After each request the text is written for twice as long."""
 _FEW = 256
@@ -86,7 +87,7 @@ class LiveTexts:
         """The runs of other processes that are followed here, with the time of the last request for their text."""
         self._loading: asyncio.Task[None] | None = None
         services.notices.subscribe(_TOPIC, self._note_wanted)
-        services.notices.on_wake(self._load_soon)
+        services.notices.on_announcement(_TEXTS, self._load_soon)
 
     def find(self, run_id: str) -> LiveText | None:
         return self._texts.get(run_id)
@@ -153,7 +154,7 @@ class LiveTexts:
             state = (text.attempt, text.length, text.has_ended)
             if state != shared:
                 with contextlib.suppress(DatabaseUnavailable):
-                    await database.transact(_writing(run_id, text), durable=False, announce=True)
+                    await database.transact(_writing(run_id, text), durable=False, announce=[_TEXTS])
                 shared = state
             if state[-1]:
                 return

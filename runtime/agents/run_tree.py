@@ -12,11 +12,11 @@ from pydantic_core import to_json
 
 from baobab.runtime.agents.failures import RunFailed
 from baobab.runtime.agents.job_kinds import ADVANCE, ORPHANS, WEBHOOK
-from baobab.runtime.agents.run_watcher import RunWatcher
+from baobab.runtime.agents.run_watcher import RUN_CANCELS, RUN_EVENTS, RunWatcher
 from baobab.runtime.agents.tables import ENDED, FROZEN
 from baobab.storage.database import Database
 from baobab.storage.statements import Statements
-from baobab.tools.core.jobs import Jobs
+from baobab.tools.core.jobs import JOBS, Jobs
 from baobab.tools.core.services import Services
 
 _ADD_USAGE = (
@@ -105,7 +105,7 @@ async def fail_lost_run(services: Services, database: Database, run: Any) -> Non
             if webhook_url is not None:
                 services.jobs.enqueue_in(statements, WEBHOOK, {"run_id": run.id}, f"webhook:{run.id}")
 
-    await database.transact(work, announce=True)
+    await database.transact(work, announce=[RUN_EVENTS, JOBS])
     await services.approvals.abandon(run.id)
     services.jobs.wake()
     services.of(RunWatcher).notify_listeners(run.id)
@@ -133,7 +133,7 @@ async def request_cancel(services: Services, database: Database, run: Any) -> st
             return "cancelled"
         return "cancelling" if statements.rows(_REQUEST_CANCEL, run.id, FROZEN) else None
 
-    status = await database.transact(work, announce=True)
+    status = await database.transact(work, announce=[RUN_EVENTS, RUN_CANCELS, JOBS])
     if status == "cancelled":
         # It may have asked for an approval since its row was read.
         await services.approvals.abandon(run.id)

@@ -12,6 +12,8 @@ from baobab.storage.database import Database, DatabaseUnavailable
 from baobab.tools.core.services import Services
 
 _LIST_STATES = select(runs.c.id, runs.c.last_seq, runs.c.status).where(runs.c.id.in_(bindparam("ids", expanding=True)))
+RUN_EVENTS, RUN_CANCELS = "run_events", "run_cancels"
+"""The subjects of announcements that a run has new events, and that somebody asks to cancel one."""
 _log = logging.getLogger(__name__)
 
 
@@ -35,7 +37,9 @@ class RunNews:
 
 
 class RunWatcher:
-    """Watches runs; one for each process. An announcement of another process causes one query for all watched runs."""
+    """Watches runs; one for each process. An announcement of another process causes one query for all watched runs,
+    if it is one that somebody here waits for.
+    """
 
     def __init__(self, services: Services) -> None:
         self._listeners: dict[str, set[RunNews]] = {}
@@ -44,7 +48,8 @@ class RunWatcher:
         self._last_seqs: dict[str, int] = {}
         self._refresh_task: asyncio.Task[None] | None = None
         self._is_stale = False
-        services.notices.on_wake(self.request_refresh)
+        services.notices.on_announcement(RUN_CANCELS, self.request_refresh)
+        services.notices.on_announcement(RUN_EVENTS, self._refresh_for_readers)
 
     @contextlib.contextmanager
     def subscribe(self, run_id: str, database: Database) -> Iterator[RunNews]:
@@ -100,6 +105,11 @@ class RunWatcher:
         self._is_stale = bool(self._databases)
         if self._is_stale and (self._refresh_task is None or self._refresh_task.done()):
             self._refresh_task = asyncio.create_task(self._refresh_until_fresh(), name="runs")
+
+    def _refresh_for_readers(self) -> None:
+        # Executors need not know of the events of other processes' runs, which are announced all the time.
+        if self._listeners:
+            self.request_refresh()
 
     async def _refresh_until_fresh(self) -> None:
         # A query may miss what was written after it began, so it is repeated.

@@ -71,7 +71,7 @@ class CrashPoints:
             what, self._what = self._what, None
             await what()
 
-    async def _watch_transaction(self, work: Callable[[Statements], T], **options: bool) -> T:
+    async def _watch_transaction(self, work: Callable[[Statements], T], **options: Any) -> T:
         if work.__qualname__.startswith("CreditWriter."):
             return await self._transact(work, **options)
         await self.reach_point(after=False)

@@ -12,15 +12,18 @@ from sqlalchemy import func, insert, select, update
 
 from baobab.runtime.job_attempt import LEASE
 from baobab.storage.database import DatabaseUnavailable
+from baobab.storage.databases import database_at
 from baobab.tools.core.binding import RegistrationError
 from baobab.tools.core.job import Job
 from baobab.tools.core.jobs import Event, RetryLater
 from baobab.tools.core.registry import Registry
 from baobab.tools.core.toolset import Toolset
 from tests import jobs
+from tests.backends import database_url
 from tests.clock import FixedClock
 from tests.conftest import Baobab
 from tests.installation import open_installation
+from tests.servers import BEHIND_POOLER
 
 
 class Chores:
@@ -294,6 +297,30 @@ async def test_many_processes_make_each_job_once(tmp_path: Path, clock: Any) -> 
         for application in applications:
             await jobs.run_due_jobs(application.application)
         assert sorted(word for c in every for word, _ in c.done) == sorted(map(str, range(60)))
+
+
+async def test_other_processes_are_told_of_a_job_that_its_own_has_no_slot_for(
+    tmp_path: Path, clock: Any, chores: Any
+) -> None:
+    data, longest = tmp_path / "data", 1 if BEHIND_POOLER else 60
+    async with open_installation(data, {"BAOBAB_JOBS": "2"}, clock=clock, further=[chores.toolset]) as baobab:
+        other = database_at(database_url(data))
+        await other.open()
+        try:
+            await other.wait_for_announcement(0)
+            waiting = asyncio.create_task(other.wait_for_announcement(longest))
+            await enqueue_job(baobab, "count")
+            await chores.waiting.wait()
+            await asyncio.wait([waiting], timeout=0.1)
+            assert BEHIND_POOLER or not waiting.done()
+            for _ in range(2):
+                await enqueue_job(baobab, "count")
+            async with asyncio.timeout(30):
+                await waiting
+        finally:
+            await other.close()
+        chores.go.set()
+        await jobs.run_due_jobs(baobab.application)
 
 
 async def test_each_round_of_a_periodic_job_is_made_by_one_process(tmp_path: Path, clock: Any) -> None:

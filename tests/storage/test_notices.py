@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from sqlalchemy import select
 
 from baobab.storage.clock import Ids, SystemClock
 from baobab.storage.database import Database
@@ -109,6 +110,37 @@ async def test_what_a_process_announces_itself_does_not_wake_it(database: Databa
         await other.close()
 
 
+async def test_who_waits_learns_of_what_another_process_has_announced(database: Database, tmp_path: Path) -> None:
+    other = database_at(database_url(tmp_path))
+    await other.open()
+    passes_subjects_on = database.dialect == "postgresql" and not BEHIND_POOLER
+    try:
+        await database.wait_for_announcement(0)
+        for subject in ("jobs", "notices"):
+            waiting = asyncio.create_task(database.wait_for_announcement(1 if BEHIND_POOLER else 60))
+            async with other.writing_unit() as unit:
+                unit.announce(subject)
+                await unit.execute(select(1))
+            assert await waiting == ({subject} if passes_subjects_on else None)
+    finally:
+        await other.close()
+
+
+async def test_an_announcement_calls_those_who_listen_for_its_subject(database: Database) -> None:
+    here, there = Notices(database, SystemClock(), Ids()), Notices(database, SystemClock(), Ids())
+    called = asyncio.Event()
+    there.on_announcement("jobs", called.set)
+    await there.start()
+    try:
+        async with database.writing_unit() as unit:
+            unit.announce("jobs")
+            await here.publish(unit, "key", "abc")
+        async with asyncio.timeout(10):
+            await called.wait()
+    finally:
+        await there.stop()
+
+
 async def publish_key(notices: Notices, database: Database) -> None:
     async with database.writing_unit() as unit:
         await notices.publish(unit, "key", "abc")
@@ -123,7 +155,7 @@ async def test_a_listener_that_fails_does_not_end_the_listening(database: Databa
         if failure := next(failures, None):
             raise failure
 
-    there.on_wake(fail_once)
+    there.on_announcement("test", fail_once)
     there.subscribe("key", lambda _: heard.set())
     await there.start()
     try:

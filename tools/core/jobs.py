@@ -15,6 +15,8 @@ from baobab.storage.statements import Statements
 from baobab.tools.core.errors import Unavailable
 from baobab.tools.core.outages import STORE_OUTAGES
 
+JOBS = "jobs"
+"""The subject of announcements that other processes should look for due jobs."""
 MOST_ATTEMPTS = 8
 OUTAGES = (*STORE_OUTAGES, Unavailable)
 """Errors that end by themselves. Other errors of a store would come again at each attempt."""

@@ -13,6 +13,7 @@ from baobab.tools.core.auth.access import AnyAccount
 from baobab.tools.core.auth.membership import resolve_organisation_id
 from baobab.tools.core.call import Call
 from baobab.tools.core.job import CANCELLED
+from baobab.tools.core.jobs import JOBS
 from baobab.tools.core.pagination import Cursor, CursorInvalid, PageSize, decode_cursor, encode_cursor
 from baobab.tools.core.toolset import Guard, Mcp
 from baobab.tools.core.types import Text, Uuid
@@ -159,12 +160,12 @@ async def _change(call: Call, database: Database, row: Any, where: ColumnElement
     change = update(rows).where(rows.c.id == row.id, rows.c.tenant == row.tenant, where)
     if database is call.unit.database:
         is_changed = (await call.execute(change.values(**values))).rowcount == 1
-        call.unit.announce()
+        call.unit.announce(JOBS)
         call.unit.after_commit(call.services.jobs.wake)
         return is_changed
     async with database.writing_unit(lock=None) as unit:
         is_changed = (await unit.execute(change.values(**values))).rowcount == 1
-        unit.announce()
+        unit.announce(JOBS)
         unit.after_commit(call.services.jobs.wake)
     return is_changed
 
