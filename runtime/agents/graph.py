@@ -31,7 +31,7 @@ from baobab.runtime.agents.failures import CallDenied, RateLimited, RunFailed, T
 from baobab.runtime.agents.offers import function_names
 from baobab.runtime.agents.rendering import render_each, render_tree
 from baobab.runtime.agents.run_session import Message, ModelAnswer, RecalledMessages, RunResult, RunSession
-from baobab.runtime.agents.spec import AgentNode, EndNode, GraphSpec, LlmNode, MapNode, ToolNode
+from baobab.runtime.agents.spec import AgentNode, EndNode, GraphSpec, LlmNode, MapNode, ToolNode, parse_graph
 from baobab.runtime.agents.state import State
 from baobab.runtime.agents.tool_calls import as_text, delegate_run, is_quoting, make_call
 
@@ -43,13 +43,16 @@ Graph = CompiledStateGraph[Any, Any, Any, Any]
 
 @lru_cache(maxsize=256)
 def _compile_cached(text: str) -> Graph:
-    return _GraphCompiler(GraphSpec.model_validate_json(text)).graph.compile()
+    return _GraphCompiler(parse_graph(text)).graph.compile()
 
 
-def compile_graph(spec: Mapping[str, Any], checkpointer: Any) -> Graph:
-    """Compiles a valid spec. Its input is what `build_initial_state` returns; its context is a RunSession."""
+def compile_graph(text: str, checkpointer: Any) -> Graph:
+    """Compiles a valid graph. Its input is what `build_initial_state` returns; its context is a RunSession.
+
+    text: the graph as JSON, with its keys sorted.
+    """
     # Compiling costs as much as a dozen steps, and what the copies share is only read.
-    graph = copy(_compile_cached(json.dumps(spec, sort_keys=True)))
+    graph = copy(_compile_cached(text))
     graph.checkpointer = checkpointer
     return graph
 

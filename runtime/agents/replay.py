@@ -75,7 +75,7 @@ class _Replayer:
         final_state: dict[str, Any] = {}
         session: Any = RunSession(self, self, self, asyncio.Semaphore())
         try:
-            async for state in compile_graph(graph, saver).astream(
+            async for state in compile_graph(json.dumps(graph, sort_keys=True), saver).astream(
                 graph_input, config, context=session, stream_mode="values"
             ):
                 final_state = state

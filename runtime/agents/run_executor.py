@@ -21,7 +21,7 @@ from baobab.runtime.agents.run_session import RunSession
 from baobab.runtime.agents.run_toolbox import RunToolbox
 from baobab.runtime.agents.run_tree import close_run
 from baobab.runtime.agents.run_watcher import RunWatcher
-from baobab.runtime.agents.spec import GraphSpec
+from baobab.runtime.agents.spec import parse_graph
 from baobab.runtime.agents.tables import ENDED, FROZEN, agents, checkpoints, events, runs
 from baobab.runtime.agents.threads import ThreadMemory, add_turns
 from baobab.storage.statements import Statements
@@ -100,7 +100,8 @@ class RunExecutor:
             await self._event_log.claim()
             await self._charges.count_missing()
         # Parsed here, where an error fails the run: a later version may not read its graph any more.
-        self._spec = GraphSpec.model_validate_json(json.dumps(run.graph_spec))
+        self._graph_text = json.dumps(run.graph_spec, sort_keys=True)
+        self._spec = parse_graph(self._graph_text)
         try:
             if self._job.attempt > _MOST_ATTEMPTS and not self._is_cancelled:
                 message = f"{_MOST_ATTEMPTS} processes in a row stopped at the same step of the run."
@@ -200,7 +201,7 @@ class RunExecutor:
     async def _drive_graph(self, toolbox: RunToolbox) -> tuple[Any, list[Any], Mapping[str, Any]]:
         library = await load_graph_library()
         saver = library.checkpointer(self._job.database, self._event_log, is_new=not self._has_checkpoint)
-        graph = library.compile_graph(self._run.graph_spec, saver)
+        graph = library.compile_graph(self._graph_text, saver)
         config = {
             "configurable": {"thread_id": self._run.id},
             # The graph itself counts steps, across all jobs of the run.

@@ -4,7 +4,7 @@ These models define the shape of a graph; `validation.py` checks what holds betw
 somewhere, tools that exist). Every text, list and object is bounded.
 """
 
-from functools import cache
+from functools import cache, lru_cache
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -270,6 +270,16 @@ class GraphSpec(_Part):
     tools: Tools = Tools()
     """The tools that nodes may use."""
     limits: Limits = Limits()
+
+
+@lru_cache(maxsize=256)
+def parse_graph(text: str) -> GraphSpec:
+    """Parses a graph that was valid when its agent was saved. All runs of the agent share the result, which is only
+    read.
+
+    text: as JSON, with its keys sorted. Raises pydantic's ValidationError where an earlier version accepted it.
+    """
+    return GraphSpec.model_validate_json(text)
 
 
 @cache

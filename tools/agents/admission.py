@@ -1,13 +1,14 @@
 """Admission of runs: limits by the hour, budgets and concurrent runs. Each is counted exactly, in a transaction."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import bindparam, func, select
+from sqlalchemy import Executable, bindparam, func, select
 
 from baobab.runtime.agents.charges import find_spent_budget
 from baobab.runtime.agents.tables import UNENDED, counts, runs
-from baobab.storage.database import Database, Unit
+from baobab.storage.database import Database
 from baobab.storage.tables import build_upsert
 from baobab.tools.agents.errors import LimitExceeded, Overloaded
 from baobab.tools.core.call import Call
@@ -16,8 +17,12 @@ from baobab.tools.core.rate_limits import network
 
 _HOUR = 3600
 _MOST_QUEUED = 1000
-# Built once: every start asks this.
+# Built once: every start asks one of them.
 _COUNT_QUEUED = select(func.count()).where(UNENDED, runs.c.app_id == bindparam("app"), runs.c.status == "queued")
+_COUNT_OF_AGENT = select(func.count()).where(
+    UNENDED, runs.c.app_id == bindparam("app"), runs.c.agent_id == bindparam("agent")
+)
+_COUNT_UNENDED = select(_COUNT_QUEUED.scalar_subquery(), _COUNT_OF_AGENT.scalar_subquery())
 
 
 async def count_run(call: Call, agent: Any, user: str) -> None:
@@ -60,14 +65,21 @@ async def find_budget_refusal(call: Call, agent: Any) -> LimitExceeded | None:
     return _limit_error("daily_budget_usd", usd(spent_budget), usd(agent.daily_budget), None, wait)
 
 
-async def require_room(unit: Unit, agent: Any) -> None:
-    """Raises LimitExceeded or Overloaded. It runs in the transaction that inserts the run, under the write lock."""
-    if agent.max_concurrent_runs is not None:
-        under_way = select(func.count()).where(UNENDED, runs.c.app_id == agent.app_id, runs.c.agent_id == agent.id)
-        now = (await unit.execute(under_way)).scalar_one()
-        if now >= agent.max_concurrent_runs:
-            raise _limit_error("max_concurrent_runs", now, agent.max_concurrent_runs, None, 5)
-    ((queued,),) = await unit.fetch(_COUNT_QUEUED, {"app": agent.app_id})
+def count_under_way(agent: Any) -> tuple[Executable, dict[str, Any]]:
+    """Builds the query whose rows `require_room` takes."""
+    if agent.max_concurrent_runs is None:
+        return _COUNT_QUEUED, {"app": agent.app_id}
+    return _COUNT_UNENDED, {"app": agent.app_id, "agent": agent.id}
+
+
+def require_room(agent: Any, rows: Sequence[Any]) -> None:
+    """Raises LimitExceeded or Overloaded.
+
+    rows: what `count_under_way` finds in the transaction that inserts the run, under the write lock.
+    """
+    ((queued, *under_way),) = rows
+    if under_way and under_way[0] >= agent.max_concurrent_runs:
+        raise _limit_error("max_concurrent_runs", under_way[0], agent.max_concurrent_runs, None, 5)
     if queued >= _MOST_QUEUED:
         raise Overloaded
 

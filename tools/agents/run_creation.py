@@ -1,20 +1,20 @@
 """Creates runs: checks who may start one, finds repeated starts, inserts the row and the first job."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from hashlib import sha256
 from types import SimpleNamespace
 from typing import Any
 
-from sqlalchemy import bindparam, insert, select
+from sqlalchemy import Executable, bindparam, insert, select
 
 from baobab.runtime.agents.job_kinds import ADVANCE
 from baobab.runtime.agents.run_rows import build_run_row
 from baobab.runtime.agents.tables import runs
-from baobab.storage.database import Fetch, Unit
-from baobab.tools.agents.admission import count_run, find_budget_refusal, require_room
+from baobab.storage.database import Unit
+from baobab.tools.agents.admission import count_run, count_under_way, find_budget_refusal, require_room
 from baobab.tools.agents.data import FREEZES
 from baobab.tools.agents.errors import AgentDisabled, KeyReused, NotYourRun, RunConflict
 from baobab.tools.agents.run_ownership import (
@@ -91,20 +91,22 @@ async def start_run(call: Call, agent: Any, request: RunRequest) -> tuple[Any, b
         subject = request.origin.run.subject
     if agent.status != "active":
         raise AgentDisabled
+    repeated = _build_query_of_repeated(call, agent, subject, request)
     if isinstance(call.caller, (EndUser, Anonymous)):
         # A repeated start does not count against the limits.
-        earlier = await _find_earlier_run(call.fetch_once, call, agent, subject, request)
+        earlier = None if repeated is None else _select_repeated(call, request, await call.fetch_once(*repeated))
         if earlier is not None:
             return earlier, False
         await count_run(call, agent, subject)
     is_spent = await find_budget_refusal(call, agent)
-    async with FREEZES.writing(call) as unit:
-        earlier = await _find_earlier_run(unit.fetch, call, agent, subject, request)
+    queries = [count_under_way(agent)] if repeated is None else [count_under_way(agent), repeated]
+    async with FREEZES.writing_after(call, *queries) as (unit, (counts, *earlier_rows)):
+        earlier = _select_repeated(call, request, earlier_rows[0]) if earlier_rows else None
         if earlier is not None:
             return earlier, False
         if is_spent is not None:
             raise is_spent
-        await require_room(unit, agent)
+        require_room(agent, counts)
         row = await _insert_run(call, unit, agent, request, caller, subject)
     return row, True
 
@@ -140,21 +142,27 @@ async def _insert_run(call: Call, unit: Unit, agent: Any, request: RunRequest, c
     return SimpleNamespace(**values)
 
 
-async def _find_earlier_run(fetch: Fetch, call: Call, agent: Any, subject: str, request: RunRequest) -> Any:
-    """Finds the run that this start repeats."""
+def _build_query_of_repeated(
+    call: Call, agent: Any, subject: str, request: RunRequest
+) -> tuple[Executable, dict[str, Any]] | None:
+    """Builds the query for runs that this start may repeat. None if it can repeat none."""
     stranger = isinstance(call.caller, Anonymous)
     values: dict[str, Any] = {"agent": agent.id, "most": _MOST_NAMESAKES if stranger else 1}
     visitor_id = request.visitor_id if stranger else None
     values["starter"] = subject if visitor_id is None else visitor_owner(visitor_id)
     if request.idempotency_key is not None:
-        query = _FIND_BY_KEY if visitor_id is None else _FIND_BY_VISITOR_AND_KEY
         values["key"] = request.idempotency_key
-    elif agent.dedupe_window and request.origin is None and not stranger:
+        return _FIND_BY_KEY if visitor_id is None else _FIND_BY_VISITOR_AND_KEY, values
+    if agent.dedupe_window and request.origin is None and not stranger:
         # Visitors share addresses: one visitor's body must not match another's run.
-        query, values["since"] = _FIND_LATEST, call.now - timedelta(seconds=agent.dedupe_window)
-    else:
-        return None
-    rows = await fetch(query, values)
+        values["since"] = call.now - timedelta(seconds=agent.dedupe_window)
+        return _FIND_LATEST, values
+    return None
+
+
+def _select_repeated(call: Call, request: RunRequest, rows: Sequence[Any]) -> Any:
+    """Returns the run that this start repeats. Raises RunConflict or KeyReused if that had another body."""
+    stranger = isinstance(call.caller, Anonymous)
     if stranger and request.visitor_id is None:
         # A visitor with an id of its own is known by that id and not by its address.
         vault = call.services.vault

@@ -3,12 +3,12 @@
 Each family that keeps rows of apps freezes, thaws and erases its own, in the transactions in which it does so.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Column, ColumnElement, String, Table, and_, bindparam, delete, exists, select
+from sqlalchemy import Column, ColumnElement, Executable, Row, String, Table, and_, bindparam, delete, exists, select
 
 from baobab.storage.database import Execute, Unit
 from baobab.storage.tables import build_upsert, metadata
@@ -57,18 +57,30 @@ class Freezes:
 
         It is the call's own transaction if that is in the same database, so that the audit row is committed with it.
         """
-        app_id = call.require_app().id
-        if call.unit.database is call.stores.database:
-            await self._require_thawed(call.unit, app_id)
-            yield call.unit
-            return
-        async with call.stores.database.writing_unit(lock=app_id) as unit:
-            await self._require_thawed(unit, app_id)
+        async with self.writing_after(call) as (unit, _):
             yield unit
 
-    async def _require_thawed(self, unit: Unit, app_id: str) -> None:
-        if await unit.fetch(_FIND_FREEZE, {"family": self.family, "app": app_id}):
+    @asynccontextmanager
+    async def writing_after(
+        self, call: Call, *queries: tuple[Executable, Mapping[str, Any]]
+    ) -> AsyncIterator[tuple[Unit, list[Sequence[Row[Any]]]]]:
+        """Does the same, and yields the rows of queries too, each of which is built once. A server gets them together
+        with what is asked here: other writers of the app wait for each answer that this one waits for.
+        """
+        app_id = call.require_app().id
+        if call.unit.database is call.stores.database:
+            yield call.unit, await self._read_thawed(call.unit, app_id, queries)
+            return
+        async with call.stores.database.writing_unit(lock=app_id) as unit:
+            yield unit, await self._read_thawed(unit, app_id, queries)
+
+    async def _read_thawed(
+        self, unit: Unit, app_id: str, queries: Sequence[tuple[Executable, Mapping[str, Any]]]
+    ) -> list[Sequence[Row[Any]]]:
+        freezes, *answers = await unit.fetch_all((_FIND_FREEZE, {"family": self.family, "app": app_id}), *queries)
+        if freezes:
             raise AppMigrating
+        return answers
 
     def is_thawed(self, app_id: ColumnElement[str]) -> ColumnElement[bool]:
         """Returns a condition that selects rows of apps that are not frozen. app_id: the column that names the app."""
