@@ -16,6 +16,7 @@ from tests.bench import (
     data_peers,
     data_subscribers,
     gateway,
+    half_cores,
     jobs,
     kv_engine,
     mcp_endpoint,
@@ -35,6 +36,7 @@ _SIDE_BY_SIDE = {
     "workers": workers,
     "jobs": jobs,
     "agents": agents,
+    "half-cores": half_cores,
     "capacity": capacity,
     "auth": auth,
 }
