@@ -28,6 +28,13 @@ def test_a_secret_copied_to_another_place_does_not_open() -> None:
         vault.open(vault.seal(b"s3cret", "apps.env:1"), "apps.env:2")
 
 
+def test_a_secret_of_another_version_does_not_open() -> None:
+    vault = Vault([new_key()])
+    _, key, body = vault.seal(b"s3cret", "c").split(".")
+    with pytest.raises(SecretUnreadable, match="version"):
+        vault.open(f"v9.{key}.{body}", "c")
+
+
 def test_every_altered_character_is_noticed() -> None:
     vault = Vault([new_key()])
     sealed = vault.seal(b"s3cret", "c")

@@ -214,3 +214,15 @@ async def test_an_app_cannot_be_renamed_to_the_name_of_another(baobab: Baobab) -
     assert (refused.status_code, refused.json()["error"]["code"]) == (409, "RESOURCE_ALREADY_EXISTS")
     same = await baobab.client.patch(f"/apps/{first}", json={"name": "first"}, headers=baobab.owner)
     assert same.status_code == 200
+
+
+async def test_a_key_of_another_organisation_of_the_same_account_does_not_open_an_app(baobab: Baobab) -> None:
+    ada = await create_person(baobab, "ada")
+    app_id = (await init_app(baobab, ada.headers, name="shop")).json()["app_id"]
+    branch = await baobab.client.post("/v1/organizations", json={"name": "Branch"}, headers=ada.headers)
+    here = await create_key(baobab, ada.headers)
+    there = await create_key(baobab, ada.headers, organization_id=branch.json()["id"])
+    for headers, status in ((ada.headers, 200), (here, 200), (there, 403)):
+        answer = await baobab.client.get(f"/v1/{app_id}/config", headers=headers)
+        assert answer.status_code == status, answer.text
+    assert (await baobab.client.put(f"/v1/{app_id}/kv/a", json={"value": 1}, headers=there)).status_code == 403
