@@ -20,7 +20,7 @@ from sqlalchemy import insert, update
 
 from baobab import composition
 from baobab.runtime.gateway.builtin.embeddings import load_best
-from baobab.runtime.retrieval.measures import measure_ndcg, measure_recall
+from baobab.runtime.retrieval.rankings import measure_ndcg, measure_recall
 from baobab.settings import load_settings
 from baobab.storage.clock import SystemClock
 from baobab.storage.full_text import split_words, tag_words

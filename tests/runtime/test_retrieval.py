@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from baobab.runtime.retrieval.chunks import split_text
-from baobab.runtime.retrieval.fusion import choose_diverse, fuse_rankings
-from baobab.runtime.retrieval.measures import measure_ndcg, measure_recall
+from baobab.runtime.retrieval.rankings import choose_diverse, fuse_rankings, measure_ndcg, measure_recall
 
 
 @dataclass

@@ -1,13 +1,16 @@
-"""The first account, which makes an empty installation usable before anybody has signed up."""
+"""What the operator does with the data folder alone: creates the first account, and sets an account's password."""
 
-from sqlalchemy import insert, select
+from sqlalchemy import insert, select, update
 
+from baobab.runtime.passwords import hash_password
 from baobab.storage.database import INSTALLATION, DatabaseConnection
 from baobab.storage.secrets import digest_token
 from baobab.tools.accounts.errors import NoAccountYet
+from baobab.tools.accounts.tables import refresh_tokens
 from baobab.tools.core.auth import keys
 from baobab.tools.core.auth.callers import Account
 from baobab.tools.core.auth.membership import create_organisation_row, select_memberships
+from baobab.tools.core.auth.passwords import check_password
 from baobab.tools.core.auth.tables import accounts, api_keys
 from baobab.tools.core.services import Services
 
@@ -43,6 +46,29 @@ async def first_account(services: Services) -> Account:
         if account_id is None:
             raise NoAccountYet
         return Account(account_id, (await connection.execute(select_memberships(account_id).limit(1))).one().id)
+
+
+async def set_password(services: Services, email: str | None, password: str) -> str:
+    """Sets the password of an account, ends its sessions and returns its e-mail address.
+
+    email: None means the first account.
+    Raises NoAccountYet and WeakPassword.
+    """
+    check_password(password)
+    password_hash = await hash_password(password)
+    query = select(accounts.c.id, accounts.c.email).order_by(accounts.c.created_at, accounts.c.id).limit(1)
+    if email is not None:
+        query = query.where(accounts.c.email == email.lower())
+    async with services.database.writing(lock=None) as connection:
+        account = (await connection.execute(query)).first()
+        if account is None:
+            raise NoAccountYet
+        set_hash = update(accounts).where(accounts.c.id == account.id).values(password_hash=password_hash)
+        await connection.execute(set_hash)
+        live = (refresh_tokens.c.account_id == account.id, refresh_tokens.c.revoked_at.is_(None))
+        end_sessions = update(refresh_tokens).where(*live).values(revoked_at=services.clock.now())
+        await connection.execute(end_sessions)
+    return str(account.email)
 
 
 async def _oldest(connection: DatabaseConnection) -> str | None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import Select, and_, bindparam, select, tuple_
 
-from baobab.runtime.retrieval.fusion import choose_diverse, fuse_rankings, weigh_words
+from baobab.runtime.retrieval.rankings import choose_diverse, fuse_rankings, weigh_words
 from baobab.storage.cancellation import run_beside
 from baobab.storage.database import Execute
 from baobab.storage.full_text import tag_words

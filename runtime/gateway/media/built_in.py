@@ -2,18 +2,22 @@
 
 import re
 from collections.abc import Mapping
-from functools import partial
+from functools import cache, partial
+from importlib.resources import files
 from typing import Any
 
 from pydantic_core import from_json, to_json
 
-from baobab.runtime.gateway.builtin import film, picture
+from baobab.runtime.gateway.builtin import picture
 from baobab.runtime.gateway.builtin.threads import THREADS
 from baobab.runtime.gateway.errors import RequestRefused
 from baobab.runtime.gateway.media.model import MediaRequest, Progress, Rendering
 from baobab.runtime.gateway.model import Model, Price
 
 PROVIDER = "baobab"
+_FILM = "baobab/film"
+"""A video model for which no provider's key is needed: each request gives the same short film."""
+_FILM_SECONDS = 5
 _FREE = Price(0, 0, unit=0)
 _SIZE = re.compile(r"(\d{1,5})[xX](\d{1,5})")
 _RATIO = re.compile(r"(\d{1,3}):(\d{1,3})")
@@ -28,7 +32,7 @@ def list_models() -> list[Model]:
     """Returns the built-in image model and the built-in video model."""
     return [
         _build_model(picture.MODEL, "Baobab picture (built in, for trying things out)", "image"),
-        _build_model(film.MODEL, "Baobab film (built in, for trying things out)", "video"),
+        _build_model(_FILM, "Baobab film (built in, for trying things out)", "video"),
     ]
 
 
@@ -46,7 +50,7 @@ def start_job(model: Model, request: MediaRequest) -> Progress:
 async def check_job(model: Model, handle: str) -> Progress:
     """Carries out the plan in the handle and returns the completed job."""
     if model.modality == "video":
-        return Progress("completed", "", (Rendering("video/mp4", film.read_film()),), units=film.SECONDS)
+        return Progress("completed", "", (Rendering("video/mp4", read_film()),), units=_FILM_SECONDS)
     plan = from_json(handle)
     width, height, texts, count = plan["width"], plan["height"], plan["said"], plan["count"]
     with THREADS.reserve_place():
@@ -75,7 +79,7 @@ def _plan_job(model: Model, request: MediaRequest) -> dict[str, Any]:
     parameters = request.parameters
     if model.modality == "video":
         _check_film(parameters)
-        return {"count": film.SECONDS}
+        return {"count": _FILM_SECONDS}
     width, height = _read_size(parameters)
     count = _check_number("n", parameters.get("n", 1), _MOST_IMAGES)
     texts = [f"{model.id}: built-in model", request.prompt[:_SAID]]
@@ -106,7 +110,7 @@ def _read_size(parameters: Mapping[str, Any]) -> tuple[int, int]:
 
 def _check_film(parameters: Mapping[str, Any]) -> None:
     """Refuses parameters that ask for another film than the only one."""
-    for name, only in (("duration", film.SECONDS), ("resolution", "180p"), ("aspect_ratio", "16:9")):
+    for name, only in (("duration", _FILM_SECONDS), ("resolution", "180p"), ("aspect_ratio", "16:9")):
         if parameters.get(name, only) != only:
             raise _field_error(name, f"The built-in film is always the same: `{name}` can only be {only}.")
     if parameters.get("generate_audio"):
@@ -121,3 +125,9 @@ def _check_number(name: str, value: Any, most: int) -> int:
 
 def _field_error(name: str, text: str) -> RequestRefused:
     return RequestRefused(text, details={"param": name})
+
+
+@cache
+def read_film() -> bytes:
+    """Returns the film of `baobab/film` as an MP4 file."""
+    return files("baobab.runtime.gateway.builtin").joinpath("film.mp4").read_bytes()

@@ -38,7 +38,7 @@ def password(email: str | None, data: Path | None, password: str) -> None:
     People sign in with it to decide on approvals and to connect programs. You need no old password, because the command
     works on the data folder itself. It ends every session of the account.
     """
-    from baobab.tools.accounts.password_reset import set_password
+    from baobab.tools.accounts.first_account import set_password
 
     settings = load_installed_settings(data)
 

@@ -23,8 +23,8 @@ from typing import Any
 
 from aiohttp import web
 
-from baobab.runtime.gateway.builtin.film import read_film
 from baobab.runtime.gateway.builtin.picture import draw_png
+from baobab.runtime.gateway.media.built_in import read_film
 
 PICTURE = draw_png(64, 64, ("upstream",), "0")
 FILM = read_film()

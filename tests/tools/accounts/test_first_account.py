@@ -3,8 +3,7 @@ import asyncio
 import pytest
 
 from baobab.tools.accounts.errors import NoAccountYet
-from baobab.tools.accounts.first_account import ensure_first_account, first_account
-from baobab.tools.accounts.password_reset import set_password
+from baobab.tools.accounts.first_account import ensure_first_account, first_account, set_password
 from baobab.tools.core.auth.callers import Account
 from baobab.tools.core.errors import Forbidden, InvalidApiKey
 from tests.tools.conftest import PASSWORD, ToolHarness

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from baobab.runtime.retrieval.measures import measure_ndcg, measure_recall, measure_reciprocal_rank
+from baobab.runtime.retrieval.rankings import measure_ndcg, measure_recall, measure_reciprocal_rank
 from baobab.tools.core.call import Call
 from baobab.tools.core.credits import BudgetExhausted, CreditsExhausted
 from baobab.tools.core.toolset import Guard, Mcp, Rest

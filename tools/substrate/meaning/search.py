@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 from sqlalchemy import Select, String, bindparam, case, func, select, type_coerce
 
-from baobab.runtime.retrieval.fusion import fuse_rankings, weigh_words
+from baobab.runtime.retrieval.rankings import fuse_rankings, weigh_words
 from baobab.storage.cancellation import run_beside
 from baobab.storage.database import mark_long
 from baobab.storage.full_text import tag_words
