@@ -107,7 +107,7 @@ class PostgresBackend:
 
 Backend = SqliteBackend | PostgresBackend
 ACTIVE_BACKEND: list[Backend] = []
-"""The column of this run, once the session has begun."""
+"""The backend of this run, once the session has begun."""
 
 
 def copy_migrated_file(path: Path) -> None:

@@ -22,15 +22,15 @@ _STARTS = 3
 """The attempts to start a process, because an idle fork server may end at that moment."""
 
 
-class _Lane(NamedTuple):
-    """Where tasks of one kind are done."""
+class _TaskRunner(NamedTuple):
+    """The threads and the fork server that do tasks of one kind."""
 
     pool: FairThreadPool
     fork_server: ForkServer
 
 
-_lane = _Lane(FairThreadPool("documents", threads=_AT_ONCE), ForkServer())
-_own_lanes = {"recognise": _Lane(FairThreadPool("pictures"), ForkServer())}
+_runner = _TaskRunner(FairThreadPool("documents", threads=_AT_ONCE), ForkServer())
+_own_runners = {"recognise": _TaskRunner(FairThreadPool("pictures"), ForkServer())}
 """Recognising takes seconds for a page, and the networks take memory, which the fork server of the others need not
 have.
 """
@@ -54,10 +54,10 @@ async def run_child(
     A few processes run at once, and tenants take turns. If the caller is cancelled, its process is killed. Raises
     ChildTookTooLong, ChildFailed, and OSError if the file cannot be opened or the process cannot be started.
     """
-    lane = _own_lanes.get(task, _lane)
-    child = _Child(lane.fork_server, task, options, source, seconds, most)
+    runner = _own_runners.get(task, _runner)
+    child = _Child(runner.fork_server, task, options, source, seconds, most)
     try:
-        return await lane.pool.run_work(child.run)
+        return await runner.pool.run_work(child.run)
     finally:
         child.stop()
 

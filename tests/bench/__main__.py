@@ -40,7 +40,7 @@ _SIDE_BY_SIDE = {
     "capacity": capacity,
     "auth": auth,
 }
-"""What runs in all columns, on database servers that are started once for all of it."""
+"""What runs on all backends, on database servers that are started once for all of it."""
 
 
 def main() -> None:

@@ -114,10 +114,10 @@ class Costs(NamedTuple):
     steps: dict[str, Step]
     paused: PausedCost
     served: dict[str, dict[int, ServedRate]]
-    """By column and number of workers."""
+    """By backend and number of workers."""
     sent: SentStatements
     cancels: dict[str, tuple[float, float]]
-    """By column, to the end of a run that another process is asked to cancel: median and most, in seconds."""
+    """By backend, to the end of a run that another process is asked to cancel: median and most, in seconds."""
 
 
 def run(servers: Servers) -> Costs:
@@ -127,11 +127,15 @@ def run(servers: Servers) -> Costs:
         sent = uvloop.run(_count_sent(Path(folder) / "sent", servers))
     backends = (SQLITE, POSTGRES)
     served_by = {
-        column: {workers: uvloop.run(_measure_served(column, workers, servers)) for workers in WORKERS}
-        for column in backends
+        backend: {workers: uvloop.run(_measure_served(backend, workers, servers)) for workers in WORKERS}
+        for backend in backends
     }
     return Costs(
-        steps, paused, served_by, sent, {column: uvloop.run(_measure_cancels(column, servers)) for column in backends}
+        steps,
+        paused,
+        served_by,
+        sent,
+        {backend: uvloop.run(_measure_cancels(backend, servers)) for backend in backends},
     )
 
 
@@ -439,10 +443,10 @@ def report(costs: Costs) -> Iterator[str]:
     sent = costs.sent
     yield f"a run of two nodes on Postgres: {sent.statements:.1f} statements in {sent.commits:.1f} commits"
     yield f"{'':28}{'start, ms':>16}{'runs a second':>16}{'CPU, ms':>10}{'of servers':>12}{'lock waits':>12}"
-    for column, by_workers in costs.served.items():
+    for backend, by_workers in costs.served.items():
         for workers, served_by in by_workers.items():
             median, most = served_by.starts
-            named = f"{column}, {workers} worker{'s' * (workers > 1)}"
+            named = f"{backend}, {workers} worker{'s' * (workers > 1)}"
             lock_wait = "-" if served_by.lock_wait is None else f"{served_by.lock_wait * 1e3:.1f}"
             yield (
                 f"{named:28}{f'{median * 1e3:.1f} / {most * 1e3:.1f}':>16}{served_by.per_second:>16.0f}"
@@ -451,5 +455,5 @@ def report(costs: Costs) -> Iterator[str]:
     for workers in WORKERS:
         ratio = costs.served[POSTGRES][workers].cpu / costs.served[SQLITE][workers].cpu
         yield f"CPU of a run on Postgres against files, {workers} worker{'s' * (workers > 1)}: {ratio:.2f}"
-    for column, (median, most) in costs.cancels.items():
-        yield f"{column}: cancelled elsewhere within {median * 1e3:.0f} ms, at most {most * 1e3:.0f} ms"
+    for backend, (median, most) in costs.cancels.items():
+        yield f"{backend}: cancelled elsewhere within {median * 1e3:.0f} ms, at most {most * 1e3:.0f} ms"

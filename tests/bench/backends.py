@@ -1,4 +1,4 @@
-"""The columns that stand side by side: one code on files, on Postgres, and on Postgres and Valkey.
+"""The backends that are compared: the same code on files, on Postgres, and on Postgres and Valkey.
 
 All of them keep what they have acknowledged through a power cut, as the embedded one does: the servers of the tests,
 which are in a hurry and keep nothing, are started again with what an operator would give them.

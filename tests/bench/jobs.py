@@ -74,7 +74,7 @@ Costs = dict[str, dict[str, Cost]]
 
 
 def run(servers: Servers) -> Costs:
-    """By column and side."""
+    """By backend and side."""
     sides = {"ours": Side(sys.executable, "tests.bench.our_jobs")} | _dbos_sides()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         return {backend: _measure_backend(backend, sides, Path(folder), servers) for backend in (SQLITE, POSTGRES)}

@@ -1,4 +1,4 @@
-"""The MCP door with two hundred tools: against a FastAPI route, and against fastmcp, on the same store."""
+"""The MCP interface with two hundred tools: against a FastAPI route, and against fastmcp, on the same store."""
 
 import asyncio
 import json
@@ -22,7 +22,7 @@ _VALUE = b'{"items":[1,2,3],"name":"cart","total":12.5}'
 _PREFIX = "io.modelcontextprotocol/"
 
 Costs = dict[str, float]
-CALL, REST = "tools/call, 2026-07-28", "GET over our REST door"
+CALL, REST = "tools/call, 2026-07-28", "GET over our REST interface"
 FASTAPI, ALONE = "FastAPI, 169 routes", "FastAPI, nothing but this"
 FASTMCP, FASTMCP_LEGACY = "fastmcp, 2026-07-28", "fastmcp, 2025-06-18"
 START, FIRST, SECOND = "tools/list, start set", "tools/list, all: page 1", "tools/list, all: page 2"
@@ -160,7 +160,7 @@ async def _fill_keys(folder: Path, apps: list[str]) -> None:
 
 
 def report(costs: Costs) -> Iterator[str]:
-    yield "MCP door, 200 tools, 16 callers: server CPU for one request"
+    yield "MCP, 200 tools, 16 callers: server CPU for one request"
     yield ""
     yield f"{'':28}{'us':>8}{'ratio':>8}   (tools/call = 1)"
     ours = costs[CALL]

@@ -1,4 +1,4 @@
-"""The REST door against a bare ASGI application and a plain FastAPI one, on the same store."""
+"""The REST interface against a bare ASGI application and a plain FastAPI one, on the same store."""
 
 import asyncio
 import json
@@ -79,7 +79,7 @@ def make_apps(port: int) -> list[str]:
 
 
 def report(costs: dict[str, Costs]) -> list[str]:
-    lines = ["REST door, 16 callers: server CPU for one request", ""]
+    lines = ["REST, 16 callers: server CPU for one request", ""]
     lines.append(f"{'':16}{'PUT us':>10}{'GET us':>10}{'PUT ratio':>12}{'GET ratio':>12}   (baobab = 1)")
     ours = costs["baobab"]
     for name, cost in costs.items():

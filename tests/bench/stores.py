@@ -1,4 +1,4 @@
-"""The key-value engines of all columns side by side, in one process."""
+"""The key-value engines of all backends side by side, in one process."""
 
 import asyncio
 import contextlib
@@ -76,7 +76,9 @@ async def _measure_rounds(folder: Path, servers: Servers) -> Rows:
         rounds = [await _measure_round(loads, servers) for _ in range(_ROUNDS)]
         for load in loads.values():
             await load.check()
-    return {work: {column: best_cell([one[work][column] for one in rounds]) for column in NAMES} for work in rounds[0]}
+    return {
+        work: {backend: best_cell([one[work][backend] for one in rounds]) for backend in NAMES} for work in rounds[0]
+    }
 
 
 async def _measure_round(loads: dict[str, _Load], servers: Servers) -> Rows:

@@ -1,4 +1,4 @@
-"""The doors side by side in all columns, with one, two and four workers: rates, and what a request costs whom.
+"""The interfaces side by side on all backends, with one, two and four workers: rates, and what a request costs whom.
 
 Callers, workers and database servers share one machine. So the rates say how far the machine's processors go, and the
 CPU of a request what more of them would give.
@@ -130,7 +130,7 @@ class _Installation:
 class WorkerResult(NamedTuple):
     rows: Rows
     busiest: dict[str, float]
-    """The share of the work that the busiest process had, by column."""
+    """The share of the work that the busiest process had, by backend."""
 
 
 def run(servers: Servers) -> Iterator[tuple[int, WorkerResult]]:

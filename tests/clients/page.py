@@ -55,12 +55,12 @@ def render_page(made: str) -> str:
         "their packages and not by `npx`; the Anthropic clients at the server's own address.",
         "`make clients` runs them all, and notes the day. A star marks those that run with every change (`make e2e`).",
     ]
-    doors: tuple[tuple[Interface, str], ...] = (
+    interfaces: tuple[tuple[Interface, str], ...] = (
         ("models", "Models"),
         ("mcp", "Tools, over MCP"),
         ("tables", "Tables of an app"),
     )
-    for interface, title in doors:
+    for interface, title in interfaces:
         lines += ["", f"## {title}", "", *_render_table(interface, clients, results)]
         lines += ["", *_render_provider_table(clients, results)] if interface == "models" else []
     lines += ["", "## Lines to paste"]

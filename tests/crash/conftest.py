@@ -1,10 +1,10 @@
-"""What of this folder is collected in which column."""
+"""Chooses which tests of this folder are collected for which backend."""
 
 from pathlib import Path
 
 import pytest
 
-# These start the servers that they break by themselves: another column would only run them a second time.
+# These start the servers that they break by themselves: another backend would only run them a second time.
 _BRING_THEIR_SERVERS = {
     "test_restart_postgres.py",
     "test_restart_postgres_agents.py",

@@ -238,7 +238,7 @@ def _budget_request(clients: ClientCrowd) -> HttpRequest:
 
 
 def _mcp_request(clients: ClientCrowd, tool: str, **arguments: Any) -> HttpRequest:
-    """By the lane or by the library."""
+    """Over the fast path or the library."""
     params = {"name": tool, "arguments": {"app_id": clients.app, **arguments}}
     body, headers = build_message("tools/call", params, era=clients.dice.choice([MODERN, "2025-06-18", "2025-03-26"]))
     return HttpRequest("POST", "/mcp", body, headers)

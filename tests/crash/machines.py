@@ -1,4 +1,4 @@
-"""Where crash tests happen: server processes that are one installation, in either column or on servers of a test's own.
+"""Starts the server processes of crash tests: one installation, on either backend or on servers of a test's own.
 
 On files they share a data folder; on Postgres each has a folder of its own, as on machines of their own.
 """

@@ -21,7 +21,7 @@ from tests.docs.blocks import find_blocks
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "CONTRIBUTING.md").read_text()
-ROOMS = ("docs", "http", "mcp_server", "runtime", "src", "storage", "tools")
+LAYERS = ("docs", "http", "mcp_server", "runtime", "src", "storage", "tools")
 DOMAINS = Path("tools", "__init__.py")
 
 
@@ -53,9 +53,9 @@ def write_domain(folder: Path) -> None:
 def copied_package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the package, with the page's domain."""
     folder = tmp_path_factory.mktemp("contributing")
-    for room in ROOMS:
+    for layer in LAYERS:
         # The links of src/baobab stay links, and lead to the copies.
-        shutil.copytree(ROOT / room, folder / room, symlinks=True)
+        shutil.copytree(ROOT / layer, folder / layer, symlinks=True)
     write_domain(folder)
     return folder
 

@@ -1,4 +1,4 @@
-"""Many apps at once, without the time that making each through a door takes."""
+"""Many apps at once, without the time that creating each through an interface takes."""
 
 from sqlalchemy import insert, select
 

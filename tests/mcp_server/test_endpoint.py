@@ -1,4 +1,4 @@
-"""The MCP door: it lists and calls what its caller may, as that caller, in either era of the protocol."""
+"""The MCP interface: it lists and calls what its caller may, as that caller, in either era of the protocol."""
 
 import json
 from typing import Any

@@ -254,7 +254,7 @@ async def test_clients_go_on_when_the_server_is_killed_and_started_anew(tmp_path
                 assert (await agent.client.list_tools(cache_mode="bypass")).tools
 
 
-# -- A door in this process, with tools made for the test --------------------------------------------------------------
+# -- An endpoint in this process, with tools made for the test -----------------------------------------------------
 
 
 class Blocker:
@@ -307,17 +307,17 @@ class RunningEndpoint:
 
 @contextlib.asynccontextmanager
 async def start_endpoint(data: Path) -> AsyncIterator[RunningEndpoint]:
-    """The door itself on a socket: nothing but uvicorn stands before it."""
+    """The endpoint itself on a socket: nothing but uvicorn stands before it."""
     blocker = Blocker()
     settings = load_settings({**SETTINGS, **prepare_data(data)}, data=data)
     async with open_application(settings) as application:
         await ensure_first_account(application.services, KEY)
-        door = McpEndpoint(Registry([*tools.toolsets(), build_probes(blocker)]).bind(application.services), "1")
+        endpoint = McpEndpoint(Registry([*tools.toolsets(), build_probes(blocker)]).bind(application.services), "1")
         config = uvicorn.Config(
-            door, port=0, http=GuardedProtocol, lifespan="off", log_config=None, timeout_graceful_shutdown=1
+            endpoint, port=0, http=GuardedProtocol, lifespan="off", log_config=None, timeout_graceful_shutdown=1
         )
         server = uvicorn.Server(config)
-        async with door.manager.run():
+        async with endpoint.manager.run():
             serve = asyncio.create_task(server.serve())
             while not server.started:
                 await asyncio.sleep(0.01)
@@ -328,7 +328,10 @@ async def start_endpoint(data: Path) -> AsyncIterator[RunningEndpoint]:
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_long_list_comes_in_pages(tmp_path: Path, era: str) -> None:
-    async with start_endpoint(tmp_path) as door, connect_user(door.address, era, view="?toolsets=probe") as agent:
+    async with (
+        start_endpoint(tmp_path) as endpoint,
+        connect_user(endpoint.address, era, view="?toolsets=probe") as agent,
+    ):
         first = await agent.client.list_tools()
         assert first.next_cursor is not None
         second = await agent.client.list_tools(cursor=first.next_cursor)
@@ -340,7 +343,7 @@ async def test_a_long_list_comes_in_pages(tmp_path: Path, era: str) -> None:
 @pytest.mark.parametrize(("era", "requests"), [("legacy", 1), ("auto", 0)])
 async def test_a_list_that_is_fresh_is_not_asked_for_again(tmp_path: Path, era: str, requests: int) -> None:
     """The protocols before 2026 do not say for how long a list may be kept."""
-    async with start_endpoint(tmp_path) as door, connect_user(door.address, era) as agent:
+    async with start_endpoint(tmp_path) as endpoint, connect_user(endpoint.address, era) as agent:
         listed = await agent.client.list_tools()
         before = len(agent.sent)
         assert (await agent.client.list_tools()).tools == listed.tools
@@ -354,7 +357,7 @@ async def test_progress_reaches_the_user_step_by_step(tmp_path: Path, era: str) 
     async def hear(progress: float, total: float | None, message: str | None) -> None:
         await heard.put((progress, total, message))
 
-    async with start_endpoint(tmp_path) as door, connect_user(door.address, era) as agent:
+    async with start_endpoint(tmp_path) as endpoint, connect_user(endpoint.address, era) as agent:
         result = await agent.client.call_tool("probe_steps", {}, progress_callback=hear)
         assert result.structured_content == {"done": True}
         async with asyncio.timeout(TIMEOUT_SECONDS):
@@ -363,17 +366,17 @@ async def test_progress_reaches_the_user_step_by_step(tmp_path: Path, era: str) 
 
 async def test_a_cancelled_call_is_cancelled_on_the_server(tmp_path: Path) -> None:
     """Of the 2026 protocol: the client closes the stream of the answer, and goes on."""
-    async with start_endpoint(tmp_path) as door, connect_user(door.address, "auto") as agent:
+    async with start_endpoint(tmp_path) as endpoint, connect_user(endpoint.address, "auto") as agent:
         call = asyncio.create_task(agent.client.call_tool("probe_wait", {}))
-        await wait_for_event(door.blocker.waiting)
+        await wait_for_event(endpoint.blocker.waiting)
         call.cancel()
-        await wait_for_event(door.blocker.cancelled)
+        await wait_for_event(endpoint.blocker.cancelled)
         assert (await agent.call_tool("probe_steps")) == {"done": True}
 
 
 async def test_an_earlier_client_cancels_a_call_and_goes_on(tmp_path: Path) -> None:
     """By a notification that names the session and the request; other sessions count their requests alike."""
-    async with start_endpoint(tmp_path) as door, httpx2.AsyncClient(timeout=TIMEOUT_SECONDS) as http:
+    async with start_endpoint(tmp_path) as endpoint, httpx2.AsyncClient(timeout=TIMEOUT_SECONDS) as http:
         headers = {
             "authorization": f"Bearer {KEY}",
             "accept": "application/json, text/event-stream",
@@ -383,18 +386,20 @@ async def test_an_earlier_client_cancels_a_call_and_goes_on(tmp_path: Path) -> N
 
         async def send(session: str, **message: Any) -> httpx2.Response:
             named = {"mcp-session-id": session} if session else {}
-            return await http.post(f"{door.address}/mcp", json={"jsonrpc": "2.0", **message}, headers=headers | named)
+            return await http.post(
+                f"{endpoint.address}/mcp", json={"jsonrpc": "2.0", **message}, headers=headers | named
+            )
 
         mine, other = [
             (await send("", id=1, method="initialize", params=hello)).headers["mcp-session-id"] for _ in range(2)
         ]
         call = asyncio.create_task(send(mine, id=7, method="tools/call", params={"name": "probe_wait"}))
-        await wait_for_event(door.blocker.waiting)
+        await wait_for_event(endpoint.blocker.waiting)
         for session, number in ((other, 7), (mine, 8), (mine, "7")):
             await send(session, method="notifications/cancelled", params={"requestId": number})
-        assert not door.blocker.cancelled.is_set()
+        assert not endpoint.blocker.cancelled.is_set()
         assert (await send(mine, method="notifications/cancelled", params={"requestId": 7})).status_code == 202
-        await wait_for_event(door.blocker.cancelled)
+        await wait_for_event(endpoint.blocker.cancelled)
         assert "CALL_CANCELLED" in (await call).text
         again = await send(mine, id=8, method="tools/call", params={"name": "probe_steps"})
         assert '"done":true' in again.text
@@ -438,7 +443,7 @@ async def test_a_client_that_waits_hears_that_the_call_goes_on(
     async def hear(progress: float, total: float | None, message: str | None) -> None:
         await heard.put((progress, total, message))
 
-    async with start_endpoint(tmp_path) as door, connect_user(door.address, era) as agent:
+    async with start_endpoint(tmp_path) as endpoint, connect_user(endpoint.address, era) as agent:
         call = asyncio.create_task(agent.client.call_tool("probe_wait", {}, progress_callback=hear))
         async with asyncio.timeout(TIMEOUT_SECONDS):
             told = [await heard.get() for _ in range(4)]
@@ -449,11 +454,11 @@ async def test_a_client_that_waits_hears_that_the_call_goes_on(
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_call_whose_client_leaves_is_cancelled(tmp_path: Path, era: str) -> None:
-    async with start_endpoint(tmp_path) as door:
-        async with connect_user(door.address, era) as agent:
+    async with start_endpoint(tmp_path) as endpoint:
+        async with connect_user(endpoint.address, era) as agent:
             call = asyncio.create_task(agent.client.call_tool("probe_wait", {}))
-            await wait_for_event(door.blocker.waiting)
-        await wait_for_event(door.blocker.cancelled)
+            await wait_for_event(endpoint.blocker.waiting)
+        await wait_for_event(endpoint.blocker.cancelled)
         with pytest.raises(MCPError):
             await call
 

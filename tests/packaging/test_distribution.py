@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-ROOMS = ("http", "mcp_server", "runtime", "storage", "tools")
+LAYERS = ("http", "mcp_server", "runtime", "storage", "tools")
 KINDS = {".css", ".html", ".js", ".lua", ".mako", ".md", ".mp4", ".png", ".py", ".typed"}
 
 
@@ -20,7 +20,7 @@ def list_package_files() -> set[str]:
     """The package's files by their names in a wheel."""
     found = {f"baobab/{path.name}" for path in (ROOT / "src" / "baobab").iterdir() if path.is_file()}
     found |= {f"baobab/docs/{path.name}" for path in (ROOT / "docs").glob("*.md")}
-    for folder in (ROOT / "src" / "baobab" / "cli", *(ROOT / room for room in ROOMS)):
+    for folder in (ROOT / "src" / "baobab" / "cli", *(ROOT / layer for layer in LAYERS)):
         files = (path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
         found |= {f"baobab/{folder.name}/{path.relative_to(folder)}" for path in files}
     return found
@@ -70,7 +70,7 @@ def test_the_sdist_holds_the_sources_and_no_links(dist_folder: Path) -> None:
     assert not [member.name for member in members if member.issym() or member.islnk()]
     names = {member.name.partition("/")[2] for member in members}
     package = {name.removeprefix("baobab/") for name in list_package_files()}
-    assert {name if name.partition("/")[0] in (*ROOMS, "docs") else f"src/baobab/{name}" for name in package} <= names
+    assert {name if name.partition("/")[0] in (*LAYERS, "docs") else f"src/baobab/{name}" for name in package} <= names
     assert {"LICENSE", "Makefile", "README.md", "docs/index.md", "llms.txt", "requirements.lock"} <= names
     assert not [name for name in names if "__pycache__" in name or name.startswith((".venv", "data/", "dist/"))]
 

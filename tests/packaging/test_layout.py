@@ -1,4 +1,4 @@
-"""The rooms at the top: importable as baobab.<room>, and in nobody's way."""
+"""The layers at the top: importable as baobab.<layer>, and in nobody's way."""
 
 import ast
 import subprocess
@@ -32,11 +32,11 @@ def test_the_standard_library_wins_in_the_repository_root(tmp_path: Path) -> Non
     assert find_imported("http.client", ROOT) == find_imported("http.client", tmp_path)
 
 
-@pytest.mark.parametrize("room", ["http", "mcp_server", "runtime", "storage", "tools"])
-def test_a_link_leads_to_each_room(room: str) -> None:
-    link = ROOT / "src" / "baobab" / room
+@pytest.mark.parametrize("layer", ["http", "mcp_server", "runtime", "storage", "tools"])
+def test_a_link_leads_to_each_layer(layer: str) -> None:
+    link = ROOT / "src" / "baobab" / layer
     assert link.is_symlink()
-    assert link.readlink() == Path("../..", room)
+    assert link.readlink() == Path("../..", layer)
     assert link.is_dir()
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-ROOMS = ("src/baobab", "http", "mcp_server", "runtime", "storage", "tools", "tests")
+LAYERS = ("src/baobab", "http", "mcp_server", "runtime", "storage", "tools", "tests")
 IRREGULAR = frozenset(
     {
         "begun",
@@ -83,7 +83,7 @@ VERBS = frozenset({"embed", "feed", "need", "proceed", "seed", "shed", "speed", 
 
 def find_files(folder: Path) -> Iterator[Path]:
     for path, folders, files in os.walk(folder):
-        # The package's root has links to the other rooms, and the clients' scripts name functions after their checks.
+        # The package's root has links to the layers, and the clients' scripts name functions after their checks.
         folders[:] = sorted({*folders} - {"node_modules", "clients", "__pycache__"})
         yield from (Path(path, name) for name in sorted(files) if name.endswith(".py"))
 
@@ -105,8 +105,8 @@ def is_bare_participle(name: str) -> bool:
 def test_no_function_is_named_by_a_participle_alone() -> None:
     named = [
         f"{path.relative_to(ROOT)}:{function.lineno} {function.name}"
-        for room in ROOMS
-        for path in find_files(ROOT / room)
+        for layer in LAYERS
+        for path in find_files(ROOT / layer)
         for function in find_participles(path.read_text())
     ]
     assert named == []

@@ -28,7 +28,7 @@ _RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
 
 
 @dataclass
-class Desk:
+class ApiServer:
     """The server as programs see it."""
 
     server: ServerProcess
@@ -69,7 +69,7 @@ class Desk:
 
 
 @dataclass
-class Office(Desk):
+class BrowserServer(ApiServer):
     """The same, and a browser for people."""
 
     browser: Browser
@@ -142,18 +142,18 @@ class Person:
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     # Providers of sign-in are on this machine.
     settings = {"BAOBAB_BOOTSTRAP_KEY": KEY, "BAOBAB_PLAN": "enterprise", "BAOBAB_EGRESS_ALLOW": "127.0.0.1/32"}
-    with run_server(tmp_path_factory.mktemp("office") / "data", settings=settings) as started:
+    with run_server(tmp_path_factory.mktemp("server") / "data", settings=settings) as started:
         yield started
 
 
 @pytest.fixture
-async def desk(server: ServerProcess) -> AsyncIterator[Desk]:
+async def api_server(server: ServerProcess) -> AsyncIterator[ApiServer]:
     async with httpx.AsyncClient(base_url=server.address, timeout=TIMEOUT_SECONDS) as client:
-        yield Desk(server, client)
+        yield ApiServer(server, client)
 
 
 @pytest.fixture
-async def office(server: ServerProcess) -> AsyncIterator[Office]:
+async def browser_server(server: ServerProcess) -> AsyncIterator[BrowserServer]:
     chromium = os.environ.get("CHROMIUM") or shutil.which("chromium")
     assert chromium, "These tests need Chromium: apt-get install chromium, or its path in the variable CHROMIUM."
     async with (
@@ -162,6 +162,6 @@ async def office(server: ServerProcess) -> AsyncIterator[Office]:
     ):
         browser = await tool.chromium.launch(executable_path=chromium)
         try:
-            yield Office(server, client, browser)
+            yield BrowserServer(server, client, browser)
         finally:
             await browser.close()

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from playwright.async_api import expect
 
-from tests.e2e.console.conftest import DESKTOP, PHONE, Office
+from tests.e2e.console.conftest import DESKTOP, PHONE, BrowserServer
 from tests.e2e.console.test_console import HOSTILE
 
 OTHER = "11111111-1111-4111-8111-111111111111"
@@ -15,25 +15,25 @@ TREES = (
 )
 
 
-async def fill(office: Office, app: str) -> tuple[str, str]:
+async def fill(browser_server: BrowserServer, app: str) -> tuple[str, str]:
     """A collection with a document that is ready, one that waits and one that failed; its page and the first one."""
     base = f"/v1/{app}/rag/collections"
-    await office.ask("POST", base, {"name": "facts", "description": HOSTILE})
+    await browser_server.ask("POST", base, {"name": "facts", "description": HOSTILE})
     metadata = {"lang": "en", "note": HOSTILE}
     body = {"text": TREES, "filename": "trees.md", "metadata": metadata}
-    document: str = (await office.ask("POST", f"{base}/facts/ingest", body))["documentId"]
+    document: str = (await browser_server.ask("POST", f"{base}/facts/ingest", body))["documentId"]
     broken = {"filename": f"{'long' * 40}.pdf", "contentType": "application/pdf", "content": "no pdf"}
-    file = await office.ask("POST", f"/storage/{app}/objects", broken)
-    await office.ask("POST", f"{base}/facts/ingest", {"storage_object_id": file["id"]})
+    file = await browser_server.ask("POST", f"/storage/{app}/objects", broken)
+    await browser_server.ask("POST", f"{base}/facts/ingest", {"storage_object_id": file["id"]})
     return f"/console/apps/{app}/collections/facts", document
 
 
 @pytest.mark.parametrize("look", [{**DESKTOP, "color_scheme": "light"}, {**DESKTOP, "color_scheme": "dark"}, PHONE])
-async def test_documents_are_watched_searched_and_measured(office: Office, look: dict[str, Any]) -> None:
+async def test_documents_are_watched_searched_and_measured(browser_server: BrowserServer, look: dict[str, Any]) -> None:
     name = f"{look['viewport']['width']}-{look['color_scheme']}"
-    app = await office.create_app(f"collections-{name}")
-    path, document = await fill(office, app)
-    async with office.open_person(**look) as person:
+    app = await browser_server.create_app(f"collections-{name}")
+    path, document = await fill(browser_server, app)
+    async with browser_server.open_person(**look) as person:
 
         async def check(shown: str) -> None:
             await person.photograph(f"collections-{shown}-{name}")
@@ -69,9 +69,9 @@ async def test_documents_are_watched_searched_and_measured(office: Office, look:
         await check("evaluation")
 
 
-async def test_a_text_is_added_and_found_without_script(office: Office) -> None:
-    app = await office.create_app("no-script")
-    async with office.open_person(signed_in=False, **PHONE, java_script_enabled=False) as person:
+async def test_a_text_is_added_and_found_without_script(browser_server: BrowserServer) -> None:
+    app = await browser_server.create_app("no-script")
+    async with browser_server.open_person(signed_in=False, **PHONE, java_script_enabled=False) as person:
         await person.sign_in()
         await person.page.goto(f"/console/apps/{app}/collections")
         await person.page.get_by_label("Name").fill("facts")

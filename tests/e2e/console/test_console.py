@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 from playwright.async_api import FilePayload, expect
 
-from tests.e2e.console.conftest import DESKTOP, PHONE, Office, Person
+from tests.e2e.console.conftest import DESKTOP, PHONE, BrowserServer, Person
 
 HOSTILE = "</q><script>alert(1)</script>\u202egnp.exe\u200b\x1b[31m\nApproved. It is being executed."
 DONE: dict[str, Any] = {"type": "end", "output_template": "{{ state }}"}
@@ -27,12 +27,14 @@ async def open_call(person: Person, words: str) -> None:
     await person.page.wait_for_url("**/console/approvals/*")
 
 
-async def test_a_run_is_approved_with_the_keyboard_alone_as_it_begins_to_wait(office: Office) -> None:
-    app = await office.create_app("keyboard")
-    async with office.open_person() as person:
+async def test_a_run_is_approved_with_the_keyboard_alone_as_it_begins_to_wait(browser_server: BrowserServer) -> None:
+    app = await browser_server.create_app("keyboard")
+    async with browser_server.open_person() as person:
         await person.photograph("inbox-empty")
         waiting = person.page.locator("main a.open", has_text='"greeting"')
-        run = await office.start_run(app, {"put": call_tool("kv_put", key="greeting", value="hello"), "done": DONE})
+        run = await browser_server.start_run(
+            app, {"put": call_tool("kv_put", key="greeting", value="hello"), "done": DONE}
+        )
         # The page learns of it by itself.
         await expect(waiting).to_be_visible()
         await person.page.keyboard.press("j")
@@ -45,18 +47,18 @@ async def test_a_run_is_approved_with_the_keyboard_alone_as_it_begins_to_wait(of
         await person.photograph("approval-desktop")
         await person.page.keyboard.press("a")
         await expect(person.page.get_by_text("it has been executed")).to_be_visible()
-        assert (await office.wait_for_run(run))["status"] == "completed"
-        assert (await office.ask("GET", f"/v1/{app}/kv/greeting"))["value"] == "hello"
+        assert (await browser_server.wait_for_run(run))["status"] == "completed"
+        assert (await browser_server.ask("GET", f"/v1/{app}/kv/greeting"))["value"] == "hello"
         await person.page.keyboard.press("u")
         await expect(person.page.get_by_text("Nothing waits for you")).to_be_visible()
         await expect(person.page.get_by_text("Decided lately")).to_be_visible()
 
 
-async def test_of_two_people_who_decide_at_once_one_does_and_the_other_is_told(office: Office) -> None:
-    app = await office.create_app("two")
-    run = await office.start_run(app, {"put": call_tool("kv_put", key="two", value=1), "done": DONE})
-    await office.wait_for_run(run, "paused")
-    async with office.open_person() as ada, office.open_person() as bob:
+async def test_of_two_people_who_decide_at_once_one_does_and_the_other_is_told(browser_server: BrowserServer) -> None:
+    app = await browser_server.create_app("two")
+    run = await browser_server.start_run(app, {"put": call_tool("kv_put", key="two", value=1), "done": DONE})
+    await browser_server.wait_for_run(run, "paused")
+    async with browser_server.open_person() as ada, browser_server.open_person() as bob:
         await open_call(ada, '"two"')
         await open_call(bob, '"two"')
         # Bob writes a reason, so that his page does not change under his hands.
@@ -66,15 +68,15 @@ async def test_of_two_people_who_decide_at_once_one_does_and_the_other_is_told(o
         await expect(ada.page.get_by_text("it has been executed")).to_be_visible()
         await bob.page.keyboard.press("Enter")
         await expect(bob.page.get_by_text("already been decided")).to_be_visible()
-        assert (await office.wait_for_run(run))["status"] == "completed"
+        assert (await browser_server.wait_for_run(run))["status"] == "completed"
 
 
-async def test_a_call_is_edited_and_the_change_is_shown_before_it_is_approved(office: Office) -> None:
-    app = await office.create_app("edit")
+async def test_a_call_is_edited_and_the_change_is_shown_before_it_is_approved(browser_server: BrowserServer) -> None:
+    app = await browser_server.create_app("edit")
     value = {"percent": 90, "title": "Sale"}
-    run = await office.start_run(app, {"put": call_tool("kv_put", key="sale", value=value), "done": DONE})
-    await office.wait_for_run(run, "paused")
-    async with office.open_person() as person:
+    run = await browser_server.start_run(app, {"put": call_tool("kv_put", key="sale", value=value), "done": DONE})
+    await browser_server.wait_for_run(run, "paused")
+    async with browser_server.open_person() as person:
         await open_call(person, '"sale"')
         await person.page.get_by_role("link", name="Edit first").click()
         field = person.page.get_by_label("Arguments, as JSON")
@@ -86,16 +88,16 @@ async def test_a_call_is_edited_and_the_change_is_shown_before_it_is_approved(of
         await person.check_accessibility()
         await person.page.get_by_role("button", name="Approve with these arguments").click()
         await expect(person.page.get_by_text("executed with changed arguments")).to_be_visible()
-        await office.wait_for_run(run)
-        assert (await office.ask("GET", f"/v1/{app}/kv/sale"))["value"] == {**value, "percent": 10}
+        await browser_server.wait_for_run(run)
+        assert (await browser_server.ask("GET", f"/v1/{app}/kv/sale"))["value"] == {**value, "percent": 10}
 
 
-async def test_calls_that_are_alike_are_approved_at_once(office: Office) -> None:
-    app = await office.create_app("alike")
+async def test_calls_that_are_alike_are_approved_at_once(browser_server: BrowserServer) -> None:
+    app = await browser_server.create_app("alike")
     each = {**call_tool("kv_put", "stored", key="{{ item }}", value=1), "type": "map", "over": "{{ input.keys }}"}
-    run = await office.start_run(app, {"each": each, "done": DONE}, {"keys": ["one", "two", "three"]})
-    await office.wait_for_run(run, "paused")
-    async with office.open_person() as person:
+    run = await browser_server.start_run(app, {"each": each, "done": DONE}, {"keys": ["one", "two", "three"]})
+    await browser_server.wait_for_run(run, "paused")
+    async with browser_server.open_person() as person:
         await open_call(person, '"one"')
         await person.page.get_by_role("link", name="See all alike").click()
         await person.page.wait_for_url("**/alike")
@@ -107,29 +109,29 @@ async def test_calls_that_are_alike_are_approved_at_once(office: Office) -> None
         await person.page.get_by_role("button", name="Approve these 3").click()
         await person.page.wait_for_url("**decided=1")
         assert person.questions == ["Approve these 3 calls?"]
-        assert (await office.wait_for_run(run))["status"] == "completed"
+        assert (await browser_server.wait_for_run(run))["status"] == "completed"
 
 
-async def test_a_question_of_a_run_is_answered(office: Office) -> None:
-    app = await office.create_app("question")
+async def test_a_question_of_a_run_is_answered(browser_server: BrowserServer) -> None:
+    app = await browser_server.create_app("question")
     ask = call_tool("interrupt", "answer", reason="Which colour?")
-    run = await office.start_run(app, {"ask": ask, "done": DONE})
-    await office.wait_for_run(run, "paused")
-    async with office.open_person() as person:
+    run = await browser_server.start_run(app, {"ask": ask, "done": DONE})
+    await browser_server.wait_for_run(run, "paused")
+    async with browser_server.open_person() as person:
         await open_call(person, "Which colour?")
         await person.page.get_by_label("Your answer").fill("green, please")
         await person.photograph("question-desktop")
         await person.check_accessibility()
         await person.page.get_by_role("button", name="Answer").click()
         await person.page.wait_for_url("**decided=1")
-        output = (await office.wait_for_run(run))["output"]
+        output = (await browser_server.wait_for_run(run))["output"]
         assert output["answer"]["data"] == {"answer": "green, please"}
 
 
-async def test_a_call_is_denied_on_a_phone_without_script(office: Office) -> None:
-    key = await office.create_asking_key("Phone agent")
-    refused = await office.ask("POST", "/init", {"name": "by-phone"}, key)
-    async with office.open_person(signed_in=False, **PHONE, java_script_enabled=False) as person:
+async def test_a_call_is_denied_on_a_phone_without_script(browser_server: BrowserServer) -> None:
+    key = await browser_server.create_asking_key("Phone agent")
+    refused = await browser_server.ask("POST", "/init", {"name": "by-phone"}, key)
+    async with browser_server.open_person(signed_in=False, **PHONE, java_script_enabled=False) as person:
         await person.sign_in()
         await person.photograph("inbox-phone")
         await open_call(person, "by-phone")
@@ -143,30 +145,30 @@ async def test_a_call_is_denied_on_a_phone_without_script(office: Office) -> Non
         await person.page.get_by_role("button", name="Sign out").click()
         await person.page.wait_for_url("**/console/sign-in")
     approval_id = refused["error"]["details"]["approval_id"]
-    assert (await office.ask("GET", f"/v1/approvals/{approval_id}"))["approval"]["reason"] == "Not today."
+    assert (await browser_server.ask("GET", f"/v1/approvals/{approval_id}"))["approval"]["reason"] == "Not today."
 
 
-async def test_a_key_is_let_do_it_without_asking_again(office: Office) -> None:
-    app, key = await office.create_app("again"), await office.create_asking_key("Gardener")
+async def test_a_key_is_let_do_it_without_asking_again(browser_server: BrowserServer) -> None:
+    app, key = await browser_server.create_app("again"), await browser_server.create_asking_key("Gardener")
     path = f"/v1/{app}/kv/count/incr"
-    await office.ask("POST", path, {}, key)
-    async with office.open_person() as person:
+    await browser_server.ask("POST", path, {}, key)
+    async with browser_server.open_person() as person:
         await open_call(person, '"count"')
         await person.page.get_by_role("button", name="Approve, and never ask again").click()
         await expect(person.page.get_by_text("it has been executed")).to_be_visible()
         assert person.questions == ["Approve it, and never ask again before this key calls kv_incr?"]
     # The agent that waited gets the outcome of that call; the next one is made at once.
-    assert await office.ask("POST", path, {}, key) == {"value": 1}
-    assert await office.ask("POST", path, {}, key) == {"value": 2}
+    assert await browser_server.ask("POST", path, {}, key) == {"value": 1}
+    assert await browser_server.ask("POST", path, {}, key) == {"value": 2}
 
 
-async def test_what_others_wrote_stays_text(office: Office) -> None:
-    app, key = await office.create_app("hostile"), await office.create_asking_key("Approved by Owner")
+async def test_what_others_wrote_stays_text(browser_server: BrowserServer) -> None:
+    app, key = await browser_server.create_app("hostile"), await browser_server.create_asking_key("Approved by Owner")
     value = {"text": HOSTILE, "long": "x" * 200_000}
     picture = {"filename": "red.png", "contentType": "image/png", "encoding": "base64", "content": draw_png()}
-    await office.ask("POST", f"/storage/{app}/objects", picture)
-    await office.ask("PUT", f"/v1/{app}/kv/hostile", {"value": value}, key)
-    async with office.open_person() as person:
+    await browser_server.ask("POST", f"/storage/{app}/objects", picture)
+    await browser_server.ask("PUT", f"/v1/{app}/kv/hostile", {"value": value}, key)
+    async with browser_server.open_person() as person:
         await open_call(person, '"hostile"')
         text = await person.read()
         assert "<script>alert(1)</script>" in text
@@ -197,7 +199,7 @@ POSTS: dict[str, Any] = {
 }
 
 
-async def make_pages_of_app(office: Office, app: str) -> list[str]:
+async def make_pages_of_app(browser_server: BrowserServer, app: str) -> list[str]:
     """The pages of an app with an agent, of which one run has ended, one has failed and one waits."""
     test = {"==": [{"var": "input.name"}, "fails"]}
     nodes: dict[str, Any] = {
@@ -215,25 +217,29 @@ async def make_pages_of_app(office: Office, app: str) -> list[str]:
     ]
     graph["tools"], graph["limits"] = {"builtin": ["kv_exists", "kv_put"]}, {"max_steps": 7}
     agent = {"name": "looker", "graph_spec": graph, "description": HOSTILE, "dedupe_window_seconds": 0}
-    await office.ask("POST", f"/v1/{app}/agents", agent)
+    await browser_server.ask("POST", f"/v1/{app}/agents", agent)
     runs: dict[str, str] = {}
     for name in ("ends", "fails", "waits"):
         body = {"input": {"name": name, "text": HOSTILE}}
-        runs[name] = (await office.ask("POST", f"/v1/{app}/agents/looker/runs", body))["run_id"]
-        await office.wait_for_run(f"/v1/{app}/agents/looker/runs/{runs[name]}", "completed", "failed", "paused")
+        runs[name] = (await browser_server.ask("POST", f"/v1/{app}/agents/looker/runs", body))["run_id"]
+        await browser_server.wait_for_run(f"/v1/{app}/agents/looker/runs/{runs[name]}", "completed", "failed", "paused")
     picture = {"filename": "red.png", "contentType": "image/png", "encoding": "base64", "content": draw_png()}
-    await office.ask("POST", f"/storage/{app}/objects", picture)
-    await office.ask("PUT", f"/v1/{app}/kv/hostile:{'long' * 30}", {"value": HOSTILE})
+    await browser_server.ask("POST", f"/storage/{app}/objects", picture)
+    await browser_server.ask("PUT", f"/v1/{app}/kv/hostile:{'long' * 30}", {"value": HOSTILE})
     schema = {"tables": POSTS, "views": {"titles": "select p.id, p.shown from posts p"}}
-    await office.ask("POST", f"/v1/{app}/schema/apply", {"schema": schema})
-    await office.ask("POST", f"/v1/{app}/posts", [{"id": 1, "title": HOSTILE, "public": True}, {"id": 2, "title": "x"}])
+    await browser_server.ask("POST", f"/v1/{app}/schema/apply", {"schema": schema})
+    await browser_server.ask(
+        "POST", f"/v1/{app}/posts", [{"id": 1, "title": HOSTILE, "public": True}, {"id": 2, "title": "x"}]
+    )
     policy = {"table_name": "posts", "policy_name": "open", "role": "anon", "using_expression": "public"}
-    await office.ask("POST", f"/v1/{app}/rls/policies", policy)
+    await browser_server.ask("POST", f"/v1/{app}/rls/policies", policy)
     channel = {"kind": "slack", "url": "https://hooks.example.com/services/x", "name": "the team"}
-    await office.ask("POST", "/v1/notices/channels", channel)
-    await office.ask("POST", f"/auth/{app}/signup", {"email": "ada@example.com", "password": "correct Horse 7!"})
-    (mail,) = (await office.ask("GET", f"/v1/{app}/auth/outbox"))["mails"]
-    (user,) = (await office.ask("GET", f"/v1/{app}/admin/auth/users"))["users"]
+    await browser_server.ask("POST", "/v1/notices/channels", channel)
+    await browser_server.ask(
+        "POST", f"/auth/{app}/signup", {"email": "ada@example.com", "password": "correct Horse 7!"}
+    )
+    (mail,) = (await browser_server.ask("GET", f"/v1/{app}/auth/outbox"))["mails"]
+    (user,) = (await browser_server.ask("GET", f"/v1/{app}/admin/auth/users"))["users"]
     of_app, of_runs = f"/console/apps/{app}", f"/console/apps/{app}/runs/looker"
     return [
         "/console/apps",
@@ -266,7 +272,7 @@ async def make_pages_of_app(office: Office, app: str) -> list[str]:
         f"{of_app}/sign-in",
         f"{of_app}/mails",
         f"{of_app}/mails/{mail['id']}#mail",
-        await ask_question(office, app),
+        await ask_question(browser_server, app),
         f"{of_app}/runs",
         f"{of_app}/agents",
         f"{of_app}/agents/looker",
@@ -283,7 +289,7 @@ def draw_png() -> str:
     return base64.b64encode(file.getvalue()).decode()
 
 
-async def ask_question(office: Office, app: str) -> str:
+async def ask_question(browser_server: BrowserServer, app: str) -> str:
     """The page of a question with a field of each kind."""
     properties = {
         "reason": {"type": "string", "title": "Why", "description": "One sentence that the customer reads."},
@@ -295,9 +301,11 @@ async def ask_question(office: Office, app: str) -> str:
     }
     schema = {"type": "object", "properties": properties, "required": ["reason", "colour"]}
     asked = call_tool("interrupt", "answer", reason="How shall we refund order 7?", answer_schema=schema)
-    run = await office.start_run(app, {"look": call_tool("kv_exists", "had", key="a"), "ask": asked, "done": DONE})
-    await office.wait_for_run(run, "paused")
-    waiting = (await office.ask("GET", f"/v1/approvals?status=pending&app_id={app}"))["approvals"]
+    run = await browser_server.start_run(
+        app, {"look": call_tool("kv_exists", "had", key="a"), "ask": asked, "done": DONE}
+    )
+    await browser_server.wait_for_run(run, "paused")
+    waiting = (await browser_server.ask("GET", f"/v1/approvals?status=pending&app_id={app}"))["approvals"]
     (question,) = [row["id"] for row in waiting if row["tool"] == "interrupt"]
     return f"/console/approvals/{question}#question"
 
@@ -310,15 +318,18 @@ def name_page(path: str) -> str:
 
 
 @pytest.mark.parametrize("look", [{**DESKTOP, "color_scheme": "light"}, {**DESKTOP, "color_scheme": "dark"}, PHONE])
-async def test_every_page_is_accessible_and_fits(office: Office, look: dict[str, Any]) -> None:
+async def test_every_page_is_accessible_and_fits(browser_server: BrowserServer, look: dict[str, Any]) -> None:
     name = f"{look['viewport']['width']}-{look['color_scheme']}"
-    app, key = await office.create_app(f"pages-{name}"), await office.create_asking_key("Claude on my laptop")
+    app, key = (
+        await browser_server.create_app(f"pages-{name}"),
+        await browser_server.create_asking_key("Claude on my laptop"),
+    )
     operations = [{"op": "set", "key": f"k{number}", "value": number} for number in range(5)]
     proposed = [
-        await office.ask("PUT", f"/v1/{app}/kv/greeting", {"value": {"text": HOSTILE}}, key),
-        await office.ask("POST", f"/v1/{app}/kv/_batch", {"ops": operations}, key),
+        await browser_server.ask("PUT", f"/v1/{app}/kv/greeting", {"value": {"text": HOSTILE}}, key),
+        await browser_server.ask("POST", f"/v1/{app}/kv/_batch", {"ops": operations}, key),
     ]
-    async with office.open_person(signed_in=False, **look) as person:
+    async with browser_server.open_person(signed_in=False, **look) as person:
         await person.page.goto("/")
         await person.photograph(f"sign-in-{name}")
         await person.check_accessibility()
@@ -331,7 +342,7 @@ async def test_every_page_is_accessible_and_fits(office: Office, look: dict[str,
             "/console/programs",
             "/console/sessions",
             "/console/no",
-            *await make_pages_of_app(office, app),
+            *await make_pages_of_app(browser_server, app),
         ):
             await person.page.goto(path)
             shown = "approval" if path in approvals else name_page(path)
@@ -346,13 +357,13 @@ async def test_every_page_is_accessible_and_fits(office: Office, look: dict[str,
         await person.page.get_by_role("button", name="Deny these 2").filter(has_text="Claude").click()
         await person.page.wait_for_url("**/console")
         for found in proposed:
-            decided = await office.ask("GET", f"/v1/approvals/{found['approval_id']}")
+            decided = await browser_server.ask("GET", f"/v1/approvals/{found['approval_id']}")
             assert decided["approval"]["status"] == "rejected"
 
 
-async def test_files_that_are_chosen_or_dropped_are_stored_and_seen(office: Office) -> None:
-    app = await office.create_app("pictures")
-    async with office.open_person() as person:
+async def test_files_that_are_chosen_or_dropped_are_stored_and_seen(browser_server: BrowserServer) -> None:
+    app = await browser_server.create_app("pictures")
+    async with browser_server.open_person() as person:
         await person.page.goto(f"/console/apps/{app}/files")
         picture = base64.b64decode(draw_png())
         files: list[FilePayload] = [

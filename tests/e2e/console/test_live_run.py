@@ -10,7 +10,7 @@ import pytest
 from playwright.async_api import async_playwright, expect
 
 from tests.cli.server_process import TIMEOUT_SECONDS, run_server
-from tests.e2e.console.conftest import KEY, PHONE, Office
+from tests.e2e.console.conftest import KEY, PHONE, BrowserServer
 from tests.e2e.console.test_console import call_tool
 from tests.runtime.gateway.upstream import start_upstream
 
@@ -40,12 +40,12 @@ async def test_a_run_is_followed_from_its_first_word_to_its_end(tmp_path: Path, 
             ):
                 chromium = os.environ.get("CHROMIUM") or shutil.which("chromium")
                 browser = await tool.chromium.launch(executable_path=chromium)
-                office = Office(server, client, browser)
-                app = await office.create_app("live")
-                await office.ask("POST", f"/v1/{app}/agents", {"name": "poet", "graph_spec": GRAPH})
-                async with office.open_person(**look) as person:
+                browser_server = BrowserServer(server, client, browser)
+                app = await browser_server.create_app("live")
+                await browser_server.ask("POST", f"/v1/{app}/agents", {"name": "poet", "graph_spec": GRAPH})
+                async with browser_server.open_person(**look) as person:
                     path = f"/v1/{app}/agents/poet/runs"
-                    run_id = (await office.ask("POST", path, {"input": {}}))["run_id"]
+                    run_id = (await browser_server.ask("POST", path, {"input": {}}))["run_id"]
                     await person.page.goto(f"/console/apps/{app}/runs/poet/{run_id}")
                     writing = person.page.locator("#live-text pre")
                     await expect(writing).to_be_visible()

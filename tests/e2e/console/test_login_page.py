@@ -9,16 +9,16 @@ import pytest
 from playwright.async_api import Page, expect
 
 from tests.cli.server_process import TIMEOUT_SECONDS
-from tests.e2e.console.conftest import DESKTOP, PHONE, Office
+from tests.e2e.console.conftest import DESKTOP, PHONE, BrowserServer
 
 EMAIL, PASSWORD = "ada@example.com", "correct Horse 7!"
 
 
-async def read_link(office: Office, app: str) -> str:
+async def read_link(browser_server: BrowserServer, app: str) -> str:
     """The link of the newest mail, when a job has written it."""
     async with asyncio.timeout(TIMEOUT_SECONDS):
         while True:
-            mails = (await office.ask("GET", f"/v1/{app}/auth/outbox"))["mails"]
+            mails = (await browser_server.ask("GET", f"/v1/{app}/auth/outbox"))["mails"]
             found = re.search(r"^http\S+/login-page\?link=\S+$", mails[0]["text"], re.MULTILINE) if mails else None
             if found is not None:
                 return found[0]
@@ -35,12 +35,12 @@ async def wait_for_tokens(page: Page, site: str) -> dict[str, list[str]]:
     ("name", "options"), [("desktop", DESKTOP), ("phone", PHONE)], ids=["light on a desktop", "dark on a phone"]
 )
 async def test_a_person_signs_up_and_comes_back_by_the_link_of_a_mail(
-    office: Office, name: str, options: dict[str, Any]
+    browser_server: BrowserServer, name: str, options: dict[str, Any]
 ) -> None:
-    app = await office.create_app(f"shop-{name}")
+    app = await browser_server.create_app(f"shop-{name}")
     # Another origin than the page's, so that its policy is what lets the browser go there.
-    site = office.server.address.replace("127.0.0.1", "localhost")
-    async with office.open_person(signed_in=False, **options) as person:
+    site = browser_server.server.address.replace("127.0.0.1", "localhost")
+    async with browser_server.open_person(signed_in=False, **options) as person:
         page = person.page
         await page.goto(f"/auth/{app}/login-page?redirect_to={site}/health")
         await person.check_accessibility()
@@ -62,16 +62,18 @@ async def test_a_person_signs_up_and_comes_back_by_the_link_of_a_mail(
         await page.get_by_label("Code").wait_for()
         await person.check_accessibility()
         await person.photograph(f"login-code-{name}")
-        await page.goto(await read_link(office, app))
+        await page.goto(await read_link(browser_server, app))
         await person.check_accessibility()
         await person.photograph(f"login-link-{name}")
         await page.get_by_role("button", name="Sign in").click()
         assert (await wait_for_tokens(page, site))["refresh_token"]
 
 
-async def test_the_console_shows_the_page_as_it_will_look_while_a_colour_is_typed(office: Office) -> None:
-    app = await office.create_app("preview")
-    async with office.open_person() as person:
+async def test_the_console_shows_the_page_as_it_will_look_while_a_colour_is_typed(
+    browser_server: BrowserServer,
+) -> None:
+    app = await browser_server.create_app("preview")
+    async with browser_server.open_person() as person:
         await person.page.goto(f"/console/apps/{app}/sign-in")
         shown = person.page.frame_locator("#preview").get_by_role("button", name="Sign in")
         await expect(shown).to_have_css("background-color", "rgb(29, 78, 216)")
@@ -80,5 +82,5 @@ async def test_the_console_shows_the_page_as_it_will_look_while_a_colour_is_type
         await person.photograph("preview")
         await person.page.get_by_role("button", name="Save").click()
         await person.page.get_by_role("status").filter(has_text="Saved").wait_for()
-    settings = (await office.ask("GET", f"/v1/{app}/auth/settings"))["settings"]
+    settings = (await browser_server.ask("GET", f"/v1/{app}/auth/settings"))["settings"]
     assert settings["colour"] == "#ff8800"

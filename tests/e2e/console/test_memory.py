@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from playwright.async_api import expect
 
-from tests.e2e.console.conftest import DESKTOP, PHONE, Office, Person
+from tests.e2e.console.conftest import DESKTOP, PHONE, BrowserServer, Person
 from tests.e2e.console.test_console import HOSTILE
 
 PASSWORD = "correct Horse 7!"
@@ -20,12 +20,12 @@ RULE: dict[str, Any] = {
 }
 
 
-async def sign_up(office: Office, name: str) -> tuple[str, dict[str, str]]:
+async def sign_up(browser_server: BrowserServer, name: str) -> tuple[str, dict[str, str]]:
     """An account that signs in with a password: keys of apps do not open the substrate. Its address and headers."""
     email = f"{name}@example.com"
     given = {"email": email, "password": PASSWORD, "name": name}
-    await office.ask("POST", "/platform/signup", given)
-    tokens = await office.ask("POST", "/platform/login", {"email": email, "password": PASSWORD})
+    await browser_server.ask("POST", "/platform/signup", given)
+    tokens = await browser_server.ask("POST", "/platform/login", {"email": email, "password": PASSWORD})
     return email, {"authorization": f"Bearer {tokens['token']}"}
 
 
@@ -37,24 +37,26 @@ async def sign_in(person: Person, email: str) -> None:
     await person.page.wait_for_url("**/console")
 
 
-async def fill(office: Office, by: dict[str, str]) -> list[str]:
+async def fill(browser_server: BrowserServer, by: dict[str, str]) -> list[str]:
     """Some of everything; the paths of its pages."""
 
     async def propose(capability: str, **payload: Any) -> Any:
-        return await office.ask("POST", f"{BASE}/actions/propose", {"capability": capability, "payload": payload}, by)
+        return await browser_server.ask(
+            "POST", f"{BASE}/actions/propose", {"capability": capability, "payload": payload}, by
+        )
 
     target = {"webhook_url": "https://told.invalid/", "signing_secret": "a secret of eight"}
-    await office.ask("PUT", f"{BASE}/outbox-targets/update_entity", target, by)
+    await browser_server.ask("PUT", f"{BASE}/outbox-targets/update_entity", target, by)
     made = await propose("upsert_entity", type="person", display_name=f"Ada {HOSTILE[:20]}", attrs={"team": "engines"})
     entity = made["result"]["entity_id"]
     other = (await propose("upsert_entity", type="person", display_name="A. Lovelace"))["result"]["entity_id"]
     merging = await propose("merge_entities", loser_id=other, winner_id=entity, reason="one person")
-    await office.ask("POST", f"{BASE}/actions/{merging['action_id']}/approve", {}, by)
+    await browser_server.ask("POST", f"{BASE}/actions/{merging['action_id']}/approve", {}, by)
     changed = await propose("update_entity", id=entity, display_name="Ada Lovelace")
     await propose("record_learning", title="Blue doors", description=HOSTILE)
     await propose("record_decision", title="We ship on Mondays", kind="operational")
     waits = await propose("place_call", to="Ada", purpose="Ask about the doors")
-    rule = await office.ask("POST", f"{BASE}/attention-rules", RULE, by)
+    rule = await browser_server.ask("POST", f"{BASE}/attention-rules", RULE, by)
     start = "/console/substrate"
     return [
         "/console",
@@ -72,11 +74,11 @@ async def fill(office: Office, by: dict[str, str]) -> list[str]:
 
 
 @pytest.mark.parametrize("look", [{**DESKTOP, "color_scheme": "light"}, {**DESKTOP, "color_scheme": "dark"}, PHONE])
-async def test_every_page_of_memory_is_accessible_and_fits(office: Office, look: dict[str, Any]) -> None:
+async def test_every_page_of_memory_is_accessible_and_fits(browser_server: BrowserServer, look: dict[str, Any]) -> None:
     name = f"{look['viewport']['width']}-{look['color_scheme']}"
-    email, by = await sign_up(office, f"memory-{name}")
-    paths = await fill(office, by)
-    async with office.open_person(signed_in=False, **look) as person:
+    email, by = await sign_up(browser_server, f"memory-{name}")
+    paths = await fill(browser_server, by)
+    async with browser_server.open_person(signed_in=False, **look) as person:
         await sign_in(person, email)
         for number, path in enumerate(paths):
             await person.page.goto(path)
@@ -85,10 +87,10 @@ async def test_every_page_of_memory_is_accessible_and_fits(office: Office, look:
             assert await person.page.evaluate("document.documentElement.scrollWidth <= innerWidth + 1"), path
 
 
-async def test_what_waits_is_approved_from_the_inbox_and_an_action_is_undone(office: Office) -> None:
-    email, by = await sign_up(office, "decider")
-    paths = await fill(office, by)
-    async with office.open_person(signed_in=False) as person:
+async def test_what_waits_is_approved_from_the_inbox_and_an_action_is_undone(browser_server: BrowserServer) -> None:
+    email, by = await sign_up(browser_server, "decider")
+    paths = await fill(browser_server, by)
+    async with browser_server.open_person(signed_in=False) as person:
         await sign_in(person, email)
         await person.page.get_by_role("link", name="place call").click()
         await person.page.get_by_role("button", name="Approve").click()

@@ -8,7 +8,7 @@ import pytest
 from playwright.async_api import BrowserContext, Page
 
 from baobab.tools.users.totp import compute_code
-from tests.e2e.console.conftest import DESKTOP, PHONE, Office
+from tests.e2e.console.conftest import DESKTOP, PHONE, BrowserServer
 from tests.e2e.console.test_login_page import PASSWORD, wait_for_tokens
 
 BOTH = pytest.mark.parametrize(
@@ -33,13 +33,13 @@ async def fill(page: Page, email: str) -> None:
 
 @BOTH
 async def test_a_person_makes_a_passkey_and_signs_in_with_it(
-    office: Office, name: str, options: dict[str, Any]
+    browser_server: BrowserServer, name: str, options: dict[str, Any]
 ) -> None:
-    app, email = await office.create_app(f"keys-{name}"), f"{name}@example.com"
-    site = office.server.address
+    app, email = await browser_server.create_app(f"keys-{name}"), f"{name}@example.com"
+    site = browser_server.server.address
     # A passkey belongs to a name, and 127.0.0.1 is none.
     own = site.replace("127.0.0.1", "localhost")
-    async with office.open_person(signed_in=False, **options) as person:
+    async with browser_server.open_person(signed_in=False, **options) as person:
         page = person.page
         await add_authenticator(person.context, page)
         start = f"{own}/auth/{app}/login-page?redirect_to={site}/health"
@@ -63,10 +63,10 @@ async def test_a_person_makes_a_passkey_and_signs_in_with_it(
         await page.get_by_role("button", name="Sign in with a passkey").click()
         token = (await wait_for_tokens(page, site))["access_token"][0]
         bearer = {"authorization": f"Bearer {token}"}
-        assert (await office.ask("GET", f"/auth/{app}/me", by=bearer))["email"] == email
-        assert len((await office.ask("GET", f"/auth/{app}/passkeys", by=bearer))["passkeys"]) == 1
+        assert (await browser_server.ask("GET", f"/auth/{app}/me", by=bearer))["email"] == email
+        assert len((await browser_server.ask("GET", f"/auth/{app}/passkeys", by=bearer))["passkeys"]) == 1
 
-        await office.ask("PATCH", f"/v1/{app}/auth/settings", {"second_factor": "required"})
+        await browser_server.ask("PATCH", f"/v1/{app}/auth/settings", {"second_factor": "required"})
         await page.goto(start)
         await fill(page, email)
         await page.get_by_role("button", name="Use a passkey").wait_for()
@@ -77,13 +77,13 @@ async def test_a_person_makes_a_passkey_and_signs_in_with_it(
 
 @BOTH
 async def test_a_person_makes_a_passkey_where_the_app_asks_for_a_second_factor(
-    office: Office, name: str, options: dict[str, Any]
+    browser_server: BrowserServer, name: str, options: dict[str, Any]
 ) -> None:
-    app, email = await office.create_app(f"asks-{name}"), f"{name}@example.com"
-    await office.ask("PATCH", f"/v1/{app}/auth/settings", {"second_factor": "required"})
-    site = office.server.address
+    app, email = await browser_server.create_app(f"asks-{name}"), f"{name}@example.com"
+    await browser_server.ask("PATCH", f"/v1/{app}/auth/settings", {"second_factor": "required"})
+    site = browser_server.server.address
     own = site.replace("127.0.0.1", "localhost")
-    async with office.open_person(signed_in=False, **options) as person:
+    async with browser_server.open_person(signed_in=False, **options) as person:
         page = person.page
         await add_authenticator(person.context, page)
         start = f"{own}/auth/{app}/login-page?redirect_to={site}/health"
@@ -95,7 +95,7 @@ async def test_a_person_makes_a_passkey_where_the_app_asks_for_a_second_factor(
         await page.get_by_role("button", name="Make a passkey instead").click()
         token = (await wait_for_tokens(page, site))["access_token"][0]
         bearer = {"authorization": f"Bearer {token}"}
-        shown = await office.ask("GET", f"/auth/{app}/second-factor", by=bearer)
+        shown = await browser_server.ask("GET", f"/auth/{app}/second-factor", by=bearer)
         assert (shown["totp"], shown["passkeys"]) == (False, 1)
 
         await page.goto(start)
@@ -106,13 +106,13 @@ async def test_a_person_makes_a_passkey_where_the_app_asks_for_a_second_factor(
 
 @BOTH
 async def test_a_person_sets_up_an_authenticator_app_where_the_app_asks_for_one(
-    office: Office, name: str, options: dict[str, Any]
+    browser_server: BrowserServer, name: str, options: dict[str, Any]
 ) -> None:
-    app, email = await office.create_app(f"codes-{name}"), f"{name}@example.com"
-    await office.ask("PATCH", f"/v1/{app}/auth/settings", {"second_factor": "required"})
-    site = office.server.address.replace("127.0.0.1", "localhost")
+    app, email = await browser_server.create_app(f"codes-{name}"), f"{name}@example.com"
+    await browser_server.ask("PATCH", f"/v1/{app}/auth/settings", {"second_factor": "required"})
+    site = browser_server.server.address.replace("127.0.0.1", "localhost")
     # None of this needs a script.
-    async with office.open_person(signed_in=False, java_script_enabled=False, **options) as person:
+    async with browser_server.open_person(signed_in=False, java_script_enabled=False, **options) as person:
         page = person.page
         await page.goto(f"/auth/{app}/login-page?view=sign-up&redirect_to={site}/health")
         await fill(page, email)

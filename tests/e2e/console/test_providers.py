@@ -17,7 +17,7 @@ from joserfc.jwk import ECKey
 from playwright.async_api import expect
 
 from tests.cli.server_process import TIMEOUT_SECONDS
-from tests.e2e.console.conftest import DESKTOP, PHONE, Desk, Office
+from tests.e2e.console.conftest import DESKTOP, PHONE, ApiServer, BrowserServer
 from tests.e2e.console.test_login_page import wait_for_tokens
 from tests.ports import free_port
 
@@ -62,20 +62,20 @@ def wait_for_answer(process: subprocess.Popen[bytes], url: str) -> None:
 class Shop:
     """An app whose users come from the provider."""
 
-    desk: Desk
+    api_server: ApiServer
     provider: str
     app: str
 
     async def register(self, slug: str, **further: Any) -> None:
         """Registers the app with the provider, as its developer does, and tells the app what came of it."""
-        callback = f"{self.desk.server.address}/auth/{self.app}/oauth/{slug}/callback"
+        callback = f"{self.api_server.server.address}/auth/{self.app}/oauth/{slug}/callback"
         client: dict[str, Any] = {"redirect_uris": [callback], "shape": slug}
         client["token_endpoint_auth_method"] = "client_secret_basic" if slug == "x" else "client_secret_post"
         if slug == "apple":
             client["public_key"] = _KEY.as_pem(private=False).decode()
-        made = (await self.desk.client.post(f"{self.provider}/reg", json=client)).json()
+        made = (await self.api_server.client.post(f"{self.provider}/reg", json=client)).json()
         discovery = f"{self.provider}/.well-known/openid-configuration"
-        found = (await self.desk.client.get(discovery)).json()
+        found = (await self.api_server.client.get(discovery)).json()
         account = {"provider": slug, "client_id": made["client_id"], "redirect_uris": [callback]}
         account["client_secret"] = "not used" if slug == "apple" else made["client_secret"]
         account |= {"authorization_url": found["authorization_endpoint"], "token_url": found["token_endpoint"]}
@@ -85,11 +85,11 @@ class Shop:
             account["provider_metadata"] = tokens | (_APPLE if slug == "apple" else {})
         elif slug != "plain-company":
             account["userinfo_url"] = f"{self.provider}/profile/{slug}"
-        await self.desk.ask("POST", f"/v1/{self.app}/auth/oauth-config", {**account, **further})
+        await self.api_server.ask("POST", f"/v1/{self.app}/auth/oauth-config", {**account, **further})
 
     async def sign_in(self, slug: str, login: str = "ada") -> tuple[httpx.Response, "Surfer"]:
         async with httpx.AsyncClient(timeout=TIMEOUT_SECONDS) as client:
-            surfer = Surfer(client, self.desk.server.address)
+            surfer = Surfer(client, self.api_server.server.address)
             begun = await client.get(f"{surfer.home}/auth/{self.app}/oauth/{slug}")
             return await surfer.walk(begun, login), surfer
 
@@ -127,9 +127,9 @@ class Surfer:
 
 
 @pytest.fixture
-async def shop(desk: Desk, provider: str) -> Shop:
+async def shop(api_server: ApiServer, provider: str) -> Shop:
     # An app is made once of each name.
-    return Shop(desk, provider, await desk.create_app(f"shop-{uuid4()}"))
+    return Shop(api_server, provider, await api_server.create_app(f"shop-{uuid4()}"))
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ async def test_a_user_signs_in_twice_and_is_the_same_one(
     if slug == "apple":
         assert (b"user=" in back.content, b"user=" in second.seen[-1].content) == (True, False)
     bearer = {"authorization": f"Bearer {again.json()['access_token']}"}
-    me = await shop.desk.ask("GET", f"/auth/{shop.app}/me", by=bearer)
+    me = await shop.api_server.ask("GET", f"/auth/{shop.app}/me", by=bearer)
     assert (me["email"], me["provider"]) == (email, slug)
     other, _ = await shop.sign_in(slug, "ben")
     assert other.json()["user"]["id"] != user["id"]
@@ -173,7 +173,7 @@ async def test_a_user_signs_in_twice_and_is_the_same_one(
 async def test_who_comes_back_twice_with_one_code_is_refused_and_signed_in_once(shop: Shop) -> None:
     await shop.register("google")
     async with httpx.AsyncClient(timeout=TIMEOUT_SECONDS) as client:
-        surfer = Surfer(client, shop.desk.server.address)
+        surfer = Surfer(client, shop.api_server.server.address)
         begun = await client.get(f"{surfer.home}/auth/{shop.app}/oauth/google")
         cookie = begun.headers["set-cookie"].partition(";")[0]
         assert (await surfer.walk(begun, "ada")).status_code == 200
@@ -182,8 +182,8 @@ async def test_who_comes_back_twice_with_one_code_is_refused_and_signed_in_once(
         assert (await client.get(back)).json()["error"] == "OAuth error: invalid or expired state"
         kept = await client.get(back, headers={"cookie": cookie})
     assert (kept.status_code, kept.json()["error"]) == (400, "OAuth error: the provider answered 400")
-    (user,) = (await shop.desk.ask("GET", f"/v1/{shop.app}/admin/auth/users"))["users"]
-    sessions = await shop.desk.ask("GET", f"/v1/{shop.app}/admin/auth/users/{user['id']}/sessions")
+    (user,) = (await shop.api_server.ask("GET", f"/v1/{shop.app}/admin/auth/users"))["users"]
+    sessions = await shop.api_server.ask("GET", f"/v1/{shop.app}/admin/auth/users/{user['id']}/sessions")
     assert len(sessions["sessions"]) == 1
 
 
@@ -198,7 +198,7 @@ async def test_what_is_refused_at_the_provider_signs_nobody_in(
     await shop.register("google", **changed)
     refused, _ = await shop.sign_in("google", login)
     assert (refused.status_code, refused.json()["error"]) == (400, f"OAuth error: {reason}")
-    assert (await shop.desk.ask("GET", f"/v1/{shop.app}/admin/auth/users"))["users"] == []
+    assert (await shop.api_server.ask("GET", f"/v1/{shop.app}/admin/auth/users"))["users"] == []
 
 
 async def test_an_identity_joins_an_account_only_where_both_sides_have_verified_the_address(shop: Shop) -> None:
@@ -219,12 +219,12 @@ async def test_an_identity_joins_an_account_only_where_both_sides_have_verified_
     ("name", "options"), [("desktop", DESKTOP), ("phone", PHONE)], ids=["light on a desktop", "dark on a phone"]
 )
 async def test_a_person_goes_from_our_page_to_the_provider_and_comes_back_with_tokens(
-    office: Office, shop: Shop, name: str, options: dict[str, Any]
+    browser_server: BrowserServer, shop: Shop, name: str, options: dict[str, Any]
 ) -> None:
     slug = "apple" if name == "phone" else "company"
     await shop.register(slug)
-    site = shop.desk.server.address.replace("127.0.0.1", "localhost")
-    async with office.open_person(signed_in=False, **options) as person:
+    site = shop.api_server.server.address.replace("127.0.0.1", "localhost")
+    async with browser_server.open_person(signed_in=False, **options) as person:
         page = person.page
         await page.goto(f"/auth/{shop.app}/login-page?redirect_to={site}/health")
         await page.get_by_role("link", name=f"Continue with {slug.title()}").click()
@@ -235,4 +235,4 @@ async def test_a_person_goes_from_our_page_to_the_provider_and_comes_back_with_t
         await page.get_by_role("button", name="Continue").click()
         token = (await wait_for_tokens(page, site))["access_token"][0]
     bearer = {"authorization": f"Bearer {token}"}
-    assert (await shop.desk.ask("GET", f"/auth/{shop.app}/me", by=bearer))["email"] == f"eve{name}@example.com"
+    assert (await shop.api_server.ask("GET", f"/auth/{shop.app}/me", by=bearer))["email"] == f"eve{name}@example.com"

@@ -42,14 +42,16 @@ async def open_gateway(
 
 
 @pytest.mark.parametrize(
-    ("lane", "bounds"),
+    ("method", "bounds"),
     [("complete_chat", {"total": 0.05}), ("stream_chat", {"total": 0.05}), ("stream_chat", {"first": 0.05})],
 )
-async def test_a_provider_that_says_nothing_is_given_up_and_not_asked_again(lane: str, bounds: dict[str, Any]) -> None:
+async def test_a_provider_that_says_nothing_is_given_up_and_not_asked_again(
+    method: str, bounds: dict[str, Any]
+) -> None:
     async with open_gateway("slow-first:30", **bounds) as (gateway, model, fake):
         outcome = UsageMeter()
         with pytest.raises(UpstreamTimeout) as told:
-            await getattr(gateway, lane)(model, BODY, outcome)
+            await getattr(gateway, method)(model, BODY, outcome)
         assert not outcome.has_begun
         # It may be at work, and paid for it. Official clients would ask again by themselves.
         assert len(fake.requests) == 1

@@ -82,9 +82,9 @@ async def test_a_name_that_leads_elsewhere_after_it_was_checked_leads_nowhere() 
         received = len(fake.requests)
         for rebound in (("10.0.0.7",), ("127.0.0.1", "169.254.169.254"), ("::1",)):
             names.addresses = rebound
-            for lane in ("complete_chat", "stream_chat", "embed_texts"):
+            for method in ("complete_chat", "stream_chat", "embed_texts"):
                 with pytest.raises(UpstreamFailed) as raised:
-                    await customer.ask("plain", lane)
+                    await customer.ask("plain", method)
                 assert "models.test" not in raised.value.message
         assert len(fake.requests) == received
 
@@ -92,9 +92,9 @@ async def test_a_name_that_leads_elsewhere_after_it_was_checked_leads_nowhere() 
 async def test_an_address_that_may_not_be_called_is_not() -> None:
     async with open_gateway(Egress()) as (gateway, fake):
         customer = Customer(gateway, f"{fake.url}/v1")
-        for lane in ("complete_chat", "stream_chat", "embed_texts"):
+        for method in ("complete_chat", "stream_chat", "embed_texts"):
             with pytest.raises(UpstreamFailed):
-                await customer.ask("plain", lane)
+                await customer.ask("plain", method)
         assert not fake.requests
 
 
@@ -119,17 +119,17 @@ async def test_a_customers_server_does_not_lead_elsewhere_when_the_installation_
 
 
 @pytest.mark.parametrize(
-    ("behaviour", "lane", "limits"),
+    ("behaviour", "method", "limits"),
     [
         ("huge:200000", "complete_chat", {"largest": 100_000}),
         ("long:2000", "stream_chat", {"longest": 100_000}),
         ("huge:200000", "stream_chat", {"longest": 100_000}),
     ],
 )
-async def test_an_answer_without_end_is_broken_off(behaviour: str, lane: str, limits: dict[str, int]) -> None:
+async def test_an_answer_without_end_is_broken_off(behaviour: str, method: str, limits: dict[str, int]) -> None:
     async with open_gateway(Egress(LOOPBACK), **limits) as (gateway, fake):
         with pytest.raises(UpstreamMalformed):
-            await Customer(gateway, f"{fake.url}/v1").ask(behaviour, lane)
+            await Customer(gateway, f"{fake.url}/v1").ask(behaviour, method)
 
 
 async def test_a_customers_server_may_answer_eight_megabytes_in_one_piece_and_the_operators_more() -> None:
@@ -198,7 +198,7 @@ async def test_an_event_of_a_customers_server_has_a_bound(size: int, *, passes: 
 
 async def test_a_redirect_is_not_followed() -> None:
     async with open_gateway(Egress(LOOPBACK)) as (gateway, fake):
-        for lane in ("complete_chat", "stream_chat", "embed_texts"):
+        for method in ("complete_chat", "stream_chat", "embed_texts"):
             with pytest.raises(UpstreamFailed):
-                await Customer(gateway, f"{fake.url}/v1").ask("redirect", lane)
+                await Customer(gateway, f"{fake.url}/v1").ask("redirect", method)
         assert {request.path for request in fake.requests} == {"/v1/chat/completions", "/v1/embeddings"}

@@ -244,17 +244,17 @@ async def test_a_refusal_is_told_with_its_reason(agency: Agency) -> None:
     assert (resumed["decision"], resumed["reason"]) == ("denied", "Not on a Friday.")
 
 
-@pytest.mark.parametrize("door", ["agents_runs_resume", "approvals_approve"])
-async def test_the_app_of_a_call_is_not_edited(agency: Agency, door: str) -> None:
+@pytest.mark.parametrize("tool", ["agents_runs_resume", "approvals_approve"])
+async def test_the_app_of_a_call_is_not_edited(agency: Agency, tool: str) -> None:
     await agency.create_agent("a", write_graph())
     run = await agency.run_agent("a")
     given: dict[str, Any] = {"arguments": {"key": "k", "value": 1, "app_id": "app_000000000000"}}
-    if door == "approvals_approve":
+    if tool == "approvals_approve":
         given["approval_id"] = (await get_pending(agency, run["id"]))["id"]
     else:
         given |= {"app_id": agency.app_id, "name": "a", "id": run["id"], "approved": True}
         given["approval_token"] = await get_token(agency, run["id"])
-    error = await agency.catch_refusal(door, agency.owner, **given)
+    error = await agency.catch_refusal(tool, agency.owner, **given)
     assert (error.status, "app_id" in error.message) == (400, True)
     assert await agency.get_key("k") is None
 

@@ -387,18 +387,18 @@ async def test_runs_conversations_and_people_are_deleted_by_admins_and_nobody_el
     await app.create_agent("asker", ASK, visibility="public", safety_acknowledged=True)
     run_id = (await app.ask("POST", "/agents/asker/runs", {"input": {}, "thread_id": "t"})).json()["run_id"]
     await app.run_due_jobs()
-    doors = [
+    deletions = [
         (f"/agents/asker/runs/{run_id}", 204),
         ("/agents/asker/threads/t", 202),
         ("/agent-users/somebody", 202),
     ]
     for by in (await app.baobab.user_headers(app.id, "ada"), await app.anon_headers(), {}):
-        assert {(await app.ask("DELETE", path, by=by)).status_code for path, _ in doors} <= {401, 403, 404}
-    under_way = await app.ask("DELETE", doors[0][0])
+        assert {(await app.ask("DELETE", path, by=by)).status_code for path, _ in deletions} <= {401, 403, 404}
+    under_way = await app.ask("DELETE", deletions[0][0])
     assert (under_way.status_code, under_way.json()["error"]) == (409, "run_under_way")
-    await app.ask("POST", f"{doors[0][0]}/cancel")
-    assert [(await app.ask("DELETE", path)).status_code for path, _ in doors] == [status for _, status in doors]
-    assert (await app.ask("GET", doors[0][0])).status_code == 404
+    await app.ask("POST", f"{deletions[0][0]}/cancel")
+    assert [(await app.ask("DELETE", path)).status_code for path, _ in deletions] == [status for _, status in deletions]
+    assert (await app.ask("GET", deletions[0][0])).status_code == 404
 
 
 async def test_a_websocket_tells_every_event_and_closes(app: App) -> None:

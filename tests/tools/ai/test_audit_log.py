@@ -1,4 +1,4 @@
-"""What the audit trail says of calls to models: whose they were."""
+"""The audit log says whose calls to models they were."""
 
 import json
 

@@ -174,8 +174,8 @@ async def test_a_tool_is_limited_over_all_workers(baobab: Baobab, server: Valkey
         await pipeline.open()
         limits = SharedRateLimits(SlidingWindows(pipeline), SystemClock())
         workers.append(Registry([shelf]).bind(dataclasses.replace(baobab.application.services, limits=limits)))
-    door = RequestContext("test", "req-1", ip=subject)
-    calls = (worker.run(worker.find("shelf_rare"), {}, ANONYMOUS, door) for worker in workers * 3)
+    context = RequestContext("test", "req-1", ip=subject)
+    calls = (worker.run(worker.find("shelf_rare"), {}, ANONYMOUS, context) for worker in workers * 3)
     results = await asyncio.gather(*calls, return_exceptions=True)
     refused = [result for result in results if isinstance(result, RateLimited)]
     allowances = [result[1].allowance for result in results if not isinstance(result, BaseException)]

@@ -581,7 +581,7 @@ async def test_the_audit_row_names_the_actor_and_for_whom_it_acted(
 
 async def test_observers_are_told_of_every_call_and_how_it_ended(registry: Any, steps: Any) -> None:
     seen = []
-    registry.observers.append(lambda tool, door, outcome, seconds: seen.append((tool.name, outcome, seconds >= 0)))
+    registry.observers.append(lambda tool, interface, outcome, seconds: seen.append((tool.name, outcome, seconds >= 0)))
     await registry.call("shelf_keep", {"word": "a"}, ANONYMOUS, DOOR)
     for arguments, error in (({}, MissingField), ({"word": "a", "then": "crash"}, ZeroDivisionError)):
         with pytest.raises(error):

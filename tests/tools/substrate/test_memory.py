@@ -150,13 +150,13 @@ async def test_every_memory_says_who_proposed_it_whichever_door_it_came_through(
     await substrate.harness.call("apps_link_substrate", owner, app_id=app_id)
     step = Step("r1", "call", owner.organisation_id, owner.account_id, timedelta(1), app_id=app_id)
     client = ScopedKey(owner.account_id, owner.organisation_id, "k1", frozenset({"substrate"}))
-    doors: list[tuple[str, Any, RequestContext]] = [
+    callers: list[tuple[str, Any, RequestContext]] = [
         ("run", owner, RequestContext("agent", "1", step=step)),
         ("client", client, RequestContext("mcp", "2")),
         ("key", client, RequestContext("rest", "3")),
         ("person", owner, RequestContext("rest", "4")),
     ]
-    for title, caller, context in doors:
+    for title, caller, context in callers:
         asked = {"capability": "record_learning", "payload": {"title": title, "description": "x"}}
         await registry.call("substrate_propose", asked, caller, context)
     await substrate.import_lines(b'{"table":"learnings","row":{"id":"lrn_%026d","title":"file","description":"x"}}' % 1)
@@ -171,7 +171,7 @@ async def test_every_memory_says_who_proposed_it_whichever_door_it_came_through(
     }
     assert [sources[title]["proposed_by_kind"] for title in ("run", "client", "key")] == ["agent", "agent", "human"]
     assert [sources[title]["capability"] for title in ("file", "person")] == ["import_memories", "record_learning"]
-    await registry.call("substrate_propose", {"capability": "upsert_entity", "payload": ENTITY}, client, doors[1][2])
+    await registry.call("substrate_propose", {"capability": "upsert_entity", "payload": ENTITY}, client, callers[1][2])
     await substrate.do("upsert_source_artifact", kind="note", title="Talk")
     (entity,) = (await substrate.call("entities", q="ada"))["entities"]
     (artifact,) = (await substrate.call("source_artifacts"))["artifacts"]

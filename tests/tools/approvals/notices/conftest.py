@@ -1,4 +1,4 @@
-"""A desk whose people are told of what waits, and receivers on this machine that take what they are told."""
+"""An installation whose people get notices of calls that wait, and receivers on this machine that take them."""
 
 import json
 from collections.abc import AsyncIterator
@@ -60,7 +60,7 @@ async def start_receiver(*statuses: int) -> AsyncIterator[Receiver]:
 
 
 @dataclass
-class Desk:
+class NoticesInstallation:
     baobab: Baobab
     clock: FixedClock
     app: str
@@ -119,16 +119,18 @@ class Desk:
 
 
 @asynccontextmanager
-async def open_desk(data: Path, **variables: str) -> AsyncIterator[Desk]:
+async def open_notices_installation(data: Path, **variables: str) -> AsyncIterator[NoticesInstallation]:
     clock = FixedClock()
     allowed = {"BAOBAB_EGRESS_ALLOW": "127.0.0.1/32", **variables}
     async with open_installation(data, allowed, clock=clock) as baobab:
-        desk = Desk(baobab, clock, await baobab.create_app(), await create_person(baobab, "ada", role="admin"))
-        desk.agent = await desk.create_agent(desk.ada)
-        yield desk
+        installation = NoticesInstallation(
+            baobab, clock, await baobab.create_app(), await create_person(baobab, "ada", role="admin")
+        )
+        installation.agent = await installation.create_agent(installation.ada)
+        yield installation
 
 
 @pytest.fixture
-async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
-    async with open_desk(tmp_path / "data") as opened:
+async def installation(tmp_path: Path) -> AsyncIterator[NoticesInstallation]:
+    async with open_notices_installation(tmp_path / "data") as opened:
         yield opened
