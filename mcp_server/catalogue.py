@@ -106,7 +106,7 @@ class Offer:
 
     @cached_property
     def _cursor_context(self) -> str:
-        """What a cursor is bound to: the list that it comes from."""
+        """Returns what a cursor is bound to: the list that it comes from."""
         return "mcp:tools:" + ",".join(tool["name"] for tool in self.listed_tools)
 
 

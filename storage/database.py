@@ -41,7 +41,7 @@ class Execute(Protocol):
 
 
 class Reader(Protocol):
-    """What runs queries in some transaction: a connection, or a unit of work."""
+    """Runs queries in some transaction: a connection, or a unit of work."""
 
     async def execute(self, statement: Executable, rows: Any = None, /) -> CursorResult[*tuple[Any, ...]]: ...
 

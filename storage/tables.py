@@ -1,4 +1,4 @@
-"""What all tables share: the metadata with its naming convention, and column types that work alike in both
+"""The parts that all tables share: the metadata with its naming convention, and column types that work alike in both
 databases.
 """
 

@@ -1,4 +1,4 @@
-"""What all pages of the substrate share: the organisation that they show, and the names of proposers."""
+"""The parts that all pages of the substrate share: the organisation that they show, and the names of proposers."""
 
 from typing import Any
 from urllib.parse import quote, urlencode

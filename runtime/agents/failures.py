@@ -67,7 +67,7 @@ class RateLimited(Exception):
 
 
 class CallDenied(Exception):
-    """A person refused a call."""
+    """A person rejected a call."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)

@@ -58,7 +58,7 @@ _PATTERN_MESSAGES = {
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What could be read of a graph.
+    """The parts of a graph that could be read.
 
     spec: the graph without its faults, so that the rest can be validated; None where too much is wrong.
     replaced: the paths of nodes and edges, and of `entry`, that could not be read and have a substitute in `spec`.

@@ -69,8 +69,8 @@ class CompletionAssembler:
                     text += content if isinstance(content, str) else ""
         return text
 
-    def build_completion(self, outcome: UsageMeter) -> dict[str, Any] | None:
-        """Builds the completion; None if the events do not form one. outcome: the usage, if no event reports it."""
+    def build_completion(self, meter: UsageMeter) -> dict[str, Any] | None:
+        """Builds the completion; None if the events do not form one. meter: the usage, if no event reports it."""
         if self._left < 0 or not self._choices:
             return None
         choices = []
@@ -86,7 +86,7 @@ class CompletionAssembler:
             # An answer without text begins with an empty content in its events.
             message["content"] = message["content"] or (None if message.get("tool_calls") else "")
             choices.append({**choice, "index": index, "message": message})
-        usage = self._usage or _render_usage(outcome)
+        usage = self._usage or _render_usage(meter)
         return {**self._head, "object": "chat.completion", "choices": choices, **({"usage": usage} if usage else {})}
 
     def _merge(self, whole: dict[str, Any], delta: Mapping[str, Any]) -> None:
@@ -154,16 +154,16 @@ def _join_parts(value: Any) -> Any:
     return value
 
 
-def _render_usage(outcome: UsageMeter) -> dict[str, Any] | None:
-    if not outcome.is_counted:
+def _render_usage(meter: UsageMeter) -> dict[str, Any] | None:
+    if not meter.is_counted:
         return None
     usage: dict[str, Any] = {
-        "prompt_tokens": outcome.prompt,
-        "completion_tokens": outcome.completion,
-        "total_tokens": outcome.prompt + outcome.completion,
+        "prompt_tokens": meter.prompt,
+        "completion_tokens": meter.completion,
+        "total_tokens": meter.prompt + meter.completion,
     }
-    if outcome.cached:
-        usage["prompt_tokens_details"] = {"cached_tokens": outcome.cached}
-    if outcome.reasoning:
-        usage["completion_tokens_details"] = {"reasoning_tokens": outcome.reasoning}
+    if meter.cached:
+        usage["prompt_tokens_details"] = {"cached_tokens": meter.cached}
+    if meter.reasoning:
+        usage["completion_tokens_details"] = {"reasoning_tokens": meter.reasoning}
     return usage

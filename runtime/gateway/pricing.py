@@ -30,7 +30,7 @@ class Tier:
 
 @dataclass(frozen=True, slots=True)
 class MediaRates:
-    """What images and videos cost beyond their `Price`.
+    """The prices of images and videos beyond their `Price`.
 
     by_size: nano-dollars per unit by size in lower case (`1080p`, `4k`), if the map has prices by size. given, written,
     made: nano-dollars per 1_000_000 tokens of images in the prompt, of text in the answer and of images in the answer;

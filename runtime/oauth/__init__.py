@@ -1,1 +1,1 @@
-"""What the authorization servers of accounts and of apps share: clients and redirect addresses."""
+"""The parts that the authorization servers of accounts and of apps share: clients and redirect addresses."""

@@ -180,7 +180,7 @@ async def open_application(
 
 
 class _RegionWork:
-    """What goes on in the background for each database: notices, and durable jobs."""
+    """The background work for each database: notices, and durable jobs."""
 
     def __init__(
         self,

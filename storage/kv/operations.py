@@ -1,4 +1,4 @@
-"""What each write does in a transaction. Every function either raises before it changes anything, or succeeds."""
+"""The writes, each in a transaction. Every function either raises before it changes anything, or succeeds."""
 
 from __future__ import annotations
 

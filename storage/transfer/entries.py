@@ -18,7 +18,7 @@ _ENTRIES = 200
 
 
 class EntrySource(Protocol):
-    """What a transfer reads of a key-value store. The methods are those of Engine."""
+    """The methods of Engine that a transfer reads a key-value store with."""
 
     async def spaces(self, after: str | None, limit: int) -> list[str]: ...
 

@@ -1,4 +1,4 @@
-"""What an installation holds, part by part. Both sides are equal after a complete transfer."""
+"""Surveys what an installation holds, part by part. Both sides are equal after a complete transfer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the operator does with the data folder alone: creates the first account, and sets an account's password."""
+"""Does what needs only the data folder: creates the first account, and sets an account's password."""
 
 from sqlalchemy import insert, select, update
 

@@ -52,7 +52,7 @@ class SignedIn(Refreshed):
 
 
 class SignedOut(TypedDict):
-    """What logout answers."""
+    """The answer of logout."""
 
     message: str
 

@@ -1,4 +1,4 @@
-"""Who may run agents."""
+"""Access objects that decide who may run agents."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

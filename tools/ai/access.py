@@ -1,4 +1,4 @@
-"""Who may call models through the gateway, and in an app."""
+"""Access objects that decide who may call models, through the gateway and in an app."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

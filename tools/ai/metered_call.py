@@ -123,25 +123,25 @@ class MeteredCall:
 
     @property
     def cost(self) -> int:
-        """What the usage counted so far costs at the model's price, in nano-dollars."""
+        """The cost of the usage counted so far at the model's price, in nano-dollars."""
         return cost(self._price(self.meter.prompt), self.meter)
 
     async def end(self) -> None:
         """Charges the usage; nothing if the provider has not begun to answer. After a cancellation, call it again."""
-        reservation, outcome = self._reservation, self.meter
+        reservation, meter = self._reservation, self.meter
         if reservation is None:
             return
         if self._timer is not None:
             self._timer.cancel()
-        if outcome.has_begun:
-            outcome.estimate_usage(self.sent_characters)
-            if not outcome.is_counted and not outcome.is_prompt_counted:
-                outcome.prompt = self._cap_prompt_tokens(outcome.prompt)
+        if meter.has_begun:
+            meter.estimate_usage(self.sent_characters)
+            if not meter.is_counted and not meter.is_prompt_counted:
+                meter.prompt = self._cap_prompt_tokens(meter.prompt)
         try:
             self._observe()
             span, self.span = self.span, None
             if span is not None:
-                span.end(outcome, 0 if self.byok or not outcome.has_begun else self.cost)
+                span.end(meter, 0 if self.byok or not meter.has_begun else self.cost)
         finally:
             await self._settle(reservation)
             self._reservation = None
@@ -155,8 +155,8 @@ class MeteredCall:
         own_server = self.model.provider.startswith("server:")
         payer_ = "own_server" if own_server else "own_key" if self.byok else "platform"
         name = "*" if own_server else _usage_name(self.model)
-        outcome, seconds = self.meter, self.call.services.clock.monotonic() - began
-        usage = (outcome.prompt, outcome.cached, outcome.completion, self.cost) if outcome.has_begun else (0, 0, 0, 0)
+        meter, seconds = self.meter, self.call.services.clock.monotonic() - began
+        usage = (meter.prompt, meter.cached, meter.completion, self.cost) if meter.has_begun else (0, 0, 0, 0)
         for observe in gateway.observers:
             observe(ModelCall(name, payer_, self.failure, seconds, *usage))
 
@@ -179,13 +179,13 @@ class MeteredCall:
             self._renew_later(ttl, until)
 
     async def _settle(self, reservation: Reservation) -> None:
-        services, outcome = self.call.services, self.meter
-        if not outcome.has_begun:
+        services, meter = self.call.services, self.meter
+        if not meter.has_begun:
             # The reservation expires by itself, and the provider's error is of more use than this one.
             with contextlib.suppress(DatabaseUnavailable):
                 await services.credits.release(reservation)
             return
-        usage = Usage(_usage_name(self.model), outcome.prompt, outcome.completion, byok=self.byok)
+        usage = Usage(_usage_name(self.model), meter.prompt, meter.completion, byok=self.byok)
         for attempt in range(_LATE_TRIES):
             try:
                 await services.credits.settle(reservation, self.cost, usage)

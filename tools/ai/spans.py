@@ -97,25 +97,25 @@ class ModelSpan:
         """Records that the caller did not wait for the end."""
         self._span.set_attribute("baobab.left", value=True)
 
-    def end(self, outcome: UsageMeter, cost: int) -> None:
+    def end(self, meter: UsageMeter, cost: int) -> None:
         """Records the usage and ends the span. cost: the charge in nano-dollars."""
         attributes: dict[str, Any] = {"baobab.cost_usd": usd(cost)}
-        if outcome.served_model is not None:
-            attributes["gen_ai.provider.name"] = _provider(outcome.served_model)
-            attributes["baobab.upstream.model"] = outcome.served_model.upstream_name[:_LONGEST_NAME]
-        address = urlsplit(outcome.api_base)
+        if meter.served_model is not None:
+            attributes["gen_ai.provider.name"] = _provider(meter.served_model)
+            attributes["baobab.upstream.model"] = meter.served_model.upstream_name[:_LONGEST_NAME]
+        address = urlsplit(meter.api_base)
         if address.hostname:
             attributes |= {
                 "server.address": address.hostname,
                 "server.port": address.port or _PORTS.get(address.scheme, 443),
             }
-        if outcome.has_begun:
-            attributes["gen_ai.usage.input_tokens"] = outcome.prompt
-            attributes["gen_ai.usage.output_tokens"] = outcome.completion
+        if meter.has_begun:
+            attributes["gen_ai.usage.input_tokens"] = meter.prompt
+            attributes["gen_ai.usage.output_tokens"] = meter.completion
             detail_counts = {
-                "cache_read.input_tokens": outcome.cached,
-                "cache_write.input_tokens": outcome.cache_write + outcome.cache_write_hour,
-                "reasoning.output_tokens": outcome.reasoning,
+                "cache_read.input_tokens": meter.cached,
+                "cache_write.input_tokens": meter.cache_write + meter.cache_write_hour,
+                "reasoning.output_tokens": meter.reasoning,
             }
             attributes |= {f"gen_ai.usage.{name}": tokens for name, tokens in detail_counts.items() if tokens}
         if self._streamed and not self._reasons:
@@ -124,7 +124,7 @@ class ModelSpan:
         if self._reasons:
             attributes["gen_ai.response.finish_reasons"] = [reason for _, reason in sorted(self._reasons.items())]
         if self._joined is not None:
-            completion = self._joined.build_completion(outcome)
+            completion = self._joined.build_completion(meter)
             if completion is not None:
                 self._record_content(completion)
         self._span.set_attributes(attributes)

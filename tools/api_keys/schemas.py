@@ -11,7 +11,7 @@ from baobab.tools.core.money import Usd
 
 
 class KeyBudget(TypedDict):
-    """What a key may spend. What it has spent is read with op:billing_budgets."""
+    """The most that a key may spend. op:billing_budgets reads what it has spent."""
 
     period: Annotated[Literal["day", "month"], Field(description="A day, or a calendar month, both in UTC.")]
     most_usd: Usd

@@ -1,4 +1,4 @@
-"""Who may use the tools of approvals. Who may decide about one call is in core/auth/deciders.py."""
+"""Access objects for the tools of approvals. Who may decide about one call is in core/auth/deciders.py."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

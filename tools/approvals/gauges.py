@@ -1,4 +1,4 @@
-"""What approvals tell operators about their state."""
+"""The gauges of approvals, for the metrics."""
 
 from sqlalchemy import func, select
 

@@ -69,7 +69,7 @@ class ProposedCalls:
     async def propose(self, call: Call, arguments: Mapping[str, Any], meaning: str | None = None) -> Any:
         """Returns the result of this call if it was proposed before, approved, and has run. Else it is proposed.
 
-        Raises ApprovalRequired while the call waits, ApprovalRejected if a person refused it, CallFailed if it failed.
+        Raises ApprovalRequired while the call waits, ApprovalRejected if a person rejected it, CallFailed if it failed.
         An outcome is handed out once: the same call made again after that is a new proposal. A step of a run gets its
         outcome as often as it asks, and ApprovalExpired if nobody decided.
 

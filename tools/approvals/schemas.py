@@ -23,7 +23,7 @@ class Refusal(TypedDict):
 
 
 class Asker(TypedDict):
-    """Who asks; for a run, who started it. Names are as their owners chose them."""
+    """The proposer; for a run, whoever started it. Names are as their owners chose them."""
 
     kind: Annotated[
         Literal["account", "key", "user", "visitor"],

@@ -38,7 +38,7 @@ class BudgetDeleted(TypedDict):
 
 
 class Caps(TypedDict):
-    """What an organisation and each of its apps may use; null is no cap."""
+    """The most that an organisation and each of its apps may use; null is no cap."""
 
     requestsPerMinute: int | None
     kvOpsPerSecond: int | None
@@ -109,7 +109,7 @@ class CountedUsage(TypedDict):
 
 
 class Billing(TypedDict):
-    """What an organisation has and spends."""
+    """The credits, the usage and the limits of an organisation."""
 
     organization_id: str
     plan: OwnPlan

@@ -104,7 +104,7 @@ class MeaningChanged(BaobabError):
 
 
 class Approvals(Protocol):
-    """What the framework and the domains ask about calls that wait for a person, and how such calls end undecided.
+    """The port to approvals: reads calls that wait for a person, and withdraws those that nobody will decide.
 
     Proposing a call and deciding about one are ports of their own: tools/core/proposals.py.
     """

@@ -242,7 +242,7 @@ class ToolRunner(Protocol):
 
 
 class Preview(NamedTuple):
-    """What a call would do now: `text` in plain words, `changes` one by one; each is None if the tool cannot tell."""
+    """The effect of a call now, as `text` in plain words and as a list of `changes`. Each is None if unknown."""
 
     text: str | None
     changes: list[Change] | None = None

@@ -211,7 +211,7 @@ class ApprovalRequired(BaobabError):
 
 class ApprovalRejected(Forbidden):
     code = "APPROVAL_REJECTED"
-    summary = "A person refused this call. Nothing was done."
+    summary = "A person rejected this call. Nothing was done."
     remediation = "Do not repeat the same call. Ask the person what they want instead."
 
 

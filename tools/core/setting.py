@@ -15,6 +15,6 @@ class Setting(TypedDict):
 
 @dataclass(frozen=True)
 class InstallationSettings:
-    """What the composition says of the settings: each without secrets."""
+    """The port to the settings of the installation, without secrets."""
 
     listed: Sequence[Setting]

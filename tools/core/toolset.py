@@ -32,7 +32,7 @@ _SWITCHED = 101
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rest:
-    """What REST needs to know of a tool beside its route.
+    """The options of a tool for REST, beside its route.
 
     status: the success status, or a function of the result, which then needs `statuses`.
     query: parameters taken from the query string although the method has a body.
@@ -105,7 +105,7 @@ class Mcp:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guard:
-    """What a key with limits may not do with a tool, and what a person is told who approves a call of it.
+    """The options of a tool for keys with limits, and for the person who approves a call of it.
 
     grants: it hands out a credential or a right, so that keys with limits of their own may not call it.
     widens: by argument, which of its values give somebody more than they had, or take a guard away: a key with limits
@@ -174,7 +174,7 @@ class Toolset:
 
     @property
     def app_data(self) -> list[AppData]:
-        """All that the toolset keeps of an app, for moves and deletions of apps."""
+        """The data that the toolset stores for an app, for moves and deletions of apps."""
         rows: list[AppData] = [AppRows(self.name, self.app_tables, self.stop)] if self.app_tables else []
         return rows if self.data is None else [*rows, self.data]
 

@@ -1,4 +1,4 @@
-"""Who may reach the rows of an app: its owner and keys reach all rows, its users and visitors what policies allow."""
+"""Decides who may reach the rows of an app: its owner and keys all, users and visitors those that policies allow."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -38,7 +38,7 @@ _NAMES = (
 
 @dataclass(frozen=True, slots=True)
 class Author:
-    """Who made a change: the actor, the tool, and the run of an agent."""
+    """The author of a change: the actor, the tool, and the run of an agent."""
 
     actor: Actor
     actor_id: str | None

@@ -35,7 +35,7 @@ _SAMPLE_MOMENT = "2000-01-01T00:00:00+00:00"
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a document asks for: the tables as they should be, and what may be dropped."""
+    """The contents of a document: the tables as they should be, and what may be dropped."""
 
     tables: Mapping[str, TableInfo]
     dropped_tables: frozenset[str] = frozenset()

@@ -37,7 +37,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """What one reader sees of a change. Other readers may see nothing of it, or another operation."""
+    """A change as one reader sees it. Other readers may see nothing of it, or another operation."""
 
     op: Operation
     record: Row | None

@@ -35,7 +35,7 @@ _MOST_VALUES = 30_000
 
 @dataclass(frozen=True, slots=True)
 class Upsert:
-    """What an insert does if a present row has the same values in these columns."""
+    """The choice of what an insert does if a present row has the same values in these columns."""
 
     columns: tuple[str, ...]
     merge: bool

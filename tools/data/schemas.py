@@ -44,13 +44,13 @@ class ActingAs(TypedDict):
 
 
 class WriteOptions(ActingAs):
-    """What every tool that writes rows takes beside the rows."""
+    """The options of every tool that writes rows."""
 
     idempotency_key: Annotated[IdempotencyKey | None, Field(default=None)]
 
 
 class AnswerOptions(WriteOptions):
-    """What the tools that write several rows and answer them take beside the rows."""
+    """The options of the tools that write several rows and return them."""
 
     select: Annotated[SelectText | None, Field(default=None, description="The columns to return; else all.")]
     prefer: Annotated[Prefer, Field(default="", description="`return=minimal` returns no rows.")]
@@ -192,7 +192,7 @@ class MissingIndex(TypedDict):
 
 
 class SlowStatement(TypedDict):
-    """What was asked of a table and took long. filters, order: the columns, without values. calls: how often it was."""
+    """A slow query of a table. filters, order: the columns, without values. calls: how often it ran."""
 
     table: str
     operation: str

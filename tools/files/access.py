@@ -1,4 +1,4 @@
-"""Who may do what with files.
+"""Access objects of files: who may do what with them.
 
 Accounts of the app's organisation and keys of the app see every file. A user of the app sees their own files, and may
 download those that are open to every user. A file that a caller may not see is treated as if it did not exist.

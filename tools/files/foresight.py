@@ -18,7 +18,7 @@ _MOST_COMPARED = 64 * 1024
 
 
 async def list_replacement(call: Call, app_id: str, filename: str, content: str, encoding: Encoding) -> list[Change]:
-    """What the caller's latest file of this name would change to."""
+    """Lists how the caller's latest file of this name would change."""
     columns = files_table.c
     conditions = (columns.app_id == app_id, columns.filename == filename, ~PENDING, *is_own(call.caller))
     query = select(files_table).where(*conditions).order_by(columns.id.desc()).limit(1)

@@ -156,7 +156,7 @@ def _require_cancellable(call: Call, row: Any) -> None:
 
 
 async def _change(call: Call, database: Database, row: Any, where: ColumnElement[bool], values: dict[str, Any]) -> bool:
-    """Whether the job was as `where` says, and has these values now; its runner then looks for it."""
+    """Sets values of a job if it is as `where` says, and wakes its runner. Returns whether it was."""
     change = update(rows).where(rows.c.id == row.id, rows.c.tenant == row.tenant, where)
     if database is call.unit.database:
         is_changed = (await call.execute(change.values(**values))).rowcount == 1

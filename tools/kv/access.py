@@ -45,7 +45,7 @@ async def rule_book(call: "Call") -> RuleBook:
 
 @dataclass(frozen=True, slots=True)
 class ExposedAccess:
-    """Those who run the app, and others whom a rule allows the verb.
+    """Admits those who run the app, and others whom a rule allows the verb.
 
     key: the argument whose value the rules are checked for; None for a batch, whose handler checks each key itself.
     """
@@ -78,7 +78,7 @@ class ExposedAccess:
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """Those who run the app. Everybody else gets Forbidden; so do anonymous callers, instead of Unauthenticated.
+    """Admits those who run the app. Everybody else gets Forbidden, anonymous callers too, instead of Unauthenticated.
 
     role: which an account, or the maker of an app key, needs. functions: whether the app's function key may, too.
     """

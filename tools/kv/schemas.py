@@ -102,7 +102,7 @@ class ExposeRule(TypedDict):
 
 
 class KeyAccess(TypedDict):
-    """Who may read, or write, one key by the rules."""
+    """The callers who may read, or write, one key by the rules."""
 
     level: Annotated[
         Level, Field(description="Who may: anybody (`public`), signed-in users (`authed`), or nobody (`deny`).")

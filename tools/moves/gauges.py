@@ -1,4 +1,4 @@
-"""What moves tell operators about their state."""
+"""The gauges of moves, for the metrics."""
 
 from baobab.tools.core.cells import count_apps
 from baobab.tools.core.gauges import Reading

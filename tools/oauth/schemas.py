@@ -17,7 +17,7 @@ class Family(TypedDict):
 
 
 class AskedFor(TypedDict):
-    """What a client requests, as a person should see it."""
+    """A client's request, as a person should see it."""
 
     client_id: str
     client_name: Annotated[str, Field(description="What the client calls itself; nobody has checked that.")]
@@ -36,7 +36,7 @@ class Decided(TypedDict):
 
 
 class PendingCode(TypedDict):
-    """What a code is bound to."""
+    """The request that a code is bound to."""
 
     redirect_uri: str
     redirect_given: bool
@@ -58,7 +58,7 @@ class Exchanged(TypedDict):
 
 
 class PendingRefresh(TypedDict):
-    """What a refresh token is bound to."""
+    """The grant that a refresh token is bound to."""
 
     scope: str
     expires_at: datetime

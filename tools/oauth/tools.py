@@ -104,7 +104,7 @@ async def oauth_register(call: Call, redirect_uris: RedirectUris, client_name: C
 
 @oauth.tool(access=OAUTH_ENDPOINTS, effect="read", limit=PerAddress(60, 60), raises=(UnknownClient, DocumentRefused))
 async def oauth_client(call: Call, client_id: ClientId) -> Client:
-    """A client by its id: one that registered, or one whose id is the address of its metadata document."""
+    """Read a client by its id: one that registered, or one whose id is the address of its metadata document."""
     if is_address(client_id):
         return await call.services.of(ClientDocuments).client(client_id)
     row = (await call.execute(select(oauth_clients).where(oauth_clients.c.id == client_id))).first()
@@ -115,7 +115,7 @@ async def oauth_client(call: Call, client_id: ClientId) -> Client:
 
 @oauth.tool("GET /oauth/request", access=EVERYBODY, effect="read", raises=(RequestGone,))
 async def oauth_request(call: Call, request: Sealed) -> AskedFor:
-    """What a client asks for: what the consent page shows to the person who decides."""
+    """Read what a client asks for, as the consent page shows it to the person who decides."""
     auth_request = open_request(call.services, request)
     return {
         "client_id": auth_request.client_id,
@@ -153,7 +153,7 @@ async def oauth_decide(
     only_app_id: AppId | None = None,
     last_day: Day | None = None,
 ) -> Decided:
-    """Let a client have a key of yours, or refuse it: a person's decision, made on the consent page.
+    """Let a client have a key of yours, or deny it: a person's decision, made on the consent page.
 
     The client gets a code that is good for one key within five minutes. The key is in /api-keys, where it is revoked.
 
@@ -171,7 +171,7 @@ async def oauth_decide(
     call.audit.resource_id, call.audit.organisation_id = auth_request.client_id[:200], organisation
     call.audit.data |= {"decision": decision, "client": auth_request.client_name, "redirect_host": host}
     if decision == "deny":
-        return _redirect_back(auth_request, error="access_denied", error_description="The person refused.")
+        return _redirect_back(auth_request, error="access_denied", error_description="The person denied the request.")
     if only_app_id is not None:
         await _require_app(call, only_app_id, organisation, auth_request.scopes)
     open_toolsets = list_open_toolsets(call.registry, toolsets, asks=approval != "none")
@@ -217,7 +217,7 @@ async def oauth_decide(
 
 @oauth.tool(access=OAUTH_ENDPOINTS, effect="read", raises=(InvalidGrant,))
 async def oauth_code(call: Call, client_id: ClientId, code: Code) -> PendingCode:
-    """What a client's code is bound to, for the token endpoint to compare; a used one, too, until it expires.
+    """Read the request that a client's code is bound to, for the token endpoint. A used code is found until it expires.
 
     code: the code.
     """
@@ -287,7 +287,7 @@ async def oauth_exchange(call: Call, client_id: ClientId, code: Code) -> Exchang
 
 @oauth.tool(access=OAUTH_ENDPOINTS, effect="read", raises=(InvalidGrant,))
 async def oauth_refresh_token(call: Call, client_id: ClientId, refresh_token: SecretToken) -> PendingRefresh:
-    """What a client's refresh token is good for; a used one, too."""
+    """Read the grant of a client's refresh token, also of a used one."""
     row = await find_refresh_token(call, client_id, refresh_token)
     return {"scope": row.scope, "expires_at": row.created_at + REFRESH_LIFETIME}
 

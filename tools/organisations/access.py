@@ -1,4 +1,4 @@
-"""Who may act on an organisation: its members, by the id in the path."""
+"""Access objects that admit members of an organisation, which the id in the path names."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Who may do what in collections.
+"""Access objects of collections: who may do what in them.
 
 Accounts of the app's organisation and keys of the app see and manage everything. The users of the app make and delete
 no collections; what they see of the documents is the collection's access mode. What a caller may not see is answered as
@@ -32,7 +32,7 @@ _FIND_FOR_USER = _FIND.where(_KNOWN_TO_USERS)
 
 @dataclass(frozen=True, slots=True)
 class Managers:
-    """Those who run the app. Its users are refused in the words of the contract."""
+    """Admits those who run the app, and refuses its users with the contract's error."""
 
     anonymous: bool = False
     credential: bool = True

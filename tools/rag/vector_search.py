@@ -53,7 +53,7 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What a search may find: documents of a collection.
+    """The documents of a collection that a search may find.
 
     revision: what tells whether a copy of what the collection holds is still right.
     owner: the user whose documents they are; None for everybody's.

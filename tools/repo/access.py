@@ -1,4 +1,4 @@
-"""Who may read and write the repository of an app."""
+"""Access objects that decide who may read and write the repository of an app."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Who may use the substrate, and for whom they act."""
+"""Access objects of the substrate: who may use it, and for whom they act."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -121,7 +121,7 @@ async def _find_fault(
     at: datetime,
     count: int,
 ) -> str | None:
-    """What a principle that applies to an action has against it; None for nothing."""
+    """Returns why a principle that applies to an action forbids it or makes it wait; None if it does neither."""
     window = _WINDOWS.get(constraint["type"])
     if window is None:
         word = "forbids" if constraint["type"] == "forbid" else "asks for the approval of"

@@ -57,7 +57,7 @@ async def propose_in(
     idempotency_key: str | None = None,
     skip_approval: bool = False,
 ) -> Proposal:
-    """As `propose`, with a ledger that is open."""
+    """Does the same as `propose`, with a ledger that is open."""
     if idempotency_key is not None:
         prior = await _find_by_key(ledger, idempotency_key)
         if prior is not None:

@@ -1,4 +1,4 @@
-"""What searches find: the row of each memory in `substrate_memory`, and the keys of each entity.
+"""Maintains the search index: the row of each memory in `substrate_memory`, and the keys of each entity.
 
 Both are made from the rows of the other tables, whenever the ledger writes one of these.
 """

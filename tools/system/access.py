@@ -1,4 +1,4 @@
-"""Who operates the installation."""
+"""The access object for those who operate the installation."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Who may call the tools of a user's own account."""
+"""Access objects for the tools of a user's own account."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Who may become a user of an app: the one place that every way of signing up passes through."""
+"""Decides who may become a user of an app. Every way of signing up passes through here."""
 
 from datetime import datetime
 from typing import Any

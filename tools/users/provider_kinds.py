@@ -108,7 +108,7 @@ BUILT_IN = {
 
 @dataclass(frozen=True, slots=True)
 class ProviderUser:
-    """Who a provider says has signed in. email: None where it tells none."""
+    """The person who signed in, as a provider reports them. email: None if the provider reports none."""
 
     uid: str
     email: str | None

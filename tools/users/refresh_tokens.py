@@ -20,7 +20,7 @@ _SESSION, _NUMBER, _PROOF = 16, 4, 20
 
 @dataclass(frozen=True, slots=True)
 class RefreshToken:
-    """What a token says. generation: how many tokens of the session came before it."""
+    """The contents of a token. generation: how many tokens of the session came before it."""
 
     session_id: str
     generation: int

@@ -79,7 +79,7 @@ class Challenged(TypedDict):
 
 
 class SecondFactor(TypedDict):
-    """What a user has set up beside a password or a mailed code."""
+    """The second factors that a user has set up beside a password or a mailed code."""
 
     totp: Annotated[bool, Field(description="Whether sign-ins ask for a code of an authenticator app.")]
     recovery_codes: Annotated[int, Field(description="How many of them are unused.")]
@@ -88,7 +88,7 @@ class SecondFactor(TypedDict):
 
 
 class TotpSecret(TypedDict):
-    """What an authenticator app is told, once."""
+    """The secret for an authenticator app, shown once."""
 
     secret: Annotated[str, Field(description="In base32, for those who type it.")]
     uri: Annotated[str, Field(description="The `otpauth:` address; show it as a QR code.")]
@@ -130,7 +130,7 @@ class Passkeys(TypedDict):
 
 
 class PasskeyCeremony(TypedDict):
-    """What the browser is asked, and what comes back with its answer."""
+    """The options for the browser, and the id to send back with its answer."""
 
     options: Annotated[
         dict[str, Any],
@@ -145,7 +145,7 @@ class PasskeyDeleted(TypedDict):
 
 
 class ResetFactors(TypedDict):
-    """What was removed."""
+    """The second factors that were removed."""
 
     totp: bool
     passkeys: int
@@ -194,7 +194,7 @@ class OfferedTool(TypedDict):
 
 
 class McpRequest(TypedDict):
-    """What an MCP client asks a user of the app for."""
+    """An MCP client's request to a user of the app."""
 
     client_id: str
     client_name: Annotated[str, Field(description="What the client calls itself; nobody has checked that.")]
@@ -213,7 +213,7 @@ class Decided(TypedDict):
 
 
 class PendingMcpCode(TypedDict):
-    """What a code is bound to."""
+    """The request that a code is bound to."""
 
     redirect_uri: str
     redirect_given: bool
@@ -342,7 +342,7 @@ class OneSignInSettings(TypedDict):
 
 
 class UpgradeTicket(TypedDict):
-    """What an OAuth flow begins with that keeps the anonymous user."""
+    """The ticket with which an OAuth flow begins that keeps the anonymous user."""
 
     upgrade: Annotated[
         str, Field(description="For `upgrade` of `GET /auth/{app_id}/oauth/{provider}`, within ten minutes.")
@@ -376,7 +376,7 @@ class RevokedInvitation(TypedDict):
 
 
 class MailedLink(TypedDict):
-    """What a link of a mail is for."""
+    """The purpose of a link in a mail."""
 
     purpose: Literal["magic_link", "app_invitation"]
     email: str
@@ -385,7 +385,7 @@ class MailedLink(TypedDict):
 
 
 class HookCall(TypedDict):
-    """What a post-auth hook is told of one sign-in or sign-up."""
+    """The payload that a post-auth hook would get for one sign-in or sign-up."""
 
     id: str
     event: str
@@ -399,7 +399,7 @@ class HookCalls(TypedDict):
 
 
 class SignInPage(TypedDict):
-    """What the page on which users of an app sign in shows."""
+    """The contents of the page on which users of an app sign in."""
 
     app_name: str
     logo_url: str | None
@@ -438,7 +438,7 @@ class ImportedUser(TypedDict):
 
 
 class ImportedLine(TypedDict):
-    """What became of one user of the list."""
+    """The result for one user of the list."""
 
     email: str
     status: Annotated[
@@ -450,7 +450,7 @@ class ImportedLine(TypedDict):
 
 
 class Imported(TypedDict):
-    """What became of each user, in the order of the list."""
+    """The result for each user, in the order of the list."""
 
     results: list[ImportedLine]
     created: int

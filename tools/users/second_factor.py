@@ -43,7 +43,7 @@ _totp, _challenges = user_totp.c, user_challenges.c
 
 @dataclass(frozen=True, slots=True)
 class Factors:
-    """What a user has set up. totp: whether a code of it was shown."""
+    """The second factors that a user has set up. totp: whether a code of it was shown."""
 
     totp: bool
     recovery_codes: int

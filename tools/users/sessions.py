@@ -54,7 +54,7 @@ class McpClient:
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """What a refresh token that may be exchanged is good for."""
+    """The session that a refresh token renews, if the token may be exchanged."""
 
     user: Any
     session_id: str
@@ -158,7 +158,7 @@ async def exchange_token(call: Call, unit: Unit, exchange: Exchange) -> str:
 async def end_sessions(
     call: Call, unit: Unit, user_id: str, session_id: str | None = None, *, but: str | None = None
 ) -> int:
-    """Ends the sessions of a user, or one of them, and returns how many. Their access tokens stop to work, too.
+    """Ends the sessions of a user, or one of them, and returns how many. Their access tokens stop working, too.
 
     but: the id of a session that goes on.
     """

@@ -49,10 +49,10 @@ async def test_a_provider_that_says_nothing_is_given_up_and_not_asked_again(
     method: str, bounds: dict[str, Any]
 ) -> None:
     async with open_gateway("slow-first:30", **bounds) as (gateway, model, fake):
-        outcome = UsageMeter()
+        meter = UsageMeter()
         with pytest.raises(UpstreamTimeout) as told:
-            await getattr(gateway, method)(model, BODY, outcome)
-        assert not outcome.has_begun
+            await getattr(gateway, method)(model, BODY, meter)
+        assert not meter.has_begun
         # It may be at work, and paid for it. Official clients would ask again by themselves.
         assert len(fake.requests) == 1
         assert told.value.headers["x-should-retry"] == "false"
@@ -91,40 +91,40 @@ async def test_what_was_never_sent_is_tried_again() -> None:
 
 async def test_a_stream_that_falls_silent_ends_with_a_timeout() -> None:
     async with open_gateway("slow-tokens:0.2", between=0.1) as (gateway, model, fake):
-        outcome = UsageMeter()
-        pieces = await gateway.stream_chat(model, BODY, outcome)
+        meter = UsageMeter()
+        pieces = await gateway.stream_chat(model, BODY, meter)
         with pytest.raises(UpstreamTimeout):
             async for _ in pieces:
                 pass
-        assert outcome.has_begun
+        assert meter.has_begun
         assert len(fake.requests) == 1
 
 
 async def test_a_stream_that_never_has_an_event_has_not_begun() -> None:
     async with open_gateway("slow-tokens:30", first=0.05) as (gateway, model, fake):
-        outcome = UsageMeter()
+        meter = UsageMeter()
         with pytest.raises(UpstreamTimeout):
-            await gateway.stream_chat(model, BODY, outcome)
-        assert not outcome.has_begun
+            await gateway.stream_chat(model, BODY, meter)
+        assert not meter.has_begun
         assert len(fake.requests) == 1
 
 
 async def test_a_stream_that_begins_with_an_error_has_not_begun() -> None:
     async with open_gateway("error-frame:0") as (gateway, model, fake):
-        outcome = UsageMeter()
+        meter = UsageMeter()
         with pytest.raises(UpstreamFailed):
-            await gateway.stream_chat(model, BODY, outcome)
-        assert not outcome.has_begun
+            await gateway.stream_chat(model, BODY, meter)
+        assert not meter.has_begun
         assert len(fake.requests) == 3
 
 
 async def test_what_nobody_counted_is_estimated_by_events_or_by_what_they_say() -> None:
     few, many = UsageMeter(), UsageMeter()
-    for outcome, text in ((few, "a"), (many, "four letter words " * 20)):
-        outcome.record_event(b": still working\n\n")
-        outcome.record_event(b'data: {"choices": [{"delta": {"content": "%s"}}]}\n\n' % text.encode())
-        outcome.record_event(b"data: [DONE]\n\n")
-        outcome.estimate_usage(40)
+    for meter, text in ((few, "a"), (many, "four letter words " * 20)):
+        meter.record_event(b": still working\n\n")
+        meter.record_event(b'data: {"choices": [{"delta": {"content": "%s"}}]}\n\n' % text.encode())
+        meter.record_event(b"data: [DONE]\n\n")
+        meter.estimate_usage(40)
     assert (few.prompt, few.completion) == (10, 1)
     assert (many.prompt, many.completion) == (10, 90)
 
@@ -137,14 +137,14 @@ async def test_a_stream_may_be_slow_as_long_as_it_is_not_silent() -> None:
 
 async def test_an_answer_that_is_too_long_is_no_answer() -> None:
     async with open_gateway("huge:200000", largest=100_000) as (gateway, model, _):
-        outcome = UsageMeter()
+        meter = UsageMeter()
         with pytest.raises(UpstreamMalformed):
-            await gateway.complete_chat(model, BODY, outcome)
-        assert not outcome.has_begun
+            await gateway.complete_chat(model, BODY, meter)
+        assert not meter.has_begun
 
 
 async def test_a_count_that_cannot_be_is_no_count() -> None:
-    outcome = UsageMeter()
+    meter = UsageMeter()
     usage: Any
     for usage in (
         {"prompt_tokens": -1},
@@ -154,11 +154,11 @@ async def test_a_count_that_cannot_be_is_no_count() -> None:
         [],
         None,
     ):
-        outcome.count_usage(usage)
-    assert not outcome.is_counted
-    outcome.count_usage({"prompt_tokens": 5, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 9}})
+        meter.count_usage(usage)
+    assert not meter.is_counted
+    meter.count_usage({"prompt_tokens": 5, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 9}})
     # More of the prompt than all of it was not cached.
-    assert (outcome.prompt, outcome.completion, outcome.cached) == (5, 2, 5)
+    assert (meter.prompt, meter.completion, meter.cached) == (5, 2, 5)
 
 
 async def test_comments_without_end_do_not_keep_a_stream_from_being_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -187,10 +187,10 @@ async def test_comments_without_end_do_not_keep_a_stream_from_being_passed_on(mo
 async def test_what_is_no_chat_completion_is_no_answer_to_a_chat(answer: dict[str, Any]) -> None:
     async with open_gateway("said:it") as (gateway, model, fake):
         fake.canned_answers["it"] = CannedAnswer(json.dumps(answer).encode())
-        outcome = UsageMeter()
+        meter = UsageMeter()
         with pytest.raises(UpstreamMalformed):
-            await gateway.complete_chat(model, BODY, outcome)
-        assert not outcome.has_begun
+            await gateway.complete_chat(model, BODY, meter)
+        assert not meter.has_begun
 
 
 @pytest.mark.parametrize("answer", [{"choices": []}, {"data": "none"}, {"data": [[0.5]]}])
@@ -224,6 +224,6 @@ async def test_how_long_to_wait_is_told_in_digits(theirs: str | None, told: str)
 async def test_what_was_used_is_counted_as_its_vendor_says_it(
     usage: dict[str, Any], counted: tuple[int, int, int, int]
 ) -> None:
-    outcome = UsageMeter()
-    outcome.count_usage({"prompt_tokens": 32, "completion_tokens": 9, **usage})
-    assert (outcome.prompt, outcome.completion, outcome.reasoning, outcome.cached) == counted
+    meter = UsageMeter()
+    meter.count_usage({"prompt_tokens": 32, "completion_tokens": 9, **usage})
+    assert (meter.prompt, meter.completion, meter.reasoning, meter.cached) == counted

@@ -289,7 +289,7 @@ async def agents_runs_resume(
     arguments: JsonObject | None = None,
     reason: Reason | None = None,
 ) -> RunState:
-    """Decide about a call that a paused run waits for: approve it, with changed arguments if you like, or refuse it.
+    """Decide about a call that a paused run waits for: approve it, with changed arguments if you like, or reject it.
 
     approved: true makes the call, false refuses it.
     arguments: the arguments to call with, in place of those that the run proposed.

@@ -35,7 +35,7 @@ _COMPOSE: Mapping[str, Callable[[Notice], bytes]] = {
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of one attempt. fault: None if the message was taken.
+    """The result of one attempt to send. fault: None if the message was accepted.
 
     is_final: whether another attempt is pointless. is_unknown: whether it may have been taken all the same.
     is_gone: whether the receiver says that the channel itself no longer exists.

@@ -32,7 +32,7 @@ def may_decide(approval: Any, account_id: str, role: Role) -> bool:
 
 
 def is_told(approval: Any, account_id: str, role: Role, which: str) -> bool:
-    """Whether a member is told of a call.
+    """Whether a member gets a notice of a call.
 
     which: `all` that they may decide; or `mine`, without what they may decide only because they run the organisation.
     """

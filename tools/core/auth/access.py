@@ -1,4 +1,4 @@
-"""Who may call a tool. Each tool names one of these objects; it is asked once per call, and there is no default."""
+"""Access objects, which decide who may call a tool. Each tool names one, which is asked once per call. No default."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Who may decide: the one rule for approve, reject, resume and cancel, over every interface."""
+"""Decides who may decide: the one rule for approve, reject, resume and cancel, over every interface."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ class NeedsAnother(Conflict):
 
 @dataclass(frozen=True, slots=True)
 class Approvers:
-    """Who approves a call, as an agent or node says. `of` is a word, or `role:` and a role of the app's users."""
+    """The approvers that an agent or node names. `of` is a word, or `role:` and a role of the app's users."""
 
     of: str
     persons: int = 1

@@ -79,7 +79,7 @@ def _describe(rows: Rows, catalogue: Catalogue, write: Write) -> str:
 async def _list_batch_changes(
     call: Call, app_id: AppId, writes: list[Write], prefer: str, **options: Unpack[WriteOptions]
 ) -> list[Change]:
-    """What each write would change of the present rows, without the effects of the writes before it."""
+    """Lists the changes that each write would make to the present rows, without the effects of the writes before it."""
     del app_id
     _require_fields(writes)
 

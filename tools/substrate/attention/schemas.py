@@ -15,7 +15,7 @@ MostFires = Annotated[int, Field(ge=1, le=10_000)]
 
 
 class RuleBody(TypedDict):
-    """What a rule looks at and when, and what it proposes."""
+    """The body of a rule: its schedule, its condition, and the action that it proposes."""
 
     trigger_cron: Annotated[
         CronText, Field(description="Five fields, in UTC: minute, hour, day of the month, month, day of the week.")

@@ -1,4 +1,4 @@
-"""What is prepared for the outside. The platform sends nothing itself: the outbox tells its targets."""
+"""Capabilities that prepare messages to people. The platform sends nothing itself: the outbox notifies its targets."""
 
 from baobab.tools.substrate.capabilities.capability import ActionContext, Plan, capability
 from baobab.tools.substrate.capabilities.schemas import PlaceCall, SendEmailDraft

@@ -117,7 +117,7 @@ async def _propose_some(job: Job, organisation_id: str) -> None:
 
 
 async def _read_waiting(ledger: Ledger) -> tuple[int, set[str]]:
-    """How many of the job's proposals wait for a person, and the memories that these are about."""
+    """Returns how many of the job's proposals wait for a person, and the memories that these are about."""
     query = select(_actions.payload).where(
         _actions.organisation_id == ledger.organisation_id,
         _actions.status == "proposed",

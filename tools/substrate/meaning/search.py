@@ -154,7 +154,7 @@ class MeaningSearch:
     async def _prepare(
         self, by: Literal["meaning", "both"], match: Match, filters: Sequence[Any]
     ) -> tuple[MeaningIndex | None, list[_Worded]]:
-        """What is found without the vector: the index, None if there is none yet, and what has the words."""
+        """Returns what is found without the vector: the index (None if there is none yet), and what has the words."""
         async with self.call.open_reader() as reader:
             index, embedder = None, name_embedder()
             for state in await reader.fetch(_STATE, {"of_organisation": self.organisation_id}):

@@ -71,7 +71,7 @@ def _embed(np: Any, texts: Sequence[str]) -> list[Vector]:
 
 
 async def compare(wanted: bytes, others: Sequence[bytes]) -> list[float]:
-    """How close a vector is to each of the others, from -1 to 1."""
+    """Returns how close a vector is to each of the others, from -1 to 1."""
     work = partial(_compare, await NUMPY.get(), wanted, others)
     return work() if len(others) <= _COMPARED_AT_ONCE else await asyncio.to_thread(work)
 

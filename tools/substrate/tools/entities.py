@@ -167,8 +167,8 @@ async def substrate_update_entity(
 
 
 def measure_similarity(one: str, other: str) -> float:
-    """How many of the groups of three letters a name shares with another one, or with the word of it that shares the
-    most, from 0 to 1.
+    """Returns the share of groups of three letters that a name has in common with another one, or with the word of it
+    that has the most in common, from 0 to 1.
     """
     first = _split_trigrams(one)
     others = [_split_trigrams(part) for part in (other, *other.split())]

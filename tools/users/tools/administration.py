@@ -211,7 +211,7 @@ async def users_sessions(call: Call, app_id: AppId, user_id: UserId) -> Sessions
 async def users_sessions_end(
     call: Call, app_id: AppId, user_id: UserId, session_id: SessionId | None = None
 ) -> EndedSessions:
-    """Sign a user out everywhere, or of one session: refresh tokens and access tokens of it stop to work.
+    """Sign a user out everywhere, or of one session: refresh tokens and access tokens of it stop working.
 
     session_id: the only session that ends; null ends all of them.
     """

@@ -116,7 +116,7 @@ async def users_invitations_list(call: Call, app_id: AppId) -> Invitations:
     mcp=Mcp(keywords="withdraw an invitation, uninvite; Einladung zurückziehen; retirar invitación"),
 )
 async def users_invitations_revoke(call: Call, app_id: AppId, invitation_id: InvitationId) -> RevokedInvitation:
-    """Revoke an invitation: its link and code stop to work at once. Whoever has accepted it stays."""
+    """Revoke an invitation: its link and code stop working at once. Whoever has accepted it stays."""
     this = (_columns.app_id == app_id, _columns.id == invitation_id)
     async with FREEZES.writing(call) as unit:
         invitation = (await unit.execute(select(user_invitations).where(*this))).first()

@@ -96,7 +96,7 @@ async def auth_mcp_request(call: Call, app_id: AppId, request: Sealed) -> McpReq
 async def auth_mcp_decide(
     call: Call, app_id: AppId, request: Sealed, decision: Literal["approve", "deny"], sign_out: bool = False
 ) -> Decided:
-    """Let an MCP client use the app as you, or refuse it: the user's decision, made on a consent page.
+    """Let an MCP client use the app as you, or deny it: the user's decision, made on a consent page.
 
     The client gets a code that is good for one session within a minute. The session is among those of the user.
 
@@ -116,7 +116,7 @@ async def auth_mcp_decide(
         if decision == "approve":
             answer = {"code": await issue_code(call, unit, authorization, caller.user_id)}
         else:
-            answer = {"error": "access_denied", "error_description": "The user refused."}
+            answer = {"error": "access_denied", "error_description": "The user denied the request."}
         if sign_out:
             await end_sessions(call, unit, caller.user_id, caller.session_id)
     return {
@@ -155,7 +155,7 @@ async def auth_mcp_client(call: Call, app_id: AppId, client_id: ClientId) -> Cli
 
 @auth.tool(access=OAUTH_ENDPOINTS, effect="read", raises=(InvalidGrant,))
 async def auth_mcp_code(call: Call, app_id: AppId, client_id: ClientId, code: Code) -> PendingMcpCode:
-    """Return what a client's code is bound to, for the token endpoint to compare; a used one, too, until it expires.
+    """Read the request that a client's code is bound to, for the token endpoint. A used code is found until it expires.
 
     code: the code.
     """

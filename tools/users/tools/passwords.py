@@ -1,4 +1,4 @@
-"""Sign-in by password: sign up, log in, verify the address, set a new password."""
+"""Sign-in by password: sign up, sign in, verify the address, set a new password."""
 
 from typing import Annotated
 
@@ -68,7 +68,7 @@ async def auth_signup(
     password: Password,
     display_name: DisplayName = "",
 ) -> SignedUp:
-    """Make a user of an app and mail a code that verifies the address. Log in afterwards for tokens.
+    """Make a user of an app and mail a code that verifies the address. Sign in afterwards for tokens.
 
     email: the user's address; upper and lower case count as the same.
     """

@@ -1,4 +1,4 @@
-"""The sessions of a user: refresh, log out, list and end them."""
+"""The sessions of a user: refresh, sign out, list and end them."""
 
 from typing import Annotated
 

@@ -18,7 +18,7 @@ from baobab.tools.users.toolset import auth, users
     rest=Rest(headers={"cache-control": "public, max-age=300"}),
 )
 async def auth_jwks(call: Call, app_id: AppId) -> PublicKeys:
-    """The public keys that verify the access tokens of an app's users (JWKS). They may be cached for five minutes.
+    """Read the public keys that verify the access tokens of an app's users (JWKS). They may be cached for five minutes.
 
     A token is valid if one of these keys has signed it with RS256, its `iss` is `baobab:app:` and the app's id, its
     `app_id` is the app's and its `exp` has not passed.

@@ -1,1 +1,1 @@
-"""What the commands do. It is imported when a command runs, so that `baobab --help` need not load the application."""
+"""The work of the commands, imported when a command runs, so that `baobab --help` need not load the application."""

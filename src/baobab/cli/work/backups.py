@@ -1,4 +1,4 @@
-"""What `baobab backup` reads from the settings: where the data is, and which of it a backup leaves out."""
+"""Reads from the settings where the data is, and which of it a backup leaves out, for `baobab backup`."""
 
 from collections.abc import Iterator
 from pathlib import Path
