@@ -12,7 +12,7 @@ _SHOWN = 2000
 """The characters of a value that the timeline shows; a page of its own has all of them."""
 
 REMEDIES = {
-    "approval_denied": "A person rejected the call. Their reason is in the timeline: change what the agent asks for, or "
+    "approval_denied": "A person rejected the call, for the reason in the timeline. Change what the agent asks for, or "
     "set on_denied to tell, so that the graph goes on without it.",
     "timed_out": "Decide sooner, or raise the graph's limits timeout_seconds or human_timeout_seconds. A fork goes on "
     "from the last step.",

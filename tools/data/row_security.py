@@ -1,7 +1,7 @@
 """Postgres's own row-level security, built from the same trees as the conditions in each statement.
 
-It is a second wall: a mistake in the code that writes statements then cannot show a row of a stranger. It never refuses
-what the policies allow.
+It is a second safeguard: a mistake in the code that writes statements then cannot show a row of a stranger. It never
+refuses what the policies allow.
 
 There is one role for reading and one for writing, for users and for visitors each. A role that writes sees all rows of
 the tables in its statement; what it may change, insert and delete is narrowed by the policies for those commands, which
