@@ -160,7 +160,7 @@ def test_a_restored_folder_is_the_one_that_was_backed_up(data_and_backup: tuple[
 def test_the_secret_key_stays_out_when_told_so(data_and_backup: tuple[Path, Path], tmp_path: Path) -> None:
     data, _ = data_and_backup
     done = run_command("backup", tmp_path / "backup", "--data", data, "--without-secret-key")
-    assert "does not hold the key that secrets are sealed with" in done.stderr
+    assert "does not hold the key that encrypts secrets" in done.stderr
     done = run_command("restore", tmp_path / "backup", "--data", tmp_path / "again")
     assert "secret.key" in done.stderr
     assert "secret.key" in read_refusal("keys", "list", "--data", tmp_path / "again")

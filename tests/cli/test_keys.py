@@ -70,7 +70,7 @@ def test_after_a_rotation_and_a_restart_everything_still_opens(data: Path) -> No
         ).raise_for_status()
         token = httpx.post(f"{server.address}/platform/login", json=password, timeout=TIMEOUT_SECONDS).json()["token"]
         before = (data / "secret.key").read_text()
-        assert read_output("keys", "rotate-secret", "--data", data).startswith("Sealed ")
+        assert read_output("keys", "rotate-secret", "--data", data).startswith("Encrypted ")
         assert fetch_status(server, token) == 200, "a server that runs keeps working with the old key"
         server.terminate()
     after = (data / "secret.key").read_text()

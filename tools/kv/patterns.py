@@ -22,10 +22,10 @@ def check_pattern(pattern: str) -> str:
         raise ValueError("the only placeholders are {user.id} and {user.role}")
     if "***" in pattern or len(re.findall(r"\*+", pattern)) > MAX_WILDCARDS:
         raise ValueError(f"may hold at most {MAX_WILDCARDS} wildcards, each `*` or `**`")
-    for segment in pattern.split(":"):
-        # With two in one segment it would be ambiguous which matches what, and matching would be slow.
-        if len(re.findall(r"(?<!\*)\*(?!\*)|\{user", segment)) > 1:
-            raise ValueError("may hold one `*` or placeholder in each `:` segment")
+    for part in pattern.split(":"):
+        # With two in one part it would be ambiguous which matches what, and matching would be slow.
+        if len(re.findall(r"(?<!\*)\*(?!\*)|\{user", part)) > 1:
+            raise ValueError("may hold one `*` or placeholder in each part between `:`")
     return pattern
 
 
@@ -38,7 +38,7 @@ Pattern = Annotated[
     AfterValidator(check_pattern),
     WithJsonSchema({"type": "string", "minLength": 1, "maxLength": 512}),
     Field(
-        description="`*` is one segment (no `:`), `**` anything, {user.id} and {user.role} the caller's own.",
+        description="`*` is one part (no `:`), `**` anything, {user.id} and {user.role} the caller's own.",
         examples=["user:{user.id}:**"],
     ),
 ]
@@ -50,14 +50,14 @@ def literal_prefix(pattern: str) -> int:
 
 
 def of_anybody(pattern: str) -> re.Pattern[str]:
-    """Returns an expression that matches a key; a placeholder stands for one segment of any user."""
+    """Returns an expression that matches a key; a placeholder stands for one part of any user."""
     return re.compile(_expression(pattern, {"*": _SEGMENT, "{user.id}": _SEGMENT, "{user.role}": _SEGMENT}))
 
 
 def of_owner(pattern: str) -> re.Pattern[str]:
     """Returns an expression that matches a user's id, role and key, each on its own line: one for all users.
 
-    An id or role that is not one segment never matches, or the user `a` would own what belongs to the user `a:b`.
+    An id or role that is not one part never matches, or the user `a` would own what belongs to the user `a:b`.
     """
     lines = "".join(
         rf"(?P<{claim}>[^:\n]+)\n" if f"{{user.{claim}}}" in pattern else r"[^\n]*\n" for claim in ("id", "role")
@@ -88,6 +88,6 @@ def _anywhere(chunk: str, meaning: Mapping[str, str]) -> str:
     wild = next((n for n, (expression, _) in enumerate(parts) if expression == _SEGMENT), None)
     if wild is None or any(":" in part for expression, part in parts[:wild] if expression is None):
         return ".*?" + "".join(texts)
-    # The chunk may begin anywhere in a segment, but only its first place there is tried: if the wildcard cannot match
+    # The chunk may begin anywhere in a part, but only its first place there is tried: if the wildcard cannot match
     # from there, it cannot match from a later place. Trying all places would take quadratic time.
     return rf"(?:[^:\n]*+:)*?(?>[^:\n]*?{''.join(texts[:wild])}){''.join(texts[wild:])}"

@@ -26,8 +26,8 @@ NOTICE = "kv_rules"
 class Rule:
     """A pattern and the levels that reading and writing its keys need.
 
-    In a pattern `*` stands for one segment (no `:`), `**` for anything, `{user.id}` and `{user.role}` for what the
-    caller's token says. Where the level is not `owner`, a placeholder stands for one segment of any user.
+    In a pattern `*` stands for one part (no `:`), `**` for anything, `{user.id}` and `{user.role}` for what the
+    caller's token says. Where the level is not `owner`, a placeholder stands for one part of any user.
     """
 
     pattern: str

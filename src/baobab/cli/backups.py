@@ -16,7 +16,9 @@ from baobab.cli.installation import data_option, load_settings
 def backup(folder: Path, data: Path | None, *, without_secret_key: bool) -> None:
     """Copy the data folder into FOLDER, which is new or empty, while servers use it.
 
-    All databases are copied as of one moment. FOLDER also holds the key that secrets are sealed with, so it is as
+    Example: `baobab backup /backups/monday`
+
+    All databases are copied as of one moment. FOLDER also holds the key that encrypts secrets, so it is as
     secret as the data folder. If the rows are in Postgres, use pg_dump: see docs/scaling.md.
     """
     from baobab.cli.work import backups as backup_source
@@ -36,7 +38,10 @@ def backup(folder: Path, data: Path | None, *, without_secret_key: bool) -> None
 @click.argument("folder", type=Path)
 @click.option("--data", type=Path, help="New or empty folder to restore to [BAOBAB_DATA, data].")
 def restore(folder: Path, data: Path | None) -> None:
-    """Restore a backup from FOLDER as the data folder, after checking that the backup is complete and unchanged."""
+    """Restore a backup from FOLDER as the data folder, after checking that the backup is complete and unchanged.
+
+    Example: `baobab restore /backups/monday --data restored`
+    """
     from baobab.storage.backup.restore import restore as put_back
 
     settings = load_settings(data=data)
@@ -46,6 +51,6 @@ def restore(folder: Path, data: Path | None) -> None:
     )
     if not manifest.secret_key:
         click.echo(
-            "The backup did not hold the key that secrets are sealed with: put secret.key into the folder.",
+            "The backup did not hold the key that encrypts secrets: put secret.key into the folder.",
             err=True,
         )

@@ -32,9 +32,9 @@ def cells_list(data: Path | None) -> None:
 def cells_drain(name: str, data: Path | None) -> None:
     """Empty the cell NAME: it takes no new apps, and its apps move to other cells of its geography.
 
-    The servers and workers move the apps in the background; `baobab cells list` says how far they are. While an app
-    moves, writes of its data answer 503 with Retry-After for some seconds. What moves leave behind in the cell stays
-    there. The cell takes apps again after `baobab cells admit`.
+    The servers and workers move the apps in the background; `baobab cells list` shows how many are left. While an app
+    moves, writes of its data answer 503 with Retry-After for some seconds. The copies that moves leave behind stay
+    in the cell. The cell takes apps again after `baobab cells admit`.
     """
     from baobab.cli.work.cells import drain_cell
 

@@ -39,6 +39,8 @@ def migrate(data: Path | None) -> None:
 def forget_store(store: str, data: Path | None) -> None:
     """Accept that the data of a store is lost, and start again with an empty one.
 
+    Example: `baobab forget-store kv:local`
+
     STORE is the name in the error at the start, such as `kv:local` or `objects:local`. If you have a backup, restore it
     instead.
     """
@@ -75,6 +77,8 @@ def transfer(
     dry_run: bool,
 ) -> None:
     """Move an installation between files and Postgres, or only its key-value store.
+
+    Example: `baobab transfer --to postgresql://baobab@db.example/baobab`
 
     --to postgresql://... copies the rows and the keys to Postgres and, with --objects, the files to S3. --to FOLDER
     copies everything into a new folder.

@@ -35,6 +35,8 @@ def init(data: Path | None) -> None:
 def password(email: str | None, data: Path | None, password: str) -> None:
     """Set the password of the account [EMAIL], or of the first account, `owner@localhost`.
 
+    Example: `baobab password ada@example.com`
+
     People sign in with it to decide on approvals and to connect programs. You need no old password, because the command
     works on the data folder itself. It ends every session of the account.
     """

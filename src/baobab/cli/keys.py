@@ -1,4 +1,4 @@
-"""`baobab keys`: API keys, and the keys that secrets are sealed with."""
+"""`baobab keys`: API keys, and the keys that encrypt secrets."""
 
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from baobab.settings import Settings
 
 @click.group()
 def keys() -> None:
-    """Manage the first account's API keys, and the keys that secrets are sealed with.
+    """Manage the first account's API keys, and the keys that encrypt secrets.
 
     These commands work on the data folder itself: whoever can read it needs no credential. You can use them while the
     server runs; it notices a change within a second.
@@ -23,14 +23,17 @@ def keys() -> None:
 @click.argument("name")
 @data_option
 def keys_create(name: str, data: Path | None) -> None:
-    """Create an API key called NAME with every right of the first account, and print it. It is not shown again."""
+    """Create an API key called NAME with every right of the first account, and print it. It is not shown again.
+
+    Example: `baobab keys create laptop`
+    """
     click.echo(run_work(_call_as_first_account(load_installed_settings(data), "api_keys_create", name=name))["key"])
 
 
 @keys.command("list")
 @data_option
 def keys_list(data: Path | None) -> None:
-    """List the API keys of the first account's organisation that are in force. The keys themselves are not shown."""
+    """List the live API keys of the first account's organisation: id, first letters, scopes, last use and name."""
     for key in run_work(_call_as_first_account(load_installed_settings(data), "api_keys_list"))["keys"]:
         used = key["last_used_at"].isoformat(timespec="seconds") if key["last_used_at"] else "never used"
         click.echo(f"{key['id']}  {key['prefix']}...  {','.join(key['scopes']):24} {used:26} {key['name']}")
@@ -43,7 +46,7 @@ def keys_list(data: Path | None) -> None:
 def keys_revoke(key_id: str, data: Path | None, *, keep_made: bool) -> None:
     """Revoke the API key with the id KEY_ID, and the keys that were created with it.
 
-    They stop working within a second, on every worker.
+    `baobab keys list` shows the ids. The keys stop working within a second, on every worker.
     """
     settings = load_installed_settings(data)
     revoked = run_work(_call_as_first_account(settings, "api_keys_revoke", key_id=key_id, keep_made=keep_made))[
@@ -55,11 +58,11 @@ def keys_revoke(key_id: str, data: Path | None, *, keep_made: bool) -> None:
 @keys.command("rotate-secret")
 @data_option
 def keys_rotate_secret(data: Path | None) -> None:
-    """Create a new key for sealing secrets, and seal every secret again with it.
+    """Create a new key for secrets, and encrypt every secret again with it.
 
     The old key stays in DATA/secret.key behind the new one, so that backups can still be read. Running servers keep
     using the old key; restart them when this has finished. If BAOBAB_SECRET_KEY is set, put a new key in front of that
-    list first; this command then only seals again.
+    list first; this command then only encrypts again.
     """
     from baobab.storage.rotation import reseal, rotate_key
 
@@ -72,7 +75,7 @@ def keys_rotate_secret(data: Path | None) -> None:
             databases = {stores.database for stores in application.services.regions.values()}
             return sum([await reseal(database, application.services.vault) for database in databases])
 
-    click.echo(f"Sealed {run_work(work())} secrets with the new key.")
+    click.echo(f"Encrypted {run_work(work())} secrets with the new key.")
 
 
 async def _call_as_first_account(settings: Settings, tool: str, **arguments: Any) -> Any:

@@ -1,4 +1,4 @@
-"""`baobab plan` and `baobab credits`: what organisations have, and what they may spend."""
+"""`baobab plan` and `baobab credits`: the plans of organisations, and their credits."""
 
 from pathlib import Path
 
@@ -16,6 +16,8 @@ from baobab.tools.core.plans import PLANS
 @data_option
 def plan_(org: str, plan: str | None, data: Path | None) -> None:
     """Print the plan of the organisation ORG; if [PLAN] is given, change it to that plan.
+
+    Example: `baobab plan ada@example.com launch`
 
     ORG is the id of an organisation, or the e-mail address of the account whose personal organisation it is.
     docs/settings.md describes the plans. A running server uses the new plan at once. What the organisation has already
@@ -55,7 +57,10 @@ def credits_show(org: str, data: Path | None) -> None:
 )
 @data_option
 def credits_top_up(org: str, usd: int, reference: str, data: Path | None) -> None:
-    """Add credits of USD dollars, which do not expire, to the organisation ORG, and print its credits."""
+    """Add credits of USD dollars, which do not expire, to the organisation ORG, and print its credits.
+
+    Example: `baobab credits top-up ada@example.com 25 --reference invoice-7`
+    """
     from baobab.cli.work.credits import top_up
 
     if not usd:
@@ -70,6 +75,8 @@ def credits_top_up(org: str, usd: int, reference: str, data: Path | None) -> Non
 @data_option
 def credits_terms(org: str, allowance: int | None, floor: int | None, data: Path | None) -> None:
     """Set the organisation ORG's own terms, and print its credits.
+
+    Example: `baobab credits terms ada@example.com --allowance 50 --floor -10`
 
     This sets both terms at once: an option that you leave out goes back to what its plan says.
     """

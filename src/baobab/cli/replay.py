@@ -17,6 +17,8 @@ from baobab.cli.parameters import Word
 def replay(run: str, app: str | None, data: Path | None, *, agent: bool) -> None:
     """Replay the ended run RUN with the answers that its tools and models gave then, and compare.
 
+    Example: `baobab replay 4f0c8a52-3c1e-4d7b-9f52-2f6f3a1c9d10`
+
     No tool or model is called, and nothing is written. Prints the events of the run: `-` before an event that is
     missing this time, `+` before a new one. The exit status is 1 if there is any difference.
     """

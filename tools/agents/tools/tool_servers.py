@@ -115,7 +115,7 @@ async def mcp_servers_create(
     url: its MCP endpoint. Private addresses are refused unless the operator allows them.
     transport: `streamable_http` (or `http`); or `sse`, for servers from before 2025.
     auth: its credential: `{type: bearer, token}`, or `{type: oauth, client_id, client_secret, token_url, scope?}`.
-      Sealed, never shown again, and sent to this server alone.
+      Encrypted, never shown again, and sent to this server alone.
     auth_header: instead of `auth`, the whole `Authorization` header.
     tool_acl: by tool, `mode` and `exposed_to`. A tool is `read_only` if its server says so and `mode` is not
       `read_write`; users of the app have it only if `exposed_to` is `end_user`.

@@ -23,7 +23,7 @@ def data_source(settings: Settings) -> Source:
 def list_left_out(settings: Settings, *, secret_key: bool) -> Iterator[str]:
     """Yields a sentence for each thing that a backup does not hold."""
     if not secret_key:
-        yield "The backup does not hold the key that secrets are sealed with; without it they cannot be read."
+        yield "The backup does not hold the key that encrypts secrets. Without it, they cannot be read."
     if settings.kv == "valkey":
         yield "The backup does not hold the key-value store, which is in Valkey."
     if settings.regions:

@@ -305,7 +305,7 @@ def _list_next_steps(here: Settings, there: Settings) -> list[str]:
 
 
 def _keep_secret(here: Settings, there: Settings) -> None:
-    """Writes the keys that secrets are sealed with into the folder of an installation on files."""
+    """Writes the keys that encrypt secrets into the folder of an installation on files."""
     if there.rows_url.startswith(SQLITE) and not there.secret_file.exists():
         keys = here.secret_key.split(",") if here.secret_key else here.secret_file.read_text().split()
         write_private(there.secret_file, "\n".join(key.strip() for key in keys) + "\n")
