@@ -20,7 +20,7 @@ class BodyBudget:
         self._in_all = in_all
         self._of_one = of_one
         self._of_anonymous = of_anonymous
-        self._held: Counter[str] = Counter()
+        self._bytes_by_caller: Counter[str] = Counter()
         self._total = self._anonymous = 0
 
     @contextlib.contextmanager
@@ -31,7 +31,7 @@ class BodyBudget:
         """
         if (
             self._total + size > self._in_all
-            or self._held[owner] + size > self._of_one
+            or self._bytes_by_caller[owner] + size > self._of_one
             or (anonymous and self._anonymous + size > self._of_anonymous)
         ):
             raise BusyWithBodies
@@ -43,9 +43,9 @@ class BodyBudget:
 
     def _take(self, owner: str, size: int, anonymous: bool) -> None:
         self._total += size
-        self._held[owner] += size
-        if not self._held[owner]:
-            del self._held[owner]
+        self._bytes_by_caller[owner] += size
+        if not self._bytes_by_caller[owner]:
+            del self._bytes_by_caller[owner]
         if anonymous:
             self._anonymous += size
 

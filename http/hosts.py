@@ -33,18 +33,18 @@ class Hosts:
         self._pages = self._own if base_domain == "localhost" else own_names
         self._suffix = "." + base_domain.lower()
         self._files_suffix = "." + files_domain if files_domain else None
-        self._known: dict[bytes, Host | None] = {}
+        self._cache: dict[bytes, Host | None] = {}
 
     def find(self, header: bytes) -> Host | None:
         """Returns the host that a Host header names; None if it is not allowed."""
         try:
-            return self._known[header]
+            return self._cache[header]
         except KeyError:
             pass
         host = self._match_name(_host_name(header.decode("latin-1").lower()))
-        if len(self._known) >= _REMEMBERED:
-            self._known.clear()
-        self._known[header] = host
+        if len(self._cache) >= _REMEMBERED:
+            self._cache.clear()
+        self._cache[header] = host
         return host
 
     def is_platform(self, origin: str) -> bool:

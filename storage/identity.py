@@ -52,7 +52,7 @@ class Identity:
         self._rows = rows
         self.id = id_
         self._now = now
-        self._seen: list[str] = []
+        self._checked_stores: list[str] = []
         """The stores that this object has found to be the right ones."""
 
     @classmethod
@@ -99,7 +99,7 @@ class Identity:
             await engine.put(SPACE, _KEY, f'"{self.id}"'.encode(), None, Tier.DURABLE, Quota())
         elif stored_id != self.id:
             raise StoreLost(_foreign_message(f"the key-value store of the region {region}"))
-        self._seen.append(f"kv:{region}")
+        self._checked_stores.append(f"kv:{region}")
 
     async def require_objects(self, store: ObjectStore, region: str, *, shared: bool) -> None:
         """Does the same for an object store. shared: whether all servers share it; a folder of each machine's own may
@@ -113,7 +113,7 @@ class Identity:
             await store.put(_OBJECT, _single_chunk(self.id.encode()), content_type="text/plain", max_bytes=len(self.id))
         elif b"".join([chunk async for chunk in reader]).decode() != self.id:
             raise StoreLost(_foreign_message(f"the object store of the region {region}"))
-        self._seen.append(f"objects:{region}")
+        self._checked_stores.append(f"objects:{region}")
 
     async def _was_in_use(self, store: str) -> bool:
         """Returns whether a server has recorded that a store holds the id.
@@ -129,7 +129,7 @@ class Identity:
         """Records which stores hold the id, so that a store that loses it is noticed."""
         async with self._rows.reading() as connection:
             recorded = set((await connection.execute(select(installation_stores.c.store))).scalars())
-        new = [{"store": store, "seen_at": self._now} for store in self._seen if store not in recorded]
+        new = [{"store": store, "seen_at": self._now} for store in self._checked_stores if store not in recorded]
         if new:
             async with self._rows.writing(lock=INSTALLATION) as connection:
                 adding = build_upsert(self._rows.dialect, installation_stores).on_conflict_do_nothing()

@@ -38,7 +38,7 @@ class RunParts:
         self._events = list(events)
         self._most = len(self._events) + most
         self._usage = {name: run["usage"][name] or 0 for name in _USAGE}
-        self._shown = self._list_entries()
+        self._shown_entries = self._list_entries()
         self._states = find_states(run, self._events)
 
     @property
@@ -63,7 +63,7 @@ class RunParts:
     def render_changes(self) -> bytes:
         """Returns an event with the HTML of the parts that the new events have changed."""
         entries, states = self._list_entries(), find_states(self._run, self._events)
-        changed_entries = [entry for key, entry in entries.items() if self._shown.get(key) != entry]
+        changed_entries = [entry for key, entry in entries.items() if self._shown_entries.get(key) != entry]
         values: dict[str, Any] = {
             "run": {**self._run, "usage": self._usage},
             "entries": changed_entries,
@@ -71,7 +71,7 @@ class RunParts:
         }
         if states != self._states:
             values["drawing"] = draw_graph(self._graph, states)
-        self._shown, self._states = entries, states
+        self._shown_entries, self._states = entries, states
         return b"event: parts\ndata: %s\n\n" % to_json(self._render(values))
 
     def _list_entries(self) -> dict[Any, dict[str, Any]]:

@@ -51,7 +51,7 @@ class _ConsentPage:
     def __init__(self, provider: UserProvider, sealed: str, authorization: Mapping[str, Any]) -> None:
         self._provider = provider
         self._sealed = sealed
-        self._asked = authorization
+        self._authorization = authorization
         self._vault = provider.vault
         # A ticket is good for the request and the app for which somebody has signed in.
         self._context = f"{_CONTEXT}{provider.app_id}:{digest_token(sealed)}"
@@ -141,29 +141,30 @@ class _ConsentPage:
     def _render_consent(self, signed_in: Mapping[str, Any]) -> Response:
         ticket = self._vault.seal(json.dumps(signed_in["access_token"]).encode(), self._context)
         tools = "".join(
-            f"<li>{escape(tool['title'])} <small>({escape(tool['name'])})</small></li>" for tool in self._asked["tools"]
+            f"<li>{escape(tool['title'])} <small>({escape(tool['name'])})</small></li>"
+            for tool in self._authorization["tools"]
         )
-        client = escape(self._asked["client_name"])
+        client = escape(self._authorization["client_name"])
         body = f"""{self._render_head()}
 <p>You are signed in as <strong>{escape(signed_in["user"]["email"])}</strong>. {client} could then, as you:</p>
 <ul>{tools}</ul>
-<p>Access goes to <strong>{escape(self._asked["redirect_host"])}</strong>. Any program can call itself {client}: agree
-only if you have just started this yourself. You end it by signing out of the app everywhere.</p>
+<p>Access goes to <strong>{escape(self._authorization["redirect_host"])}</strong>. Any program can call itself {client}:
+agree only if you have just started this yourself. You end it by signing out of the app everywhere.</p>
 <form method="post" action="consent">{self._render_request()}<input type="hidden" name="ticket" value="{ticket}">
-<p><button name="step" value="approve">Allow</button> <button name="step" value="deny">Refuse</button></p></form>"""
+<p><button name="step" value="approve">Allow</button> <button name="step" value="deny">Deny</button></p></form>"""
         return self._render(body, 200)
 
     def _render_head(self) -> str:
-        client, app = escape(self._asked["client_name"]), escape(self._asked["app_name"])
+        client, app = escape(self._authorization["client_name"]), escape(self._authorization["app_name"])
         return f"<h1>{client} wants to use {app} as you</h1>"
 
     def _render_request(self) -> str:
         return f'<input type="hidden" name="request" value="{escape(self._sealed)}">'
 
     def _render(self, body: str, status: int) -> Response:
-        title = f"Sign in to {self._asked['app_name']}"
+        title = f"Sign in to {self._authorization['app_name']}"
         # Browsers hold the redirect that answers a form to this policy, too.
-        forms = f"'self' {name_source(self._asked['redirect_uri'])}"
+        forms = f"'self' {name_source(self._authorization['redirect_uri'])}"
         return render_page(title, body, root=_ROOT, status=status, forms=forms)
 
 

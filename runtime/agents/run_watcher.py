@@ -21,18 +21,18 @@ class RunNews:
     """Wakes one reader of a run. has_events: whether there may be events that it has not read."""
 
     def __init__(self) -> None:
-        self._told = asyncio.Event()
+        self._notified = asyncio.Event()
         self.has_events = True
 
     def tell(self, *, has_events: bool) -> None:
         self.has_events = self.has_events or has_events
-        self._told.set()
+        self._notified.set()
 
     async def wait(self) -> None:
-        await self._told.wait()
+        await self._notified.wait()
 
     def clear(self) -> None:
-        self._told.clear()
+        self._notified.clear()
         self.has_events = False
 
 

@@ -35,26 +35,26 @@ class IncompleteAnswer(Exception):
 class HttpAnswer:
     """A server's answer, whose headers have arrived. Iterate over its body once, and always `close` it."""
 
-    __slots__ = ("_connection", "_done", "_peeked", "headers", "status")
+    __slots__ = ("_connection", "_done", "_first_piece", "headers", "status")
 
     def __init__(self, connection: "Connection", done: Callable[["Connection"], None]) -> None:
         self.status, self.headers = connection.status, connection.headers
         """headers: by their names in lower case; if a header is repeated, the last one."""
         self._connection: Connection | None = connection
         self._done = done
-        self._peeked = b""
+        self._first_piece = b""
 
     async def peek(self) -> bytes:
         """Returns the first piece of the body, and leaves it there. Raises IncompleteAnswer or TimeoutError."""
-        if not self._peeked and self._connection is not None:
-            self._peeked = await self._connection.read_piece()
-        return self._peeked
+        if not self._first_piece and self._connection is not None:
+            self._first_piece = await self._connection.read_piece()
+        return self._first_piece
 
     async def __aiter__(self) -> AsyncGenerator[bytes, None]:
         """Yields the pieces of the body as they arrive. Raises IncompleteAnswer or TimeoutError."""
-        peeked, self._peeked = self._peeked, b""
-        if peeked:
-            yield peeked
+        first_piece, self._first_piece = self._first_piece, b""
+        if first_piece:
+            yield first_piece
         while self._connection is not None and (piece := await self._connection.read_piece()):
             yield piece
 

@@ -100,9 +100,9 @@ def is_default(name: str, value: Any) -> bool:
     )
 
 
-def may_drop(name: str, value: Any, *, wanted: bool) -> bool:
-    """Returns whether a parameter that a model does not take may be left out. wanted: whether the caller allows it."""
-    return is_default(name, value) or (wanted and name in _OPTIONAL)
+def may_drop(name: str, value: Any, *, is_allowed: bool) -> bool:
+    """Returns whether a parameter that a model does not take may be left out. is_allowed: by the caller."""
+    return is_default(name, value) or (is_allowed and name in _OPTIONAL)
 
 
 async def ask_without_refused(
@@ -118,7 +118,7 @@ async def ask_without_refused(
             return await ask(body)
         except ParameterRefused as exc:
             name = exc.parameter
-            if name not in body or not may_drop(name, body[name], wanted=meter.may_drop):
+            if name not in body or not may_drop(name, body[name], is_allowed=meter.may_drop):
                 raise
             if not is_default(name, body[name]):
                 meter.dropped_parameters.append(name)

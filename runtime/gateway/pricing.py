@@ -32,15 +32,15 @@ class Tier:
 class MediaRates:
     """The prices of images and videos beyond their `Price`.
 
-    by_size: nano-dollars per unit by size in lower case (`1080p`, `4k`), if the map has prices by size. given, written,
-    made: nano-dollars per 1_000_000 tokens of images in the prompt, of text in the answer and of images in the answer;
-    `made` is None if images are not counted in tokens.
+    by_size: nano-dollars per unit by size in lower case (`1080p`, `4k`), if the map has prices by size. prompt_image,
+    answer_text, answer_image: nano-dollars per 1_000_000 tokens of images in the prompt, of text in the answer and of
+    images in the answer; `answer_image` is None if images are not counted in tokens.
     """
 
     by_size: Mapping[str, int]
-    given: int
-    written: int
-    made: int | None
+    prompt_image: int
+    answer_text: int
+    answer_image: int | None
 
 
 def parse_price(key: str, entry: Mapping[str, Any], modality: Modality) -> Price | None:
@@ -68,9 +68,9 @@ def parse_rates(entry: Mapping[str, Any]) -> MediaRates:
     )
     return MediaRates(
         by_size={size: cost for size, cost in sizes if cost},
-        given=image_input_rate or 0,
-        written=to_nanos_per_million(entry.get(_COMPLETION)) or image_output_rate or 0,
-        made=image_output_rate or None,
+        prompt_image=image_input_rate or 0,
+        answer_text=to_nanos_per_million(entry.get(_COMPLETION)) or image_output_rate or 0,
+        answer_image=image_output_rate or None,
     )
 
 

@@ -137,7 +137,7 @@ class Relay:
         pieces = split_events(
             _limit_size(response, self._longest), _LARGEST_GUARDED_EVENT if upstream.is_guarded else LARGEST
         )
-        return _relay_events(response, pieces, meter, wanted=wants_usage, choices=_count_choices(body))
+        return _relay_events(response, pieces, meter, with_usage=wants_usage, choices=_count_choices(body))
 
     async def stream_on_wire(
         self, upstream: Upstream, wire: Wire, body: Mapping[str, Any], meter: UsageMeter
@@ -207,7 +207,7 @@ def _parse_target(url: str) -> Target:
 
 
 async def _relay_events(
-    response: HttpAnswer, pieces: AsyncIterator[bytes], meter: UsageMeter, *, wanted: bool, choices: int
+    response: HttpAnswer, pieces: AsyncIterator[bytes], meter: UsageMeter, *, with_usage: bool, choices: int
 ) -> AsyncGenerator[bytes, None]:
     """Passes on the events of a stream.
 
@@ -236,7 +236,7 @@ async def _relay_events(
                     b'"usage"' in event
                     and _USAGE_FIELD.search(event)
                     and _is_usage_alone(payload, meter)
-                    and not wanted
+                    and not with_usage
                 ):
                     continue
                 yield event

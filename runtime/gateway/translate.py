@@ -139,11 +139,11 @@ async def stream_chat(upstream: Upstream, body: Mapping[str, Any], meter: UsageM
         return chunks
 
     chunks = await _call_library(library, open_stream, upstream, body, meter, silence, **options)
-    return _stream_events(library, chunks, meter, deadline, wanted=with_usage)
+    return _stream_events(library, chunks, meter, deadline, with_usage=with_usage)
 
 
 async def _stream_events(
-    library: Any, chunks: ProviderStream, meter: UsageMeter, deadline: float, *, wanted: bool
+    library: Any, chunks: ProviderStream, meter: UsageMeter, deadline: float, *, with_usage: bool
 ) -> AsyncGenerator[bytes, None]:
     answer, now, last_usage = _ChunkReader(), asyncio.get_running_loop().time, None
     try:
@@ -166,7 +166,7 @@ async def _stream_events(
             raise UpstreamMalformed
         meter.has_begun = True
         meter.count_usage(answer.usage)
-        for payload in answer.final_chunks(with_usage=wanted):
+        for payload in answer.final_chunks(with_usage=with_usage):
             yield encode_event(to_json(payload))
         meter.has_ended = True
         yield DONE

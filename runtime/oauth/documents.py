@@ -50,7 +50,7 @@ class ClientDocuments:
         self._outgoing = services.http_client
         self._limits = services.limits
         self._now = services.clock.monotonic
-        self._kept: dict[str, tuple[float, Client | str]] = {}
+        self._cache: dict[str, tuple[float, Client | str]] = {}
         self._shares = KeyedSemaphore(1)
         self._asking: Counter[str] = Counter()
 
@@ -73,7 +73,7 @@ class ClientDocuments:
         return entry[1]
 
     def _current(self, address: str) -> tuple[float, Client | str] | None:
-        entry = self._kept.get(address)
+        entry = self._cache.get(address)
         return entry if entry is not None and entry[0] > self._now() else None
 
     @asynccontextmanager
@@ -98,11 +98,11 @@ class ClientDocuments:
                 del self._asking[asking]
 
     def _keep(self, address: str, outcome: Client | str) -> tuple[float, Client | str]:
-        self._kept.pop(address, None)
-        while len(self._kept) >= _MOST_KEPT:
-            del self._kept[next(iter(self._kept))]
+        self._cache.pop(address, None)
+        while len(self._cache) >= _MOST_KEPT:
+            del self._cache[next(iter(self._cache))]
         seconds = _REFUSAL_KEPT_SECONDS if isinstance(outcome, str) else _KEPT_SECONDS
-        entry = self._kept[address] = (self._now() + seconds, outcome)
+        entry = self._cache[address] = (self._now() + seconds, outcome)
         return entry
 
     async def _fetch_client(self, address: str) -> Client | str:

@@ -195,8 +195,8 @@ class MeteredCall:
                     await asyncio.sleep(2**attempt)
             else:
                 return
-        owed = {"organisation_id": self.payer.organisation_id, "reservation": reservation.id, "cost_nanos": self.cost}
-        _log.error("the use of %s could not be written down", self.model.id, extra=owed)
+        fields = {"organisation_id": self.payer.organisation_id, "reservation": reservation.id, "cost_nanos": self.cost}
+        _log.error("the use of %s could not be written down", self.model.id, extra=fields)
 
     def _longest_output(self, prompt: int) -> int:
         """The most tokens that an answer can have if the request has no limit."""

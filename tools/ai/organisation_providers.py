@@ -24,12 +24,12 @@ class OrganisationProviders:
     def __init__(self, services: Services) -> None:
         self._database = services.database
         self._vault = services.vault
-        self._held: Cache[str, ProviderAccess] = Cache(self._load, services.clock)
-        services.notices.subscribe(_NOTICE, self._held.forget)
+        self._cache: Cache[str, ProviderAccess] = Cache(self._load, services.clock)
+        services.notices.subscribe(_NOTICE, self._cache.forget)
 
     async def get(self, organisation_id: str) -> ProviderAccess:
-        cached_access = self._held.find_cached(organisation_id)
-        return cached_access if cached_access is not None else await self._held.get(organisation_id) or NO_ACCESS
+        cached_access = self._cache.find_cached(organisation_id)
+        return cached_access if cached_access is not None else await self._cache.get(organisation_id) or NO_ACCESS
 
     async def _load(self, organisation_id: str) -> ProviderAccess:
         async with self._database.reading() as connection:

@@ -17,10 +17,10 @@ class ReadAheadBuffer:
         self._most = most
         self._most_bytes = most_bytes
         self._size = 0
-        self._held: list[bytes] = []
-        self._ended = False
-        self._come: asyncio.Future[None] | None = None
-        self._left: asyncio.Future[None] | None = None
+        self._pieces: list[bytes] = []
+        self._is_ended = False
+        self._arrival: asyncio.Future[None] | None = None
+        self._departure: asyncio.Future[None] | None = None
         self._beat = beat
         self._is_quiet = True
         # One timer for the whole stream, because one for each piece would cost as much as the piece.
@@ -28,39 +28,39 @@ class ReadAheadBuffer:
 
     @property
     def is_full(self) -> bool:
-        return len(self._held) >= self._most or self._size >= self._most_bytes
+        return len(self._pieces) >= self._most or self._size >= self._most_bytes
 
     def put(self, piece: bytes) -> None:
-        self._held.append(piece)
+        self._pieces.append(piece)
         self._size += len(piece)
         self._is_quiet = False
-        _wake(self._come)
+        _wake(self._arrival)
 
     def end(self) -> None:
         """Marks the end of the pieces."""
-        self._ended = True
+        self._is_ended = True
         if self._timer is not None:
             self._timer.cancel()
-        _wake(self._come)
+        _wake(self._arrival)
 
     async def wait_for_room(self) -> None:
         """Waits until the reader has taken something."""
-        self._left = asyncio.get_running_loop().create_future()
-        await self._left
+        self._departure = asyncio.get_running_loop().create_future()
+        await self._departure
 
     async def take(self) -> bytes | None:
         """Waits for pieces and returns all of them joined; None at the end."""
-        while not self._held:
-            if self._ended:
+        while not self._pieces:
+            if self._is_ended:
                 return None
-            self._come = asyncio.get_running_loop().create_future()
-            await self._come
-        pieces, self._held, self._size = self._held, [], 0
-        _wake(self._left)
+            self._arrival = asyncio.get_running_loop().create_future()
+            await self._arrival
+        pieces, self._pieces, self._size = self._pieces, [], 0
+        _wake(self._departure)
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def _tick(self) -> None:
-        if self._is_quiet and not self._held:
+        if self._is_quiet and not self._pieces:
             self.put(self._beat)
         self._is_quiet = True
         self._timer = asyncio.get_running_loop().call_later(BEAT_SECONDS, self._tick)

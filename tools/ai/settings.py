@@ -64,12 +64,12 @@ class AppSettings:
     def __init__(self, services: Services) -> None:
         self._database = services.database
         self._vault = services.vault
-        self._held: Cache[str, AiSettings] = Cache(self._load, services.clock)
-        services.notices.subscribe(NOTICE, self._held.forget)
-        services.notices.subscribe("app", self._held.forget)
+        self._cache: Cache[str, AiSettings] = Cache(self._load, services.clock)
+        services.notices.subscribe(NOTICE, self._cache.forget)
+        services.notices.subscribe("app", self._cache.forget)
 
     async def get(self, app_id: str) -> AiSettings:
-        return self._held.find_cached(app_id) or await self._held.get(app_id) or _NOTHING_SET
+        return self._cache.find_cached(app_id) or await self._cache.get(app_id) or _NOTHING_SET
 
     async def _load(self, app_id: str) -> AiSettings:
         async with self._database.reading() as connection:

@@ -49,15 +49,15 @@ def scope_kind(scopes: Sequence[str]) -> str:
     return keys.SUBSTRATE if SUBSTRATE in scopes else keys.SERVICE
 
 
-def has_scope(scopes: Sequence[str], sought: str) -> bool:
+def has_scope(scopes: Sequence[str], scope_filter: str) -> bool:
     """Whether a key matches a filter: a scope, or `account` or `app` for all keys of that kind."""
-    match sought:
+    match scope_filter:
         case "account":
             return ACCOUNT in scopes
         case "app":
             return any(scope.startswith("app:") for scope in scopes)
         case _:
-            return sought in scopes
+            return scope_filter in scopes
 
 
 def _single_purpose(scopes: Sequence[str]) -> list[str]:

@@ -28,7 +28,7 @@ class ApprovalLabels:
         self._tools = tools
         self._services = services
         self._execute = execute
-        self._known: dict[tuple[str, str], str | None] = {}
+        self._labels: dict[tuple[str, str], str | None] = {}
 
     def title(self, row: Any) -> str:
         """Returns a title: what the tool says that the call does, or else the first clause of its description and the
@@ -90,7 +90,7 @@ class ApprovalLabels:
         return f"the agent {escape_name(row.agent)}, in a run that {proposer} started" if row.agent else proposer
 
     async def _account(self, account_id: str) -> str:
-        if ("account", account_id) not in self._known:
+        if ("account", account_id) not in self._labels:
             query = select(accounts.c.name, accounts.c.email).where(accounts.c.id == account_id)
             account_row = (await self._execute(query)).first()
             words = (
@@ -98,15 +98,15 @@ class ApprovalLabels:
                 if account_row is None
                 else f"{escape_text(account_row.name)} ({account_row.email})"
             )
-            self._known["account", account_id] = words
-        return self._known["account", account_id] or ""
+            self._labels["account", account_id] = words
+        return self._labels["account", account_id] or ""
 
     async def _key(self, key_id: str) -> str | None:
-        if ("key", key_id) not in self._known:
+        if ("key", key_id) not in self._labels:
             query = select(api_keys.c.name).where(api_keys.c.id == key_id, api_keys.c.revoked_at.is_(None))
             name = (await self._execute(query)).scalar()
-            self._known["key", key_id] = name
-        return self._known["key", key_id]
+            self._labels["key", key_id] = name
+        return self._labels["key", key_id]
 
 
 def _cut(text: str) -> str:

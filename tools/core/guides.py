@@ -101,12 +101,12 @@ class Slugs:
     """Makes the slugs of the headings of one page from their words."""
 
     def __init__(self) -> None:
-        self._taken: dict[str, int] = {}
+        self._last_numbers: dict[str, int] = {}
 
     def of(self, heading: str) -> str:
         """Returns the slug of the next heading; a repeated one gets a number."""
         slug = re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
-        number = self._taken[slug] = self._taken.get(slug, -1) + 1
+        number = self._last_numbers[slug] = self._last_numbers.get(slug, -1) + 1
         return f"{slug}-{number}" if number else slug
 
 

@@ -94,13 +94,13 @@ class _Page:
     def __init__(
         self, store: DataStore, app_id: str, catalogue: Catalogue, table: TableInfo, after: Row | None, size: int
     ) -> None:
-        self._given = (store, app_id, catalogue)
+        self._place = (store, app_id, catalogue)
         self._table = table
         self._after = after
         self._size = size
 
     def __call__(self, statements: Statements) -> list[Row]:
-        store, app_id, catalogue = self._given
+        store, app_id, catalogue = self._place
         selection = read_selection(catalogue, self._table, None)
         selection.limit = self._size if self._table.key else None
         # A single row is read whatever its size.
@@ -112,12 +112,12 @@ class _Page:
 
 class _Load:
     def __init__(self, store: DataStore, app_id: str, catalogue: Catalogue, table: TableInfo, rows: list[Row]) -> None:
-        self._given = (store, app_id, catalogue)
+        self._place = (store, app_id, catalogue)
         self._table = table
         self._rows = rows
 
     def __call__(self, statements: Statements) -> None:
-        store, app_id, catalogue = self._given
+        store, app_id, catalogue = self._place
         Rows(statements, store, app_id, catalogue, SERVICE, "").insert(self._table, self._rows)
 
 

@@ -49,13 +49,13 @@ def read_document(document: Mapping[str, Any]) -> Wanted:
     unknown = set(document) - {"tables", "views", "_drop"}
     if unknown:
         raise InvalidSchema(f"A schema has `tables`, `views` and `_drop`, and no `{min(unknown)}`.")
-    given = document.get("tables", {})
-    if not isinstance(given, dict):
+    table_documents = document.get("tables", {})
+    if not isinstance(table_documents, dict):
         raise InvalidSchema("`tables` is an object: the tables by their names.")
     dropped = set(_names(document.get("_drop", []), "_drop"))
     tables: dict[str, TableInfo] = {}
     columns: dict[str, frozenset[str]] = {}
-    for name, table in given.items():
+    for name, table in table_documents.items():
         _check_table_name(name, "table")
         if not isinstance(table, dict):
             raise InvalidSchema(f"`{name}` is an object with `columns`.")
@@ -80,15 +80,15 @@ def _check_table_name(name: str, noun: str) -> None:
         raise InvalidName(f"A {noun} cannot be called `{name}`: the addresses of all tables begin with it.")
 
 
-def _read_views(given: Any) -> dict[str, str] | None:
-    if given is None:
+def _read_views(views: Any) -> dict[str, str] | None:
+    if views is None:
         return None
-    if not isinstance(given, dict) or len(given) > _MOST_VIEWS:
+    if not isinstance(views, dict) or len(views) > _MOST_VIEWS:
         raise InvalidSchema(f"`views` is an object of at most {_MOST_VIEWS} queries, by the names of the views.")
-    for name, text in given.items():
+    for name, text in views.items():
         _check_table_name(name, "view")
         _check_expression(text, f"views.{name}")
-    return given
+    return views
 
 
 def render_document(catalogue: Catalogue) -> dict[str, Any]:

@@ -91,7 +91,7 @@ class AppFeed:
         self._turn = asyncio.Lock()
         self._position: int | None = None
         """The number of the last change that was told."""
-        self._told = 0
+        self._message_position = 0
         """The number of the last message between clients that was told."""
         self._failures = 0
         """How often in a row the changes after this position could not be told."""
@@ -166,13 +166,13 @@ class AppFeed:
         if not catalogue.version:
             self._position = 0
             return
-        last, told_last, messages = await self._read(self._look, quick=True)
+        last, last_message, messages = await self._read(self._look, quick=True)
         for message in messages:
             for listener in list(self.listeners):
                 _tell_message(listener, message)
-        if told_last > self._told and len(messages) == PAGE:
+        if last_message > self._message_position and len(messages) == PAGE:
             self._news.set()
-        self._told = told_last
+        self._message_position = last_message
         if self._position is None or last < self._position:
             # A lower number than before means that the app was restored from a backup.
             self._position = last
@@ -207,8 +207,10 @@ class AppFeed:
 
     def _look(self, statements: Statements, store: DataStore) -> tuple[int, int, list[ClientMessage]]:
         last = self._log(statements, store).find_last()
-        told_last, messages = read_told(statements, store, self._app_id, None if self._position is None else self._told)
-        return last, told_last, messages
+        last_message, messages = read_told(
+            statements, store, self._app_id, None if self._position is None else self._message_position
+        )
+        return last, last_message, messages
 
     def _log(self, statements: Statements, store: DataStore) -> LogReader:
         return LogReader(statements, store, self._app_id)

@@ -199,12 +199,12 @@ def _find_current(
     table, usage = store.name_table(app_id, "_catalogue"), select_bytes(store, app_id)
     numbers, values = select_last_numbers(store, app_id, names)
     text = f"SELECT version, frozen, ({usage}), ({numbers}) FROM {table}"
-    [(version, frozen, bytes_used, known)] = statements.rows(text, *values)
-    if frozen:
+    [(version, is_frozen, bytes_used, last_numbers)] = statements.rows(text, *values)
+    if is_frozen:
         raise AppMigrating
     is_current = version == cached_catalogue.version
     catalogue = cached_catalogue if is_current else read_catalogue(statements, store, app_id)
-    return catalogue, int(bytes_used), Sequences(statements, store, app_id, known)
+    return catalogue, int(bytes_used), Sequences(statements, store, app_id, last_numbers)
 
 
 def translate_violation(error: IntegrityError | sqlite3.IntegrityError, catalogue: Catalogue) -> BaobabError:

@@ -107,8 +107,8 @@ async def _name_organisations(services: Services, database: Database) -> None:
     """Records the organisation of apps whose files were stored before organisations had a limit."""
     query = select(file_usage.c.app_id).where(file_usage.c.organisation_id.is_(None))
     async with database.reading() as connection:
-        unnamed = (await connection.execute(query)).scalars().all()
-    for app_id in unnamed:
+        app_ids = (await connection.execute(query)).scalars().all()
+    for app_id in app_ids:
         with contextlib.suppress(AppNotFound):
             app = await services.directory.app(app_id)
             async with database.writing_unit(lock=app_id) as unit:

@@ -32,19 +32,19 @@ _columns = file_parts.c
 
 
 class _Splitter:
-    """Splits a body into parts. A body that breaks off ends like a complete one, and `gone` is then true."""
+    """Splits a body into parts. A body that breaks off ends like a complete one, and `is_broken_off` is then true."""
 
     def __init__(self, chunks: AsyncIterator[bytes]) -> None:
         self._chunks = chunks
         self._rest = b""
-        self.gone = False
+        self.is_broken_off = False
 
     async def has_more(self) -> bool:
-        if not self._rest and not self.gone:
+        if not self._rest and not self.is_broken_off:
             try:
                 self._rest = await anext(self._chunks, b"")
             except ClientGone:
-                self.gone = True
+                self.is_broken_off = True
         return bool(self._rest)
 
     async def read_part(self) -> AsyncIterator[bytes]:
@@ -87,7 +87,7 @@ async def append(call: Call, row: Row, offset: int, chunks: AsyncIterator[bytes]
             await complete(call.services, call.require_app(), call.stores, row)
     except StoreUnavailable as exc:
         raise StoreFailed from exc
-    if splitter.gone:
+    if splitter.is_broken_off:
         raise ClientGone
     return offset
 

@@ -92,19 +92,23 @@ async def require_room(unit: Unit, app: App, user_id: str | None, size: int, now
     usage = await read_usage(unit.execute, app.id, now)
     _require_below("The app's files and begun uploads take", usage.total, size, compute_limit(app))
     if user_id is not None:
-        taken = await read_user_usage(unit.execute, app.id, user_id, now)
+        used_bytes = await read_user_usage(unit.execute, app.id, user_id, now)
         remedy = "Delete files of yours with op:files_delete, or have the app raise userLimitBytes."
         _require_below(
-            "Your files and begun uploads in this app take", taken, size, compute_user_limit(app), remediation=remedy
+            "Your files and begun uploads in this app take",
+            used_bytes,
+            size,
+            compute_user_limit(app),
+            remediation=remedy,
         )
     if app.plan.file_bytes is not None:
-        taken = await _read_organisation_usage(unit, app, usage, now)
-        if user_id is not None and taken + size > app.plan.file_bytes:
+        used_bytes = await _read_organisation_usage(unit, app, usage, now)
+        if user_id is not None and used_bytes + size > app.plan.file_bytes:
             # A user of this app must not learn how much the organisation stores in its other apps.
             raise QuotaExceeded("The app has no room left for files.", remediation="Ask those who run the app.")
         remedy = "Delete files of this or another app with op:files_delete, or choose a larger plan."
         _require_below(
-            "The organisation's files and begun uploads take", taken, size, app.plan.file_bytes, remediation=remedy
+            "The organisation's files and begun uploads take", used_bytes, size, app.plan.file_bytes, remediation=remedy
         )
     return usage
 

@@ -22,7 +22,7 @@ class ChosenDocuments:
 
     def __init__(self, _services: Services) -> None:
         # By app, collection, owner and filter: the revision of the collection, and the ids.
-        self._kept: OrderedDict[tuple[str, str, str | None, bytes], tuple[tuple[int, int], tuple[str, ...]]] = (
+        self._choices: OrderedDict[tuple[str, str, str | None, bytes], tuple[tuple[int, int], tuple[str, ...]]] = (
             OrderedDict()
         )
         self._ids = 0
@@ -32,9 +32,9 @@ class ChosenDocuments:
         matches = compile_filter(metadata_filter)
         digest = hashlib.sha256(json.dumps(metadata_filter, sort_keys=True).encode()).digest()
         name = (scope.app_id, scope.collection_id, scope.owner, digest)
-        cached_choice = self._kept.get(name)
+        cached_choice = self._choices.get(name)
         if cached_choice is not None and cached_choice[0] == scope.revision:
-            self._kept.move_to_end(name)
+            self._choices.move_to_end(name)
             return cached_choice[1]
         query = select(documents.c.id, documents.c.metadata)
         query = query.where(*scope.list_conditions(call.stores.database.dialect))
@@ -45,9 +45,9 @@ class ChosenDocuments:
         return ids
 
     def _keep(self, name: tuple[str, str, str | None, bytes], revision: tuple[int, int], ids: tuple[str, ...]) -> None:
-        _, earlier = self._kept.pop(name, (revision, ()))
-        self._kept[name] = revision, ids
+        _, earlier = self._choices.pop(name, (revision, ()))
+        self._choices[name] = revision, ids
         self._ids += len(ids) - len(earlier)
-        while len(self._kept) > _MOST_KEPT or self._ids > _MOST_IDS:
-            _, (_, forgotten) = self._kept.popitem(last=False)
-            self._ids -= len(forgotten)
+        while len(self._choices) > _MOST_KEPT or self._ids > _MOST_IDS:
+            _, (_, dropped_ids) = self._choices.popitem(last=False)
+            self._ids -= len(dropped_ids)

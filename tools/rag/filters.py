@@ -16,10 +16,10 @@ Holds = Callable[[Any], bool]
 _MOST_CONDITIONS, _DEEPEST = 100, 8
 _ABSENT: Any = object()
 _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
-    "$gt": lambda value, wanted: value > wanted,
-    "$gte": lambda value, wanted: value >= wanted,
-    "$lt": lambda value, wanted: value < wanted,
-    "$lte": lambda value, wanted: value <= wanted,
+    "$gt": lambda value, operand: value > operand,
+    "$gte": lambda value, operand: value >= operand,
+    "$lt": lambda value, operand: value < operand,
+    "$lte": lambda value, operand: value <= operand,
 }
 
 
@@ -37,26 +37,26 @@ class _Compiler:
             raise FilterTypeInvalid("A filter is an object.")
         if depth > _DEEPEST:
             raise FilterInvalid(f"The filter is nested more than {_DEEPEST} levels deep.")
-        parts = [self._compile_entry(name, wanted, depth) for name, wanted in metadata_filter.items()]
+        parts = [self._compile_entry(name, condition, depth) for name, condition in metadata_filter.items()]
         return lambda metadata: all(part(metadata) for part in parts)
 
-    def _compile_entry(self, name: str, wanted: Any, depth: int) -> Matches:
+    def _compile_entry(self, name: str, condition: Any, depth: int) -> Matches:
         self._count()
         if name == "$not":
-            matches_inner = self.compile(wanted, depth + 1)
+            matches_inner = self.compile(condition, depth + 1)
             return lambda metadata: not matches_inner(metadata)
         if name in ("$and", "$or"):
-            if not isinstance(wanted, list) or not wanted:
+            if not isinstance(condition, list) or not condition:
                 raise FilterTypeInvalid(f"`{name}` takes a list of filters.")
-            branches = [self.compile(branch, depth + 1) for branch in wanted]
+            branches = [self.compile(branch, depth + 1) for branch in condition]
             combine = all if name == "$and" else any
             return lambda metadata: combine(branch(metadata) for branch in branches)
         if name.startswith("$"):
             raise _unknown(name)
-        if isinstance(wanted, dict) and any(key.startswith("$") for key in wanted):
-            checks = [self._compile_operator(operator, operand) for operator, operand in wanted.items()]
+        if isinstance(condition, dict) and any(key.startswith("$") for key in condition):
+            checks = [self._compile_operator(operator, operand) for operator, operand in condition.items()]
             return lambda metadata: all(check(metadata.get(name, _ABSENT)) for check in checks)
-        holds = self._compile_value(wanted)
+        holds = self._compile_value(condition)
         return lambda metadata: holds(metadata.get(name, _ABSENT))
 
     def _compile_operator(self, operator: str, operand: Any) -> Holds:

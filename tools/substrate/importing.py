@@ -192,19 +192,19 @@ async def _leave_out_taken(ledger: Ledger, table: Table, rows: list[Row]) -> lis
         columns, identify = [table.c.external_system, table.c.external_id], _identify_artifact
     else:
         return rows
-    taken: set[Any] = set()
+    used_identities: set[Any] = set()
     values = [row[columns[-1].name] for row in rows if identify(row) is not None]
     for start in range(0, len(values), _AT_ONCE):
         query = select(*columns).where(
             table.c.organisation_id == ledger.organisation_id, columns[-1].in_(values[start : start + _AT_ONCE])
         )
-        taken |= {identify(holder) for holder in (await ledger.unit.execute(query)).mappings()}
+        used_identities |= {identify(holder) for holder in (await ledger.unit.execute(query)).mappings()}
     free_rows = []
     for row in rows:
         identity = identify(row)
-        if identity is None or identity not in taken:
+        if identity is None or identity not in used_identities:
             free_rows.append(row)
-            taken.add(identity)
+            used_identities.add(identity)
     return free_rows
 
 

@@ -36,11 +36,11 @@ async def substrate_take_snapshots(job: Job) -> None:
     services = job.services
     now = services.clock.now()
     day, after = now.date(), ""
-    settings, kept = tables.settings.c, tables.snapshots.c
-    taken = select(kept.organisation_id).where(kept.snapshot_date == day)
+    settings, snapshots = tables.settings.c, tables.snapshots.c
+    done_organisations = select(snapshots.organisation_id).where(snapshots.snapshot_date == day)
     while True:
         query = select(settings.organisation_id).where(
-            settings.organisation_id > after, settings.organisation_id.not_in(taken)
+            settings.organisation_id > after, settings.organisation_id.not_in(done_organisations)
         )
         async with services.database.reading() as connection:
             rows = await connection.execute(query.order_by(settings.organisation_id).limit(_AT_ONCE))
@@ -122,14 +122,14 @@ async def substrate_trim_changes(job: Job) -> None:
     while True:
         # Looked for without the write lock: it goes through all changes, of which most stay.
         async with database.reading() as connection:
-            found = (await connection.execute(query.where(place > after))).all()
-        for organisation_id, rows in groupby(found, key=lambda row: row.organisation_id):
+            change_rows = (await connection.execute(query.where(place > after))).all()
+        for organisation_id, rows in groupby(change_rows, key=lambda row: row.organisation_id):
             which = (changes.organisation_id == organisation_id, changes.seq.in_([row.seq for row in rows]))
             async with job.writing(bulk=True) as unit:
                 await unit.execute(delete(tables.changes).where(*which))
-        if len(found) < _TRIMMED_AT_ONCE:
+        if len(change_rows) < _TRIMMED_AT_ONCE:
             return
-        after = (found[-1].organisation_id, found[-1].seq)
+        after = (change_rows[-1].organisation_id, change_rows[-1].seq)
 
 
 @substrate.job(every=_TICK_SECONDS)

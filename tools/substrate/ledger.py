@@ -104,8 +104,8 @@ class Ledger:
     settings: Any
     _last_at: datetime
     _used: Usage
-    _told: list[Row] = field(default_factory=list)
-    _decided: list[Mapping[str, Any]] = field(default_factory=list)
+    _messages: list[Row] = field(default_factory=list)
+    _decided_actions: list[Mapping[str, Any]] = field(default_factory=list)
 
     def stamp(self) -> datetime:
         """The present, later than every moment that any row of this substrate has been given before."""
@@ -121,18 +121,20 @@ class Ledger:
 
     def _tell(self, table: Table, operation: Operation, row_id: str, action_id: str | None, before: Row | None) -> None:
         name = table.name.removeprefix(PREFIX)
-        self._told.append({"tbl": name, "op": operation, "row_id": row_id, "action_id": action_id, "before": before})
+        self._messages.append(
+            {"tbl": name, "op": operation, "row_id": row_id, "action_id": action_id, "before": before}
+        )
 
     def scrub(self, row_ids: Iterable[str], mark: Row) -> None:
         """Puts a mark in the place of what the changes of this transaction would keep of some rows."""
-        forgotten = set(row_ids)
-        for told in self._told:
-            if told["row_id"] in forgotten and told["before"] is not None:
-                told["before"] = mark
+        forgotten_ids = set(row_ids)
+        for message in self._messages:
+            if message["row_id"] in forgotten_ids and message["before"] is not None:
+                message["before"] = mark
 
     def note_decided(self, action: Mapping[str, Any]) -> None:
         """Has a receipt signed for an action that was executed, rejected or has failed; its row as it now is."""
-        self._decided.append(action)
+        self._decided_actions.append(action)
 
     def require_room(self, more: int) -> None:
         """Raises MemoryFull if the organisation's plan has no room for so many bytes more."""
@@ -144,18 +146,20 @@ class Ledger:
 
     async def get(self, table: Table, row_id: str) -> Row | None:
         """A row by its id."""
-        found = await self.load(table, [row_id])
-        return found.get(row_id)
+        rows = await self.load(table, [row_id])
+        return rows.get(row_id)
 
     async def load(self, table: Table, ids: Iterable[str]) -> dict[str, Row]:
         """The rows of some ids, by id."""
-        wanted = sorted(set(ids))
-        found: dict[str, Row] = {}
-        for start in range(0, len(wanted), _AT_ONCE):
-            which = table.c.id.in_(wanted[start : start + _AT_ONCE])
-            rows = await self.unit.execute(select(table).where(table.c.organisation_id == self.organisation_id, which))
-            found |= {row["id"]: dict(row) for row in rows.mappings()}
-        return found
+        sorted_ids = sorted(set(ids))
+        rows: dict[str, Row] = {}
+        for start in range(0, len(sorted_ids), _AT_ONCE):
+            which = table.c.id.in_(sorted_ids[start : start + _AT_ONCE])
+            result = await self.unit.execute(
+                select(table).where(table.c.organisation_id == self.organisation_id, which)
+            )
+            rows |= {row["id"]: dict(row) for row in result.mappings()}
+        return rows
 
     def stamp_rows(self, changes: Sequence[RowChange]) -> int:
         """Gives each row that will be written a moment of its own as `updated_at`, so that a page that ends at a moment
@@ -174,47 +178,47 @@ class Ledger:
             self._tell(change.table, change.operation, change.id, action_id, before)
 
     async def _write(self, table: Table, changes: Sequence[RowChange]) -> None:
-        gone = [change.id for change in changes if change.after is None]
-        for start in range(0, len(gone), _AT_ONCE):
-            await self.unit.execute(delete(table).where(*self._match(table, gone[start : start + _AT_ONCE])))
-        fresh = [change.after for change in changes if change.before is None and change.after is not None]
-        if fresh:
-            await _insert_all(self.unit, table, [{**row, "organisation_id": self.organisation_id} for row in fresh])
-        changed = [change.after for change in changes if change.before is not None and change.after is not None]
-        if table is tables.entities and len(changed) > 1:
+        deleted_ids = [change.id for change in changes if change.after is None]
+        for start in range(0, len(deleted_ids), _AT_ONCE):
+            await self.unit.execute(delete(table).where(*self._match(table, deleted_ids[start : start + _AT_ONCE])))
+        new_rows = [change.after for change in changes if change.before is None and change.after is not None]
+        if new_rows:
+            await _insert_all(self.unit, table, [{**row, "organisation_id": self.organisation_id} for row in new_rows])
+        changed_rows = [change.after for change in changes if change.before is not None and change.after is not None]
+        if table is tables.entities and len(changed_rows) > 1:
             # Two entities may exchange their addresses, which are unique at every moment.
-            held = [row["id"] for row in changed]
-            for start in range(0, len(held), _AT_ONCE):
-                which = self._match(table, held[start : start + _AT_ONCE])
+            entity_ids = [row["id"] for row in changed_rows]
+            for start in range(0, len(entity_ids), _AT_ONCE):
+                which = self._match(table, entity_ids[start : start + _AT_ONCE])
                 await self.unit.execute(update(table).where(*which).values(primary_email=None))
-        for row in changed:
+        for row in changed_rows:
             values: Row = {f"to_{name}": value for name, value in row.items() if name not in _KEYS}
             values |= {"of_organisation": self.organisation_id, "of_id": row["id"]}
             await self.unit.write(_build_update(table), values)
-        await index_rows(self.unit, self.organisation_id, table, [*fresh, *changed], gone)
+        await index_rows(self.unit, self.organisation_id, table, [*new_rows, *changed_rows], deleted_ids)
 
     def _match(self, table: Table, ids: Sequence[str]) -> tuple[ColumnElement[bool], ...]:
         return table.c.organisation_id == self.organisation_id, table.c.id.in_(ids)
 
     async def close(self) -> None:
         """Writes down what has changed; the end of all work with the ledger in this transaction."""
-        if not self._told:
+        if not self._messages:
             return
         now, last = self._last_at, self.settings.last_seq
-        self.count(sum(measure(told["before"]) for told in self._told))
+        self.count(sum(measure(message["before"]) for message in self._messages))
         rows = [
-            {**told, "organisation_id": self.organisation_id, "seq": last + number, "created_at": now}
-            for number, told in enumerate(self._told, 1)
+            {**message, "organisation_id": self.organisation_id, "seq": last + number, "created_at": now}
+            for number, message in enumerate(self._messages, 1)
         ]
         await _insert_all(self.unit, tables.changes, rows)
-        advanced = {"of_organisation": self.organisation_id, "to_seq": last + len(rows), "to_at": self._last_at}
-        advanced |= {"to_used": self._used.counted, "to_uncounted": self._used.uncounted}
-        if self._decided:
-            receipt, digest = await write_receipts(self.unit, self.services.vault, self.settings, self._decided)
-            advanced |= {"to_receipt": receipt, "to_digest": digest}
-        await self.unit.write(_ADVANCE_WITH_RECEIPTS if self._decided else _ADVANCE, advanced)
+        counters = {"of_organisation": self.organisation_id, "to_seq": last + len(rows), "to_at": self._last_at}
+        counters |= {"to_used": self._used.counted, "to_uncounted": self._used.uncounted}
+        if self._decided_actions:
+            receipt, digest = await write_receipts(self.unit, self.services.vault, self.settings, self._decided_actions)
+            counters |= {"to_receipt": receipt, "to_digest": digest}
+        await self.unit.write(_ADVANCE_WITH_RECEIPTS if self._decided_actions else _ADVANCE, counters)
         await self.services.notices.publish(self.unit, NOTICE, self.organisation_id)
-        self._told = []
+        self._messages = []
 
 
 async def _insert_all(unit: Unit, table: Table, rows: Sequence[Row]) -> None:

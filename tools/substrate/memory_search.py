@@ -92,36 +92,40 @@ async def find_by_words(
         rarer, everyday = await part_words(
             reader, dialect, "substrate_memory", list(dict.fromkeys(words)), _MOST_RANKED
         )
-    searched = (
+    search_query = (
         _build_search(dialect, match, columns, filters) if filters else _build_unfiltered(dialect, match, columns)
     )
 
     async def find(some: list[str], most: int) -> list[dict[str, Any]]:
-        wanted = _write_words(dialect, some, match)
-        given = {"of_organisation": organisation_id, "wanted_words": wanted, "most_found": most}
+        words_text = _write_words(dialect, some, match)
+        parameters = {"of_organisation": organisation_id, "wanted_words": words_text, "most_found": most}
         # A query that is built for this call alone is not worth preparing.
-        rows = (await reader.execute(searched, given)).all() if filters else await reader.fetch(searched, given)
+        rows = (
+            (await reader.execute(search_query, parameters)).all()
+            if filters
+            else await reader.fetch(search_query, parameters)
+        )
         return [row._asdict() for row in rows]
 
-    found = await find(rarer, limit)
-    if everyday and len(found) < limit and (fills or not found):
-        known = {row["id"] for row in found}
+    results = await find(rarer, limit)
+    if everyday and len(results) < limit and (fills or not results):
+        found_ids = {row["id"] for row in results}
         # Ranks of two searches do not compare: none of the second is above the first's.
-        highest = min((row["rank"] for row in found), default=float("inf"))
-        more = [row for row in await find(everyday, limit + len(known)) if row["id"] not in known]
-        found += [{**row, "rank": min(row["rank"], highest)} for row in more[: limit - len(found)]]
-    return found
+        highest = min((row["rank"] for row in results), default=float("inf"))
+        more = [row for row in await find(everyday, limit + len(found_ids)) if row["id"] not in found_ids]
+        results += [{**row, "rank": min(row["rank"], highest)} for row in more[: limit - len(results)]]
+    return results
 
 
 def _build_search(dialect: str, match: Match, columns: Sequence[Any], filters: Sequence[Any] = ()) -> Select[Any]:
     """A query of the columns and the ranks of the best memories that hold the words."""
     best = _build_ranking(dialect, match, filters).subquery()
     # Only of the best are rows read, of which each is much more than a number and a rank.
-    searched = select(*columns, best.c.rank).join(best, best.c.number == _memory.number)
-    searched = searched.where(_memory.organisation_id == _OF)
-    searched = searched.order_by(best.c.rank.desc(), _memory.updated_at.desc())
+    query = select(*columns, best.c.rank).join(best, best.c.number == _memory.number)
+    query = query.where(_memory.organisation_id == _OF)
+    query = query.order_by(best.c.rank.desc(), _memory.updated_at.desc())
     # Any of some words may be in thousands of memories.
-    return mark_long(searched) if match == "or" else searched
+    return mark_long(query) if match == "or" else query
 
 
 _build_unfiltered = cache(_build_search)
@@ -131,20 +135,20 @@ def _build_ranking(dialect: str, match: Match, filters: Sequence[Any]) -> Select
     """A query of the numbers and the ranks of the best memories that hold the words, of the latest `_MOST_RANKED`."""
     if dialect == "postgresql":
         vector: Any = literal_column("words_vector")
-        wanted = _build_tsquery(match, _WANTED)
-        held = select(_memory.number, vector.label("vector")).where(
-            _memory.organisation_id == _OF, vector.op("@@")(wanted), *filters
+        tsquery = _build_tsquery(match, _WANTED)
+        matches = select(_memory.number, vector.label("vector")).where(
+            _memory.organisation_id == _OF, vector.op("@@")(tsquery), *filters
         )
-        some = held.order_by(_memory.number.desc()).limit(_MOST_RANKED).subquery()
-        ranked = select(some.c.number, func.ts_rank_cd(some.c.vector, wanted, type_=Float).label("rank"))
+        some = matches.order_by(_memory.number.desc()).limit(_MOST_RANKED).subquery()
+        ranking = select(some.c.number, func.ts_rank_cd(some.c.vector, tsquery, type_=Float).label("rank"))
     else:
-        held = select(_fts.c.rowid.label("number"), _BM25).where(_HOLDS_WORDS)
+        matches = select(_fts.c.rowid.label("number"), _BM25).where(_HOLDS_WORDS)
         if filters:
-            held = held.select_from(_fts.join(tables.memory, _memory.number == _fts.c.rowid))
-            held = held.where(_memory.organisation_id == _OF, *filters)
-        some = held.order_by(_fts.c.rowid.desc()).limit(_MOST_RANKED).subquery()
-        ranked = select(some.c.number, some.c.rank)
-    return ranked.order_by(text("rank DESC"), some.c.number.desc()).limit(bindparam("most_found", type_=Integer))
+            matches = matches.select_from(_fts.join(tables.memory, _memory.number == _fts.c.rowid))
+            matches = matches.where(_memory.organisation_id == _OF, *filters)
+        some = matches.order_by(_fts.c.rowid.desc()).limit(_MOST_RANKED).subquery()
+        ranking = select(some.c.number, some.c.rank)
+    return ranking.order_by(text("rank DESC"), some.c.number.desc()).limit(bindparam("most_found", type_=Integer))
 
 
 def build_holding(dialect: str, organisation_id: str, query: str) -> Select[Any] | None:
@@ -152,16 +156,16 @@ def build_holding(dialect: str, organisation_id: str, query: str) -> Select[Any]
     words = tag_words(organisation_id, choose_words(query))
     if not words:
         return None
-    given = _write_words(dialect, words, "and")
+    words_text = _write_words(dialect, words, "and")
     if dialect == "postgresql":
         vector: Any = literal_column("substrate_memory.words_vector")
-        wanted = _build_tsquery("and", given)
-        rank = func.ts_rank_cd(vector, wanted, type_=Float).label("rank")
-        found = select(_memory.id, rank).where(vector.op("@@")(wanted))
+        tsquery = _build_tsquery("and", words_text)
+        rank = func.ts_rank_cd(vector, tsquery, type_=Float).label("rank")
+        statement = select(_memory.id, rank).where(vector.op("@@")(tsquery))
     else:
-        found = select(_memory.id, _BM25).select_from(_fts.join(tables.memory, _memory.number == _fts.c.rowid))
-        found = found.where(_HOLDS_WORDS.bindparams(wanted_words=given))
-    return found.where(_memory.organisation_id == organisation_id)
+        statement = select(_memory.id, _BM25).select_from(_fts.join(tables.memory, _memory.number == _fts.c.rowid))
+        statement = statement.where(_HOLDS_WORDS.bindparams(wanted_words=words_text))
+    return statement.where(_memory.organisation_id == organisation_id)
 
 
 def _write_words(dialect: str, words: list[str], match: Match) -> str:
@@ -173,9 +177,9 @@ def _write_words(dialect: str, words: list[str], match: Match) -> str:
     return f'"{" ".join(words)}"' if match == "phrase" else f" {match.upper()} ".join(f'"{word}"' for word in words)
 
 
-def _build_tsquery(match: Match, wanted: Any) -> Any:
+def _build_tsquery(match: Match, words_text: Any) -> Any:
     make = {"and": func.plainto_tsquery, "or": func.to_tsquery, "phrase": func.phraseto_tsquery}[match]
-    return make(literal_column("'simple'::regconfig"), wanted)
+    return make(literal_column("'simple'::regconfig"), words_text)
 
 
 def filter_moments(valid_at: datetime | None, known_at: datetime | None) -> list[ColumnElement[bool]]:
@@ -221,13 +225,13 @@ async def recall_as_known(
 
 async def add_sources(reader: Reader, dialect: str, organisation_id: str, rows: Iterable[Any]) -> list[dict[str, Any]]:
     """Rows with their `source`: the action that wrote each last, and who proposed it."""
-    shown = [dict(row) for row in rows]
-    wanted = {"of_organisation": organisation_id, "ids": list({row["action_id"] for row in shown})}
-    found = await reader.fetch(_build_sources(dialect), wanted) if shown else ()
-    sources = {row.action_id: row._asdict() for row in found}
-    for row in shown:
+    result = [dict(row) for row in rows]
+    parameters = {"of_organisation": organisation_id, "ids": list({row["action_id"] for row in result})}
+    source_rows = await reader.fetch(_build_sources(dialect), parameters) if result else ()
+    sources = {row.action_id: row._asdict() for row in source_rows}
+    for row in result:
         row["source"] = sources.get(row["action_id"])
-    return shown
+    return result
 
 
 @cache

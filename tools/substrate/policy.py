@@ -46,7 +46,7 @@ class Verdict:
 
 async def judge(
     ledger: Ledger,
-    found: Capability,
+    capability: Capability,
     payload: Mapping[str, Any],
     proposer: Proposer,
     at: datetime,
@@ -60,19 +60,19 @@ async def judge(
     """
     if skip_approval and not proposer.may_skip:
         raise SkipNotAllowed
-    conflicts = await _find_conflicts(ledger, found.name, payload, at)
+    conflicts = await _find_conflicts(ledger, capability.name, payload, at)
     if conflicts:
         return Verdict("requires_approval", f"principle: {conflicts[0]['message']}"[:500], tuple(conflicts))
     if skip_approval:
         return Verdict("auto_approved", "an owner has skipped the approval")
-    if found.has_side_effect:
+    if capability.has_side_effect:
         agents_wait = "what agents send to the outside waits for a person"
     if proposer.kind == "agent" and agents_wait is not None:
         return Verdict("requires_approval", agents_wait)
     yolo: bool = ledger.settings.yolo_mode
-    if yolo and found.yolo_eligible and proposer.kind == "human":
+    if yolo and capability.yolo_eligible and proposer.kind == "human":
         return Verdict("auto_approved_yolo", "yolo mode is on")
-    if found.needs_approval:
+    if capability.needs_approval:
         return Verdict("requires_approval", "capability default = approval_required")
     return Verdict("auto_approved", "capability default = auto")
 

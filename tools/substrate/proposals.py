@@ -59,19 +59,35 @@ async def propose_in(
 ) -> Proposal:
     """Does the same as `propose`, with a ledger that is open."""
     if idempotency_key is not None:
-        prior = await _find_by_key(ledger, idempotency_key)
-        if prior is not None:
-            return _replay(prior, proposer)
-    found = find_capability(capability)
-    validated = found.validate(payload)
+        earlier_row = await _find_by_key(ledger, idempotency_key)
+        if earlier_row is not None:
+            return _replay(earlier_row, proposer)
+    found_capability = find_capability(capability)
+    valid_payload = found_capability.validate(payload)
     action = build_context(ledger, proposer)
     # Also where it will wait: what cannot be done is refused at once.
-    plan = await found.plan(ledger, validated, action)
-    sent = validated.model_dump(mode="json", exclude_unset=True)
+    plan = await found_capability.plan(ledger, valid_payload, action)
+    sent_payload = valid_payload.model_dump(mode="json", exclude_unset=True)
     verdict = await judge(
-        ledger, found, sent, proposer, action.at, skip_approval=skip_approval, agents_wait=plan.agents_wait
+        ledger,
+        found_capability,
+        sent_payload,
+        proposer,
+        action.at,
+        skip_approval=skip_approval,
+        agents_wait=plan.agents_wait,
     )
-    return await _enter(ledger, proposer, action, found.name, sent, plan, verdict, found.is_reversible, idempotency_key)
+    return await _enter(
+        ledger,
+        proposer,
+        action,
+        found_capability.name,
+        sent_payload,
+        plan,
+        verdict,
+        found_capability.is_reversible,
+        idempotency_key,
+    )
 
 
 async def carry_out_directly(
@@ -160,24 +176,24 @@ async def approve(ledger: Ledger, action_id: str, decided_by: str) -> Row:
     """Carries out an action that waits. Where it cannot be done any more, its status is `failed` and says why."""
     row = await _require_proposed(ledger, action_id)
     await settle_conflicts(ledger, action_id, "approved", decided_by)
-    found = find_capability(row["capability"])
+    capability = find_capability(row["capability"])
     at, size = ledger.stamp(), measure_action(row)
     proposer = (row["proposed_by_kind"], row["source_app_id"], row["proposed_by_entity_id"], row["from_strangers"])
     action = ActionContext(action_id, at, *proposer)
     row |= {"decided_at": at, "decided_by": decided_by, "approved_by_kind": "human", "updated_at": at}
     try:
         # A plan only reads: what it refuses has changed nothing.
-        plan = await found.plan(ledger, found.validate(row["payload"]), action)
+        plan = await capability.plan(ledger, capability.validate(row["payload"]), action)
     except BaobabError as error:
         row |= {"status": "failed", "result": {"error": {"code": error.code, "message": error.message}}}
         ledger.count(measure_action(row) - size)
         await _update(ledger, row)
         ledger.note_decided(row)
         return row
-    written = ledger.stamp_rows(plan.changes)
+    written_bytes = ledger.stamp_rows(plan.changes)
     if not plan.frees:
         # Not as a failure: it still waits, and can be approved once there is room.
-        ledger.require_room(written)
+        ledger.require_room(written_bytes)
     row |= {"status": "executed", "result": plan.result, "executed_at": at, "links": plan.links or None}
     row["from_strangers"] |= plan.is_marked(is_done=True)
     ledger.count(measure_action(row) - size)

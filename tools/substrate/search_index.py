@@ -27,44 +27,46 @@ _COUNT_CHANGES = text("SELECT total_changes()")
 _MERGE = text("INSERT INTO substrate_memory_fts(substrate_memory_fts, rank) VALUES ('merge', :pages)")
 
 
-async def index_rows(unit: Unit, organisation_id: str, table: Table, rows: Sequence[Row], gone: Sequence[str]) -> None:
+async def index_rows(
+    unit: Unit, organisation_id: str, table: Table, rows: Sequence[Row], deleted_ids: Sequence[str]
+) -> None:
     """Brings the index up to date with rows that were written, and others that were deleted."""
     if table is tables.entities:
-        await _index_entities(unit, organisation_id, rows, gone)
+        await _index_entities(unit, organisation_id, rows, deleted_ids)
     elif table in _MEMORIES:
-        await _index_memories(unit, organisation_id, table, rows, gone)
+        await _index_memories(unit, organisation_id, table, rows, deleted_ids)
 
 
-async def _index_entities(unit: Unit, organisation_id: str, rows: Sequence[Row], gone: Sequence[str]) -> None:
+async def _index_entities(unit: Unit, organisation_id: str, rows: Sequence[Row], deleted_ids: Sequence[str]) -> None:
     keys = tables.entity_keys
-    changed = [*gone, *(row["id"] for row in rows)]
-    for start in range(0, len(changed), _AT_ONCE):
-        which = keys.c.entity_id.in_(changed[start : start + _AT_ONCE])
+    entity_ids = [*deleted_ids, *(row["id"] for row in rows)]
+    for start in range(0, len(entity_ids), _AT_ONCE):
+        which = keys.c.entity_id.in_(entity_ids[start : start + _AT_ONCE])
         await unit.execute(delete(keys).where(keys.c.organisation_id == organisation_id, which))
-    fresh = [
+    key_rows = [
         {"organisation_id": organisation_id, "entity_id": row["id"], "type": row["type"], "name": name, "value": value}
         for row in rows
         for name, value in (row["canonical_keys"] or {}).items()
     ]
-    if fresh:
-        await unit.execute(insert(keys), fresh)
+    if key_rows:
+        await unit.execute(insert(keys), key_rows)
 
 
 async def _index_memories(
-    unit: Unit, organisation_id: str, table: Table, rows: Sequence[Row], gone: Sequence[str]
+    unit: Unit, organisation_id: str, table: Table, rows: Sequence[Row], deleted_ids: Sequence[str]
 ) -> None:
-    for start in range(0, len(gone), _AT_ONCE):
+    for start in range(0, len(deleted_ids), _AT_ONCE):
         for of_memory in (tables.memory, tables.embeddings):
-            which = of_memory.c.id.in_(gone[start : start + _AT_ONCE])
+            which = of_memory.c.id.in_(deleted_ids[start : start + _AT_ONCE])
             await unit.execute(delete(of_memory).where(of_memory.c.organisation_id == organisation_id, which))
     if not rows:
         return
-    written = _build_write(unit.database.dialect)
+    statement = _build_write(unit.database.dialect)
     for row in rows:
-        remembered = remember(table, row)
-        words = " ".join(tag_words(organisation_id, remembered["words"]))
-        remembered |= {"words": words, "id": row["id"], "organisation_id": organisation_id}
-        await unit.write(written, remembered)
+        memory_row = remember(table, row)
+        words = " ".join(tag_words(organisation_id, memory_row["words"]))
+        memory_row |= {"words": words, "id": row["id"], "organisation_id": organisation_id}
+        await unit.write(statement, memory_row)
 
 
 async def ask_to_erase_words(unit: Unit, services: Services, organisation_id: str) -> None:
@@ -91,9 +93,9 @@ async def erase_words(job: Job) -> None:
         async with job.writing(bulk=True) as unit:
             before = (await unit.execute(_COUNT_CHANGES)).scalar_one()
             await unit.execute(_MERGE, {"pages": pages})
-            changed = (await unit.execute(_COUNT_CHANGES)).scalar_one() - before
+            merged_parts = (await unit.execute(_COUNT_CHANGES)).scalar_one() - before
         # As SQLite says that there is nothing left to merge.
-        if changed < _LEAST_CHANGED and pages > 0:
+        if merged_parts < _LEAST_CHANGED and pages > 0:
             return
         pages = _PAGES_MERGED
 

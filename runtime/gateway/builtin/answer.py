@@ -45,7 +45,7 @@ class _Turn:
 
     message: Message
     plan: Plan
-    made: tuple[tuple[str, str], ...]  # name and result of each call, in order
+    results: tuple[tuple[str, str], ...]  # name and result of each call, in order
 
 
 def write_answer(request: ChatRequest, budget: Budget) -> EchoAnswer:
@@ -76,9 +76,9 @@ def _read_turn(messages: Sequence[Message]) -> _Turn:
 
 def _request_calls(request: ChatRequest, turn: _Turn, budget: Budget) -> tuple[RequestedCall, ...]:
     tools_by_name = {tool.name: tool for tool in request.tools}
-    planned = turn.plan.next_calls(len(turn.made), parallel=request.parallel)
+    planned = turn.plan.next_calls(len(turn.results), parallel=request.parallel)
     if planned and all(call.name in tools_by_name for call in planned):
-        filling = ArgumentFiller([result for _, result in turn.made], turn.message.text, budget)
+        filling = ArgumentFiller([result for _, result in turn.results], turn.message.text, budget)
         return tuple(
             RequestedCall(call.name, json_text.encode_json(filling.fill_value(call.arguments))) for call in planned
         )
@@ -101,13 +101,13 @@ def _write_text(request: ChatRequest, turn: _Turn, budget: Budget) -> str:
     if request.response_format == "json_object":
         objects = _find_objects(turn, budget)
         return json_text.encode_json(objects[0] if objects else {"model": "baobab/echo", "text": turn.message.text})
-    if turn.plan.next_calls(len(turn.made), parallel=True):
-        names = ", ".join(f"`{call.name}`" for call in turn.plan.next_calls(len(turn.made), parallel=True))
+    if turn.plan.next_calls(len(turn.results), parallel=True):
+        names = ", ".join(f"`{call.name}`" for call in turn.plan.next_calls(len(turn.results), parallel=True))
         return f"{LABEL} I was to call {names}, and may call no tool."
     if turn.plan.say is not None:
         return f"{LABEL} {turn.plan.say}"
-    if turn.made:
-        return "\n".join([LABEL, *(f"{name} answered: {_shorten_result(result)}" for name, result in turn.made)])
+    if turn.results:
+        return "\n".join([LABEL, *(f"{name} answered: {_shorten_result(result)}" for name, result in turn.results)])
     reply = f"You said: {turn.message.text}" if turn.message.text else "You said nothing."
     kinds = Counter(turn.message.attachments)
     attachments = ", ".join(f"{count} {kind}{'s' * (count > 1)}" for kind, count in kinds.items())
@@ -132,7 +132,7 @@ def _write_instance(schema: Any, turn: _Turn, budget: Budget, param: str, tool: 
 
 def _find_objects(turn: _Turn, budget: Budget) -> list[dict[str, Any]]:
     """Finds the JSON objects in the user's text, then in the tools' results."""
-    texts = [turn.plan.say or "", turn.plan.prose, *(result for _, result in reversed(turn.made))]
+    texts = [turn.plan.say or "", turn.plan.prose, *(result for _, result in reversed(turn.results))]
     return json_text.find_objects(texts, budget)
 
 

@@ -34,7 +34,7 @@ def second_price(model: Model, rates: MediaRates | None, resolution: str | None)
 def max_image_cost(model: Model, rates: MediaRates | None, request: MediaRequest, images: int) -> int:
     """Returns the most nano-dollars that so many images can cost."""
     base = images * (model.price.unit or 0)
-    if rates is None or rates.made is None:
+    if rates is None or rates.answer_image is None:
         return base
     if model.price.unit is not None:
         tokens_per_image = _MOST_MADE_OF_PRICED
@@ -44,13 +44,16 @@ def max_image_cost(model: Model, rates: MediaRates | None, request: MediaRequest
     # A token has at least a byte.
     text = len(request.prompt.encode()) * model.price.prompt
     return max(
-        base, _round_up(text + input_images * _MOST_GIVEN * rates.given + images * tokens_per_image * rates.made)
+        base,
+        _round_up(
+            text + input_images * _MOST_GIVEN * rates.prompt_image + images * tokens_per_image * rates.answer_image
+        ),
     )
 
 
 def image_cost(model: Model, rates: MediaRates | None, usage: Any) -> int | None:
     """Returns nano-dollars for the tokens in an answer's usage; None without usage, or without a price for tokens."""
-    if rates is None or rates.made is None:
+    if rates is None or rates.answer_image is None:
         return None
     input_tokens, output_tokens = _read_count(usage, "input_tokens"), _read_count(usage, "output_tokens")
     if not output_tokens:
@@ -60,9 +63,9 @@ def image_cost(model: Model, rates: MediaRates | None, usage: Any) -> int | None
     output_text_tokens = _read_part(usage, "output_tokens_details", "text_tokens", output_tokens)
     return _round_up(
         input_text_tokens * model.price.prompt
-        + (input_tokens - input_text_tokens) * max(rates.given, model.price.prompt)
-        + output_text_tokens * rates.written
-        + (output_tokens - output_text_tokens) * rates.made
+        + (input_tokens - input_text_tokens) * max(rates.prompt_image, model.price.prompt)
+        + output_text_tokens * rates.answer_text
+        + (output_tokens - output_text_tokens) * rates.answer_image
     )
 
 

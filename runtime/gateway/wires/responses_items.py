@@ -27,7 +27,7 @@ class ItemWriter:
         self, metadata: AnswerMetadata, tool_names: Mapping[str, tuple[str, str]] = MappingProxyType({})
     ) -> None:
         self.whole: list[dict[str, Any]] = []
-        self._made = metadata
+        self._item_metadata = metadata
         self._tool_names = tool_names
         self._open: object = None
         self._calls: dict[object, int] = {}
@@ -113,7 +113,7 @@ class ItemWriter:
         return {"name": tool_name, "namespace": group} if group else {"name": name}
 
     def _new_item(self, prefix: str, **fields: Any) -> dict[str, Any]:
-        return {"id": f"{prefix}_{self._made.id}{len(self.whole):02x}", "status": "in_progress", **fields}
+        return {"id": f"{prefix}_{self._item_metadata.id}{len(self.whole):02x}", "status": "in_progress", **fields}
 
     def _open_item(self, source: object, item: dict[str, Any]) -> Event:
         self._open = source

@@ -184,7 +184,9 @@ async def _chat(
             call,
             models[0],
             pending_answer,
-            lambda pieces, asked: pieces if entry is None or asked.granted_tokens else entry.save_stream(pieces, asked),
+            lambda pieces, request: (
+                pieces if entry is None or request.granted_tokens else entry.save_stream(pieces, request)
+            ),
             cache="miss" if entry else None,
         )
 

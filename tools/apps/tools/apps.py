@@ -111,16 +111,16 @@ async def apps_init(
     if not candidates:
         raise RegionUnknown(f"`region`: there is no region `{region}`.", details={"regions": cells.list_region_names()})
     of_organisation = {"organisation": organisation}
-    held, found, counted = await call.unit.fetch_all(
+    plan_rows, app_rows, count_rows = await call.unit.fetch_all(
         (HELD_PLAN, of_organisation), (_BY_NAME, {**of_organisation, "name": name}), (_COUNT, of_organisation)
     )
-    owned: int = counted[0][0]
-    created = not found
-    if found:
-        row = found[0]._asdict()
+    app_count: int = count_rows[0][0]
+    is_new = not app_rows
+    if app_rows:
+        row = app_rows[0]._asdict()
     else:
-        await _require_room(call, organisation, read_plan(held), owned)
-        owned += 1
+        await _require_room(call, organisation, read_plan(plan_rows), app_count)
+        app_count += 1
         app_id, now = ids.app(), call.now
         _, function_key = make_function_key(ids, call.services.vault, app_id)
         row = {
@@ -146,13 +146,13 @@ async def apps_init(
     call.audit.resource_id = row["id"]
     call.audit.organisation_id = organisation
     call.audit.app_id = row["id"]
-    call.audit.nothing_done = not created
-    if created:
+    call.audit.nothing_done = not is_new
+    if is_new:
         await call.emit("app.created", name=name, region=row["region"], organization_id=organisation)
     return {
         "app_id": row["id"],
         "name": row["name"],
-        "created": created,
+        "created": is_new,
         "region": row["region"],
         "organization_id": organisation,
         "subdomain": row["subdomain"],
@@ -164,7 +164,7 @@ async def apps_init(
         "provisioning_status": row["provisioning_status"],
         "created_at": row["created_at"],
         "_meta": {
-            "resource_info": {"apps": owned},
+            "resource_info": {"apps": app_count},
             "next_actions": [
                 {"action": "store_value", "description": "Put a value under a key.", "tool": "kv_put"},
                 {"action": "create_key", "description": "Mint an API key for this app.", "tool": "api_keys_create"},

@@ -84,7 +84,7 @@ class Ledger:
         self.now: datetime
         self.today: date
         self.accounts: dict[str, Account] = {}
-        self.held: dict[str, ReservationRow] = {}
+        self.reservations: dict[str, ReservationRow] = {}
         self.topped_up: dict[tuple[str, str], int] = {}
         self._budgets: dict[tuple[str, str], list[Budget]] = {}
         self._reserved: list[tuple[Any, ...]] = []
@@ -109,7 +109,7 @@ class Ledger:
         if reservations:
             for row in rows(_HELD, self.now, reservations):
                 reservation = ReservationRow(*row)
-                self.held[reservation.id] = reservation
+                self.reservations[reservation.id] = reservation
                 subjects.update(subject_id for _, subject_id in reservation.subjects)
         accounts = list(self.accounts)
         if references:

@@ -92,7 +92,7 @@ class Settle(Operation):
     usage: Usage
 
     def apply(self, ledger: Ledger) -> None:
-        reservation = ledger.held.get(self.reservation_id)
+        reservation = ledger.reservations.get(self.reservation_id)
         if (
             reservation is None
             or reservation.organisation_id not in ledger.accounts
@@ -114,7 +114,7 @@ class Release(Operation):
 
     def apply(self, ledger: Ledger) -> bool:
         """Returns whether the reservation was open."""
-        reservation = ledger.held.get(self.reservation_id)
+        reservation = ledger.reservations.get(self.reservation_id)
         if reservation is None or not reservation.is_open or reservation.organisation_id != self.organisation_id:
             return False
         if self.expired and not reservation.is_overdue:

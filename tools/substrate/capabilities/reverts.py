@@ -107,9 +107,9 @@ class _Undo:
         return undo
 
     def sort_latest_first(self, action_ids: Iterable[str]) -> list[str]:
-        known = [each for each in action_ids if each in self._actions]
-        missing = [each for each in action_ids if each not in self._actions]
-        return missing + sorted(known, key=self._order, reverse=True)
+        known_ids = [each for each in action_ids if each in self._actions]
+        unknown_ids = [each for each in action_ids if each not in self._actions]
+        return unknown_ids + sorted(known_ids, key=self._order, reverse=True)
 
     def _order(self, action_id: str) -> Any:
         row = self._actions[action_id]
@@ -174,17 +174,19 @@ class _Undo:
             waiting += fresh
         return self.sort_latest_first(later_ids)
 
-    async def _find_later(self, found: list[Any]) -> set[str]:
+    async def _find_later(self, reverted_changes: list[Any]) -> set[str]:
         """Notes which actions build on those whose changes these are: by changing the same row later, or by naming a
         row that they have made. Of a row, each builds on the one before, and so on all. Returns all that do.
         """
-        first = {(change.tbl, change.row_id, change.action_id): change.seq for change in reversed(found)}
-        begun: dict[Place, list[tuple[str, int]]] = defaultdict(list)
+        first = {(change.tbl, change.row_id, change.action_id): change.seq for change in reversed(reverted_changes)}
+        changes_of_rows: dict[Place, list[tuple[str, int]]] = defaultdict(list)
         for (name, row_id, action_id), seq in first.items():
-            begun[name, row_id].append((action_id, seq))
-        makers = {change.row_id: change.action_id for change in found if change.op == "insert"}
+            changes_of_rows[name, row_id].append((action_id, seq))
+        makers = {change.row_id: change.action_id for change in reverted_changes if change.op == "insert"}
         naming = await self._find_naming(makers)
-        changes = await _load_changes(self._ledger, tables.changes.c.row_id, {change.row_id for change in found})
+        changes = await _load_changes(
+            self._ledger, tables.changes.c.row_id, {change.row_id for change in reverted_changes}
+        )
         standing = await self._find_standing({change.action_id for change in changes} | {later for _, later in naming})
         steps: dict[Place, list[Any]] = defaultdict(list)
         for change in changes:
@@ -194,7 +196,7 @@ class _Undo:
         for row_id, later in naming:
             if later in standing:
                 self._later[makers[row_id]].add(later)
-        for place, actions in begun.items():
+        for place, actions in changes_of_rows.items():
             following |= self._chain(steps[place], actions)
         return following
 
@@ -320,13 +322,13 @@ async def _load_actions(ledger: Ledger, action_ids: set[str]) -> dict[str, Row]:
     actions, wanted_ids = tables.action_ledger.c, sorted(action_ids)
     names = ("id", "capability", "status", "reversible", "reverted_by_action_id", "approved_by_kind")
     columns = [actions[name] for name in (*names, "proposed_at", "executed_at")]
-    found: dict[str, Row] = {}
+    rows: dict[str, Row] = {}
     for start in range(0, len(wanted_ids), _AT_ONCE):
         query = select(*columns).where(
             actions.organisation_id == ledger.organisation_id, actions.id.in_(wanted_ids[start : start + _AT_ONCE])
         )
-        found |= {row["id"]: dict(row) for row in (await ledger.unit.execute(query)).mappings()}
-    return found
+        rows |= {row["id"]: dict(row) for row in (await ledger.unit.execute(query)).mappings()}
+    return rows
 
 
 async def _load_changes(ledger: Ledger, column: Any, values: set[str], *, with_images: bool = False) -> list[Any]:

@@ -73,8 +73,8 @@ async def _group(rows: list[Any], closeness: float) -> list[list[Any]]:
 
 def build_payload(group: Sequence[Any]) -> dict[str, Any]:
     """The payload of `consolidate_memories` that keeps the oldest of a group."""
-    kept, *others = group
-    return {"kept_id": kept.id, "duplicate_ids": [row.id for row in others], "reason": _REASON}
+    oldest, *others = group
+    return {"kept_id": oldest.id, "duplicate_ids": [row.id for row in others], "reason": _REASON}
 
 
 async def propose_consolidations(job: Job) -> None:
@@ -88,8 +88,8 @@ async def propose_consolidations(job: Job) -> None:
     while True:
         query = select(_settings.organisation_id).where(*due, _settings.organisation_id > after)
         async with job.services.database.reading() as connection:
-            found = await connection.execute(query.order_by(_settings.organisation_id).limit(_AT_ONCE))
-            organisations = list(found.scalars())
+            rows = await connection.execute(query.order_by(_settings.organisation_id).limit(_AT_ONCE))
+            organisations = list(rows.scalars())
         if not organisations:
             return
         for organisation_id in organisations:
@@ -106,11 +106,11 @@ async def _propose_some(job: Job, organisation_id: str) -> None:
     ):
         if not ledger.settings.propose_consolidations:
             return
-        waiting, named = await _read_waiting(ledger)
+        waiting, proposed_ids = await _read_waiting(ledger)
         for group in groups:
             if waiting >= MOST_WAITING:
                 break
-            if named.isdisjoint(row.id for row in group):
+            if proposed_ids.isdisjoint(row.id for row in group):
                 waiting += await _propose_group(ledger, group)
         values = {"consolidated_at": ledger.stamp()}
         await unit.execute(update(tables.settings).where(_settings.organisation_id == organisation_id).values(values))

@@ -69,25 +69,25 @@ class MeaningIndex:
         while True:
             ours: dict[str, Any] = {"of_organisation": organisation_id}
             if self._until is None:
-                found = (await execute(_ALL, ours)).all()
+                rows = (await execute(_ALL, ours)).all()
             else:
-                found = (await execute(_LATER, {**ours, "until": self._until})).all()
-            if found:
-                self._add(found)
-                self._until = found[-1].memory_at
-            if len(found) < _PAGE:
+                rows = (await execute(_LATER, {**ours, "until": self._until})).all()
+            if rows:
+                self._add(rows)
+                self._until = rows[-1].memory_at
+            if len(rows) < _PAGE:
                 return
 
-    def _add(self, found: Sequence[Any]) -> None:
+    def _add(self, rows: Sequence[Any]) -> None:
         np = self._np
-        bits = np.frombuffer(b"".join(row.bits for row in found), dtype=np.uint64).reshape(len(found), -1)
-        if self._size + len(found) > len(self._numbers):
-            self._grow(2 * (self._size + len(found)), bits.shape[1])
-        place = slice(self._size, self._size + len(found))
-        self._numbers[place] = [row.number for row in found]
-        self._kinds[place] = [KINDS.index(row.kind) for row in found]
+        bits = np.frombuffer(b"".join(row.bits for row in rows), dtype=np.uint64).reshape(len(rows), -1)
+        if self._size + len(rows) > len(self._numbers):
+            self._grow(2 * (self._size + len(rows)), bits.shape[1])
+        place = slice(self._size, self._size + len(rows))
+        self._numbers[place] = [row.number for row in rows]
+        self._kinds[place] = [KINDS.index(row.kind) for row in rows]
         self._bits[:, place] = bits.T
-        self._size += len(found)
+        self._size += len(rows)
         if self._size > self._widest:
             self._leave_out_replaced()
 
@@ -95,10 +95,10 @@ class MeaningIndex:
         """Keeps the newest bits of each memory: one that is changed again and again must not fill the index."""
         np, size = self._np, self._size
         _, latest = np.unique(self._numbers[:size][::-1], return_index=True)
-        kept = np.sort(size - 1 - latest)
-        self._size = len(kept)
-        self._numbers[: self._size], self._kinds[: self._size] = self._numbers[kept], self._kinds[kept]
-        self._bits[:, : self._size] = self._bits[:, kept]
+        newest = np.sort(size - 1 - latest)
+        self._size = len(newest)
+        self._numbers[: self._size], self._kinds[: self._size] = self._numbers[newest], self._kinds[newest]
+        self._bits[:, : self._size] = self._bits[:, newest]
         self._widest = 2 * self._size + _SMALL
 
     async def find_candidates(self, bits: bytes, kinds: Sequence[str] | None, most: int) -> list[int]:
@@ -134,10 +134,10 @@ class MeaningIndexes:
         embedded_until: as the transaction of `execute` sees it; whatever adds vectors moves it.
         """
         place = (organisation_id, embedder)
-        known = self._indexes.get(place)
-        if known is not None and known.embedded_until == embedded_until:
+        cached_index = self._indexes.get(place)
+        if cached_index is not None and cached_index.embedded_until == embedded_until:
             self._indexes.move_to_end(place)
-            return known
+            return cached_index
         lock = self._loading.setdefault(place, asyncio.Lock())
         try:
             async with lock:

@@ -138,10 +138,10 @@ class MeaningSearch:
         # no connection meanwhile.
         async with run_beside(self._prepare(by, match, filters)) as preparing:
             vector = await self.call.services.of(QuestionVectors).get(self.question)
-            index, worded = await preparing
+            index, word_matches = await preparing
         near = [] if index is None else await self._find_near(index, vector, kinds, filters, limit)
         if by == "both":
-            best = dict(islice(self._fuse(near[:_RANKED], worded).items(), limit))
+            best = dict(islice(self._fuse(near[:_RANKED], word_matches).items(), limit))
         else:
             best = {each.id: -each.distance for each in near[:limit]}
         if not best:
@@ -165,18 +165,18 @@ class MeaningSearch:
             if by == "meaning":
                 return index, []
             # What has only everyday words of the question says little about it.
-            found = await find_by_words(
+            rows = await find_by_words(
                 *(reader, self.call.unit.database.dialect, self.organisation_id, self.question, match, filters),
                 limit=_RANKED,
                 columns=_WORDED_COUNTED if match == "or" else _WORDED,
                 fills=False,
             )
-        weights = {row["id"]: 1.0 for row in found}
+        weights = {row["id"]: 1.0 for row in rows}
         if match == "or":
-            counted = {row["id"]: row["counted"] for row in found if row["counted"] is not None}
-            asked = frozenset(tag_words(self.organisation_id, choose_words(self.question)))
-            weights |= weigh_words(asked, counted, _POWER_OF_WORDS)
-        return index, [_Worded(row["id"], row["updated_at"], weights[row["id"]]) for row in found]
+            texts = {row["id"]: row["counted"] for row in rows if row["counted"] is not None}
+            question_words = frozenset(tag_words(self.organisation_id, choose_words(self.question)))
+            weights |= weigh_words(question_words, texts, _POWER_OF_WORDS)
+        return index, [_Worded(row["id"], row["updated_at"], weights[row["id"]]) for row in rows]
 
     async def _find_near(
         self, index: MeaningIndex, vector: Vector, kinds: Sequence[str] | None, filters: Sequence[Any], enough: int
@@ -206,16 +206,16 @@ class MeaningSearch:
     async def _filter_near(self, candidates: Sequence[int], filters: Sequence[Any], *, is_long: bool) -> Sequence[Any]:
         same = (_memory.organisation_id == _embeddings.organisation_id) & (_memory.id == _embeddings.id)
         query = _build_near(self.call.unit.database.dialect).join(tables.memory, same).where(*filters)
-        given = {"of_organisation": self.organisation_id, "numbers": candidates}
-        return (await self.call.execute(mark_long(query) if is_long else query, given)).all()
+        parameters = {"of_organisation": self.organisation_id, "numbers": candidates}
+        return (await self.call.execute(mark_long(query) if is_long else query, parameters)).all()
 
-    def _fuse(self, near: Sequence[_Near], worded: Sequence[_Worded]) -> dict[str, float]:
+    def _fuse(self, near: Sequence[_Near], word_matches: Sequence[_Worded]) -> dict[str, float]:
         """Weighted reciprocal rank fusion of what is near, of what has the words, and of the order in time, the best
         first.
 
         What has only some of the words (`match` is "or") counts less for them.
         """
-        written = {each.id: each.written_at for each in near} | {each.id: each.updated_at for each in worded}
-        latest = sorted(written, key=written.__getitem__, reverse=True)
-        words = {each.id: each.weight for each in worded}
+        moments = {each.id: each.written_at for each in near} | {each.id: each.updated_at for each in word_matches}
+        latest = sorted(moments, key=moments.__getitem__, reverse=True)
+        words = {each.id: each.weight for each in word_matches}
         return fuse_rankings([{each.id: 1.0 for each in near}, words, dict.fromkeys(latest, _RECENCY)])

@@ -70,15 +70,15 @@ def _embed(np: Any, texts: Sequence[str]) -> list[Vector]:
     return vectors
 
 
-async def compare(wanted: bytes, others: Sequence[bytes]) -> list[float]:
+async def compare(vector: bytes, others: Sequence[bytes]) -> list[float]:
     """Returns how close a vector is to each of the others, from -1 to 1."""
-    work = partial(_compare, await NUMPY.get(), wanted, others)
+    work = partial(_compare, await NUMPY.get(), vector, others)
     return work() if len(others) <= _COMPARED_AT_ONCE else await asyncio.to_thread(work)
 
 
-def _compare(np: Any, wanted: bytes, others: Sequence[bytes]) -> list[float]:
+def _compare(np: Any, vector: bytes, others: Sequence[bytes]) -> list[float]:
     # Not as a product of matrices: for so few numbers, waking the threads of a library would take most of the time.
-    one, rows = _read_numbers(np, [wanted])[0], _read_numbers(np, others)
+    one, rows = _read_numbers(np, [vector])[0], _read_numbers(np, others)
     products = np.einsum("ij,j->i", rows, one)
     squares = np.einsum("ij,ij->i", rows, rows) * np.float64(one @ one)
     closeness: list[float] = (products / np.sqrt(np.maximum(squares, 1e-9))).tolist()
@@ -94,13 +94,13 @@ async def group_vectors(vectors: Sequence[bytes], closeness: float) -> list[list
 def _group(np: Any, vectors: Sequence[bytes], closeness: float) -> list[list[int]]:
     rows = _normalise(np, vectors)
     near = rows @ rows.T >= closeness
-    groups, left = [], near.sum(axis=1) > 1
-    while left.any():
-        group = near[left.argmax()]
+    groups, is_ungrouped = [], near.sum(axis=1) > 1
+    while is_ungrouped.any():
+        group = near[is_ungrouped.argmax()]
         while (wider := near[group].any(axis=0)).sum() > group.sum():
             group = wider
         groups.append([int(place) for place in np.flatnonzero(group)])
-        left &= ~group
+        is_ungrouped &= ~group
     return groups
 
 

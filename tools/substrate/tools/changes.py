@@ -83,10 +83,10 @@ async def _find_following(call: Call, rows: Sequence[Any]) -> dict[int, int]:
     numbers: dict[str, list[int]] = {}
     for change in await call.execute(mark_long(query)):
         numbers.setdefault(change.row_id, []).append(change.seq)
-    found = {
+    next_numbers = {
         row.seq: min((each for each in numbers.get(row.row_id, ()) if each > row.seq), default=None) for row in rows
     }
-    return {number: following for number, following in found.items() if following is not None}
+    return {number: following for number, following in next_numbers.items() if following is not None}
 
 
 async def _read_present(call: Call, rows: Any) -> dict[str, Any]:

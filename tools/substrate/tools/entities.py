@@ -64,27 +64,27 @@ async def substrate_entities(
         query = query.where(_rows.type == type)
     if primary_email is not None:
         query = query.where(_rows.primary_email == primary_email)
-    sought = normalise(q.strip()) if q else ""
-    if sought:
-        query = query.where(_rows.search_name.contains(sought, autoescape=True))
+    name_part = normalise(q.strip()) if q else ""
+    if name_part:
+        query = query.where(_rows.search_name.contains(name_part, autoescape=True))
     total = (await call.execute(select(func.count()).select_from(query.subquery()))).scalar_one() if count else None
-    following = None
-    if sought:
-        found = (await call.execute(query.order_by(_rows.updated_at.desc()).limit(_CANDIDATES))).mappings().all()
-        ranked = sorted(
-            ((measure_similarity(sought, row["search_name"]), row) for row in found), key=lambda pair: -pair[0]
+    next_cursor = None
+    if name_part:
+        rows = (await call.execute(query.order_by(_rows.updated_at.desc()).limit(_CANDIDATES))).mappings().all()
+        ranking = sorted(
+            ((measure_similarity(name_part, row["search_name"]), row) for row in rows), key=lambda pair: -pair[0]
         )
-        shown = [{**row, "sim": round(similarity, 4)} for similarity, row in ranked[:limit]]
+        entities = [{**row, "sim": round(similarity, 4)} for similarity, row in ranking[:limit]]
     else:
         if cursor is not None:
             (at,) = decode_cursor(call.services.vault, _LIST, cursor)
             query = query.where(_rows.updated_at < datetime.fromisoformat(at))
-        found = (await call.execute(query.order_by(_rows.updated_at.desc()).limit(limit + 1))).mappings().all()
-        if len(found) > limit:
-            following = encode_cursor(call.services.vault, _LIST, found[limit - 1]["updated_at"].isoformat())
-        shown = [dict(row) for row in found[:limit]]
-    shown = await add_sources(call.unit, call.unit.database.dialect, organisation_id, shown)
-    answer: dict[str, Any] = {"entities": [render_entity(row) for row in shown], "next_cursor": following}
+        rows = (await call.execute(query.order_by(_rows.updated_at.desc()).limit(limit + 1))).mappings().all()
+        if len(rows) > limit:
+            next_cursor = encode_cursor(call.services.vault, _LIST, rows[limit - 1]["updated_at"].isoformat())
+        entities = [dict(row) for row in rows[:limit]]
+    entities = await add_sources(call.unit, call.unit.database.dialect, organisation_id, entities)
+    answer: dict[str, Any] = {"entities": [render_entity(row) for row in entities], "next_cursor": next_cursor}
     if total is not None:
         answer["total"] = total
     return cast(Entities, answer)
@@ -108,22 +108,22 @@ async def substrate_entity(call: Call, entity_id: EntityId) -> Entity:
     `aliases` has at most 200 of those that were merged into it, and `alias_count` says how many there are.
     """
     organisation_id = organisation_of(call)
-    resolved = (await call.execute(select_resolved(organisation_id, entity_id))).scalar()
-    conditions = (_rows.organisation_id == organisation_id, _rows.id == resolved)
-    found = (await call.execute(select(tables.entities).where(*conditions))).mappings().first()
-    if found is None:
+    resolved_id = (await call.execute(select_resolved(organisation_id, entity_id))).scalar()
+    conditions = (_rows.organisation_id == organisation_id, _rows.id == resolved_id)
+    entity_row = (await call.execute(select(tables.entities).where(*conditions))).mappings().first()
+    if entity_row is None:
         raise EntityNotFound
-    (row,) = await add_sources(call.unit, call.unit.database.dialect, organisation_id, [found])
+    (row,) = await add_sources(call.unit, call.unit.database.dialect, organisation_id, [entity_row])
     aliases = select(_rows.id, _rows.display_name).where(
-        _rows.organisation_id == organisation_id, _rows.merged_into == resolved
+        _rows.organisation_id == organisation_id, _rows.merged_into == resolved_id
     )
-    merged = (await call.execute(aliases.order_by(_rows.id).limit(_MOST_ALIASES))).all()
-    entity: Any = {**render_entity(row), "aliases": [alias.id for alias in merged]}
-    entity["alias_names"] = {alias.id: alias.display_name for alias in merged}
-    entity["alias_count"] = len(merged)
-    if len(merged) == _MOST_ALIASES:
+    alias_rows = (await call.execute(aliases.order_by(_rows.id).limit(_MOST_ALIASES))).all()
+    entity: Any = {**render_entity(row), "aliases": [alias.id for alias in alias_rows]}
+    entity["alias_names"] = {alias.id: alias.display_name for alias in alias_rows}
+    entity["alias_count"] = len(alias_rows)
+    if len(alias_rows) == _MOST_ALIASES:
         entity["alias_count"] = (await call.execute(aliases.with_only_columns(func.count()))).scalar_one()
-    if resolved != entity_id:
+    if resolved_id != entity_id:
         entity["merged_from"] = entity_id
     return cast(Entity, entity)
 
@@ -181,5 +181,5 @@ def _split_trigrams(name: str) -> set[str]:
 
 def render_entity(row: Any) -> Entity:
     """Returns an entity as callers read it."""
-    shown = {name: row[name] for name in Entity.__annotations__ if name in row}
-    return cast(Entity, {**shown, "organization_id": row["organisation_id"]})
+    fields = {name: row[name] for name in Entity.__annotations__ if name in row}
+    return cast(Entity, {**fields, "organization_id": row["organisation_id"]})

@@ -87,14 +87,14 @@ async def substrate_search_memory(
     organisation_id = organisation_of(call)
     filters = [*_filter_kinds(kinds), *filter_moments(valid_at, known_at)]
     if q is None or q.strip() in ("", "*"):
-        found: Any = (await call.execute(build_recent(organisation_id).where(*filters).limit(limit))).mappings()
+        memories: Any = (await call.execute(build_recent(organisation_id).where(*filters).limit(limit))).mappings()
     elif search_by == "words":
         dialect = call.unit.database.dialect
-        found = await find_by_words(call.unit, dialect, organisation_id, q, match, filters, limit)
+        memories = await find_by_words(call.unit, dialect, organisation_id, q, match, filters, limit)
     else:
         search = MeaningSearch(call, organisation_id, q)
-        found = await search.run(search_by, match, _parse_kinds(kinds), filters, limit)
-    return {"results": await _render_memories(call, found, known_at)}
+        memories = await search.run(search_by, match, _parse_kinds(kinds), filters, limit)
+    return {"results": await _render_memories(call, memories, known_at)}
 
 
 @substrate.tool(
@@ -251,18 +251,18 @@ def _filter_kinds(kinds: str | None) -> list[Any]:
     return [] if kinds_wanted is None else [_memory.kind.in_(kinds_wanted)]
 
 
-async def _render_memories(call: Call, found: Iterable[Any], known_at: datetime | None) -> list[MemoryRow]:
+async def _render_memories(call: Call, rows: Iterable[Any], known_at: datetime | None) -> list[MemoryRow]:
     """Returns memories with their sources. known_at: the moment whose wording they have; None for the present."""
-    rows, organisation_id = found, organisation_of(call)
+    memories, organisation_id = rows, organisation_of(call)
     if known_at is not None:
-        rows = await recall_as_known(call.execute, organisation_id, [dict(row) for row in found], known_at)
-    shown = await add_sources(call.unit, call.unit.database.dialect, organisation_id, rows)
-    return [cast(MemoryRow, {name: row[name] for name in MemoryRow.__annotations__}) for row in shown]
+        memories = await recall_as_known(call.execute, organisation_id, [dict(row) for row in rows], known_at)
+    sourced_rows = await add_sources(call.unit, call.unit.database.dialect, organisation_id, memories)
+    return [cast(MemoryRow, {name: row[name] for name in MemoryRow.__annotations__}) for row in sourced_rows]
 
 
-async def _render_artifacts(call: Call, found: Iterable[Any]) -> list[Any]:
-    shown = await add_sources(call.unit, call.unit.database.dialect, organisation_of(call), found)
-    return [{name: value for name, value in row.items() if name != "action_id"} for row in shown]
+async def _render_artifacts(call: Call, rows: Iterable[Any]) -> list[Any]:
+    sourced_rows = await add_sources(call.unit, call.unit.database.dialect, organisation_of(call), rows)
+    return [{name: value for name, value in row.items() if name != "action_id"} for row in sourced_rows]
 
 
 def _choose_columns(*further: str) -> list[Any]:

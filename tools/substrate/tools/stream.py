@@ -71,8 +71,10 @@ async def _admit(call: Call, ticket: str, token: str) -> tuple[str, Callable[[],
     """Returns the organisation whose stream is opened, and a check that runs again and again while it is open."""
     services, caller = call.services, call.caller
     if isinstance(caller, (Account, ScopedKey)):
-        named = caller
-        return caller.organisation_id, lambda: require_reader(services, named.organisation_id, named.account_id)
+        reader_account = caller
+        return caller.organisation_id, lambda: require_reader(
+            services, reader_account.organisation_id, reader_account.account_id
+        )
     if ticket:
         reader = await _use_ticket(call, ticket)
         await require_reader(services, *reader)

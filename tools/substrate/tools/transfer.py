@@ -72,9 +72,9 @@ async def substrate_import(call: Call, lines: Body, trusted_key: _PublicKey | No
     async with open_ledger(call.unit, services, organisation_id) as ledger:
         key = await require_key(call.unit, services.vault, ledger.settings)
         # In a query, a plus sign that nobody has escaped is a space, of which a key has none.
-        given = None if trusted_key is None else trusted_key.replace(" ", "+")
-        trusted = frozenset(filter(None, (encode_public_key(key), given)))
-        parcel = parse_lines(bytes(text), trusted)
+        sent_key = None if trusted_key is None else trusted_key.replace(" ", "+")
+        trusted_keys = frozenset(filter(None, (encode_public_key(key), sent_key)))
+        parcel = parse_lines(bytes(text), trusted_keys)
         payload = {"sha256": parcel.sha256, "rows": len(parcel.rows), "is_signed": parcel.is_signed}
         proposer = proposer_of(call)
         action = proposals.build_context(ledger, proposer)
