@@ -38,7 +38,7 @@ _CREDENTIALS = (
     ImpersonationForbidden,
     KeyLimited,
 )
-# What a key that is held to approval can be told of a call that changes something.
+# The errors that a key which must ask can get from a call that changes something.
 _APPROVAL = (ApprovalRequired, ApprovalRejected, TooManyPending, TooLargeToPropose, CallFailed)
 
 
