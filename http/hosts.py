@@ -51,7 +51,7 @@ class Hosts:
         """Returns whether a web origin is the platform's own page or one of its apps'."""
         scheme = _SCHEME.match(origin)
         name = _host_name(origin[scheme.end() :]) if scheme else ""
-        # What strangers have stored is no page of the platform's, though its host may be below the platform's domain.
+        # Strangers' files are not pages of the platform, though their host may be below the platform's domain.
         return name in self._pages or (name.endswith(self._suffix) and not self._is_of_files(name))
 
     def _is_of_files(self, name: str) -> bool:

@@ -258,7 +258,7 @@ async def _redirect(request: Request, base_url: str) -> int:
 
 
 async def _answer_options(request: Request, methods: Methods) -> int:
-    # What the path says in every answer, such as the version of its protocol.
+    # Headers of every answer of the path, such as the version of its protocol.
     constant = {name: value for tool in methods.values() if tool.rest for name, value in tool.rest.headers.items()}
     tus_headers = [(name.encode(), value.encode()) for name, value in constant.items() if name.startswith("tus-")]
     await request.reply(204, [(b"allow", _allow_header(methods).encode()), *tus_headers, *request.headers], b"")

@@ -53,7 +53,7 @@ _REFUSED_V4 = tuple(
         "240.0.0.0/4",  # reserved, broadcast
     )
 )
-# Of IPv6 only this part is in use as public unicast: loopback, ULA, link-local, multicast and the rest lie outside.
+# Only this part of IPv6 is used for public unicast; loopback, ULA, link-local, multicast and the rest lie outside.
 _PUBLIC_V6 = IPv6Network("2000::/3")
 _REFUSED_V6 = tuple(
     IPv6Network(network)

@@ -121,7 +121,7 @@ class PostgresDatabase(Database):
             async with self._open_transaction(_WRITING) as connection:
                 yield connection
             return
-        # Whoever waits for a tenant in this process waits without a connection, which others may need.
+        # A task that waits for a tenant in this process waits without a connection, which others may need.
         async with self._turns.acquire_slot(lock), self._open_transaction(_WRITING) as connection:
             if lock == INSTALLATION:
                 # There may be no table yet. Whoever holds it also reads what is not in the database: it is taken now.

@@ -488,7 +488,7 @@ class PostgresSession:
             return
         with suppress(psycopg.Error, OSError):
             await self._connection.cancel_safe(timeout=_CANCEL_SECONDS)
-        # Who knows which session a pooler stops.
+        # Behind a pooler, it is not known which session would be stopped.
         if self.is_pooled or not await self._read_to_the_end(_CANCEL_SECONDS):
             await self.close()
 

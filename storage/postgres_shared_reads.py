@@ -66,5 +66,5 @@ class SharedReads:
         reads, self._waiting = self._waiting[:_MOST_TOGETHER], self._waiting[_MOST_TOGETHER:]
         if self._waiting:
             self._start()
-        # Whoever was cancelled meanwhile does not read.
+        # Callers that were cancelled meanwhile do not read.
         return [read for read in reads if not read[2].done()]

@@ -32,7 +32,7 @@ def build_fields(schema: Any, data: Mapping[str, Any] | None) -> list[dict[str, 
         field |= {"integer": about.get("type") == "integer", "about": about}
         field["choices"] = about["enum"] if kind == "choice" else about["items"]["enum"] if kind == "choices" else []
         fields.append(field)
-    # What the form would not say is not lost unseen: then the person gets all of it as JSON.
+    # If the form cannot show everything, the person gets all of it as JSON.
     return None if set(data or ()) - set(properties) else fields
 
 

@@ -50,7 +50,7 @@ class RunParts:
         before = len(self._events)
         for frame in piece.decode().split("\n\n"):
             fields = dict(line.partition(": ")[::2] for line in frame.split("\n") if line and not line.startswith(":"))
-            # What a model writes has no id, and stands in no timeline.
+            # Events with a model's text have no id, and are not in the timeline.
             if "id" not in fields:
                 continue
             event = {"seq": int(fields["id"]), "type": fields["event"], "payload": json.loads(fields["data"])}

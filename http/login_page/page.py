@@ -76,7 +76,7 @@ class LoginPage:
         rest_request, request = RestRequest(scope, reply_to(scope, respond)), Request(scope, receive)
         client = (rest_request.id, rest_request.ip, rest_request.user_agent)
         context = RequestContext("login_page", *client, self._base_url, rest_request.path)
-        # Of an app's own host the path leaves the app out; by then it has been put in again.
+        # On an app's own host, the path leaves the app out; by now it has been added again.
         app_id = rest_request.path.split("/")[2]
         visit = Visit(self, self._registry, app_id, context)
         try:

@@ -53,7 +53,7 @@ class RunCharges:
             children.c.parent_run_id == runs.c.id, children.c.status.in_(ENDED)
         )
         own_cost_query = select(runs.c.cost - children_cost.scalar_subquery()).where(runs.c.id == self._run.id)
-        # What this attempt has counted is written first, so that it is not counted twice.
+        # The counts of this attempt are written first, so that they are not counted twice.
         await self._event_log.flush()
         async with self._database.reading() as connection:
             recorded_cost = (await connection.execute(own_cost_query)).scalar_one()

@@ -96,7 +96,7 @@ class RunExecutor:
     async def _run_attempt(self, run: Any) -> None:
         await self._charges.load()
         if self._has_checkpoint or self._job.attempt > 1:
-            # What follows may cause an effect at once.
+            # The next steps may cause an effect at once.
             await self._event_log.claim()
             await self._charges.count_missing()
         # Parsed here, where an error fails the run: a later version may not read its graph any more.

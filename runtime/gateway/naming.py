@@ -204,7 +204,7 @@ def _host_model_ref(provider: str, key: str, modality: Modality) -> ModelRef | N
     vendor = _ORGANISATIONS.get(organisation, organisation)
     if not vendor or "/" in vendor or _RESOLD.match(f"{vendor}/{plain_title}"):
         return None
-    # Of two spellings at one host, the exact one comes first; the other is a faster or cheaper variant.
+    # If a host has two spellings, the exact one comes first; the other is a faster or cheaper variant.
     return _build_ref(vendor, plain_title, title, provider, key, (_RANKS[provider], int(plain_title != full_title)))
 
 

@@ -425,6 +425,6 @@ class _TranslateErrors:
             raise UpstreamMalformed("The model's provider broke off.") from error
         if isinstance(error, NoAnswer):
             raise UpstreamFailed("The model's provider broke off before it answered.") from error
-        # That egress rules forbid a customer's server is for its organisation's admins to see, not for its users.
+        # Only admins of the organisation may learn that egress rules forbid its server, not its users.
         if isinstance(error, (RequestNotSent, OSError, EgressError)):
             raise UpstreamFailed("The model's provider cannot be reached.").mark_unbilled() from error

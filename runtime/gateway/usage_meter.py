@@ -13,7 +13,7 @@ _WRITTEN_TEXT = re.compile(
     rb'"([^"\\]*+(?:\\.[^"\\]*+)*+)"',
     re.DOTALL,
 )
-# Of the named events, only deltas have new text; others repeat the whole of it.
+# Only deltas among the named events have new text; others repeat all of it.
 _NAMED_EVENTS = (b"event: response.", b"event: message_", b"event: content_block_", b"event: ping")
 _ESCAPE_OVERHEAD = 3
 """About how many bytes an escape such as `\\u00fc` is longer than the same character in UTF-8."""

@@ -84,7 +84,7 @@ def find_least(different: Any, count: int, most: int) -> Any:
     """Returns the rows that differ least, in ascending order: `count` rows or more, if no more than `most` of their
     signs differ.
     """
-    # What so many of the first rows do not exceed leaves a few rows to look at again.
+    # A limit that so many of the first rows do not exceed leaves few rows to look at again.
     most = _find_bound(different[: len(different) // _FEWER], count, most)
     rows = np.flatnonzero(different <= most)
     few = different[rows]

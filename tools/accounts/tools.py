@@ -245,7 +245,7 @@ async def _verify_password(call: Call, account_id: str, current: str | None) -> 
         return None
     if current is None:
         raise MissingField("`current_password` is missing.")
-    # Whoever has a stolen token must not be able to guess the password here.
+    # A thief of the token must not be able to guess the password here.
     await resolve_answer(call.services.limits.spend("current_password", account_id, _GUESSES, _WINDOW))
     if not await verify_password(password_hash, current):
         raise WrongPassword

@@ -138,7 +138,7 @@ async def encode_sse(events: AsyncGenerator[Any, None]) -> AsyncGenerator[bytes,
             if event is None:
                 yield b": \n\n"
                 continue
-            # What is not kept has no id, so that a client that comes back continues after what is.
+            # An event that is not stored has no id, so a client that comes back continues after the last stored one.
             id_line = b"id: %d\n" % event["seq"] if "seq" in event else b""
             yield b"%sevent: %s\ndata: %s\n\n" % (id_line, event["type"].encode(), to_json(event["payload"]))
     finally:

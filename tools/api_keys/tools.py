@@ -114,7 +114,7 @@ async def api_keys_create(
       op:billing_set_budget changes it later.
     """
     if call.caller.limits is not None and call.caller.limits.budgeted:
-        # What the new key spends would not count against the budget, which belongs to one key.
+        # The new key's spending would not count against the budget, which belongs to one key.
         raise KeyLimited(
             "A key with a budget makes no other keys.",
             remediation="Sign in to make the key, or use a key that has no budget.",

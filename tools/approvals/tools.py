@@ -143,13 +143,13 @@ async def approvals_get(call: Call, approval_id: ApprovalId) -> ApprovalDetail:
     arguments, preview = None, Preview(None)
     if _status(call, row) in ("pending", "approved"):
         call_arguments, tool = call.services.approvals.arguments(row), call.registry.tools.get(row.tool)
-        # Of a tool that is gone nobody knows any more which arguments are secrets.
+        # If the tool is gone, it is not known any more which arguments are secrets.
         arguments = None if tool is None else redact_arguments(tool, call_arguments)
         preview = await _preview(call, row, call_arguments) if row.status == "pending" else preview
     elif (used_arguments := service_of(call.services).texts.used_arguments(row)) is not None:
         arguments = used_arguments
     decider = await decider_of(call, row.organisation_id)
-    # What is stored in the app is not shown to its users, nor to a key with limits, because one of them has asked.
+    # The app's users and keys with limits do not see stored data here, because one of them may have proposed the call.
     is_member = isinstance(call.caller, Account) and call.caller.limits is None and decider.role is not None
     return {
         "approval": await _render_approval(call, row),

@@ -25,9 +25,9 @@ credit_accounts = Table(
     # The first day of the month to which `allowance_used` belongs.
     Column("month", Date, nullable=False),
     Column("allowance_used", BigInteger, nullable=False),
-    # What was used of an allowance that is given only once.
+    # The used part of an allowance that is given only once.
     Column("once_used", BigInteger, nullable=False),
-    # What was topped up and not spent; negative if more was used.
+    # The unspent top-ups; negative if more was used.
     Column("credits", BigInteger, nullable=False),
     # The sum of the open reservations.
     Column("reserved", BigInteger, nullable=False),

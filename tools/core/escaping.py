@@ -8,7 +8,7 @@ from typing import Any
 _INVISIBLE = ("Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp")
 # Printable by their category, and yet drawn as nothing or over what stands before them.
 _BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0") | {chr(c) for c in range(0xFE00, 0xFE10)}
-# Of what is plain nothing is asked: a text of a million characters is escaped several times for one page.
+# Plain characters are passed over quickly: a text of a million characters is escaped several times for one page.
 _UNUSUAL = re.compile(r"[^ -~]")
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_.:@/-]{1,64}", re.ASCII)
 _MOST_OF_NAME = 100

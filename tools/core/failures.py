@@ -128,7 +128,7 @@ class Failures:
         if stores is None:
             return
         rows_of_region = self._pending[region]
-        # Whoever comes while they are written waits until they are there.
+        # A caller who comes while they are written waits until they are there.
         async with self._turns.acquire_slot(region):
             rows = list(rows_of_region)
             rows_of_region.clear()

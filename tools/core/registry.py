@@ -283,7 +283,7 @@ class Registry:
         # A proposal has a transaction of its own: this call must not hold a write lock that it would wait for.
         await call.unit.commit()
         if not call.waits_for_approval:
-            # Whoever repeats a call that was approved gets its outcome, and does not make it a second time.
+            # A repeated call that was approved gets its outcome, and is not made a second time.
             is_approved = await proposals.is_approved(call, arguments, meaning)
             return is_approved, await proposals.propose(call, arguments, meaning) if is_approved else None
         answer = await self._foresee(call, arguments, values, meaning)

@@ -6,7 +6,7 @@ from typing import Any
 Schema = dict[str, Any]
 
 _BOUNDS = {"string": ("maxLength", "enum", "const"), "array": ("maxItems",)}
-# What these hold is short by its nature; an address or base64 (`uri`, `binary`) is as long as anybody likes.
+# Values of these formats are short by nature; an address or base64 (`uri`, `binary`) can have any length.
 _SHORT_FORMATS = frozenset({"date", "date-time", "duration", "ipv4", "ipv6", "time", "uuid"})
 
 

@@ -28,7 +28,7 @@ from baobab.tools.core.errors import (
     UserTokenExpired,
 )
 
-# What reading a credential and its headers can refuse, whatever the operation then says of the caller.
+# The errors of reading a credential and its headers, which come before the operation's own.
 _CREDENTIALS = (
     InvalidApiKey,
     InvalidToken,

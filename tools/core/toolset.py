@@ -364,7 +364,7 @@ def _bind(name: str, base: str, route: str, arguments: type[BaseModel], rest: Re
     for parameter in (*in_path, *rest.query, *filter(None, (rest.body, rest.raw_body, rest.further_query))):
         if parameter not in names_on_wire:
             raise RegistrationError(f"{name}: {parameter} is in the route but not in the signature")
-    # What a header gives, whoever sends a browser here with a form or a query must not.
+    # A form or a query, which another page can make a browser send, must not set what comes in a header.
     withheld = set(rest.from_headers) if rest.form else set()
     if rest.further_query is not None:
         withheld |= set(rest.from_headers) - set(rest.query)

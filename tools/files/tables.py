@@ -55,7 +55,7 @@ file_usage = Table(
     Column("app_id", String(36), primary_key=True),
     # As of the app's latest upload. Null until the first one after the organisations' room was counted.
     Column("organisation_id", String(36), index=True),
-    # Of the files that have bytes: changed in the transactions that store and delete them.
+    # Sums over the files that have bytes, changed in the transactions that store and delete files.
     Column("used_bytes", BigInteger, nullable=False),
     Column("files_count", BigInteger, nullable=False),
 )

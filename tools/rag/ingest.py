@@ -40,7 +40,7 @@ _ADD_BYTES = (
     .where(collections.c.app_id == _APP, collections.c.id == bindparam("of_collection"))
     .values(size_bytes=collections.c.size_bytes + bindparam("more"))
 )
-# What else a file says that it is, its content decides when it is read.
+# For any other declared type, the content decides when the file is read.
 _WITHOUT_TEXT = ("image/", "audio/", "video/", "font/", "model/")
 _NEVER_READ = {
     "application/gzip",
@@ -87,7 +87,7 @@ async def find_source(
     if text is not None:
         return DocumentSource(text, None, None, filename, None, hashlib.sha256(text.encode()).hexdigest())
     if url is not None:
-        # What strangers name would be fetched from this server's address.
+        # Otherwise strangers could have this server fetch any address.
         if isinstance(call.caller, EndUser):
             raise NotForUsers("Users of the app add texts and files, and no addresses on the web.")
         http_client = call.services.http_client

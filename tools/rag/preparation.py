@@ -319,7 +319,7 @@ class _Preparation:
         )
         await unit.write(_COUNT_REVISION, {"of_app": self._app.id, "of_collection": document.collection_id})
         if version > 1:
-            # Of the version before, which searches have seen or which was given up unfinished.
+            # Chunks of the earlier version, which searches have seen, or which was given up unfinished.
             await self._clean(unit)
         await self._emit(unit, READY, chunk_count=document.chunks_total)
 

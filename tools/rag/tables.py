@@ -74,9 +74,9 @@ documents = Table(
     Column("pages", Integer),
     # Whether the next version is made from the text of the one that searches see.
     Column("keeps_text", Boolean, nullable=False),
-    # Of its text in UTF-8, as far as it is known.
+    # The bytes of its text in UTF-8; null while they are not known.
     Column("size_bytes", BigInteger, nullable=False),
-    # Of the content, in hexadecimal: the same content is kept once.
+    # The digest of the content, in hexadecimal: the same content is stored once.
     Column("sha256", String(64), nullable=False),
     # The key that pays for the vectors; null for the app itself.
     Column("key_id", String(60)),
@@ -134,7 +134,7 @@ vectors = Table(
     Column("position", Integer, primary_key=True),
     Column("collection_id", _ID, nullable=False),
     Column("dimensions", Integer, nullable=False),
-    # Of length 1.
+    # A vector of length 1.
     Column("vector", HalfVector, nullable=False),
     Index("ix_rag_vectors_collection_id", "app_id", "collection_id"),
 )

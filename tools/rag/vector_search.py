@@ -110,7 +110,7 @@ def select_places(dialect: str) -> Any:
         return select(*func.unnest(*columns).table_valued(*names, name="places").render_derived().c)
     listed = func.json_each(bindparam("places", type_=Text)).table_valued("value")
     parts = [func.json_extract(listed.c.value, literal_column(f"'$[{number}]'")) for number in range(3)]
-    # Of the columns' own types, or SQLite would not find them by its index.
+    # The columns' own types are needed, or SQLite would not use its index.
     return select(*(cast(part, kind) for part, kind in zip(parts, (Text, Integer, Integer), strict=True)))
 
 
@@ -178,7 +178,7 @@ class _OpenFile:
         self._folder, self._dimensions = folder, dimensions
         self._file: Any = None
         self._turn = asyncio.Lock()
-        # What the collection held when the file was last compared with it.
+        # The collection's contents when the file was last compared with it.
         self._revision: tuple[int, int] | None = None
         self._selections: OrderedDict[tuple[str, str | None], Any] = OrderedDict()
 

@@ -133,7 +133,7 @@ def _build_row(name: str, sent: dict[str, Any], action: ActionContext, *, is_sig
     if name == "entities":
         row |= {"merged_into": None, "search_name": normalise(row["display_name"] or "")[:500]}
     created = _read_moment(sent["created_at"], number) if is_signed and "created_at" in sent else action.at
-    # Whoever wrote a file by hand may have taken it from anywhere.
+    # A file that was written by hand may come from anywhere.
     marked = sent.get("from_strangers") is not False if is_signed else True
     return {**row, "action_id": action.id, "from_strangers": marked, "created_at": created, "updated_at": action.at}
 

@@ -194,7 +194,7 @@ def filter_moments(valid_at: datetime | None, known_at: datetime | None) -> list
         if valid_at is None:
             conditions.append(not_ended)
         else:
-            # What ended it was not known yet.
+            # Its end was not recorded yet.
             is_open = or_(is_open, memory.ended_at > known_at)
     if valid_at is not None:
         conditions += [or_(memory.valid_from.is_(None), memory.valid_from <= valid_at)]

@@ -76,7 +76,7 @@ async def _mirror(ledger: Ledger, change: UserChange) -> None:
     )
     entity_id = (await unit.execute(find_mirrored)).scalar()
     if change.step == "deleted":
-        # What still waits for room would make an entity of somebody who is gone.
+        # A change that still waits for room would create an entity of a deleted user.
         await ledger.services.jobs.end_all(unit.execute, JOB, _name_waiting(change))
         if entity_id is not None:
             deleted: dict[str, Any] = {"id": entity_id, "attrs_patch": {"deleted_at": change.at.isoformat()}}

@@ -192,7 +192,7 @@ receipts = Table(
     # The text that is signed.
     Column("body", Text, nullable=False),
     Column("signature", String(100), nullable=False),
-    # What the digest of the payload was made with; null where the action was forgotten.
+    # The salt of the payload's digest; null if the action was forgotten.
     Column("salt", String(40)),
     Column("created_at", Instant, nullable=False),
     Index("ix_substrate_receipts_action_id", "organisation_id", "action_id"),
@@ -364,7 +364,7 @@ embedding_states = Table(
     "substrate_embedding_states",
     metadata,
     Column("organisation_id", _ORGANISATION, ForeignKey("organisations.id", ondelete="CASCADE"), primary_key=True),
-    # What has made the vectors, and up to which moment all memories have one.
+    # The model that made the vectors, and the moment up to which all memories have one.
     Column("embedder", String(100), nullable=False),
     Column("embedded_until", Instant, nullable=False),
 )

@@ -39,7 +39,7 @@ user_identities = Table(
     metadata,
     Column("app_id", _ID, primary_key=True),
     Column("provider", String(40), primary_key=True),
-    # What the provider calls the user.
+    # The provider's id of the user.
     Column("provider_uid", String(250), primary_key=True),
     Column("user_id", _ID, nullable=False),
     Column("email", String(250)),

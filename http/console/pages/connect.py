@@ -10,7 +10,7 @@ from baobab.mcp_server.client_setup import render_client_lines
 async def show_connect(visit: Visit) -> Context:
     address = visit.registry.services.options.base_url
     lines = render_client_lines(f"{address}/mcp", "YOUR_KEY")
-    # What belongs into a file is read with its lines.
+    # JSON that belongs into a file is indented.
     formatted_lines = {
         name: json.dumps(json.loads(line), indent=2) if line[0] == "{" else line for name, line in lines.items()
     }

@@ -30,7 +30,7 @@ from baobab.tools.core.errors import BaobabError
 _MOST_PAGES = 20
 _LONGEST_MESSAGE = 500
 _SELF = types.Implementation(name="Baobab", version="1")
-# What the library may raise because of a server's answers. Task groups wrap it.
+# The exceptions that the library may raise because of a server's answers. Task groups wrap them.
 _LIBRARY_ERRORS = (MCPError, ValueError, RuntimeError, OSError, httpx2.HTTPError, BaobabError, ExceptionGroup)
 
 # Their log messages contain texts and addresses of strangers; failures are reported here instead.

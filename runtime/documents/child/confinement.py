@@ -63,7 +63,7 @@ def limit_resources(memory_bytes: int, seconds: float) -> None:
     if sys.platform == "linux":
         _control(_PR_SET_PDEATHSIG, signal.SIGKILL)
         _limit(resource.RLIMIT_AS, memory_bytes)
-    # What the server has to do meanwhile comes first.
+    # The server's own work comes first.
     os.nice(10)
     _limit(resource.RLIMIT_CORE, 0)
     _limit(resource.RLIMIT_FSIZE, 0)

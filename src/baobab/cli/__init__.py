@@ -37,7 +37,7 @@ def main() -> None:
     Start with `baobab serve`. Settings are environment variables with the prefix BAOBAB_, such as BAOBAB_DATA (the
     folder that holds everything, `data` by default) and BAOBAB_PORT; docs/settings.md lists them all.
     """
-    # What a command creates, keys and data alike, is readable only by the account that runs it.
+    # Everything that a command creates, keys and data alike, is readable only by the account that runs it.
     os.umask(0o077)
 
 

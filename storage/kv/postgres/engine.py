@@ -229,7 +229,7 @@ class PostgresEngine:
             token = next(self._tokens)
             write = make_idempotent(token, write)
             places.append((SPACE, token))
-            # Of two simultaneous attempts, the later one reads the token after the earlier one has released the space.
+            # If two attempts run at once, the later one reads the token after the earlier one has released the space.
             alone = True
         return self._select_writer(space).submit(WriteJob(write, space, tuple(places), alone, blind))
 

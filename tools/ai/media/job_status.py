@@ -77,7 +77,7 @@ async def acknowledge_job(call: Call, row: Any) -> Any:
             # The charge stands, because a reservation is settled once; the next poll records it.
             raise
         return row
-    # Of several polls at once, the first has recorded the time.
+    # If several polls run at once, the first one has recorded the time.
     return await get_job_row(call, row.app_id, row.kind, row.id)
 
 

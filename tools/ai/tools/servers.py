@@ -268,7 +268,7 @@ async def _get_changeable(
 
 
 async def _write(call: Call, before: Mapping[str, Any], values: dict[str, Any]) -> ModelServer:
-    # Of two simultaneous changes only one succeeds, so that a key is never sent to an address it was not given for.
+    # Only one of two simultaneous changes succeeds, so a key is never sent to an address for which it was not given.
     unchanged = (rows.c.id == before["id"], rows.c.url == before["url"], rows.c.key.is_not_distinct_from(before["key"]))
     if (await call.execute(update(rows).where(*unchanged).values(values))).rowcount == 0:
         raise ServerChanged

@@ -89,7 +89,7 @@ async def escalate_notice(job: Job, approval_id: str, account_id: str) -> None:
         roles = [await load_roles(unit.execute, each) for each in (account_id, other)]
         own_role, other_role = (each.get(approval.organisation_id) for each in roles)
         settings = (await unit.execute(select(notice_settings).where(notice_settings.c.account_id == other))).first()
-        # Whoever has left passes nothing on, and nobody is told of what they could not decide.
+        # Members who have left pass nothing on, and nobody gets a notice of a call that they could not decide.
         if own_role is None or other_role is None or settings is None or not may_decide(approval, other, other_role):
             return
         await _add_notice(job.services, unit, approval, settings, escalated_by=account_id)

@@ -34,7 +34,7 @@ notice_channels = Table(
     _of_account(),
     Column("kind", String(10), nullable=False),
     Column("name", String(100), nullable=False),
-    # What people see of the address.
+    # The part of the address that people see.
     Column("address", String(300), nullable=False),
     # The address itself, which is a credential for some kinds; with the keys of a browser for push.
     Column("target", Sealed, nullable=False),
@@ -52,7 +52,7 @@ approval_notices = Table(
     Column("approval_id", String(30), primary_key=True),
     _of_account(primary_key=True),
     Column("organisation_id", String(36), nullable=False),
-    # Who passed it on, if it was escalated.
+    # The account that passed it on, if it was escalated.
     Column("escalated_by", String(36)),
     # `waiting`, `told` or `dropped`.
     Column("state", String(10), nullable=False),

@@ -62,7 +62,7 @@ from baobab.tools.core.types import OMITTED, Email, NameText, Text, Uuid
 
 MOST_CHANNELS = 10
 _CODE_LENGTH = 8
-# Whoever is told in a person's place learns what waits, and keeps the person from learning of it.
+# A caller who gets a person's notices learns what waits, and the person does not.
 _GUARD = Guard(grants=True)
 _PERSON = AnyAccount()
 _DEFAULTS: dict[str, Any] = {"which": "mine", "digest_minutes": 0}

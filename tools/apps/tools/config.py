@@ -112,7 +112,7 @@ async def _list_changes(call: Call, app_id: AppId, **given: Any) -> list[Change]
     changes: list[Change] = []
     for name, after in given.items():
         if after is None and name not in ("post_auth_function", "reason"):
-            # What is left out stays.
+            # Fields that are left out stay.
             continue
         if name == "paused":
             before = row["paused_at"] is not None

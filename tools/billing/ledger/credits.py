@@ -342,7 +342,7 @@ class Credits:
 
     async def _forget(self) -> None:
         now, columns = self._clock.now(), credit_reservations.c
-        # What a run has cost is told while the run lives.
+        # The cost of a run is reported while the run lives.
         settled = (columns.cost == 0) | (columns.cost.is_not(None) & columns.run_id.is_(None))
         late = columns.ended_at < now - LATE
         old = select(columns.id).where(columns.ended_at < now - REMEMBERED, settled | late).limit(_ROUND)

@@ -86,7 +86,7 @@ async def billing_set_budget(
     organisation = await resolve_organisation(call, org_id, "admin")
     await _require_own(call, organisation, subject, subject_id)
     credits_ = call.services.part(Credits)
-    # Whoever sets another at once waits until this call is committed.
+    # A caller who sets another budget at the same time waits until this call is committed.
     budgets = await credits_.budgets(organisation, unit=call.unit)
     existing = {(budget.subject, budget.subject_id, budget.period) for budget in budgets}
     if (subject, subject_id, period) not in existing and len(budgets) >= MOST:

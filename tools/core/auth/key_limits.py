@@ -13,7 +13,7 @@ from baobab.tools.core.types import Text
 
 ToolsetNames = Annotated[list[Annotated[str, Text(60, min_length=1)]], Field(min_length=1, max_length=100)]
 """Names of toolsets."""
-# What a key with limits sees of these is what it asked itself.
+# A key with limits sees only its own proposals of these.
 _OF_ONE_KEY = frozenset({"approvals"})
 
 
@@ -94,7 +94,7 @@ def narrow_limits(requested: Limits, maker: Limits | None) -> Limits:
         requested.read_only or maker.read_only,
         stricter(requested.approval, maker.approval),
         app_id=maker.app_id or requested.app_id,
-        # What need not ask is said of one key, by a person who knows what it is for.
+        # The maker's exemptions are not inherited: a person gave them to that key only.
         always_ask=maker.always_ask,
         ends_at=min((end for end in (maker.ends_at, requested.ends_at) if end is not None), default=None),
     )

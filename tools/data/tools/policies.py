@@ -280,7 +280,7 @@ async def rls_list(call: Call, app_id: AppId, with_slow_statements: bool = True)
     slow: list[SlowStatement] = []
     if catalogue.version and with_slow_statements:
         if call.unit.is_untouched:
-            # Whoever holds a transaction of this app would wait for itself.
+            # A caller that holds a transaction of this app would wait for itself.
             await call.services.of(SlowNotes).flush_app(app_id)
         slow = await store.read(
             app_id, lambda statements: SlowStatements(statements, store, app_id).list(catalogue), call.unit, quick=True

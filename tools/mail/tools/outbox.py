@@ -16,7 +16,7 @@ from baobab.tools.mail.schemas import OneMail, Outbox, OutboxMail
 from baobab.tools.mail.tables import mails
 from baobab.tools.mail.toolset import mail
 
-# Whoever reads a code can sign in as the user that it was mailed to: no key with limits hands that out.
+# A reader of a code can sign in as the user to whom it was mailed, so keys with limits may not read it.
 _GUARD = Guard(grants=True)
 
 

@@ -64,7 +64,7 @@ async def mail_settings_get(call: Call, app_id: AppId) -> OneMailSettings:
             "configurar SMTP, cambiar remitente"
         )
     ),
-    # Whoever chooses the server reads every code that is mailed to the app's users.
+    # A person who chooses the server can read every code that is mailed to the app's users.
     guard=Guard(widens={"smtp": whatever_is_said}),
 )
 async def mail_settings_update(

@@ -71,7 +71,7 @@ async def repo_prepare(call: Call, app_id: AppId, files: RepoFiles) -> Prepared:
     async with FREEZES.writing(call) as unit:
         existing = await find_blobs(unit.execute, app_id, sizes)
         missing = [digest for digest in sizes if digest not in existing]
-        # What is there is kept until the commit.
+        # Contents that are there already are kept until the commit.
         await _touch(unit, call, app_id, list(existing))
         await prune(call, unit, app_id)
         stored_bytes = await read_total(unit.execute, app_id)

@@ -118,7 +118,7 @@ class RowQuery:
         if self.table == "entities":
             conditions.append(columns.merged_into.is_(None))
         elif self.table == "action_ledger":
-            # Of its moments, the one that has an index.
+            # The column of its times that has an index.
             moment = columns.proposed_at
         elif kind is not None and await self._has_more(execute, organisation_id):
             # Memories are in order by their moments, whatever table they are of.

@@ -61,7 +61,7 @@ async def fire_rule(job: Job, organisation_id: str, rule_id: str, due: datetime)
         if rule is None or rule.next_fire_at != due:
             return
         cron = Cron(rule.trigger_cron)
-        # Of several ticks that are due only the last counts.
+        # If several ticks are due, only the last one counts.
         tick = cron.find_latest(max(due - _MINUTE, now - _LATE), now)
         # The condition is evaluated before the lock is taken, for it may read thousands of rows.
         found_bindings = _MISSED if tick is None else await _find_bindings(connection.execute, rule, now)
@@ -133,7 +133,7 @@ async def _propose_all(ledger: Ledger, rule: Any, bindings: list[Binding], tick:
             else:
                 outcome.action_ids.append(proposal["action_id"])
         except BaobabError as error:
-            # What cannot be proposed has changed nothing.
+            # A proposal that was refused has changed nothing.
             faults.append(f"{error.code}: {error.message}")
         except TemplateTooLarge:
             faults.append("the rendered payloads are too large")

@@ -277,7 +277,7 @@ class _Undo:
             if change.before is not None:
                 before = decode_row(_TABLES[change.tbl], change.before)
             if before is None and row is not None and change.tbl == "decisions":
-                # That there was such a decision stays known.
+                # The decision stays in memory, as reversed.
                 before = {**row, "status": "reversed"}
             if row is not None and change.tbl == "entities":
                 self._exchange_email(change.row_id, row, before)

@@ -136,6 +136,6 @@ async def _propose_group(ledger: Ledger, group: Sequence[Any]) -> bool:
     try:
         proposal = await propose_in(ledger, proposer, "consolidate_memories", build_payload(group), idempotency_key=key)
     except BaobabError:
-        # What cannot be done any more has changed nothing: somebody has changed these memories since.
+        # Somebody has changed these memories since, and the refused proposal has changed nothing.
         return False
     return not proposal.get("replay", False)

@@ -82,7 +82,7 @@ async def fill_some(job: Job, organisation_id: str) -> bool:
         ours = embeddings.c.organisation_id == organisation_id
         if state is not None and state.embedder != embedder:
             await unit.execute(delete(embeddings).where(ours))
-        # What was changed or forgotten meanwhile has no vector of what it was.
+        # A memory that was changed or forgotten meanwhile gets no vector of its earlier text.
         unchanged = select(_memory.id, _memory.updated_at).where(
             _memory.organisation_id == organisation_id, _memory.id.in_([row.id for row in rows])
         )

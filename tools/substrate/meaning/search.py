@@ -164,7 +164,7 @@ class MeaningSearch:
                     )
             if by == "meaning":
                 return index, []
-            # What has only everyday words of the question says little about it.
+            # Memories that have only everyday words of the question say little about it.
             rows = await find_by_words(
                 *(reader, self.call.unit.database.dialect, self.organisation_id, self.question, match, filters),
                 limit=_RANKED,

@@ -53,7 +53,7 @@ async def substrate_action_changes(call: Call, action_id: ActionId) -> ActionCha
     )
     # By a sum, since SQLite would look for the action among all changes in their order.
     rows = (await call.execute(changes_of_action.order_by(_changes.seq + 0).limit(_MOST))).all()
-    # What a row was after the change is what it was before the next one, or what it is now.
+    # The state after a change is the state before the next change of the row, or the present one.
     following = await _find_following(call, rows)
     changed_again = (in_organisation, _changes.seq.in_(following.values()))
     images = await call.execute(select(_changes.seq, _changes.before).where(*changed_again))

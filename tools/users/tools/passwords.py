@@ -181,7 +181,7 @@ async def auth_reset_password(call: Call, app_id: AppId, email: Email, code: Cod
         if user is None:
             raise WrongCode("Invalid reset code")
         name_user(call, user["id"])
-        # Whoever has the code reads the mail of the address.
+        # A caller with the code can read the mail of the address.
         await confirm_address(unit, app_id, user["id"], password_hash=password_hash)
         await end_sessions(call, unit, user["id"])
     return {"message": "Password reset successfully"}

@@ -89,7 +89,7 @@ async def _verify_present(call: Call, user: dict[str, Any], current: str | None)
     """Checks a user's present password. A user without one sets the first by a mailed code (op:auth_reset_password)."""
     if current is None:
         raise MissingField("`current_password` is missing.")
-    # Whoever has a stolen token must not be able to guess the password here.
+    # A thief of the token must not be able to guess the password here.
     attempts = PasswordAttempts(call, user["email"] or user["id"])
     await attempts.require_room()
     if not await verify_password(user["password_hash"], current):
