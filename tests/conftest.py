@@ -105,7 +105,7 @@ class Baobab:
         return {"authorization": f"Bearer {self.key}"}
 
     async def fetch_metrics(self) -> str:
-        """What the operator reads at /metrics."""
+        """Reads /metrics as the operator."""
         token = self.application.settings.metrics_token or self.application.settings.metrics_file.read_text().strip()
         answer = await self.client.get("/metrics", headers={"authorization": f"Bearer {token}"})
         assert answer.status_code == 200, answer.text

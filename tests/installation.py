@@ -31,7 +31,7 @@ def reset_rate_limits(services: Services) -> None:
 
 @contextlib.asynccontextmanager
 async def open_installation(data: Path, variables: dict[str, str] | None = None, **parts: Any) -> AsyncIterator[Baobab]:
-    """What the fixture `baobab` is; `parts` are what the composition takes instead of its own, such as a clock."""
+    """Opens an installation. parts: what the composition takes instead of its own parts, such as a clock."""
     environment = {"BAOBAB_PLAN": "enterprise", "BAOBAB_BOOTSTRAP_KEY": KEY, **(variables or {})}
     server = Server(load_settings({**environment, **prepare_data(data)}, data=data), **parts)
     async with server.open() as application:

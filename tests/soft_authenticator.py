@@ -25,7 +25,7 @@ class SoftAuthenticator:
         self._owner = ""
 
     def create(self, options: Any) -> dict[str, Any]:
-        """What `navigator.credentials.create` answers, as JSON."""
+        """Returns the answer of `navigator.credentials.create`, as JSON."""
         self._owner = options["user"]["id"]
         numbers = self._key.public_key().public_numbers()
         x, y = (number.to_bytes(32, "big") for number in (numbers.x, numbers.y))
@@ -36,7 +36,7 @@ class SoftAuthenticator:
         return self._answer("webauthn.create", options, {**response, "transports": ["internal"]})
 
     def get(self, options: Any) -> dict[str, Any]:
-        """What `navigator.credentials.get` answers, as JSON."""
+        """Returns the answer of `navigator.credentials.get`, as JSON."""
         self.sign_count += 1
         data = self._build_data(options["rpId"], 0)
         client_data = self._build_client_data("webauthn.get", options)

@@ -1,4 +1,4 @@
-"""What an operator sees: the access log and traces."""
+"""The access log and traces, as an operator sees them."""
 
 import contextlib
 import json

@@ -1,4 +1,4 @@
-"""What went wrong in systems like this one, each shown not to happen here.
+"""Attacks and mistakes that are known from similar systems do not succeed here.
 
 Other rows have suites of their own: SSRF in tests/runtime/test_egress_addresses.py, forged tokens in
 tests/http/test_tokens.py, stolen releases in tests/packaging/test_locks.py, every tool by every caller in

@@ -104,7 +104,7 @@ class ServedRate(NamedTuple):
 
 
 class SentStatements(NamedTuple):
-    """Of each run, on Postgres."""
+    """The statements and commits of a run on Postgres."""
 
     statements: float
     commits: float

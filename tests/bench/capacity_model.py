@@ -142,7 +142,7 @@ class Machine:
 
 
 class Need(NamedTuple):
-    """What so many runs a day take."""
+    """The processors and disk that so many runs a day need."""
 
     peak: float
     """Runs a second in the busiest hour."""

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 
 class JobQueue(Protocol):
-    """What is measured."""
+    """The interface of a job queue that is measured."""
 
     async def write(self, enqueued: int) -> None:
         """Commit one transaction: a row of the caller's own, and so many jobs."""

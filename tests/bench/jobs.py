@@ -89,7 +89,7 @@ def _measure_backend(backend: str, sides: dict[str, Side], folder: Path, servers
 
 
 def _database_url(backend: str, folder: Path, servers: Servers) -> str:
-    """Of an empty database."""
+    """Returns the address of an empty database."""
     if backend == POSTGRES:
         return servers.settings(POSTGRES)["BAOBAB_DATABASE_URL"]
     return f"sqlite:///{tempfile.mkdtemp(dir=folder)}/rows.db"

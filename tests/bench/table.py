@@ -7,7 +7,7 @@ _NAME, _COLUMN = 24, 36
 
 
 class Cell(NamedTuple):
-    """What one column did of one kind of work."""
+    """The figures of one column for one kind of work."""
 
     rate: float
     """Calls a second."""

@@ -134,7 +134,7 @@ class WorkerResult(NamedTuple):
 
 
 def run(servers: Servers) -> Iterator[tuple[int, WorkerResult]]:
-    """Of each number of workers, as soon as it is measured."""
+    """Yields the result for each number of workers, as soon as it is measured."""
     for workers in WORKERS:
         yield workers, uvloop.run(_measure_workers(workers, servers))
 

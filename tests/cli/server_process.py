@@ -54,7 +54,7 @@ class ServerProcess:
 
     @property
     def log_text(self) -> str:
-        """What it has written to standard error so far."""
+        """The text that it has written to standard error so far."""
         return self.log.read_text()
 
     @property

@@ -20,7 +20,7 @@ KEY = "bb_sk_" + "B" * 40
 
 
 def read_error_line(done: subprocess.CompletedProcess[str]) -> str:
-    """What a command that failed has told: one line and nothing else."""
+    """Returns the only line that a failed command has printed."""
     assert done.returncode == 1, done
     assert done.stdout == ""
     (line,) = done.stderr.splitlines()

@@ -81,7 +81,7 @@ class Source:
         return ",".join((self.data / "secret.key").read_text().split())
 
     def read_contents(self) -> dict[str, Any]:
-        """What the files hold, table by table."""
+        """Reads the contents of the files, table by table."""
         held: dict[str, Any] = {}
         for file in ("baobab.db", "kv/local/kv.db", "kv/local/kv-ephemeral.db"):
             with contextlib.closing(sqlite3.connect(self.data / file)) as connection:
@@ -183,7 +183,7 @@ async def _iterate_body(body: bytes) -> AsyncIterator[bytes]:
 
 
 async def read_files(store: ObjectStore) -> dict[str, tuple[bytes, str]]:
-    """What a store holds, as FILES says it."""
+    """Reads the contents of a store, in the form of FILES."""
     held = {}
     for key in await store.list("", "", 1000):
         if key == "~installation/id":
@@ -212,7 +212,7 @@ async def _fetch_sqlite_answers(data: Path, app_id: str) -> dict[str, Any]:
 
 
 async def fetch_answers(client: httpx.AsyncClient, app_id: str) -> dict[str, Any]:
-    """What the interfaces say of everything that was put in."""
+    """Reads everything that was stored, over the interfaces."""
     store = f"/v1/{app_id}/kv"
     values = [f"{store}/value/{number}" for number in range(len(VALUES))]
     others = [f"{store}/brief", f"{store}/light", f"{store}/decided", f"{store}/_expose", f"{store}/_stats"]

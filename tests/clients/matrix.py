@@ -131,7 +131,7 @@ class Client:
 
     @property
     def requirements(self) -> list[str]:
-        """What is to be installed, as pip takes it."""
+        """The packages to install, in the form that pip takes."""
         client, *others = (f"{package}=={version}" for package, version in self.packages.items())
         return [client.replace("==", f"[{','.join(self.extras)}]==") if self.extras else client, *others]
 

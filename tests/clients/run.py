@@ -55,7 +55,7 @@ class ClientResult:
         return "saw" in report and CHECKS[check].accepts(report["saw"])
 
     def list_faults(self) -> list[str]:
-        """What did not come out as declared: a check that fails, or passes though it is declared not to."""
+        """Lists the checks that did not end as declared: a check that fails, or passes though it is declared not to."""
         shown = self.client.checks_on(self.model)
         faults = [] if set(self.reports) >= set(shown) else [f"the script ended early: {self.errors}"]
         for check in shown:

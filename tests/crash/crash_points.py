@@ -42,7 +42,7 @@ _MADE_HERE = ("agents_advance", "agents_decided", "agents_orphans", "approvals_e
 
 
 class SimulatedCrash(BaseException):
-    """What was going on is never gone on with."""
+    """A crash: the work under way is never continued."""
 
 
 class CrashPoints:

@@ -70,7 +70,7 @@ class HttpRequest:
 
 @dataclass
 class ClientCrowd:
-    """What is known of the app that everybody uses, and what can be asked of it."""
+    """The app that all clients use, and the requests that they can send."""
 
     session: aiohttp.ClientSession
     server: ServerProcess

@@ -163,7 +163,7 @@ class SubstrateLoad:
             await self._decide(server, dice.choice(sorted(self.waiting)), dice.choice(("approve", "reject")))
 
     async def _decide(self, server: ServerProcess, action_id: str, word: str) -> Any:
-        """What became of a waiting action; None if somebody else has decided or a limit was reached."""
+        """Decides about a waiting action and returns the answer; None if somebody else has decided or at a limit."""
         status, told = await self.ask(server, "POST", f"/v1/me/substrate/actions/{action_id}/{word}", {})
         assert status in _EXPECTED, told
         if status in (200, 409):

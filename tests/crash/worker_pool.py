@@ -160,7 +160,7 @@ class JobClient:
             return list((await connection.execute(select(jobs))).all())
 
     async def list_marks(self, word: str) -> list[Any]:
-        """What jobs have written, the oldest first."""
+        """Lists the marks that jobs have written, the oldest first."""
         async with self.services.database.reading() as connection:
             found = await connection.execute(select(marks).where(marks.c.word == word).order_by(marks.c.number))
             return list(found.all())

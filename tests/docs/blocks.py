@@ -1,4 +1,4 @@
-"""What a page tells a reader to type."""
+"""Reads the commands that a page tells a reader to type."""
 
 import re
 

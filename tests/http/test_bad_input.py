@@ -128,7 +128,7 @@ def _json_type(value: object) -> str:
 
 @dataclass
 class Scene:
-    """What a well-formed request names."""
+    """The objects that a well-formed request names."""
 
     app: App
     organization: str
@@ -280,7 +280,7 @@ def takes_body(tool: Tool) -> bool:
 
 
 def find_fault(tool: Tool, answer: Answer, in_path: bool) -> str | None:
-    """What is wrong with a refusal; None for a good one."""
+    """Returns what is wrong with a refusal; None for a good one."""
     if not 400 <= answer.status < 500:
         return f"status {answer.status}"
     # 426: a WebSocket is looked at when it is one. Some have a status of their own for it.

@@ -43,7 +43,7 @@ def client() -> Iterator[TestClient]:
 
 
 class Page(HTMLParser):
-    """What a browser would load, and what it would have to run or style in place."""
+    """The files that a browser would load, and the scripts and styles within the page."""
 
     def __init__(self, html: str) -> None:
         super().__init__()

@@ -23,7 +23,7 @@ async def live_baobab(tmp_path: Path) -> AsyncIterator[Baobab]:
 
 
 async def status_before_the_body(live_baobab: Baobab, path: str, headers: dict[str, str], length: str) -> int:
-    """What a request is answered of which only the head is sent."""
+    """Returns the status of a request of which only the head is sent."""
     address = live_baobab.client.base_url
     assert address.port is not None
     reader, writer = await asyncio.open_connection(address.host, address.port)

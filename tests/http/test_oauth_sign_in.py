@@ -48,7 +48,7 @@ class Provider:
     jwks_requests: int = 0
 
     def authorize(self, address: str) -> dict[str, str]:
-        """What the browser brings back from the sign-in page at an address."""
+        """Signs in at an address, and returns the parameters that the browser brings back."""
         asked = {name: values[0] for name, values in parse_qs(urlsplit(address).query).items()}
         assert asked["response_type"] == "code"
         code = f"code-{len(self.issued)}"

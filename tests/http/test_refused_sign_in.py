@@ -1,4 +1,4 @@
-"""What strangers send to the sign-in of an app: refused, written down, and nothing is changed by it."""
+"""Wrong requests of strangers to the sign-in of an app are refused and logged, and change nothing."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -27,7 +27,7 @@ class Shop:
         return [row["event_type"] for row in (await self.read("audit-logs"))["logs"] if not row["success"]]
 
     async def describe(self) -> tuple[Any, Any]:
-        """What sign-in could change: the users, and their sessions."""
+        """Returns everything that a sign-in could change: the users and their sessions."""
         users = (await self.read("admin/auth/users"))["users"]
         sessions = [await self.read(f"admin/auth/users/{user['id']}/sessions") for user in users]
         return users, sessions

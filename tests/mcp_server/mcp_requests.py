@@ -28,7 +28,7 @@ _ACCEPT = "application/json, text/event-stream"
 
 @dataclass(frozen=True)
 class Answer:
-    """What one message was answered: the last JSON-RPC message of it, and the notifications that came before."""
+    """The answer to one message: its last JSON-RPC message, and the notifications that came before."""
 
     status: int
     headers: httpx.Headers

@@ -1,4 +1,4 @@
-"""What clients of OAuth have in common: what they remember, and how they read an answer."""
+"""The parts that OAuth clients share: their storage, and how they read an answer."""
 
 from urllib.parse import parse_qs, urlsplit
 
@@ -8,7 +8,7 @@ REDIRECT = "http://127.0.0.1:3000/callback"
 
 
 class Storage:
-    """What a client remembers."""
+    """The storage of a client."""
 
     def __init__(self) -> None:
         self.tokens: OAuthToken | None = None

@@ -355,9 +355,9 @@ def test_no_error_of_a_tool_tells_a_model_of_a_route_where_there_is_a_tool(baoba
         assert not find_routes(name_operations(text), registry), text
 
 
-def find_remedies(room: Path) -> Iterator[str]:
-    """What is written in the code as the remedy of one error."""
-    for path in room.rglob("*.py"):
+def find_remedies(folder: Path) -> Iterator[str]:
+    """Yields the remedies that code in a folder gives to single errors."""
+    for path in folder.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.keyword) and node.arg == "remediation":
                 constants = (part for part in ast.walk(node.value) if isinstance(part, ast.Constant))

@@ -258,7 +258,7 @@ async def test_clients_go_on_when_the_server_is_killed_and_started_anew(tmp_path
 
 
 class Blocker:
-    """What a waiting tool and its test hold on to."""
+    """The events that a waiting tool and its test share."""
 
     def __init__(self) -> None:
         self.waiting = asyncio.Event()

@@ -43,7 +43,7 @@ async def read_resource(baobab: Baobab, uri: str, **how: Any) -> dict[str, Any]:
 
 
 async def read_refusal(baobab: Baobab, uri: str, **how: Any) -> dict[str, Any]:
-    """What reading is refused with, but for the address that was asked for."""
+    """Reads a resource that must be refused. Returns the error, without the requested address."""
     answer = await send_message(baobab, "resources/read", {"uri": uri}, **how)
     return json.loads(json.dumps(answer.error).replace(uri, "URI"))  # type: ignore[no-any-return]
 

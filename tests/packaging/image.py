@@ -46,7 +46,7 @@ class Engine(Protocol):
 
 class Container(Protocol):
     def execute(self, *command: str) -> str:
-        """What a command in the container prints; raises CalledProcessError where it fails."""
+        """Runs a command in the container and returns its output; raises CalledProcessError where it fails."""
         ...
 
     def stop(self) -> None: ...
@@ -220,7 +220,7 @@ def _wait_until_ready(address: str) -> None:
 
 
 def _parse_size(text: str) -> int:
-    """What buildah means by `727 MB`."""
+    """Converts a size of buildah's, such as `727 MB`, to bytes."""
     number, unit = text.split()
     return int(float(number) * {"KB": 10**3, "MB": 10**6, "GB": 10**9}[unit])
 

@@ -46,7 +46,7 @@ def instruction_arguments(name: str) -> list[str]:
 
 
 def list_sources() -> set[str]:
-    """What is copied from the repository."""
+    """Lists the paths that are copied from the repository."""
     copied = (rest.split() for rest in instruction_arguments("COPY") if not rest.startswith("--from="))
     return {source for *sources, _ in copied for source in sources}
 
@@ -69,7 +69,7 @@ def load_compose(environment: Mapping[str, str]) -> Any:
 
 @pytest.fixture(scope="module")
 def secrets(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
-    """What the page's command writes into `.env`."""
+    """Runs the page's command and returns the lines of `.env`."""
     folder = tmp_path_factory.mktemp("secrets")
     (command,) = find_blocks((ROOT / "docs" / "scaling.md").read_text(), "sh", below="Try it on one host")
     once, again = (subprocess.run(["bash", "-euc", command], cwd=folder, check=False) for _ in range(2))

@@ -1,4 +1,4 @@
-"""What is shipped: the sdist, and the wheel that is built from it, hold the tree and nothing else."""
+"""The sdist, and the wheel that is built from it, hold the tree and nothing else."""
 
 import os
 import subprocess

@@ -67,7 +67,7 @@ async def open_database(url: str, **options: Any) -> AsyncIterator[Database]:
 
 
 async def read_sessions(url: str) -> list[Any]:
-    """What was left behind in any of the pooler's sessions."""
+    """Returns the settings that were left behind in any of the pooler's sessions."""
     async with contextlib.AsyncExitStack() as stack:
         clients = [await psycopg.AsyncConnection.connect(url, prepare_threshold=None) for _ in range(POOL_SIZE)]
         for client in clients:

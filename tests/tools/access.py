@@ -1,4 +1,4 @@
-"""Who may call what: the callers, their answers, and a world in which each of them calls each tool.
+"""The callers, the answers that they should get, and a world in which each of them calls each tool.
 
 What each tool answers stands beside the tests of its domain, in `access_policy.py`: `POLICY` has a row for each tool,
 with a word for each caller, and `for_TOOL` makes the arguments of a tool that needs more than its example.

@@ -1,4 +1,4 @@
-"""What the scripts of all Python clients share: where the server is, what is asked, and how they report.
+"""The parts that the scripts of all Python clients share: where the server is, what is asked, and how they report.
 
 A script prints one line of JSON for each check, with what its client saw; the runner judges.
 """
@@ -39,7 +39,7 @@ class Call(NamedTuple):
 
     @property
     def command(self) -> str:
-        """What makes the built-in model call it."""
+        """The command that makes the built-in model call it."""
         return f"/call {self.tool} {json.dumps(self.arguments)}"
 
 

@@ -25,7 +25,7 @@ def build_question(text: str, max_tokens: int) -> types.CreateMessageRequest:
 
 
 def read_answer(params: Any, key: str, field: str) -> Any:
-    """What a person has entered; None where they have not."""
+    """Returns what a person has entered; None if nothing."""
     answer = (params.input_responses or {}).get(key)
     if not isinstance(answer, types.ElicitResult) or answer.action != "accept":
         return None

@@ -1,4 +1,4 @@
-"""What a graph may be, and what is said about one that is not right. Examples come from docs/graph-spec.md."""
+"""Which graphs are valid, and the errors of those that are not. Examples come from docs/graph-spec.md."""
 
 import copy
 import json

@@ -1,4 +1,4 @@
-"""What is read of documents of each kind."""
+"""The text that is read from documents of each kind."""
 
 from pathlib import Path
 

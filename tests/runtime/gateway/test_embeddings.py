@@ -36,7 +36,7 @@ def measure_similarity(embedder: Embedder, first: str, second: str) -> float:
 
 
 def run_python(script: str) -> str:
-    """What a script prints in a process of its own."""
+    """Runs a script in a process of its own and returns its output."""
     return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.strip()
 
 

@@ -26,7 +26,7 @@ HOUSE_MODEL = Model("house/plain", "plain", "chat", Price(0, 0), None, None, "op
 
 
 class FakeResolver:
-    """What every name leads to, for now."""
+    """Resolves every name to the same addresses."""
 
     def __init__(self, *addresses: str) -> None:
         self.addresses: tuple[str, ...] = addresses

@@ -57,7 +57,7 @@ def decode_film(film: bytes) -> tuple[Any, list[Any]]:
 
 
 def read_note(picture: bytes) -> str:
-    """What a picture says, as it is written beside its dots."""
+    """Reads the text that a picture has beside its dots."""
     with Image.open(io.BytesIO(picture)) as opened:
         opened.verify()
         return str(opened.info["Description"])

@@ -301,7 +301,7 @@ async def _send_stream(
 
 
 def _split_stream(wire: Wire, frames: tuple[bytes, ...], behaviour: Behaviour) -> Iterator[bytes]:
-    """What is written to a stream, in the order and portions in which it is written."""
+    """Returns the bytes of a stream, in the portions in which they are written."""
     end = [wire.end] if wire.end else []
     match behaviour.name:
         case "drop" | "stop":
@@ -353,7 +353,7 @@ def _error_response(
 
 
 def _proxy_response(name: str) -> web.StreamResponse | None:
-    """What a proxy in between says, and no provider."""
+    """Returns the answer of a proxy between server and provider."""
     if name == "html":
         return web.Response(status=502, text="<html><h1>502 Bad Gateway</h1></html>", content_type="text/html")
     if name == "redirect":

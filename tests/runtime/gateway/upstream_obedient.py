@@ -62,7 +62,7 @@ def _text(message: Any) -> str:
 
 
 def _result(message: Any) -> str | None:
-    """What a tool returned, if the message says that."""
+    """Returns a tool's result, if the message has one."""
     if message.get("role") == "tool":
         return _text(message)
     if message.get("type") == "function_call_output":

@@ -16,7 +16,7 @@ DONE = b"data: [DONE]\n\n"
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """What is answered: words, a token each, or calls of tools."""
+    """The answer: words, a token each, or calls of tools."""
 
     words: tuple[str, ...]
     calls: tuple[tuple[str, str], ...] = ()  # name, arguments as JSON text

@@ -41,7 +41,7 @@ def valkey_server() -> Iterator[ValkeyServer]:
 
 @pytest.fixture
 def valkey_url(valkey_server: ValkeyServer) -> str:
-    """Of a server that keeps nothing."""
+    """The address of a server that stores nothing on disk."""
     with redis.Redis.from_url(valkey_server.url) as client:
         client.flushall()
     return valkey_server.url
@@ -60,7 +60,7 @@ def postgres_database(postgres_server: PostgresServer) -> str:
 
 @pytest.fixture
 def postgres_url(postgres_database: str) -> str:
-    """Of a database without tables, or with empty ones."""
+    """The address of a database without tables, or with empty ones."""
     with psycopg.connect(postgres_database, autocommit=True) as connection:
         if connection.execute("SELECT to_regclass('kv.usage')").fetchone() != (None,):
             connection.execute("TRUNCATE kv.entries, kv.usage")

@@ -26,7 +26,7 @@ class Event:
     answer: object = None
 
     def apply(self, state: State) -> tuple[object, State]:
-        """What one store alone would answer, and hold then."""
+        """Returns what a single store would answer, and its contents afterwards."""
         match self.name, self.arguments:
             case "put", (value,):
                 return None, value

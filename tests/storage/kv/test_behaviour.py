@@ -1,4 +1,4 @@
-"""What every engine does, whatever it stands on."""
+"""The behaviour of every engine, whatever it stores its entries in."""
 
 from __future__ import annotations
 

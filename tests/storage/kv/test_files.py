@@ -89,7 +89,7 @@ async def test_a_damaged_durable_file_is_not_dropped(tmp_path: Path, clock: Any)
 
 
 def insert_copy(folder: Path, key: str) -> None:
-    """What a crash between the two commits of a group leaves behind."""
+    """Inserts the copy that a crash between the two commits of a group leaves behind."""
     with other_connection(folder / "kv-ephemeral.db") as connection:
         connection.execute("INSERT INTO entry VALUES ('app', ?, ?, NULL, NULL)", (key, b"22"))
         connection.execute(

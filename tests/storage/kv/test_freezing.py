@@ -161,7 +161,7 @@ class TestRefusal:
 
 @pytest.fixture(params=["sqlite", "postgres", "valkey"])
 def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Of an empty store that processes can share."""
+    """The address of an empty store that processes can share."""
     if request.param == "sqlite":
         return str(tmp_path)
     url: str = request.getfixturevalue(f"{request.param}_url")

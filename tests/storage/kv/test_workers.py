@@ -25,7 +25,7 @@ CHILD = Path(__file__).with_name("worker_child.py")
 
 @pytest.fixture(params=["sqlite", "postgres", "valkey"])
 def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Of an empty store that workers can share."""
+    """The address of an empty store that workers can share."""
     if request.param == "sqlite":
         return str(tmp_path)
     url: str = request.getfixturevalue(f"{request.param}_url")

@@ -1,4 +1,4 @@
-"""What every store does, wherever it keeps its objects."""
+"""The behaviour of every store of objects, wherever it keeps them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an address of objects means."""
+"""The meaning of the address of an object store."""
 
 from __future__ import annotations
 

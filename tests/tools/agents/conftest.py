@@ -85,7 +85,7 @@ class Agency:
         return await self.wait_for_run(name, run_id)
 
     async def catch_refusal(self, tool: str, by: Caller, **arguments: Any) -> BaobabError:
-        """What a call is refused with."""
+        """Makes a call that must be refused, and returns its error."""
         with pytest.raises(BaobabError) as refusal:
             await self.harness.call(tool, by, **arguments)
         return refusal.value

@@ -61,7 +61,7 @@ async def send_text(agency: Agency, text: str, by: Any = None, thread: str = "t"
 
 
 def last_messages(fake: Upstream) -> list[tuple[str, str]]:
-    """What the model was told last."""
+    """Returns the messages of the latest request to the model."""
     return [(message["role"], message.get("content") or "") for message in fake.requests[-1].json["messages"]]
 
 

@@ -87,14 +87,14 @@ class Installation(Baobab):
         return await self.client.post(f"{path}/chat/completions", json=asked, headers=by or self.owner)
 
     async def stream_events(self, model: str = MINI, **body: Any) -> list[Any]:
-        """What a stream says, in order; "[DONE]" for the end."""
+        """Yields the data of a stream's events, in order; "[DONE]" for the end."""
         answer = await self.chat(model, stream=True, **body)
         assert answer.status_code == 200, answer.text
         assert answer.headers["content-type"] == "text/event-stream"
         return parse_events(answer.text)
 
     async def get_balance(self) -> Balance:
-        """What the first organisation has."""
+        """Returns the balance of the first organisation."""
         return await self.credits.balance(await get_first_organisation(self))
 
     async def get_settled_balance(self) -> Balance:

@@ -1,4 +1,4 @@
-"""What /metrics says of calls to models."""
+"""The series of /metrics about calls to models."""
 
 from pathlib import Path
 

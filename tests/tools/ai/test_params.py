@@ -1,4 +1,4 @@
-"""What is wrong with a request is named in `param`, as OpenAI's clients read it."""
+"""`param` names the wrong field of a request, as OpenAI's clients read it."""
 
 from typing import Any
 

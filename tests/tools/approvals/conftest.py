@@ -83,7 +83,7 @@ class ApprovalsClient:
         await jobs.run_due_jobs(self.baobab.application)
 
     async def run_maintenance(self) -> None:
-        """What is done once in a minute."""
+        """Runs the jobs that run every minute."""
         await jobs.run_job(self.baobab.application, "approvals_tend")
 
 

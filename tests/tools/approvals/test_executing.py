@@ -1,4 +1,4 @@
-"""What was approved is executed once, whatever becomes of those who execute it; or it fails, and says why."""
+"""An approved call is executed once, whatever happens to the executing process, or it fails with a reason."""
 
 from datetime import timedelta
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a key is held to, no use of the key gets rid of."""
+"""A key's limits cannot be removed with the key."""
 
 import asyncio
 from typing import Any

@@ -23,7 +23,7 @@ steps, agents = st.sampled_from([1, 10]), st.sampled_from([0, 1])
 
 @dataclass
 class Expected:
-    """What one call of one agent should find."""
+    """The expected state of one call of one agent."""
 
     id: str
     status: str

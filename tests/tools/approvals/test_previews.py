@@ -216,7 +216,7 @@ async def test_whoever_decides_sees_what_is_there_before_and_after_and_whoever_a
 
 
 async def foresee(approvals_client: ApprovalsClient, method: str, path: str, body: object = None) -> list[Any]:
-    """What a waiting call would change: names with the values before and after."""
+    """Returns the changes that a waiting call would make: names with the values before and after."""
     approval_id = await approvals_client.parse_approval_id(await approvals_client.ask(method, path, body=body))
     changes = (await approvals_client.get_approval(approval_id))["changes"]
     assert changes is not None

@@ -1,4 +1,4 @@
-"""Who may call the tools of audit_logs, and with which arguments (tests/tools/access.py)."""
+"""The callers that may call the tools of audit_logs, and the arguments for it (tests/tools/access.py)."""
 
 from tests.tools.access import ADMINS
 

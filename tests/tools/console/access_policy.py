@@ -1,4 +1,4 @@
-"""Who may call the tools of the console, and with which arguments (tests/tools/access.py)."""
+"""The callers that may call the tools of the console, and the arguments for it (tests/tools/access.py)."""
 
 from typing import Any
 

@@ -256,7 +256,7 @@ async def test_a_change_that_cannot_be_told_is_passed_over_after_some_attempts(
 
 @pytest.fixture
 def stack() -> Iterator[contextlib.ExitStack]:
-    """What listeners that have no socket leave at the end of the test."""
+    """Closes listeners that have no socket at the end of the test."""
     with contextlib.ExitStack() as stack:
         yield stack
 

@@ -1,4 +1,4 @@
-"""Who may call the tools of files, and with which arguments (tests/tools/access.py)."""
+"""The callers that may call the tools of files, and the arguments for it (tests/tools/access.py)."""
 
 import base64
 import io

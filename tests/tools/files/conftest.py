@@ -67,7 +67,7 @@ class FilesApp:
         assert changed.status_code == 200, changed.text
 
     async def read_usage(self) -> dict[str, Any]:
-        """What an upload answers about the app's files; it takes itself back."""
+        """Returns the usage that an upload answers, and takes the upload back."""
         announced = (await self.announce(0)).json()
         assert (await self.request("DELETE", f"/{announced['objectId']}")).status_code == 204
         usage: dict[str, Any] = announced["_meta"]["resource_info"]
@@ -93,7 +93,7 @@ def clock(objects_variables: dict[str, str]) -> FixedClock:
 
 @pytest.fixture(scope="module", params=["folder", "s3"])
 def objects_variables(request: pytest.FixtureRequest) -> Iterator[dict[str, str]]:
-    """What tells an installation where its files are."""
+    """The settings that say where an installation has its files."""
     if request.param == "folder":
         yield {}
         return

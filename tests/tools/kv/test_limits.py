@@ -1,4 +1,4 @@
-"""What a plan caps: operations per second, keys and bytes."""
+"""The caps of a plan: operations per second, keys and bytes."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -40,7 +40,7 @@ async def baobab(tmp_path: Path, clock: FixedClock) -> AsyncIterator[Baobab]:
 
 
 async def read_line(baobab: Baobab, cell: str) -> str:
-    """What the operator is told of a cell."""
+    """Returns the line about a cell that the operator reads."""
     (line,) = [line for line in await show_cells(baobab.application.services) if line.startswith(f"{cell}: ")]
     return line
 

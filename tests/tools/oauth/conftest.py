@@ -25,7 +25,7 @@ class Flow:
         self.harness = harness
 
     async def call_endpoint(self, tool: str, *, ip: str | None = None, **arguments: Any) -> Any:
-        """What the OAuth endpoints call, as they call it."""
+        """Calls a tool as the OAuth endpoints do."""
         number = next(_REQUESTS)
         context = RequestContext("oauth", str(number), ip=ip or f"address {number}")
         result = await self.harness.registry.call(tool, arguments, ANONYMOUS, context)
@@ -63,7 +63,7 @@ class Flow:
 
 
 def parse_redirect(decided: Any) -> dict[str, str]:
-    """What the redirect tells the client."""
+    """Returns the parameters with which the redirect answers the client."""
     return {name: values[0] for name, values in parse_qs(urlsplit(decided["redirect_to"]).query).items()}
 
 

@@ -27,7 +27,7 @@ KINDS = {
 
 
 async def find_faults(database: Database, organisation_id: str) -> list[str]:
-    """What is wrong with the substrate of an organisation."""
+    """Returns the inconsistencies of the substrate of an organisation."""
     rows: dict[str, dict[str, Any]] = {}
     async with database.reading() as connection:
 

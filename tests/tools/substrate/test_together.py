@@ -15,7 +15,7 @@ AT_ONCE = 6
 
 
 async def gather_codes(*calls: Any) -> list[str]:
-    """What each call comes to: `ok`, or the code of its refusal."""
+    """Makes the calls together. Returns `ok` or the code of the refusal for each."""
     results = await asyncio.gather(*calls, return_exceptions=True)
     assert all(not isinstance(result, BaseException) or isinstance(result, BaobabError) for result in results), results
     return sorted(result.code if isinstance(result, BaobabError) else "ok" for result in results)

@@ -1,4 +1,4 @@
-"""What tests of tool servers say over and over."""
+"""The steps that many tests of tool servers share."""
 
 from typing import Any
 
@@ -45,7 +45,7 @@ def call_graph(server: dict[str, Any], name: str, arguments: dict[str, Any], **o
 
 
 async def get_failure(agency: Agency, name: str = "a") -> dict[str, Any]:
-    """What a call told that failed."""
+    """Returns the error of a call that failed."""
     run = await agency.run_agent(name)
     assert run["status"] == "failed", run
     told: dict[str, Any] = (await agency.list_events(name, run["id"], "tool_call_end"))[-1]["payload"]["error"]
