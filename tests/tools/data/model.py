@@ -279,7 +279,7 @@ class Model:
         return found
 
     def _value(self, caller: str, query: Query, row: Row, column: str) -> Any:
-        """Returns the value that orders a row: null for a related row that is missing or that the caller does not see."""
+        """Returns the value that orders a row: null for a related row that is missing or hidden from the caller."""
         table, bracket, inner = column.rstrip(")").partition("(")
         if not bracket:
             return comparable(self.kind(query.table, column), row[column])
