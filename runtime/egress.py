@@ -384,7 +384,7 @@ class _Redirects:
     """Follows the redirects of one request, and counts how many are left."""
 
     def __init__(self, follow: int, cross_host: bool, https_only: bool) -> None:
-        self._follow = self._left = follow
+        self._follow = self._remaining = follow
         self._cross_host = cross_host
         self._https_only = https_only
 
@@ -392,9 +392,9 @@ class _Redirects:
         """Returns the request to send next, or None if this answer is the final one."""
         if not self._follow or status not in _REDIRECTS or location is None:
             return None
-        if not self._left:
+        if not self._remaining:
             raise UrlRefused(f"The service redirects more than {self._follow} times.")
-        self._left -= 1
+        self._remaining -= 1
         target = self._resolve_location(outgoing.target, location)
         repeats = status in (307, 308) or outgoing.method in ("GET", "HEAD")
         return (outgoing if repeats else outgoing.without_body()).with_target(target)

@@ -171,17 +171,17 @@ class Ceremonies:
 
     async def finish_registration(self, state: str, owner_id: str, credential: dict[str, Any]) -> NewPasskey:
         """Verifies the answer of `navigator.credentials.create` for this owner. Raises PasskeyRefused."""
-        opened = self._open("create", state)
-        if opened["subject"] != owner_id:
+        ceremony = self._open("create", state)
+        if ceremony["subject"] != owner_id:
             raise PasskeyRefused
         webauthn = await _library.get()
 
         def run() -> Any:
             return webauthn.verify_registration_response(
                 credential=credential,
-                expected_challenge=webauthn.base64url_to_bytes(opened["challenge"]),
-                expected_rp_id=opened["rp_id"],
-                expected_origin=opened["origin"],
+                expected_challenge=webauthn.base64url_to_bytes(ceremony["challenge"]),
+                expected_rp_id=ceremony["rp_id"],
+                expected_origin=ceremony["origin"],
                 require_user_verification=True,
             )
 
@@ -197,7 +197,7 @@ class Ceremonies:
             sign_count=registration.sign_count,
             transports=transport_names[:10],
             backed_up=registration.credential_backed_up,
-            rp_id=opened["rp_id"],
+            rp_id=ceremony["rp_id"],
         )
 
     async def begin_sign_in(
@@ -224,7 +224,7 @@ class Ceremonies:
 
         Raises PasskeyRefused.
         """
-        webauthn, opened = await _library.get(), self._open("get", state)
+        webauthn, ceremony = await _library.get(), self._open("get", state)
         credential_id, response = credential.get("id"), credential.get("response")
         if not isinstance(credential_id, str) or not isinstance(response, dict):
             raise PasskeyRefused
@@ -234,14 +234,14 @@ class Ceremonies:
         except ValueError as exc:
             raise PasskeyRefused from exc
         return SignInAttempt(
-            subject=opened["subject"],
-            rp_id=opened["rp_id"],
+            subject=ceremony["subject"],
+            rp_id=ceremony["rp_id"],
             credential_id=credential_id.rstrip("="),
             owner_id=owner_id,
-            digest=digest_token(opened["challenge"]),
-            ends_at=opened["ends"],
-            _origin=opened["origin"],
-            _challenge=webauthn.base64url_to_bytes(opened["challenge"]),
+            digest=digest_token(ceremony["challenge"]),
+            ends_at=ceremony["ends"],
+            _origin=ceremony["origin"],
+            _challenge=webauthn.base64url_to_bytes(ceremony["challenge"]),
             _credential=credential,
         )
 
@@ -253,12 +253,12 @@ class Ceremonies:
 
     def _open(self, kind: str, state: str) -> dict[str, Any]:
         try:
-            opened: dict[str, Any] = json.loads(self.vault.open(state, _CONTEXT + self.family))
+            ceremony: dict[str, Any] = json.loads(self.vault.open(state, _CONTEXT + self.family))
         except (SecretUnreadable, ValueError) as exc:
             raise PasskeyRefused from exc
-        if opened["kind"] != kind or opened["ends"] <= self.time():
+        if ceremony["kind"] != kind or ceremony["ends"] <= self.time():
             raise PasskeyRefused
-        return opened
+        return ceremony
 
 
 async def _get_structs() -> Any:

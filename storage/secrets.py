@@ -39,8 +39,8 @@ class Vault:
 
     def seal(self, secret: bytes, context: str) -> str:
         nonce = os.urandom(_NONCE_BYTES)
-        sealed = self._ciphers[self.current].encrypt(nonce, secret, context.encode())
-        return ".".join((_VERSION, self.current, _text(nonce + sealed)))
+        ciphertext = self._ciphers[self.current].encrypt(nonce, secret, context.encode())
+        return ".".join((_VERSION, self.current, _text(nonce + ciphertext)))
 
     def open(self, envelope: str, context: str) -> bytes:
         try:

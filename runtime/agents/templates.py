@@ -156,7 +156,7 @@ class _Renderer:
 
     def __init__(self, values: Mapping[str, Any], most: int = MAX_CHARACTERS) -> None:
         self.values = values
-        self._most = self._left = most
+        self._most = self._remaining = most
 
     def render_text(self, template: Template) -> str:
         return "".join(
@@ -179,7 +179,7 @@ class _Renderer:
         return tree
 
     def _charge_text(self, text: str) -> str:
-        self._left -= len(text)
-        if self._left < 0:
+        self._remaining -= len(text)
+        if self._remaining < 0:
             raise TemplateTooLarge(f"the result has more than {self._most} characters")
         return text

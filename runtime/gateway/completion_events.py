@@ -34,7 +34,7 @@ class CompletionAssembler:
 
     def __init__(self, most: int) -> None:
         """most: the most characters; a longer completion is given up, and so is one with far too many events."""
-        self._left = most
+        self._remaining = most
         self._left_of_events = _EVENTS_TO_TEXT * most
         self._head: dict[str, Any] = {}
         self._choices: dict[int, dict[str, Any]] = {}
@@ -43,18 +43,18 @@ class CompletionAssembler:
     def add(self, event: bytes) -> str:
         """Adds an event; returns what it adds to the text of the first choice."""
         payload = event_data(event)
-        if payload is None or event == DONE or self._left < 0:
+        if payload is None or event == DONE or self._remaining < 0:
             return ""
         self._left_of_events -= len(event)
         if self._left_of_events < 0:
-            self._left = -1
+            self._remaining = -1
             return ""
         try:
             chunk = from_json(payload)
         except ValueError:
             chunk = None
         if not isinstance(chunk, dict) or chunk.get("error"):
-            self._left = -1
+            self._remaining = -1
             return ""
         self._head |= {name: value for name, value in chunk.items() if name not in _OF_EVENTS and value is not None}
         if isinstance(chunk.get("usage"), dict):
@@ -71,7 +71,7 @@ class CompletionAssembler:
 
     def build_completion(self, meter: UsageMeter) -> dict[str, Any] | None:
         """Builds the completion; None if the events do not form one. meter: the usage, if no event reports it."""
-        if self._left < 0 or not self._choices:
+        if self._remaining < 0 or not self._choices:
             return None
         choices = []
         for index, parts in sorted(self._choices.items()):
@@ -92,7 +92,7 @@ class CompletionAssembler:
     def _merge(self, whole: dict[str, Any], delta: Mapping[str, Any]) -> None:
         for name, value in delta.items():
             if isinstance(value, str) and name in _GROWING:
-                self._left -= len(value)
+                self._remaining -= len(value)
                 if not isinstance(whole.get(name), _Parts):
                     whole[name] = _Parts()
                 whole[name].append(value)
@@ -120,7 +120,7 @@ class CompletionAssembler:
                 whole.append(target)
                 if isinstance(index, int):
                     whole.by_index[index] = target
-            self._left -= len(item)
+            self._remaining -= len(item)
             self._merge(target, item)
 
 

@@ -58,7 +58,7 @@ class _Parser:
     def __init__(self, roots: Sequence[str] | None) -> None:
         self.names: list[Name] = []
         self._roots = roots
-        self._left = MAX_VALUES
+        self._remaining = MAX_VALUES
         self._lists = 0
         """The number of nested rules for items of lists that the parser is inside of."""
 
@@ -100,11 +100,11 @@ class _Parser:
 
     def _parse_for_items(self, rule: Any, path: _Path, depth: int) -> Run:
         """Parses a rule that is evaluated once for each item. Each time costs as many steps as the rule has values."""
-        before = self._left
+        before = self._remaining
         self._lists += 1
         run = self.parse_rule(rule, path, depth)
         self._lists -= 1
-        steps = before - self._left
+        steps = before - self._remaining
 
         def run_once(data: EvaluationContext) -> Any:
             data.spend(steps)
@@ -150,8 +150,8 @@ class _Parser:
         return name
 
     def _count(self) -> None:
-        self._left -= 1
-        if self._left < 0:
+        self._remaining -= 1
+        if self._remaining < 0:
             raise RuleInvalid((), f"must have at most {MAX_VALUES} values")
 
 

@@ -223,23 +223,23 @@ class LocalReader:
         self.info = stored
         self._file = file
         self._key = key
-        self._left = length
+        self._remaining = length
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> bytes:
-        if self._left == 0:
+        if self._remaining == 0:
             await self.aclose()
             raise StopAsyncIteration
         try:
-            chunk = await asyncio.to_thread(self._file.read, min(_CHUNK, self._left))
+            chunk = await asyncio.to_thread(self._file.read, min(_CHUNK, self._remaining))
         except OSError as exc:
             raise StoreUnavailable.because(exc) from exc
         if not chunk:
             await self.aclose()
             raise ObjectDamaged(self._key, "it ends too early")
-        self._left -= len(chunk)
+        self._remaining -= len(chunk)
         return chunk
 
     async def aclose(self) -> None:

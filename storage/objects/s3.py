@@ -204,9 +204,9 @@ class S3Reader:
     def __init__(self, key: str, answer: GetResult, *, length: int | None = None) -> None:
         self.info = _parse_info(key, answer)
         self._key = key
-        self._left = self.info.size if length is None else length
+        self._remaining = self.info.size if length is None else length
         # None if nothing is left to read, which releases the connection.
-        self._stream: BytesStream | None = answer.stream(min_chunk_size=_CHUNK) if self._left else None
+        self._stream: BytesStream | None = answer.stream(min_chunk_size=_CHUNK) if self._remaining else None
 
     def __aiter__(self) -> Self:
         return self
@@ -219,10 +219,10 @@ class S3Reader:
                 chunk = bytes(await anext(self._stream))
         except StopAsyncIteration:
             await self.aclose()
-            if self._left:
+            if self._remaining:
                 raise ObjectDamaged(self._key, "it ends too early") from None
             raise
-        self._left -= len(chunk)
+        self._remaining -= len(chunk)
         return chunk
 
     async def aclose(self) -> None:

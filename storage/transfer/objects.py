@@ -17,10 +17,10 @@ async def survey(store: ObjectStore) -> dict[str, Digest]:
     """Returns a digest for each app, which is the first segment of the keys."""
     digests: dict[str, Digest] = {}
     async for keys in _pages(store):
-        for key, stored in zip(keys, await _heads(store, keys), strict=True):
+        for key, info in zip(keys, await _heads(store, keys), strict=True):
             digest = digests.setdefault(key.partition("/")[0], Digest())
-            if stored is not None:
-                digest.add([key, *stored], stored.size)
+            if info is not None:
+                digest.add([key, *info], info.size)
     return digests
 
 

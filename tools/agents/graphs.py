@@ -86,9 +86,9 @@ async def load_tool_offers(call: Call) -> ToolOffers:
 async def list_writing_tools(call: Call, spec: GraphSpec) -> list[str]:
     """Returns the tools of a graph that change something."""
     offers = await load_tool_offers(call)
-    offered = ((ref.name, offers.get_offer(ref)) for ref in list_tool_refs(spec))
+    offers_of_tools = ((ref.name, offers.get_offer(ref)) for ref in list_tool_refs(spec))
     return sorted(
-        {name for name, offer in offered if isinstance(offer, str) or narrow_offer(offer).mode == "read_write"}
+        {name for name, offer in offers_of_tools if isinstance(offer, str) or narrow_offer(offer).mode == "read_write"}
     )
 
 

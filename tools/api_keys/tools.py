@@ -122,7 +122,7 @@ async def api_keys_create(
     if ends_at is not None and ends_at <= call.now:
         raise BadRequest("`ends_at` is over already.", remediation="Give a moment to come, or leave it out.")
     limits = _limits(call, Limits(read_only=read_only, approval=approval, ends_at=ends_at), toolsets)
-    stored = scoping.build_scopes(key_scope, target_app_id, additional_scopes or [], scopes, scope)
+    key_scopes = scoping.build_scopes(key_scope, target_app_id, additional_scopes or [], scopes, scope)
     if target_app_id is not None:
         organisation = await _app_organisation(call, target_app_id, organization_id)
         needed: Role = "admin"
@@ -136,12 +136,12 @@ async def api_keys_create(
         )
     require_role(role, needed)
     await keys.require_room(call, organisation)
-    key = keys.plaintext(call.services.ids, scoping.scope_kind(stored))
+    key = keys.plaintext(call.services.ids, scoping.scope_kind(key_scopes))
     row = keys.key_row(
         call.services,
         key,
         name,
-        stored,
+        key_scopes,
         organisation_id=organisation,
         account_id=call.account.account_id,
         app_id=target_app_id,
@@ -163,7 +163,7 @@ async def api_keys_create(
             org_id=organisation,
         )
     call.audit.resource_id, call.audit.organisation_id = row["id"], organisation
-    call.audit.data |= {"prefix": row["prefix"], "scopes": stored}
+    call.audit.data |= {"prefix": row["prefix"], "scopes": key_scopes}
     if row["ends_at"] is not None:
         call.audit.data["ends_at"] = row["ends_at"].isoformat()
     return {
@@ -171,7 +171,7 @@ async def api_keys_create(
         "key_id": row["id"],
         "prefix": row["prefix"],
         "name": name,
-        "scopes": stored,
+        "scopes": key_scopes,
         "toolsets": row["toolsets"],
         "read_only": row["read_only"],
         "approval": row["approval"],

@@ -148,8 +148,8 @@ async def console_sessions_list(call: Call) -> ConsoleSessions:
 async def console_session_revoke(call: Call, session_id: SessionId) -> ConsoleSessionsEnded:
     """End one session of the console; pages that it has open lose it at once. A key ends those that it began."""
     call.audit.resource_id = session_id
-    ended = update(rows).where(*_in_force(call), rows.c.id == session_id).values(revoked_at=call.now)
-    if (await call.execute(ended)).rowcount != 1:
+    end_session = update(rows).where(*_in_force(call), rows.c.id == session_id).values(revoked_at=call.now)
+    if (await call.execute(end_session)).rowcount != 1:
         raise ConsoleSessionNotFound
     await call.services.notices.publish(call.unit, NOTICE, call.account.account_id)
     return {"ended": 1}
@@ -163,10 +163,10 @@ async def console_session_revoke(call: Call, session_id: SessionId) -> ConsoleSe
 async def console_sign_out(call: Call, session_id: SessionId) -> ConsoleSessionsEnded:
     """End the session that asks; a key may end its own."""
     conditions = (*_in_force(call), rows.c.id == session_id, rows.c.key_id.is_not_distinct_from(call.account.key_id))
-    ended = await call.execute(update(rows).where(*conditions).values(revoked_at=call.now))
+    result = await call.execute(update(rows).where(*conditions).values(revoked_at=call.now))
     call.audit.resource_id = session_id
     await call.services.notices.publish(call.unit, NOTICE, call.account.account_id)
-    return {"ended": ended.rowcount}
+    return {"ended": result.rowcount}
 
 
 @console.tool(access=_PERSON, effect="read", raises=(ConsoleSignInTooOld, PasskeysUnavailable, AccountPasskeysFull))

@@ -38,7 +38,7 @@ class FilterReader:
 
     def __init__(self, table: TableInfo) -> None:
         self._table = table
-        self._left = _MOST
+        self._remaining = _MOST
 
     def read(self, where: Where) -> list[Expression]:
         """Returns the conditions, all of which must hold. Raises InvalidFilter, which names the wrong ones."""
@@ -83,8 +83,8 @@ class FilterReader:
         """in_group: whether it stands in parentheses. There a value may be quoted, because commas and brackets end
         it.
         """
-        self._left -= 1
-        if self._left < 0:
+        self._remaining -= 1
+        if self._remaining < 0:
             raise BadRequest(f"A query has at most {_MOST} conditions.")
         left, kind = self.operand(name)
         match = _CONDITION.fullmatch(text)

@@ -95,12 +95,12 @@ async def _relay_answer(
                 data = event.removeprefix(b"data: ")
                 if not data.startswith(b"{"):
                     continue
-                parsed = from_json(data)
-                if "error" in parsed:
-                    yield _encode("error", parsed)
+                chunk = from_json(data)
+                if "error" in chunk:
+                    yield _encode("error", chunk)
                     return
-                model = parsed.get("model") or model
-                text = "".join(choice.get("delta", {}).get("content") or "" for choice in parsed.get("choices", ()))
+                model = chunk.get("model") or model
+                text = "".join(choice.get("delta", {}).get("content") or "" for choice in chunk.get("choices", ()))
                 if text:
                     answer += text
                     yield _encode("delta", {"text": text})

@@ -76,9 +76,9 @@ async def search(call: Call, collection: Row, request: SearchRequest) -> list[Fo
                 ]
             by_words = await searching_words
         weights = _weigh_words(scope, request.query, by_words) if by_meaning else dict.fromkeys(by_words, 1.0)
-        ranked = fuse_rankings([*(dict.fromkeys(ranking, 1.0) for ranking in by_meaning), weights])
+        ranking = fuse_rankings([*(dict.fromkeys(ranking, 1.0) for ranking in by_meaning), weights])
         # At the last attempt, others take the places of those that are gone.
-        places = list(ranked)[: None if attempt == _ATTEMPTS else _count_needed(request)]
+        places = list(ranking)[: None if attempt == _ATTEMPTS else _count_needed(request)]
         async with call.reading() as execute:
             rows = await _load_chunks(execute, call.stores.database.dialect, scope, places)
             if len(rows) == len(places):
@@ -97,9 +97,9 @@ async def search(call: Call, collection: Row, request: SearchRequest) -> list[Fo
         found_places = found_places[: max(_MOST_RERANKED, request.top_k)]
         order = await _rerank(call, request.query, [rows[place].text for place in found_places], request.model)
         found_places = [found_places[number] for number in order]
-        ranked = fuse_rankings([dict.fromkeys(found_places, 1.0)])
+        ranking = fuse_rankings([dict.fromkeys(found_places, 1.0)])
     if request.diversity:
-        found_places = await _diversify(found_places, ranked, vectors_of, request)
+        found_places = await _diversify(found_places, ranking, vectors_of, request)
     return [_describe(rows[place], place, scores[place]) for place in found_places[: request.top_k]]
 
 
@@ -176,7 +176,7 @@ async def _compute_scores(
 
 
 async def _diversify(
-    places: list[Place], ranked: dict[Place, float], vectors: dict[Place, bytes], request: SearchRequest
+    places: list[Place], ranking: dict[Place, float], vectors: dict[Place, bytes], request: SearchRequest
 ) -> list[Place]:
     matrices = await MATRICES.get()
     sizes = {len(vectors[place]) for place in places if place in vectors}
@@ -189,7 +189,7 @@ async def _diversify(
         one: dict(zip(compared_places, row, strict=True)) for one, row in zip(compared_places, table, strict=True)
     }
     return choose_diverse(
-        {place: ranked[place] for place in compared_places}, likeness, request.top_k, request.diversity
+        {place: ranking[place] for place in compared_places}, likeness, request.top_k, request.diversity
     )
 
 

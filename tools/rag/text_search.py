@@ -91,26 +91,24 @@ def _build_ranking(dialect: str, *, is_owned: bool, has_ids: bool, is_bounded: b
         documents.c.id == chunks.c.document_id,
         documents.c.version == chunks.c.version,
     )
-    ranked: Any
+    query: Any
     rank: Any
     if dialect == "postgresql":
         vector: Any = literal_column("rag_chunks.words_vector")
         search_query = func.to_tsquery(literal_column("'simple'::regconfig"), bindparam("expression", type_=Text))
         # 1: longer chunks count less, as they do in BM25.
         rank = func.ts_rank(vector, search_query, 1, type_=Float)
-        ranked = select(*places, chunks.c.number, (-rank).label("rank")).select_from(
-            chunks.join(documents, has_version)
-        )
-        ranked = ranked.where(chunks.c.app_id == bindparam("of_app"), vector.op("@@")(search_query))
+        query = select(*places, chunks.c.number, (-rank).label("rank")).select_from(chunks.join(documents, has_version))
+        query = query.where(chunks.c.app_id == bindparam("of_app"), vector.op("@@")(search_query))
     else:
         matching_rows: Any = select(_fts.c.rowid, _fts.c.rank).where(text("rag_chunks_fts MATCH :expression"))
         if is_bounded:
             matching_rows = matching_rows.order_by(_fts.c.rank).limit(bindparam("first"))
         matching_rows = matching_rows.subquery()
         source = matching_rows.join(chunks, chunks.c.number == matching_rows.c.rowid).join(documents, has_version)
-        ranked = select(*places, chunks.c.number, matching_rows.c.rank.label("rank")).select_from(source)
-    ranked = ranked.where(*build_conditions(dialect, is_owned=is_owned, has_ids=has_ids))
-    best = ranked.order_by(text("rank"), *places).limit(bindparam("most")).subquery()
+        query = select(*places, chunks.c.number, matching_rows.c.rank.label("rank")).select_from(source)
+    query = query.where(*build_conditions(dialect, is_owned=is_owned, has_ids=has_ids))
+    best = query.order_by(text("rank"), *places).limit(bindparam("most")).subquery()
     # Only of the best are the words read, which are longer than the text.
     best_chunks = select(best.c.document_id, best.c.version, best.c.position, chunks.c.words)
     best_chunks = best_chunks.join(chunks, chunks.c.number == best.c.number)

@@ -108,8 +108,8 @@ def select_places(dialect: str) -> Any:
         )
         names = (column("document_id", String), column("version", Integer), column("position", Integer))
         return select(*func.unnest(*columns).table_valued(*names, name="places").render_derived().c)
-    listed = func.json_each(bindparam("places", type_=Text)).table_valued("value")
-    parts = [func.json_extract(listed.c.value, literal_column(f"'$[{number}]'")) for number in range(3)]
+    places_table = func.json_each(bindparam("places", type_=Text)).table_valued("value")
+    parts = [func.json_extract(places_table.c.value, literal_column(f"'$[{number}]'")) for number in range(3)]
     # The columns' own types are needed, or SQLite would not use its index.
     return select(*(cast(part, kind) for part, kind in zip(parts, (Text, Integer, Integer), strict=True)))
 
@@ -273,12 +273,12 @@ async def _rank_in_postgres(
         documents.c.id == vectors.c.document_id,
         documents.c.version == vectors.c.version,
     )
-    ranked = (
+    ranking = (
         select(*place, near.bindparams(near=write_halfvec(query)))
         .select_from(vectors.join(documents, has_version))
         .where(vectors.c.app_id == scope.app_id, vectors.c.collection_id == scope.collection_id, has_dimensions, *which)
         .order_by(text("distance"))
         .limit(limit)
     )
-    rows = (await execute(ranked, scope.list_parameters())).all()
+    rows = (await execute(ranking, scope.list_parameters())).all()
     return [Place(row.document_id, row.version, row.position) for row in sorted(rows, key=lambda row: row.distance)]

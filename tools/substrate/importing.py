@@ -86,8 +86,8 @@ _RECORDING = {
 async def plan_import(ledger: Ledger, parcel: Parcel, action: ActionContext) -> Plan:
     """Says which rows would be made: those whose ids, addresses and external ids are not there yet."""
     built: dict[str, dict[str, Row]] = {name: {} for name in TABLES}
-    for number, (name, sent) in enumerate(parcel.rows, 1):
-        row = _build_row(name, sent, action, is_signed=parcel.is_signed, number=number)
+    for number, (name, sent_row) in enumerate(parcel.rows, 1):
+        row = _build_row(name, sent_row, action, is_signed=parcel.is_signed, number=number)
         if row["id"] in built[name]:
             raise InvalidImport(f"Row {number}: the id {row['id']} is there twice.")
         built[name][row["id"]] = row
@@ -113,18 +113,18 @@ def _count_recorded(changes: list[RowChange]) -> dict[str, int]:
     return {CAPABILITY: 1, "record_principle": principles, **recording}
 
 
-def _build_row(name: str, sent: dict[str, Any], action: ActionContext, *, is_signed: bool, number: int) -> Row:
+def _build_row(name: str, sent_row: dict[str, Any], action: ActionContext, *, is_signed: bool, number: int) -> Row:
     table, row = TABLES[name], {}
     known_fields = {column.name for column in table.c} - FIELDS_OF_ENGINE
-    if sent.get("merged_into") is not None:
+    if sent_row.get("merged_into") is not None:
         # Exports have no entity that was merged into another.
         known_fields.discard("merged_into")
-    unknown = sorted(sent.keys() - known_fields)
+    unknown = sorted(sent_row.keys() - known_fields)
     if unknown:
         raise InvalidImport(f"Row {number}: {name} has no field `{unknown[0][:60]}`.")
     for column in table.c:
         if column.name not in _SET_HERE:
-            value = sent.get(column.name, _DEFAULTS.get((name, column.name)))
+            value = sent_row.get(column.name, _DEFAULTS.get((name, column.name)))
             row[column.name] = _read_value(name, column, value, number)
     if not _IDS[name].fullmatch(row["id"] or ""):
         raise InvalidImport(f"Row {number}: the id is none of {name}.")
@@ -132,10 +132,16 @@ def _build_row(name: str, sent: dict[str, Any], action: ActionContext, *, is_sig
         raise InvalidImport(f"Row {number}: principles are proposed with record_principle.")
     if name == "entities":
         row |= {"merged_into": None, "search_name": normalise(row["display_name"] or "")[:500]}
-    created = _read_moment(sent["created_at"], number) if is_signed and "created_at" in sent else action.at
+    created = _read_moment(sent_row["created_at"], number) if is_signed and "created_at" in sent_row else action.at
     # A file that was written by hand may come from anywhere.
-    marked = sent.get("from_strangers") is not False if is_signed else True
-    return {**row, "action_id": action.id, "from_strangers": marked, "created_at": created, "updated_at": action.at}
+    from_strangers = sent_row.get("from_strangers") is not False if is_signed else True
+    return {
+        **row,
+        "action_id": action.id,
+        "from_strangers": from_strangers,
+        "created_at": created,
+        "updated_at": action.at,
+    }
 
 
 def _read_value(name: str, column: Column[Any], value: Any, number: int) -> Any:

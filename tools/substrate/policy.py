@@ -137,9 +137,9 @@ async def _find_fault(
     role = applies_to.get("target_role")
     if role is not None:
         query = query.where(columns.payload["target_role"].as_string() == role)
-    done = (await ledger.unit.execute(query)).scalar_one()
+    earlier_count = (await ledger.unit.execute(query)).scalar_one()
     period = "week" if constraint["type"] == "max_per_week" else "day"
-    return f"at most {most} in a {period}, and {done} were done" if done + count > most else None
+    return f"at most {most} in a {period}, and {earlier_count} were done" if earlier_count + count > most else None
 
 
 async def forbid_waiting(ledger: Ledger, changes: Sequence[RowChange]) -> None:
@@ -175,14 +175,14 @@ async def _forbid_waiting(ledger: Ledger, principle: Row) -> None:
     stricter["message"] = f"“{principle['title'][:200]}”: forbids it since it was amended"
     of_waiting = kept.c.action_id.in_(select(actions.id).where(*waiting))
     await ledger.unit.execute(update(kept).where(*ours, kept.c.status == "open", of_waiting).values(stricter))
-    judged = select(kept.c.action_id).where(*ours, kept.c.constraint_type == "forbid")
-    query = select(actions.id, actions.capability).where(*waiting, actions.id.not_in(judged))
-    opened = {}
+    judged_actions = select(kept.c.action_id).where(*ours, kept.c.constraint_type == "forbid")
+    query = select(actions.id, actions.capability).where(*waiting, actions.id.not_in(judged_actions))
+    conflicts = {}
     # Not sorted by SQLite, which would go through all actions in their order instead.
     for action in sorted(await ledger.unit.execute(query), key=lambda action: action.id):
         message = f"forbids {action.capability}"
-        opened[action.id] = [_build_conflict(ledger, principle["id"], principle["title"], "forbid", message)]
-    await record_conflicts(ledger, opened)
+        conflicts[action.id] = [_build_conflict(ledger, principle["id"], principle["title"], "forbid", message)]
+    await record_conflicts(ledger, conflicts)
 
 
 async def record_conflicts(ledger: Ledger, by_action: Mapping[str, Sequence[PolicyConflictBrief]]) -> None:

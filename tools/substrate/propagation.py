@@ -79,8 +79,8 @@ async def _mirror(ledger: Ledger, change: UserChange) -> None:
         # A change that still waits for room would create an entity of a deleted user.
         await ledger.services.jobs.end_all(unit.execute, JOB, _name_waiting(change))
         if entity_id is not None:
-            deleted: dict[str, Any] = {"id": entity_id, "attrs_patch": {"deleted_at": change.at.isoformat()}}
-            await propose_in(ledger, proposer, "patch_entity", deleted, idempotency_key=f"mirror:{change.event_id}")
+            deletion: dict[str, Any] = {"id": entity_id, "attrs_patch": {"deleted_at": change.at.isoformat()}}
+            await propose_in(ledger, proposer, "patch_entity", deletion, idempotency_key=f"mirror:{change.event_id}")
         return
     payload: dict[str, Any] = {
         "type": "person",

@@ -154,9 +154,9 @@ async def _enter(
         "updated_at": action.at,
     }
     size = measure_action(row)
-    written = ledger.stamp_rows(plan.changes) if verdict.is_approved else 0
+    written_bytes = ledger.stamp_rows(plan.changes) if verdict.is_approved else 0
     if not plan.frees:
-        ledger.require_room(size + written)
+        ledger.require_room(size + written_bytes)
     await ledger.unit.write(_INSERT, row)
     ledger.count(size)
     ledger.tell(_ledger, "insert", action.id)

@@ -102,24 +102,24 @@ async def _count(job: Job, organisation_id: str) -> None:
         then = await connection.scalar(select(columns.uncounted_bytes).where(*uncounted))
         if then is None:
             return
-        used = await recount(connection.execute, organisation_id)
+        used_bytes = await recount(connection.execute, organisation_id)
     counted = update(tables.settings).where(*uncounted)
     async with job.writing(lock=organisation_id) as unit:
-        values = {"used_bytes": columns.uncounted_bytes - then + used, "uncounted_bytes": 0}
+        values = {"used_bytes": columns.uncounted_bytes - then + used_bytes, "uncounted_bytes": 0}
         await unit.execute(counted.values(values))
 
 
 async def recount(execute: Execute, organisation_id: str) -> int:
     """Counts all bytes of an organisation's substrate anew."""
-    used = 0
+    used_bytes = 0
     for table in COUNTED:
         async for row in _walk(execute, table, organisation_id, table.c.id):
-            used += measure(encode_row(table, row))
+            used_bytes += measure(encode_row(table, row))
     async for row in _walk(execute, tables.changes, organisation_id, tables.changes.c.seq):
-        used += measure(row["before"])
+        used_bytes += measure(row["before"])
     async for row in _walk(execute, tables.action_ledger, organisation_id, tables.action_ledger.c.id):
-        used += measure_action(row)
-    return used
+        used_bytes += measure_action(row)
+    return used_bytes
 
 
 async def _walk(execute: Execute, table: Any, organisation_id: str, key: Any) -> Any:

@@ -109,9 +109,9 @@ def remember(table: Table, row: Row) -> dict[str, Any]:
 def _build_write(dialect: str) -> Any:
     """The statement that writes a memory, built once: that takes longer than to run it."""
     # Nobody needs the number that it gets.
-    written = build_upsert(dialect, tables.memory).inline()
-    changing = {name: written.excluded[name] for name in _WRITTEN if name not in ("organisation_id", "id")}
-    return written.on_conflict_do_update(index_elements=["organisation_id", "id"], set_=changing)
+    statement = build_upsert(dialect, tables.memory).inline()
+    changing = {name: statement.excluded[name] for name in _WRITTEN if name not in ("organisation_id", "id")}
+    return statement.on_conflict_do_update(index_elements=["organisation_id", "id"], set_=changing)
 
 
 _WRITTEN = [column.name for column in tables.memory.c if column.name != "number"]

@@ -24,7 +24,7 @@ class Archive:
 
     def __init__(self, source: bytes, options: dict[str, Any]) -> None:
         """Raises Refused."""
-        self._left = options["unpacked_bytes"]
+        self._remaining = options["unpacked_bytes"]
         self._most = options["unpacked_bytes"]
         try:
             self._zip = zipfile.ZipFile(io.BytesIO(source))
@@ -50,8 +50,8 @@ class Archive:
         try:
             with self._zip.open(name) as part:
                 while piece := part.read(_PIECE):
-                    self._left -= len(piece)
-                    if self._left < 0:
+                    self._remaining -= len(piece)
+                    if self._remaining < 0:
                         raise Refused(f"The document is larger than {self._most} bytes when it is unpacked.")
                     pieces.append(piece)
         except _DAMAGED as exc:

@@ -85,18 +85,18 @@ class VideoJobs:
 
     async def check_job(self, upstream: Upstream, handle: str) -> Progress:
         """Returns the job's present state."""
-        stored = from_json(handle)
+        job = from_json(handle)
         library = await load_litellm()
         answer = await call_library(
             library,
             upstream,
             self._seconds,
             library.avideo_status,
-            video_id=stored["id"],
+            video_id=job["id"],
             custom_llm_provider=upstream.provider,
             api_base=_api_base(upstream),
         )
-        return await self._build_progress(upstream, stored, answer)
+        return await self._build_progress(upstream, job, answer)
 
     async def stream_content(
         self, upstream: Upstream, rendering: Rendering, max_bytes: int

@@ -58,8 +58,8 @@ async def agents_webhook_secret_rotate(call: Call, app_id: AppId, overlap_second
         else:
             earlier_secret, until = None, None
             if overlap_seconds:
-                opened = vault.open(secret_row.secret, _context("secret", app_id))
-                earlier_secret = vault.seal(opened, _context("earlier", app_id))
+                opened_secret = vault.open(secret_row.secret, _context("secret", app_id))
+                earlier_secret = vault.seal(opened_secret, _context("earlier", app_id))
                 until = call.now + timedelta(seconds=overlap_seconds)
             row |= {"earlier": earlier_secret, "earlier_until": until}
             await unit.execute(update(webhook_secrets).where(of_app).values(**row))

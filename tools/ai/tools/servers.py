@@ -306,8 +306,8 @@ def _origin(url: str) -> tuple[str, str, int]:
 def _seal_key(call: Call, id_: str, key: str | None) -> dict[str, Any]:
     if key is None:
         return {"key": None, "last4": None}
-    sealed = call.services.vault.seal(key.encode(), organisation_providers.key_context(rows, id_))
-    return {"key": sealed, "last4": organisation_providers.last4(key)}
+    sealed_key = call.services.vault.seal(key.encode(), organisation_providers.key_context(rows, id_))
+    return {"key": sealed_key, "last4": organisation_providers.last4(key)}
 
 
 def _open_key(call: Call, row: Mapping[str, Any]) -> str | None:

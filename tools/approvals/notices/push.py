@@ -89,13 +89,13 @@ class PushSender:
     async def _read(self) -> int | None:
         query = select(push_identities.c.private_key).where(push_identities.c.id == _ID)
         async with self._services.database.reading() as connection:
-            sealed = (await connection.execute(query)).scalar()
-        return None if sealed is None else int.from_bytes(self._services.vault.open(sealed, _CONTEXT), "big")
+            sealed_key = (await connection.execute(query)).scalar()
+        return None if sealed_key is None else int.from_bytes(self._services.vault.open(sealed_key, _CONTEXT), "big")
 
     async def _create(self) -> int:
         number = ec.generate_private_key(ec.SECP256R1()).private_numbers().private_value
-        sealed = self._services.vault.seal(number.to_bytes(32, "big"), _CONTEXT)
-        row = {"id": _ID, "private_key": sealed, "created_at": self._services.clock.now()}
+        sealed_key = self._services.vault.seal(number.to_bytes(32, "big"), _CONTEXT)
+        row = {"id": _ID, "private_key": sealed_key, "created_at": self._services.clock.now()}
         async with self._services.database.writing(lock=None) as connection:
             # Whichever process is first decides.
             inserting = build_upsert(self._services.database.dialect, push_identities).on_conflict_do_nothing()

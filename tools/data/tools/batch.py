@@ -171,7 +171,7 @@ class _BatchRun:
 
     def __init__(self, preferences: Preferences) -> None:
         self._preferences = preferences
-        self._left = MOST_ROWS
+        self._remaining = MOST_ROWS
         self._bytes = MOST_BYTES
 
     def write(self, rows: Rows, catalogue: Catalogue, number: int, write: Write) -> Written:
@@ -211,8 +211,8 @@ class _BatchRun:
         return touched
 
     def _take_rows(self, count: int) -> None:
-        self._left -= count
-        if self._left < 0:
+        self._remaining -= count
+        if self._remaining < 0:
             raise BadRequest(f"A batch writes at most {MOST_ROWS} rows.", details={"limit": MOST_ROWS})
 
 

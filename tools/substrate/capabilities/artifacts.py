@@ -39,19 +39,19 @@ async def upsert_source_artifact(ledger: Ledger, payload: UpsertSourceArtifact, 
     """
     if (payload.external_id is None) != (payload.external_system is None):
         raise InvalidPayload("`external_system` and `external_id` go together.")
-    sent = payload.collect_sent()
+    sent_fields = payload.collect_sent()
     if payload.links is not None:
-        sent["links"] = payload.links.model_dump(exclude_none=True)
+        sent_fields["links"] = payload.links.model_dump(exclude_none=True)
     known_row = await _find_artifact(ledger, payload)
     if known_row is None:
-        values = {name: sent.get(name) for name in _COLUMNS}
+        values = {name: sent_fields.get(name) for name in _COLUMNS}
         values |= {"attrs": payload.attrs or {}, "source_app_id": action.app_id}
         row = new_row(action, payload.id or ledger.new_id("art"), **values)
         change = RowChange(_artifacts, row["id"], None, row)
         return Plan({"artifact_id": row["id"], "was_insert": True, "before": None}, [change])
-    if any(name in sent and known_row[name] not in (None, sent[name]) for name in _IDENTITY):
+    if any(name in sent_fields and known_row[name] not in (None, sent_fields[name]) for name in _IDENTITY):
         raise InvalidPayload("The artifact of this id has another `external_id`, which stays as it is.")
-    changing = {name: sent[name] for name in (*_COLUMNS, "attrs") if name in sent}
+    changing = {name: sent_fields[name] for name in (*_COLUMNS, "attrs") if name in sent_fields}
     if changing.get("attrs", {}) is None:
         changing["attrs"] = {}
     after = changed_row(action, known_row, **changing)

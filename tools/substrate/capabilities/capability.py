@@ -137,8 +137,8 @@ def find_capability(name: str) -> Capability:
 
 def new_row(action: ActionContext, row_id: str, **values: Any) -> dict[str, Any]:
     """Returns a row that an action makes."""
-    written = {"id": row_id, "created_at": action.at, "updated_at": action.at}
-    return {**written, "action_id": action.id, "from_strangers": action.from_strangers, **values}
+    new_fields = {"id": row_id, "created_at": action.at, "updated_at": action.at}
+    return {**new_fields, "action_id": action.id, "from_strangers": action.from_strangers, **values}
 
 
 def show_before(action: ActionContext, table: Table, row: Mapping[str, Any], names: Sequence[str]) -> Row | None:
@@ -152,5 +152,5 @@ def show_before(action: ActionContext, table: Table, row: Mapping[str, Any], nam
 
 def changed_row(action: ActionContext, row: Mapping[str, Any], **values: Any) -> dict[str, Any]:
     """Returns a row as an action changes it. What strangers may have written stays marked."""
-    marked = row["from_strangers"] or action.from_strangers
-    return {**row, **values, "action_id": action.id, "updated_at": action.at, "from_strangers": marked}
+    from_strangers = row["from_strangers"] or action.from_strangers
+    return {**row, **values, "action_id": action.id, "updated_at": action.at, "from_strangers": from_strangers}

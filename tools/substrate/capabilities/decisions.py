@@ -35,7 +35,7 @@ async def record_decision(ledger: Ledger, payload: RecordDecision, action: Actio
 
 async def build_decision(ledger: Ledger, action: ActionContext, **values: Any) -> Row:
     """Returns the row of a new decision that is in force."""
-    marked = await require_artifact(ledger, values.get("source_artifact_id"))
+    from_strangers = await require_artifact(ledger, values.get("source_artifact_id"))
     empty = dict.fromkeys(
         (
             *("rationale", "supersedes", "source_artifact_id", "applies_to", "constraint_spec", "retire_reason"),
@@ -43,7 +43,7 @@ async def build_decision(ledger: Ledger, action: ActionContext, **values: Any) -
         )
     )
     row = new_row(action, ledger.new_id("dec"), **{**empty, "status": "active", **values})
-    row["from_strangers"] |= marked
+    row["from_strangers"] |= from_strangers
     return row
 
 
@@ -86,18 +86,18 @@ async def require_artifact(ledger: Ledger, artifact_id: str | None) -> bool:
     row = await ledger.get(tables.source_artifacts, artifact_id)
     if row is None:
         raise ArtifactNotFound
-    marked: bool = row["from_strangers"]
-    return marked
+    from_strangers: bool = row["from_strangers"]
+    return from_strangers
 
 
 @capability(reversible=True)
 async def record_commitment(ledger: Ledger, payload: RecordCommitment, action: ActionContext) -> Plan:
     """Record what somebody has promised."""
     _check_validity(payload.valid_from, payload.valid_to)
-    marked = await require_artifact(ledger, payload.source_artifact_id)
-    sent = {name: getattr(payload, name) for name in type(payload).model_fields}
-    row = new_row(action, ledger.new_id("com"), **sent, ended_at=None)
-    row["from_strangers"] |= marked
+    from_strangers = await require_artifact(ledger, payload.source_artifact_id)
+    fields = {name: getattr(payload, name) for name in type(payload).model_fields}
+    row = new_row(action, ledger.new_id("com"), **fields, ended_at=None)
+    row["from_strangers"] |= from_strangers
     plan = Plan({"commitment_id": row["id"]}, [RowChange(tables.commitments, row["id"], None, row)])
     parties = (("from", payload.from_entity), ("to", payload.to_entity))
     plan.links = [{"entity_id": party, "kind": kind} for kind, party in parties if party and party.startswith("ent_")]
@@ -129,9 +129,9 @@ async def record_learning(ledger: Ledger, payload: RecordLearning, action: Actio
     related = payload.related_decision_id
     if related is not None and await ledger.get(tables.decisions, related) is None:
         raise DecisionNotFound
-    marked = await require_artifact(ledger, payload.source_artifact_id)
+    from_strangers = await require_artifact(ledger, payload.source_artifact_id)
     row = new_row(action, ledger.new_id("lrn"), **payload.model_dump(), ended_at=None)
-    row["from_strangers"] |= marked
+    row["from_strangers"] |= from_strangers
     plan = Plan({"learning_id": row["id"]}, [RowChange(tables.learnings, row["id"], None, row)])
     if payload.replaces is not None:
         old = await ledger.get(tables.learnings, payload.replaces)
@@ -139,8 +139,8 @@ async def record_learning(ledger: Ledger, payload: RecordLearning, action: Actio
             raise LearningNotFound
         if old["ended_at"] is not None:
             raise WrongStatus("The learning was replaced before.", details={"status": "replaced"})
-        ended = changed_row(action, old, **_end(old, action, payload.valid_from))
-        plan.changes.insert(0, RowChange(tables.learnings, old["id"], old, ended))
+        ended_change = changed_row(action, old, **_end(old, action, payload.valid_from))
+        plan.changes.insert(0, RowChange(tables.learnings, old["id"], old, ended_change))
         plan.result["replaced_learning_id"] = old["id"]
     return plan
 
@@ -165,8 +165,8 @@ async def consolidate_memories(ledger: Ledger, payload: ConsolidateMemories, act
         if is_decision and rows[each]["constraint_spec"] is not None:
             raise InvalidPayload("payload of consolidate_memories: principles are amended or retired instead.")
     kept_row, duplicates = rows[payload.kept_id], [rows[each] for each in duplicate_ids]
-    sent = {"title": payload.title, text: payload.text}
-    changing: Row = {name: value for name, value in sent.items() if value is not None}
+    fields = {"title": payload.title, text: payload.text}
+    changing: Row = {name: value for name, value in fields.items() if value is not None}
     if kept_row["source_artifact_id"] is None:
         sources = [row["source_artifact_id"] for row in duplicates if row["source_artifact_id"] is not None]
         changing["source_artifact_id"] = sources[0] if sources else None

@@ -125,7 +125,7 @@ async def _read_waiting(ledger: Ledger) -> tuple[int, set[str]]:
         _actions.proposed_by == PROPOSER,
     )
     payloads = list((await ledger.unit.execute(query)).scalars())
-    return len(payloads), {each for sent in payloads for each in (sent["kept_id"], *sent["duplicate_ids"])}
+    return len(payloads), {each for payload in payloads for each in (payload["kept_id"], *payload["duplicate_ids"])}
 
 
 async def _propose_group(ledger: Ledger, group: Sequence[Any]) -> bool:

@@ -62,7 +62,7 @@ async def fill_some(job: Job, organisation_id: str) -> bool:
         return True
     is_done = len(rows) < _TOGETHER
     reached = last if is_done else rows[-1].updated_at
-    written = [
+    new_rows = [
         {
             "organisation_id": organisation_id,
             "id": row.id,
@@ -87,12 +87,12 @@ async def fill_some(job: Job, organisation_id: str) -> bool:
             _memory.organisation_id == organisation_id, _memory.id.in_([row.id for row in rows])
         )
         still = {row.id: row.updated_at for row in await unit.execute(unchanged)}
-        written = [row for row in written if still.get(row["id"]) == row["memory_at"]]
-        if written:
+        new_rows = [row for row in new_rows if still.get(row["id"]) == row["memory_at"]]
+        if new_rows:
             upsert = build_upsert(unit.database.dialect, embeddings)
             changing = {name: upsert.excluded[name] for name in ("number", "memory_at", "bits", "parts")}
             upsert = upsert.on_conflict_do_update(index_elements=["organisation_id", "id"], set_=changing)
-            await unit.execute(upsert, written)
+            await unit.execute(upsert, new_rows)
         values = {"embedder": embedder, "embedded_until": reached}
         if state is None:
             await unit.execute(insert(tables.embedding_states), {"organisation_id": organisation_id, **values})

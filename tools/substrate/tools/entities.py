@@ -155,8 +155,8 @@ async def substrate_update_entity(
     if attrs is not None and attrs_patch is not None:
         raise InvalidPayload("`attrs` and `attrs_patch` are the same: send one of them.")
     payload: dict[str, Any] = {"id": entity_id}
-    sent = {"display_name": display_name, "attrs_patch": attrs if attrs_patch is None else attrs_patch}
-    payload |= {name: value for name, value in sent.items() if value is not None}
+    sent_fields = {"display_name": display_name, "attrs_patch": attrs if attrs_patch is None else attrs_patch}
+    payload |= {name: value for name, value in sent_fields.items() if value is not None}
     if if_updated_at is not None:
         payload["if_updated_at"] = if_updated_at.isoformat()
     if primary_email is not OMITTED:

@@ -180,8 +180,8 @@ async def substrate_source_artifacts(
         holding = build_holding(call.unit.database.dialect, organisation_id, q)
         if holding is None:
             return {"artifacts": [], "total": 0} if count else {"artifacts": []}
-        ranked = holding.where(_memory.kind == "source_artifact").subquery()
-        query = query.join(ranked, ranked.c.id == _artifacts.id).order_by(ranked.c.rank.desc())
+        ranking = holding.where(_memory.kind == "source_artifact").subquery()
+        query = query.join(ranking, ranking.c.id == _artifacts.id).order_by(ranking.c.rank.desc())
     total = (
         (await call.execute(select(func.count()).select_from(query.order_by(None).subquery()))).scalar_one()
         if count

@@ -85,8 +85,8 @@ async def substrate_outbox_target_put(
         of_target = (_targets.c.organisation_id == ledger.organisation_id, _targets.c.capability == capability)
         before: Any = (await call.execute(select(_targets).where(*of_target))).mappings().first()
         target_id = ledger.new_id("tgt") if before is None else before["id"]
-        sealed = call.services.vault.seal(signing_secret.encode(), seal_context(target_id))
-        row: dict[str, Any] = {"capability": capability, "webhook_url": webhook_url, "signing_secret": sealed}
+        sealed_secret = call.services.vault.seal(signing_secret.encode(), seal_context(target_id))
+        row: dict[str, Any] = {"capability": capability, "webhook_url": webhook_url, "signing_secret": sealed_secret}
         row |= {"source_app_id": source_app_id, "updated_at": call.now}
         if before is None:
             row |= {"id": target_id, "created_at": row["updated_at"]}
@@ -201,8 +201,8 @@ async def _change(call: Call, outbox_id: str, states: tuple[str, ...], values: d
             raise DeliveryNotFound
         # The job that tries it holds no lock, so the state is asked for once more where it is changed.
         values |= {"updated_at": call.now, "round": row["round"] + 1}
-        changed = update(_outbox).where(*of_delivery, _outbox.c.state.in_(states)).values(values)
-        if (await call.execute(changed)).rowcount != 1:
+        change = update(_outbox).where(*of_delivery, _outbox.c.state.in_(states)).values(values)
+        if (await call.execute(change)).rowcount != 1:
             raise WrongStatus(f"The delivery is {row['state']}.", details={"status": row["state"]})
         after = {**row, **values}
         if after["state"] == "pending":

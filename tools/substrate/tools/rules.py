@@ -248,8 +248,8 @@ async def substrate_rule_preview(
     organisation_id = organisation_of(call)
     ledger = await peek_ledger(call.unit, call.services, organisation_id)
     try:
-        parsed = parse_condition(rule["condition_mode"], rule["condition"])
-        bindings = await parsed.find_bindings(call.execute, organisation_id, call.now)
+        condition_tree = parse_condition(rule["condition_mode"], rule["condition"])
+        bindings = await condition_tree.find_bindings(call.execute, organisation_id, call.now)
     except ConditionNotEvaluated as exc:
         return {"bindings_count": 0, "sample_proposals": [], "skip_reason": str(exc)}
     renderer, samples, fault = Renderer(), [], None
@@ -300,9 +300,9 @@ async def _sample(
     payload = renderer.render(rule["action_payload_template"], binding.values)
     capability, needs, fault = find_capability(rule["action_capability"]), False, None
     try:
-        sent = capability.validate(payload).model_dump(mode="json", exclude_unset=True)
+        payload_fields = capability.validate(payload).model_dump(mode="json", exclude_unset=True)
         proposer = rule_proposer("preview", from_strangers=binding.from_strangers)
-        needs = not (await judge(ledger, capability, sent, proposer, ledger.services.clock.now())).is_approved
+        needs = not (await judge(ledger, capability, payload_fields, proposer, ledger.services.clock.now())).is_approved
     except BaobabError as error:
         fault = error.message
     return {"binding": binding.values, "rendered_payload": payload, "would_require_approval": needs}, fault

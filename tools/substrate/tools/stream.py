@@ -106,7 +106,7 @@ async def _use_ticket(call: Call, ticket: str) -> tuple[str, str, str | None]:
     if row is None:
         raise TicketInvalid
     async with database.writing(lock=None) as connection:
-        used = delete(_tickets).where(*is_valid, _tickets.c.organisation_id == row.organisation_id)
-        if (await connection.execute(used)).rowcount != 1:
+        delete_ticket = delete(_tickets).where(*is_valid, _tickets.c.organisation_id == row.organisation_id)
+        if (await connection.execute(delete_ticket)).rowcount != 1:
             raise TicketInvalid
     return row.organisation_id, row.account_id, row.key_id

@@ -93,11 +93,11 @@ async def auth_sessions(call: Call, app_id: AppId) -> Sessions:
 async def auth_session_end(call: Call, app_id: AppId, session_id: Uuid) -> EndedSessions:
     """Sign the user out of one session: its tokens stop working; the others stay valid."""
     async with FREEZES.writing(call) as unit:
-        ended = await end_sessions(call, unit, _user(call).user_id, session_id)
-    if not ended:
+        ended_count = await end_sessions(call, unit, _user(call).user_id, session_id)
+    if not ended_count:
         raise SessionNotFound
     call.audit.resource_id = session_id
-    return {"ended": ended}
+    return {"ended": ended_count}
 
 
 def _user(call: Call) -> EndUser:
