@@ -278,7 +278,7 @@ class Remembering(RuleBasedStateMachine):
         assert self.runner.run(find_faults(database, organisation)) == []
 
     async def _read(self) -> State:
-        """Reads what the substrate shows, without decisions that are marked as undone."""
+        """What the substrate shows, but for decisions that are marked as undone."""
         self.substrate.harness.clock.advance(1)
         entities = (await self.substrate.call("entities", type="person", limit=200))["entities"]
         found = {row["id"]: {"name": row["display_name"], "attrs": row["attrs"]} for row in entities}

@@ -100,7 +100,7 @@ class Model:
         return Balance(self.allowance_left, self.credits, _sum_open(self.every), self.floor)
 
     def sum_budget(self, subject: str, subject_id: str, period: str) -> tuple[int, int]:
-        """Returns what a budget's subject has spent and reserved in this period."""
+        """What a budget's subject has spent in this period, and has reserved."""
         today = self.clock.now().date()
         since = today if period == "day" else today.replace(day=1)
         mine = [spent for spent in self.every if subject_id == (spent.app if subject == "app" else spent.key)]
