@@ -47,7 +47,9 @@ class _HalfCore:
 
     def take(self, *pids: int) -> None:
         for pid in pids:
-            (self._folder / "cgroup.procs").write_text(str(pid))
+            # A session of Postgres may have ended meanwhile.
+            with contextlib.suppress(ProcessLookupError):
+                (self._folder / "cgroup.procs").write_text(str(pid))
 
     def close(self) -> None:
         """Gives its processes back to the whole machine."""
