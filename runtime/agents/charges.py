@@ -52,7 +52,9 @@ class RunCharges:
         children_cost = select(func.coalesce(func.sum(children.c.cost), 0)).where(
             children.c.parent_run_id == runs.c.id, children.c.status.in_(ENDED)
         )
-        own_cost_query = select(runs.c.cost - children_cost.scalar_subquery()).where(runs.c.id == self._run.id)
+        own_cost_query = select(runs.c.cost - children_cost.scalar_subquery()).where(
+            runs.c.app_id == self._run.app_id, runs.c.id == self._run.id
+        )
         # The counts of this attempt are written first, so that they are not counted twice.
         await self._event_log.flush()
         async with self._database.reading() as connection:

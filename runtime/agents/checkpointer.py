@@ -28,21 +28,26 @@ from baobab.storage.statements import Statements
 
 _LARGEST = 16 * 2**20
 _INSERT_WRITE = (
-    "INSERT INTO agent_writes (thread_id, namespace, checkpoint_id, task_id, position, channel, value, task_path)"
-    " VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (thread_id, namespace, checkpoint_id, task_id, position) DO "
+    "INSERT INTO agent_writes"
+    " (app_id, thread_id, namespace, checkpoint_id, task_id, position, channel, value, task_path)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    " ON CONFLICT (app_id, thread_id, namespace, checkpoint_id, task_id, position) DO "
 )
 _UPDATE_WRITE = "UPDATE SET channel = excluded.channel, value = excluded.value, task_path = excluded.task_path"
 
 
 class Checkpointer(BaseCheckpointSaver[int]):
-    """Stores checkpoints in the database.
+    """Stores checkpoints of an app's runs in the database.
 
     event_log: the event log of the run, in whose transactions they are written. Without it each write is a transaction
     of its own, and anybody may write. is_new: whether the run is known to have no checkpoint yet.
     """
 
-    def __init__(self, database: Database, event_log: EventLog | None = None, *, is_new: bool = False) -> None:
+    def __init__(
+        self, database: Database, app_id: str, event_log: EventLog | None = None, *, is_new: bool = False
+    ) -> None:
         super().__init__()
+        self._app_id = app_id
         self._is_new = is_new
         self._database = database
         self._event_log = event_log
@@ -55,7 +60,7 @@ class Checkpointer(BaseCheckpointSaver[int]):
         if self._is_new:
             return None
         configurable = config["configurable"]
-        query = select(checkpoints).where(
+        query = self._select_checkpoints().where(
             checkpoints.c.thread_id == configurable["thread_id"],
             checkpoints.c.namespace == configurable.get("checkpoint_ns", ""),
         )
@@ -72,7 +77,7 @@ class Checkpointer(BaseCheckpointSaver[int]):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
-        query = select(checkpoints).order_by(checkpoints.c.id.desc())
+        query = self._select_checkpoints().order_by(checkpoints.c.id.desc())
         if config is not None:
             configurable = config["configurable"]
             query = query.where(checkpoints.c.thread_id == configurable["thread_id"])
@@ -106,7 +111,7 @@ class Checkpointer(BaseCheckpointSaver[int]):
         row = CheckpointRow(values, package.fresh)
         self._is_new = False
         if self._event_log is None:
-            await self._database.transact(lambda statements: save_checkpoints(statements, [row]))
+            await self._database.transact(lambda statements: save_checkpoints(statements, self._app_id, [row]))
         elif package.size > _LARGEST:
             raise RunFailed("state_too_large", f"The state of the run has more than {_LARGEST} characters.")
         else:
@@ -118,16 +123,24 @@ class Checkpointer(BaseCheckpointSaver[int]):
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
         configurable = config["configurable"]
-        key = (configurable["thread_id"], configurable.get("checkpoint_ns", ""), configurable["checkpoint_id"], task_id)
+        checkpoint = (configurable["thread_id"], configurable.get("checkpoint_ns", ""), configurable["checkpoint_id"])
         rows = [
-            (*key, WRITES_IDX_MAP.get(channel, position), channel, self._dumps(value), task_path)
+            (
+                self._app_id,
+                *checkpoint,
+                task_id,
+                WRITES_IDX_MAP.get(channel, position),
+                channel,
+                self._dumps(value),
+                task_path,
+            )
             for position, (channel, value) in enumerate(writes)
         ]
 
         def write(statements: Statements) -> None:
             for row in rows:
                 # A result (position 0 or more) is written once; an interrupt or an error replaces the one before.
-                statements.rows(_INSERT_WRITE + ("NOTHING" if row[4] >= 0 else _UPDATE_WRITE), *row)
+                statements.rows(_INSERT_WRITE + ("NOTHING" if row[5] >= 0 else _UPDATE_WRITE), *row)
 
         if self._event_log is None:
             await self._write(write)
@@ -137,9 +150,9 @@ class Checkpointer(BaseCheckpointSaver[int]):
 
     async def adelete_thread(self, thread_id: str) -> None:
         def write(statements: Statements) -> None:
-            statements.rows("DELETE FROM agent_writes WHERE thread_id = ?", thread_id)
-            statements.rows("DELETE FROM agent_checkpoints WHERE thread_id = ?", thread_id)
-            statements.rows("DELETE FROM agent_pieces WHERE thread_id = ?", thread_id)
+            for table in (writes, checkpoints, pieces):
+                deleting = f"DELETE FROM {table.name} WHERE app_id = ? AND thread_id = ?"  # noqa: S608 - our names
+                statements.rows(deleting, self._app_id, thread_id)
 
         await self._write(write)
 
@@ -148,7 +161,8 @@ class Checkpointer(BaseCheckpointSaver[int]):
             for table in (checkpoints, pieces, writes):
                 columns = ", ".join(column.name for column in table.c if column.name != "thread_id")
                 insert = f"INSERT INTO {table.name} (thread_id, {columns}) SELECT ?, {columns} FROM {table.name}"  # noqa: S608 - our names
-                statements.rows(f"{insert} WHERE thread_id = ?", target_thread_id, source_thread_id)
+                of_source = f"{insert} WHERE app_id = ? AND thread_id = ?"
+                statements.rows(of_source, target_thread_id, self._app_id, source_thread_id)
 
         await self._write(write)
 
@@ -158,6 +172,9 @@ class Checkpointer(BaseCheckpointSaver[int]):
         else:
             await self._event_log.write_transaction(write)
 
+    def _select_checkpoints(self) -> Select[Any]:
+        return select(checkpoints).where(checkpoints.c.app_id == self._app_id)
+
     async def _load_tuples(self, query: Select[Any]) -> list[CheckpointTuple]:
         async with self._database.reading() as connection:
             rows = (await connection.execute(query)).all()
@@ -165,11 +182,12 @@ class Checkpointer(BaseCheckpointSaver[int]):
             columns = (writes.c.thread_id, writes.c.namespace, writes.c.checkpoint_id)
             pending: dict[tuple[str, str, str], list[Any]] = {}
             for start in range(0, len(names), 200):
-                writes_query = select(writes).where(tuple_(*columns).in_(names[start : start + 200]))
+                in_batch = tuple_(*columns).in_(names[start : start + 200])
+                writes_query = select(writes).where(writes.c.app_id == self._app_id, in_batch)
                 for write in (await connection.execute(writes_query)).all():
                     pending.setdefault((write.thread_id, write.namespace, write.checkpoint_id), []).append(write)
             texts, threads = [row.checkpoint for row in rows], {row.thread_id for row in rows}
-            texts_by_digest = await read_pieces(connection.execute, threads, texts)
+            texts_by_digest = await read_pieces(connection.execute, self._app_id, threads, texts)
         if self._packer is not None:
             self._packer.mark_stored(texts_by_digest)
         return [

@@ -45,8 +45,9 @@ class ChildRuns:
         Raises ChildRunPending while it has not ended, and RunFailed where it did not complete.
         """
         child_id = derive_child_id(self._run.id, call_id)
+        is_child = (runs.c.app_id == self._run.app_id, runs.c.id == child_id)
         async with self._database.reading() as connection:
-            child = (await connection.execute(select(runs).where(runs.c.id == child_id))).first()
+            child = (await connection.execute(select(runs).where(*is_child))).first()
         if child is None:
             await self._start_run(child_id, node, input_values, tainted=tainted)
         if child is None or child.status not in ENDED:

@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import delete, exists, select
 
-from baobab.runtime.agents.tables import agents, counts, live_texts, messages, runs, threads
+from baobab.runtime.agents.tables import agents, counts, live_texts, runs, threads
 from baobab.storage.database import Database
 from baobab.storage.statements import Statements
 from baobab.tools.core.services import Services
@@ -17,11 +17,12 @@ BATCH = 20
 _MOST_BATCHES = 20
 _HOUR = 3600
 _LASTING_HOURS = 48
-_OF_RUN = ("agent_events", "agent_stream_tokens", "agent_live_texts", "agent_model_calls")
 _OF_THREAD = ("agent_writes", "agent_checkpoints", "agent_pieces")
 
 _above = runs.alias("above")
-UNUSED = ~exists().where(_above.c.id == runs.c.parent_run_id, _above.c.finished_at.is_(None))
+UNUSED = ~exists().where(
+    _above.c.app_id == runs.c.app_id, _above.c.id == runs.c.parent_run_id, _above.c.finished_at.is_(None)
+)
 """Whether the run is not a child of a run that has not ended."""
 
 
@@ -36,14 +37,18 @@ async def erase_runs(services: Services, database: Database, ids: Sequence[str],
 
 def erase_in(statements: Statements, ids: Sequence[str], *, remembered: bool) -> None:
     """Erases runs that have ended. remembered: whether their messages in threads are erased, too."""
-    delete_ended = "DELETE FROM agent_runs WHERE id IN ? AND finished_at IS NOT NULL RETURNING id"
-    ended_ids = [run_id for (run_id,) in statements.rows(delete_ended, list(ids))]
-    for table in _OF_RUN:
-        statements.rows(f"DELETE FROM {table} WHERE run_id IN ?", ended_ids)  # noqa: S608 - our names
-    for table in _OF_THREAD:
-        statements.rows(f"DELETE FROM {table} WHERE thread_id IN ?", ended_ids)  # noqa: S608 - our names
-    if remembered:
-        statements.rows("DELETE FROM agent_messages WHERE run_id IN ?", ended_ids)
+    # What refers to a run goes with it.
+    delete_ended = "DELETE FROM agent_runs WHERE id IN ? AND finished_at IS NOT NULL RETURNING app_id, id"
+    ended_ids_by_app: dict[str, list[str]] = {}
+    for app_id, run_id in statements.rows(delete_ended, list(ids)):
+        ended_ids_by_app.setdefault(app_id, []).append(run_id)
+    for app_id, ended_ids in ended_ids_by_app.items():
+        for table in _OF_THREAD:
+            deleting = f"DELETE FROM {table} WHERE app_id = ? AND thread_id IN ?"  # noqa: S608 - our names
+            statements.rows(deleting, app_id, ended_ids)
+        if remembered:
+            # Not by the app as well: SQLite might read all messages of the app.
+            statements.rows("DELETE FROM agent_messages WHERE run_id IN ?", ended_ids)
 
 
 async def erase_threads(execute: Any, *, person: str, agent_id: str | None, name: str | None, app_id: str) -> None:
@@ -51,7 +56,7 @@ async def erase_threads(execute: Any, *, person: str, agent_id: str | None, name
     conditions = [threads.c.app_id == app_id, threads.c.person == person]
     conditions += [threads.c.agent_id == agent_id] if agent_id is not None else []
     conditions += [threads.c.name == name] if name is not None else []
-    await execute(delete(messages).where(messages.c.thread.in_(select(threads.c.id).where(*conditions))))
+    # Their messages go with them.
     await execute(delete(threads).where(*conditions))
 
 
@@ -81,7 +86,8 @@ async def sweep_runs(services: Services, database: Database) -> None:
             batches_left -= 1
             await erase_runs(services, database, list(batch), remembered=False)
     async with database.writing(lock=None) as connection:
-        ended_runs = select(runs.c.id).where(runs.c.id == live_texts.c.run_id, runs.c.finished_at.is_not(None))
+        is_run = (runs.c.app_id == live_texts.c.app_id, runs.c.id == live_texts.c.run_id)
+        ended_runs = select(runs.c.id).where(*is_run, runs.c.finished_at.is_not(None))
         await connection.execute(delete(live_texts).where(exists(ended_runs)))
         hour = int(now.timestamp() // _HOUR)
         await connection.execute(delete(counts).where(counts.c.hour < hour - _LASTING_HOURS))

@@ -10,7 +10,7 @@ from pydantic_core import to_json
 from baobab.runtime.agents.failures import RunTakenOver
 from baobab.runtime.agents.model_calls import ModelCallRecord
 from baobab.runtime.agents.pieces import CheckpointRow, save_checkpoints
-from baobab.runtime.agents.run_tree import emit_to_parents
+from baobab.runtime.agents.run_tree import INSERT_EVENT, emit_to_parents
 from baobab.runtime.agents.run_watcher import RUN_EVENTS
 from baobab.runtime.agents.tables import Write
 from baobab.storage.clock import Clock
@@ -26,15 +26,17 @@ _SET_USAGE = (
 _SET_CLAIM = "job_id = ?, started_at = COALESCE(started_at, ?), paused_until = NULL"
 _SET_RUNNING = "status = CASE WHEN status = 'cancelling' THEN status ELSE 'running' END"
 _SET_END = "status = ?, output = ?, error = ?, finished_at = ?"
-_IS_MINE = "WHERE id = ? AND job_id = ?"
+_IS_MINE = "WHERE app_id = ? AND id = ? AND job_id = ?"
 # Nobody has written to the run since its row was read; or this job has claimed it before, in this attempt or another.
-_IS_FREE = "WHERE id = ? AND finished_at IS NULL AND (job_id = ? OR (last_seq = ? AND COALESCE(job_id, '') = ?))"
+_IS_FREE = (
+    "WHERE app_id = ? AND id = ? AND finished_at IS NULL"
+    " AND (job_id = ? OR (last_seq = ? AND COALESCE(job_id, '') = ?))"
+)
 _USAGE = "RETURNING last_seq, cost, prompt_tokens, completion_tokens, tainted, parent_run_id"
 _UPDATE_RUN = f"{_SET_USAGE} {_IS_MINE} RETURNING last_seq"
 _END_RUN = f"{_SET_USAGE}, {_SET_END} {_IS_MINE} {_USAGE}"
 _CLAIM_RUN = f"{_SET_USAGE}, {_SET_CLAIM}, {_SET_RUNNING} {_IS_FREE} RETURNING last_seq"
 _CLAIM_AND_END_RUN = f"{_SET_USAGE}, {_SET_CLAIM}, {_SET_END} {_IS_FREE} {_USAGE}"
-_INSERT_EVENT = "INSERT INTO agent_events (run_id, seq, type, payload, subject, created_at) VALUES (?, ?, ?, ?, ?, ?)"
 _LEAST_BETWEEN_SECONDS = 0.1
 """The shortest time between two announcements of a run, and the longest delay of an event or checkpoint."""
 _MOST_KEPT_BACK = 2**20
@@ -78,6 +80,7 @@ class EventLog:
         self._job = job
         self._run_id: str = run.id
         self._app_id: str = run.app_id
+        self._key = (self._app_id, self._run_id)
         self._parent_id: str | None = run.parent_run_id
         self._run_fields = {"run_id": run.id, "agent": run.agent}
         self._read_state = (run.last_seq, run.job_id or "")
@@ -206,20 +209,22 @@ class EventLog:
                 if pending:
                     first = last_seq - len(pending) + 1
                     statements.insert_many(
-                        _INSERT_EVENT,
+                        INSERT_EVENT,
                         [
-                            (self._run_id, first + index, type_, to_json(payload).decode(), subject, created_at)
+                            (*self._key, first + index, type_, to_json(payload).decode(), subject, created_at)
                             for index, (type_, payload, subject) in enumerate(pending)
                         ],
                     )
                 if checkpoints:
-                    save_checkpoints(statements, checkpoints)
+                    save_checkpoints(statements, self._app_id, checkpoints)
                 for write in deferred_writes:
                     write(statements)
                 for record in model_calls:
-                    record.save(statements, self._app_id, self._run_id, created_at)
+                    record.save(statements, *self._key, created_at)
                 if self._parent_id is not None:
-                    parent_ids[:] = emit_to_parents(statements, self._parent_id, parent_events, created_at)
+                    parent_ids[:] = emit_to_parents(
+                        statements, self._app_id, self._parent_id, parent_events, created_at
+                    )
                 if work is not None:
                     work(statements)
                 if end is not None:
@@ -245,10 +250,10 @@ class EventLog:
         ending = () if end is None else (end.status, end.output, end.error, end.at)
         if self._is_claimed:
             text = _UPDATE_RUN if end is None else _END_RUN
-            updated_rows = statements.rows(text, *counters, *ending, self._run_id, self._job.id)
+            updated_rows = statements.rows(text, *counters, *ending, *self._key, self._job.id)
         else:
             text = _CLAIM_RUN if end is None else _CLAIM_AND_END_RUN
-            claiming = (self._job.id, now, *ending, self._run_id, self._job.id, *self._read_state)
+            claiming = (self._job.id, now, *ending, *self._key, self._job.id, *self._read_state)
             updated_rows = statements.rows(text, *counters, *claiming)
         if not updated_rows:
             if self._is_claimed:

@@ -77,13 +77,13 @@ class ForkPoint:
         # The results belong to the node that would have come next.
         self.results.clear()
 
-    async def save_to_run(self, unit: Unit, run_id: str) -> None:
+    async def save_to_run(self, unit: Unit, app_id: str, run_id: str) -> None:
         """Saves this as the first checkpoint of a run."""
         package = CheckpointPacker(dumps).pack_checkpoint(self.checkpoint)
-        row = {"thread_id": run_id, "namespace": "", "id": self.checkpoint["id"]}
+        row = {"app_id": app_id, "thread_id": run_id, "namespace": "", "id": self.checkpoint["id"]}
         row |= {"parent_id": None, "checkpoint": package.text, "about": dict(self.about)}
         await unit.execute(insert(checkpoints), row)
-        await unit.run_statements(lambda statements: add_pieces(statements, run_id, package.fresh))
+        await unit.run_statements(lambda statements: add_pieces(statements, app_id, run_id, package.fresh))
         if self.results:
             await unit.execute(insert(writes), [{**result, "thread_id": run_id} for result in self.results])
 
@@ -92,7 +92,11 @@ async def find_fork_point(database: Database, run: Any, step: int | None) -> For
     """Returns the fork point after a step; None if the run did not take that step or ended with it. step: by default
     the last.
     """
-    conditions = (checkpoints.c.thread_id == run.id, checkpoints.c.namespace == "")
+    conditions = (
+        checkpoints.c.app_id == run.app_id,
+        checkpoints.c.thread_id == run.id,
+        checkpoints.c.namespace == "",
+    )
     async with database.reading() as connection:
         id_query = select(checkpoints.c.id).where(*conditions).order_by(checkpoints.c.id)
         ids = (await connection.execute(id_query)).scalars().all()
@@ -101,7 +105,8 @@ async def find_fork_point(database: Database, run: Any, step: int | None) -> For
             row = (
                 await connection.execute(select(checkpoints).where(*conditions, checkpoints.c.id == ids[index]))
             ).one()
-            checkpoint = loads(row.checkpoint, await read_pieces(connection.execute, [run.id], [row.checkpoint]))
+            texts_by_digest = await read_pieces(connection.execute, run.app_id, [run.id], [row.checkpoint])
+            checkpoint = loads(row.checkpoint, texts_by_digest)
             return checkpoint["channel_values"].get("steps", 0), checkpoint, row.about
 
         if not ids:
@@ -122,6 +127,7 @@ async def find_fork_point(database: Database, run: Any, step: int | None) -> For
                 return None
             return ForkPoint(step, checkpoint, about, [])
         results_query = select(writes).where(
+            writes.c.app_id == run.app_id,
             writes.c.thread_id == run.id,
             writes.c.namespace == "",
             writes.c.checkpoint_id == checkpoint["id"],

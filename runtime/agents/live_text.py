@@ -9,6 +9,7 @@ import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from sqlalchemy import select
 
@@ -30,8 +31,8 @@ _WRITE_SECONDS = 0.25
 _LEFT_SECONDS = 10.0
 """How long readers can still get the text after the answer has ended."""
 _WRITE = (
-    "INSERT INTO agent_live_texts (run_id, node_id, step, attempt, is_output, has_ended, length, text)"
-    " VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (run_id) DO UPDATE SET node_id = excluded.node_id,"
+    "INSERT INTO agent_live_texts (app_id, run_id, node_id, step, attempt, is_output, has_ended, length, text)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (app_id, run_id) DO UPDATE SET node_id = excluded.node_id,"
     " step = excluded.step, attempt = excluded.attempt, is_output = excluded.is_output,"
     " has_ended = excluded.has_ended, length = excluded.length, text = excluded.text"
 )
@@ -94,11 +95,12 @@ class LiveTexts:
 
     @contextlib.asynccontextmanager
     async def open_text(
-        self, run_id: str, text: LiveText, database: Database
+        self, run: Any, text: LiveText, database: Database
     ) -> AsyncIterator[Callable[[str | None], None]]:
         """Yields a function that takes the pieces of an answer for the run's readers, and None when the answer begins
-        anew.
+        anew. run: its row.
         """
+        run_id = run.id
         self._texts[run_id] = text
         sharing: asyncio.Task[None] | None = None
 
@@ -110,7 +112,7 @@ class LiveTexts:
             text.append(piece)
             self._watcher.notify_of_text(run_id)
             if sharing is None and self._wanted_until.get(run_id, 0.0) > asyncio.get_running_loop().time():
-                sharing = asyncio.create_task(self._share(run_id, text, database), name="live text")
+                sharing = asyncio.create_task(self._share(run, text, database), name="live text")
 
         try:
             yield take_piece
@@ -147,14 +149,14 @@ class LiveTexts:
             self._wanted_until = {other: until for other, until in self._wanted_until.items() if until > now}
             self._most_wanted = max(_FEW, 2 * len(self._wanted_until))
 
-    async def _share(self, run_id: str, text: LiveText, database: Database) -> None:
+    async def _share(self, run: Any, text: LiveText, database: Database) -> None:
         """Writes the text for other processes until it has ended."""
         shared: tuple[int, int, bool] | None = None
         while True:
             state = (text.attempt, text.length, text.has_ended)
             if state != shared:
                 with contextlib.suppress(DatabaseUnavailable):
-                    await database.transact(_writing(run_id, text), durable=False, announce=[_TEXTS])
+                    await database.transact(_writing(run, text), durable=False, announce=[_TEXTS])
                 shared = state
             if state[-1]:
                 return
@@ -193,6 +195,7 @@ class LiveTexts:
                 if known_text.length < row.length:
                     # The text may be longer than its row was a moment ago.
                     whole = select(live_texts.c.text).where(
+                        live_texts.c.app_id == row.app_id,
                         live_texts.c.run_id == row.run_id,
                         live_texts.c.step == row.step,
                         live_texts.c.attempt == row.attempt,
@@ -207,8 +210,9 @@ class LiveTexts:
             del self._texts[run_id]
 
 
-def _writing(run_id: str, text: LiveText) -> Callable[[Statements], None]:
-    row = (run_id, text.node_id, text.step, text.attempt, text.is_output, text.has_ended, text.length, text.read())
+def _writing(run: Any, text: LiveText) -> Callable[[Statements], None]:
+    state = (text.node_id, text.step, text.attempt, text.is_output, text.has_ended, text.length, text.read())
+    row = (run.app_id, run.id, *state)
 
     def write(statements: Statements) -> None:
         statements.rows(_WRITE, *row)

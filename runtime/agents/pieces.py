@@ -28,13 +28,15 @@ _REFERENCE_START = f'{{"{MARK}":"piece","of":"'
 _DIGEST_LENGTH = 40
 _AT_ONCE = 400
 _INSERT_PIECE = (
-    "INSERT INTO agent_pieces (thread_id, digest, text) VALUES (?, ?, ?) ON CONFLICT (thread_id, digest) DO NOTHING"
+    "INSERT INTO agent_pieces (app_id, thread_id, digest, text) VALUES (?, ?, ?, ?)"
+    " ON CONFLICT (app_id, thread_id, digest) DO NOTHING"
 )
 
 
 _UPSERT_CHECKPOINT = (
-    "INSERT INTO agent_checkpoints (thread_id, namespace, id, parent_id, checkpoint, about) VALUES (?, ?, ?, ?, ?, ?)"
-    " ON CONFLICT (thread_id, namespace, id) DO UPDATE SET parent_id = excluded.parent_id,"
+    "INSERT INTO agent_checkpoints (app_id, thread_id, namespace, id, parent_id, checkpoint, about)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?)"
+    " ON CONFLICT (app_id, thread_id, namespace, id) DO UPDATE SET parent_id = excluded.parent_id,"
     " checkpoint = excluded.checkpoint, about = excluded.about"
 )
 
@@ -143,31 +145,33 @@ def _encode_name(name: str) -> str:
     return to_json(name).decode()
 
 
-async def read_pieces(execute: Execute, thread_ids: Iterable[str], texts: Iterable[str]) -> dict[str, str]:
-    """Reads the pieces of runs that texts refer to, directly or through other pieces: texts by digest."""
+async def read_pieces(execute: Execute, app_id: str, thread_ids: Iterable[str], texts: Iterable[str]) -> dict[str, str]:
+    """Reads the pieces of an app's runs that texts refer to, directly or through other pieces: texts by digest."""
     texts_by_digest: dict[str, str] = {}
-    owners, missing = sorted(set(thread_ids)), sorted(find_digests(texts))
+    of_runs = (pieces.c.app_id == app_id, pieces.c.thread_id.in_(sorted(set(thread_ids))))
+    missing = sorted(find_digests(texts))
     while missing:
         loaded: dict[str, str] = {}
         for start in range(0, len(missing), _AT_ONCE):
             in_batch = pieces.c.digest.in_(missing[start : start + _AT_ONCE])
-            query = select(pieces.c.digest, pieces.c.text).where(pieces.c.thread_id.in_(owners), in_batch)
+            query = select(pieces.c.digest, pieces.c.text).where(*of_runs, in_batch)
             loaded |= {row.digest: row.text for row in (await execute(query)).all()}
         texts_by_digest |= loaded
         missing = sorted(find_digests(loaded.values()) - texts_by_digest.keys())
     return texts_by_digest
 
 
-def save_checkpoints(statements: Statements, rows: Sequence[CheckpointRow]) -> None:
+def save_checkpoints(statements: Statements, app_id: str, rows: Sequence[CheckpointRow]) -> None:
     """Stores checkpoints and their pieces. One that is stored already is replaced."""
     for row in rows:
-        add_pieces(statements, row.values[0], row.fresh)
+        add_pieces(statements, app_id, row.values[0], row.fresh)
     # The last one of those with the same key.
-    by_key = {row.values[:3]: row.values for row in rows}
+    by_key = {row.values[:3]: (app_id, *row.values) for row in rows}
     statements.insert_many(_UPSERT_CHECKPOINT, list(by_key.values()))
 
 
-def add_pieces(statements: Statements, thread_id: str, fresh: Mapping[str, str]) -> None:
+def add_pieces(statements: Statements, app_id: str, thread_id: str, fresh: Mapping[str, str]) -> None:
     """Stores pieces of a run."""
     if fresh:
-        statements.insert_many(_INSERT_PIECE, [(thread_id, digest, text) for digest, text in fresh.items()])
+        rows = [(app_id, thread_id, digest, text) for digest, text in fresh.items()]
+        statements.insert_many(_INSERT_PIECE, rows)

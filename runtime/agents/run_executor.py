@@ -41,18 +41,24 @@ _MOST_ATTEMPTS = 5
 # The run keeps the status `cancelling` if somebody has just asked for that.
 _PAUSE_RUN = (
     "UPDATE agent_runs SET status = CASE WHEN status = 'running' THEN ? ELSE status END, paused_until = ?,"
-    " active_seconds = active_seconds + ?, job_id = NULL WHERE id = ? AND job_id = ? RETURNING status"
+    " active_seconds = active_seconds + ?, job_id = NULL WHERE app_id = ? AND id = ? AND job_id = ? RETURNING status"
 )
 _FIND_RUN = (
     select(runs, agents.c.daily_budget)
     .outerjoin(agents, agents.c.id == runs.c.agent_id)
     .where(runs.c.id == bindparam("run"))
 )
-_LIST_SUBJECTS = select(events.c.subject).where(events.c.run_id == bindparam("run"), events.c.subject.is_not(None))
-_FIND_CHECKPOINT = select(checkpoints.c.id).where(checkpoints.c.thread_id == bindparam("run")).limit(1)
+_LIST_SUBJECTS = select(events.c.subject).where(
+    events.c.app_id == bindparam("app"), events.c.run_id == bindparam("run"), events.c.subject.is_not(None)
+)
+_FIND_CHECKPOINT = (
+    select(checkpoints.c.id)
+    .where(checkpoints.c.app_id == bindparam("app"), checkpoints.c.thread_id == bindparam("run"))
+    .limit(1)
+)
 _DELETE_SUPERSEDED = (
-    "DELETE FROM agent_writes WHERE thread_id = ?"
-    " AND checkpoint_id <> (SELECT MAX(id) FROM agent_checkpoints WHERE thread_id = ? AND namespace = '')"
+    "DELETE FROM agent_writes WHERE app_id = ? AND thread_id = ? AND checkpoint_id <>"
+    " (SELECT MAX(id) FROM agent_checkpoints WHERE app_id = ? AND thread_id = ? AND namespace = '')"
 )
 
 
@@ -164,10 +170,11 @@ class RunExecutor:
         self._has_checkpoint = False
         if run.last_seq or run.forked_from:
             # Read later than the row: whoever writes more of them meanwhile also changes the row, which claims see.
+            key = {"app": run.app_id, "run": run.id}
             async with self._job.database.reading() as connection:
-                subjects = (await connection.execute(_LIST_SUBJECTS, {"run": run.id})).scalars()
+                subjects = (await connection.execute(_LIST_SUBJECTS, key)).scalars()
                 self._emitted_subjects.update(subjects)
-                self._has_checkpoint = (await connection.execute(_FIND_CHECKPOINT, {"run": run.id})).first() is not None
+                self._has_checkpoint = (await connection.execute(_FIND_CHECKPOINT, key)).first() is not None
         return run
 
     async def _drive_with_timeout(self, toolbox: RunToolbox) -> tuple[Any, list[Any], Mapping[str, Any]]:
@@ -200,7 +207,9 @@ class RunExecutor:
 
     async def _drive_graph(self, toolbox: RunToolbox) -> tuple[Any, list[Any], Mapping[str, Any]]:
         library = await load_graph_library()
-        saver = library.checkpointer(self._job.database, self._event_log, is_new=not self._has_checkpoint)
+        saver = library.checkpointer(
+            self._job.database, self._run.app_id, self._event_log, is_new=not self._has_checkpoint
+        )
         graph = library.compile_graph(self._graph_text, saver)
         config = {
             "configurable": {"thread_id": self._run.id},
@@ -260,7 +269,7 @@ class RunExecutor:
 
         def release_run(statements: Statements) -> None:
             released_rows = statements.rows(
-                _PAUSE_RUN, status, first_deadline, counted_seconds, self._run_id, self._job.id
+                _PAUSE_RUN, status, first_deadline, counted_seconds, self._run.app_id, self._run_id, self._job.id
             )
             if released_rows and released_rows[0][0] == "cancelling":
                 job_id = f"run:{self._run_id}:after:{self._job.id}"[-200:]
@@ -304,10 +313,10 @@ class RunExecutor:
             nonlocal has_jobs
             if self._has_checkpoint or self._event_log.has_written_deferred:
                 # A fork of the last step uses the results of its calls; those of earlier steps are in checkpoints.
-                statements.rows(_DELETE_SUPERSEDED, self._run_id, self._run_id)
+                statements.rows(_DELETE_SUPERSEDED, *(self._run.app_id, self._run_id) * 2)
             if turns_by_node:
                 add_turns(statements, self._run, turns_by_node, self._services.ids.uuid(), now)
-            has_jobs |= close_run(statements, self._services.jobs, self._run_id, self._run.graph_spec, usage)
+            has_jobs |= close_run(statements, self._services.jobs, self._run, usage)
             if url is not None:
                 arguments = {"run_id": self._run_id}
                 self._services.jobs.enqueue_in(statements, WEBHOOK, arguments, f"webhook:{self._run_id}")

@@ -37,19 +37,24 @@ async def load_record(database: Database, run: Any, spec: GraphSpec) -> RunRecor
     """Loads the record of a run. Reads one checkpoint at a time, because each holds the whole state."""
     record, models = RunRecord(), {key: node for key, node in spec.nodes.items() if isinstance(node, LlmNode)}
     async with database.reading() as connection:
-        query = select(events).where(events.c.run_id == run.id).order_by(events.c.seq)
+        of_app = events.c.app_id == run.app_id
+        query = select(events).where(of_app, events.c.run_id == run.id).order_by(events.c.seq)
         for row in (await connection.execute(query)).all():
             record.events.append({"type": row.type, "payload": row.payload})
             if row.type == "tool_call_end":
                 record.calls[row.payload["call_id"]] = row.payload
         if run.forked_from is not None:
             own_call_ids = {event["payload"].get("call_id") for event in record.events}
-            inherited_ends = (events.c.run_id == run.forked_from, events.c.type == "tool_call_end")
+            inherited_ends = (of_app, events.c.run_id == run.forked_from, events.c.type == "tool_call_end")
             for payload in (await connection.execute(select(events.c.payload).where(*inherited_ends))).scalars():
                 step, _, call = payload["call_id"].partition(".")
                 if call and int(step) == run.forked_step and payload["call_id"] not in own_call_ids:
                     record.inherited[payload["call_id"]] = payload
-        of_run = (checkpoints.c.thread_id == run.id, checkpoints.c.namespace == "")
+        of_run = (
+            checkpoints.c.app_id == run.app_id,
+            checkpoints.c.thread_id == run.id,
+            checkpoints.c.namespace == "",
+        )
         ids = (await connection.execute(select(checkpoints.c.id).where(*of_run).order_by(checkpoints.c.id))).scalars()
         models_by_step = {
             event["payload"]["step"]: models[event["payload"]["node_id"]]
@@ -60,7 +65,8 @@ async def load_record(database: Database, run: Any, spec: GraphSpec) -> RunRecor
         for checkpoint_id in ids.all():
             checkpoint_query = select(checkpoints).where(*of_run, checkpoints.c.id == checkpoint_id)
             row = (await connection.execute(checkpoint_query)).one()
-            checkpoint = loads(row.checkpoint, await read_pieces(connection.execute, [run.id], [row.checkpoint]))
+            texts_by_digest = await read_pieces(connection.execute, run.app_id, [run.id], [row.checkpoint])
+            checkpoint = loads(row.checkpoint, texts_by_digest)
             state = checkpoint["channel_values"]
             if "steps" not in state:
                 continue

@@ -43,5 +43,5 @@ def insert_run(statements: Statements, row: Mapping[str, Any]) -> None:
     """Inserts a run, unless there is one of its id."""
     columns, marks = ", ".join(row), ", ".join("?" * len(row))
     values = [json.dumps(value) if isinstance(value, dict | list) else value for value in row.values()]
-    text = f"INSERT INTO agent_runs ({columns}) VALUES ({marks}) ON CONFLICT (id) DO NOTHING"  # noqa: S608 - our names
+    text = f"INSERT INTO agent_runs ({columns}) VALUES ({marks}) ON CONFLICT DO NOTHING"  # noqa: S608 - our names
     statements.rows(text, *values)

@@ -191,7 +191,7 @@ class RunToolbox:
         try:
             chat_tool = self.registry.find("ai_chat")
             text = LiveText(node_id, step, is_output=is_output(self.spec, node))
-            async with self.live_texts.open_text(self.run.id, text, self.event_log.database) as context.follow_text:
+            async with self.live_texts.open_text(self.run, text, self.event_log.database) as context.follow_text:
                 request[BOUND] = self.run.app_id
                 answer, call = await self._run_with_waits(chat_tool, request, paying, context)
         except Unavailable:

@@ -21,25 +21,30 @@ from baobab.tools.core.services import Services
 
 _ADD_USAGE = (
     "UPDATE agent_runs SET cost = cost + ?, prompt_tokens = prompt_tokens + ?,"
-    " completion_tokens = completion_tokens + ?, tainted = (tainted OR ?) WHERE id = ? RETURNING status, parent_run_id"
+    " completion_tokens = completion_tokens + ?, tainted = (tainted OR ?)"
+    " WHERE app_id = ? AND id = ? RETURNING status, parent_run_id"
 )
-_RESERVE_SEQ = "UPDATE agent_runs SET last_seq = last_seq + ? WHERE id = ? RETURNING last_seq, parent_run_id"
-_INSERT_EVENT = "INSERT INTO agent_events (run_id, seq, type, payload, subject, created_at) VALUES (?, ?, ?, ?, ?, ?)"
+_RESERVE_SEQ = (
+    "UPDATE agent_runs SET last_seq = last_seq + ? WHERE app_id = ? AND id = ? RETURNING last_seq, parent_run_id"
+)
+INSERT_EVENT = (
+    "INSERT INTO agent_events (app_id, run_id, seq, type, payload, subject, created_at) VALUES (?, ?, ?, ?, ?, ?, ?)"
+)
 _CANCEL_RUN = (
     "UPDATE agent_runs SET status = 'cancelled', finished_at = ?, last_seq = last_seq + 1, paused_until = NULL,"
     " job_id = NULL"
-    " WHERE id = ? AND COALESCE(job_id, '') <> ?"
+    " WHERE app_id = ? AND id = ? AND COALESCE(job_id, '') <> ?"
     " AND (status IN ('queued', 'paused') OR (status = 'running' AND job_id IS NULL))"
     " RETURNING last_seq, webhook_url, cost, prompt_tokens, completion_tokens, tainted, parent_run_id"
 )
 _FAIL_RUN = (
     "UPDATE agent_runs SET status = 'failed', error = ?, finished_at = ?, last_seq = last_seq + 1, paused_until = NULL,"
     " job_id = NULL"
-    " WHERE id = ? AND COALESCE(job_id, '') = ? AND finished_at IS NULL"
+    " WHERE app_id = ? AND id = ? AND COALESCE(job_id, '') = ? AND finished_at IS NULL"
     " RETURNING last_seq, webhook_url, cost, prompt_tokens, completion_tokens, tainted, parent_run_id"
 )
 _REQUEST_CANCEL = (
-    "UPDATE agent_runs SET status = 'cancelling' WHERE id = ? AND COALESCE(job_id, '') <> ?"
+    "UPDATE agent_runs SET status = 'cancelling' WHERE app_id = ? AND id = ? AND COALESCE(job_id, '') <> ?"
     " AND status IN ('running', 'cancelling') RETURNING id"
 )
 
@@ -49,44 +54,48 @@ def has_agent_nodes(graph: Mapping[str, Any]) -> bool:
     return any(node["type"] == "agent" for node in graph["nodes"].values())
 
 
-def close_run(
-    statements: Statements, jobs: Jobs, run_id: str, graph: Mapping[str, Any], usage_columns: Sequence[Any]
-) -> bool:
+def close_run(statements: Statements, jobs: Jobs, run: Any, usage_columns: Sequence[Any]) -> bool:
     """Finishes what depends on a run that has ended: adds its usage to its parents, continues its parent, and enqueues
     the cancellation of its children. Returns whether jobs were enqueued.
 
-    usage_columns: cost, prompt_tokens, completion_tokens, tainted and parent_run_id of its row.
+    run: its row, as it was read. usage_columns: its cost, prompt_tokens, completion_tokens, tainted and parent_run_id
+    now.
     """
     *usage, parent_id = usage_columns
+    run_id, has_children = run.id, has_agent_nodes(run.graph_spec)
     ancestor_id = parent_id
     while ancestor_id is not None:
-        updated_rows = statements.rows(_ADD_USAGE, *usage, ancestor_id)
+        updated_rows = statements.rows(_ADD_USAGE, *usage, run.app_id, ancestor_id)
         # A parent that has not ended passes its usage on when it ends.
         ancestor_id = updated_rows[0][1] if updated_rows and updated_rows[0][0] in ENDED else None
     if parent_id is not None:
         jobs.enqueue_in(statements, ADVANCE, {"run_id": parent_id}, f"run:{parent_id}:child:{run_id}")
-    if has_agent_nodes(graph):
+    if has_children:
         jobs.enqueue_in(statements, ORPHANS, {"run_id": run_id}, f"orphans:{run_id}")
-    return parent_id is not None or has_agent_nodes(graph)
+    return parent_id is not None or has_children
 
 
 def emit_to_parents(
-    statements: Statements, parent_id: str, emitted: Iterable[tuple[str, Mapping[str, Any], str | None]], at: datetime
+    statements: Statements,
+    app_id: str,
+    parent_id: str,
+    emitted: Iterable[tuple[str, Mapping[str, Any], str | None]],
+    at: datetime,
 ) -> list[str]:
     """Adds events of a run to its parents. emitted: type, payload and subject of each. Returns the parents' ids."""
     events, ids = list(emitted), []
     ancestor_id: str | None = parent_id
     while ancestor_id is not None and events:
-        reserved_rows = statements.rows(_RESERVE_SEQ, len(events), ancestor_id)
+        reserved_rows = statements.rows(_RESERVE_SEQ, len(events), app_id, ancestor_id)
         if not reserved_rows:
             break
         last_seq, next_id = reserved_rows[0]
         first_seq = last_seq - len(events) + 1
         rows = [
-            (ancestor_id, first_seq + index, type_, to_json(payload).decode(), subject, at)
+            (app_id, ancestor_id, first_seq + index, type_, to_json(payload).decode(), subject, at)
             for index, (type_, payload, subject) in enumerate(events)
         ]
-        statements.insert_many(_INSERT_EVENT, rows)
+        statements.insert_many(INSERT_EVENT, rows)
         ids.append(ancestor_id)
         ancestor_id = next_id
     return ids
@@ -98,10 +107,13 @@ async def fail_lost_run(services: Services, database: Database, run: Any) -> Non
     now = services.clock.now()
 
     def work(statements: Statements) -> None:
-        ended_rows = statements.rows(_FAIL_RUN, to_json(failure.error).decode(), now, run.id, run.job_id or "")
+        error = to_json(failure.error).decode()
+        ended_rows = statements.rows(_FAIL_RUN, error, now, run.app_id, run.id, run.job_id or "")
         for seq, webhook_url, *usage in ended_rows:
-            statements.rows(_INSERT_EVENT, run.id, seq, "run_failed", to_json(failure.event).decode(), "run_end", now)
-            close_run(statements, services.jobs, run.id, run.graph_spec, usage)
+            statements.rows(
+                INSERT_EVENT, run.app_id, run.id, seq, "run_failed", to_json(failure.event).decode(), "run_end", now
+            )
+            close_run(statements, services.jobs, run, usage)
             if webhook_url is not None:
                 services.jobs.enqueue_in(statements, WEBHOOK, {"run_id": run.id}, f"webhook:{run.id}")
 
@@ -124,14 +136,14 @@ async def request_cancel(services: Services, database: Database, run: Any) -> st
     now = services.clock.now()
 
     def work(statements: Statements) -> str | None:
-        if ended_rows := statements.rows(_CANCEL_RUN, now, run.id, FROZEN):
+        if ended_rows := statements.rows(_CANCEL_RUN, now, run.app_id, run.id, FROZEN):
             seq, webhook_url, *usage = ended_rows[0]
-            statements.rows(_INSERT_EVENT, run.id, seq, "run_cancelled", "{}", "run_end", now)
-            close_run(statements, services.jobs, run.id, run.graph_spec, usage)
+            statements.rows(INSERT_EVENT, run.app_id, run.id, seq, "run_cancelled", "{}", "run_end", now)
+            close_run(statements, services.jobs, run, usage)
             if webhook_url is not None:
                 services.jobs.enqueue_in(statements, WEBHOOK, {"run_id": run.id}, f"webhook:{run.id}")
             return "cancelled"
-        return "cancelling" if statements.rows(_REQUEST_CANCEL, run.id, FROZEN) else None
+        return "cancelling" if statements.rows(_REQUEST_CANCEL, run.app_id, run.id, FROZEN) else None
 
     status = await database.transact(work, announce=[RUN_EVENTS, RUN_CANCELS, JOBS])
     if status == "cancelled":

@@ -2,7 +2,19 @@
 
 from collections.abc import Callable
 
-from sqlalchemy import BigInteger, Boolean, Column, Float, ForeignKey, Index, Integer, String, Table, Text, text
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Float,
+    ForeignKeyConstraint,
+    Index,
+    Integer,
+    String,
+    Table,
+    Text,
+    text,
+)
 from sqlalchemy.sql.schema import SchemaItem
 
 from baobab.storage.statements import Statements
@@ -52,8 +64,8 @@ agents = Table(
 runs = Table(
     "agent_runs",
     metadata,
+    Column("app_id", String(36), primary_key=True),
     Column("id", String(36), primary_key=True),
-    Column("app_id", String(36), nullable=False),
     Column("agent_id", String(36), nullable=False),
     Column("agent", String(100), nullable=False),
     # Copied from the agent when the run was created: later changes of the agent do not affect the run.
@@ -99,6 +111,9 @@ runs = Table(
     Column("started_at", Instant),
     Column("paused_until", Instant),
     Column("finished_at", Instant),
+    # Jobs know only the id of a run. It is unique for workers of the version before revision 0083, who name it as the
+    # target of ON CONFLICT.
+    Index("ix_agent_runs_id", "id", unique=True),
     Index("ix_agent_runs_agent_id_created_at", "agent_id", "created_at"),
     Index("ix_agent_runs_app_id_created_at", "app_id", "created_at"),
     Index("ix_agent_runs_agent_id_status", "agent_id", "status"),
@@ -138,44 +153,63 @@ Index(
 
 
 def _run_foreign_key() -> SchemaItem:
-    return ForeignKey("agent_runs.id", ondelete="CASCADE")
+    return ForeignKeyConstraint(["app_id", "run_id"], ["agent_runs.app_id", "agent_runs.id"], ondelete="CASCADE")
+
+
+def _former_key(table: str, *columns: str, unique: bool = True) -> SchemaItem:
+    """Returns the index of what was the key before revision 0083.
+
+    Workers of the version before find rows by it and name it as the target of ON CONFLICT. The next version drops it.
+    """
+    return Index(f"ix_{table}_former_key", *columns, unique=unique)
 
 
 events = Table(
     "agent_events",
     metadata,
-    Column("run_id", String(36), _run_foreign_key(), primary_key=True),
+    Column("app_id", String(36), primary_key=True),
+    Column("run_id", String(36), primary_key=True),
     Column("seq", Integer, primary_key=True, autoincrement=False),
     Column("type", String(30), nullable=False),
     Column("payload", Json, nullable=False),
     # A run has one event of each subject, even if a step is repeated after a crash.
     Column("subject", String(100)),
     Column("created_at", Instant, nullable=False),
+    _run_foreign_key(),
+    _former_key("agent_events", "run_id", "seq", unique=False),
 )
 
 checkpoints = Table(
     "agent_checkpoints",
     metadata,
+    Column("app_id", String(36), primary_key=True),
+    # The id of the run.
     Column("thread_id", String(80), primary_key=True),
     Column("namespace", String(200), primary_key=True),
     Column("id", String(60), primary_key=True),
     Column("parent_id", String(60)),
     Column("checkpoint", Text, nullable=False),
     Column("about", Json, nullable=False),
+    _former_key("agent_checkpoints", "thread_id", "namespace", "id"),
 )
 
 # Large values of a run's checkpoints, by the digest of their text: see pieces.py.
 pieces = Table(
     "agent_pieces",
     metadata,
+    Column("app_id", String(36), primary_key=True),
+    # The id of the run.
     Column("thread_id", String(80), primary_key=True),
     Column("digest", String(40), primary_key=True),
     Column("text", Text, nullable=False),
+    _former_key("agent_pieces", "thread_id", "digest"),
 )
 
 writes = Table(
     "agent_writes",
     metadata,
+    Column("app_id", String(36), primary_key=True),
+    # The id of the run.
     Column("thread_id", String(80), primary_key=True),
     Column("namespace", String(200), primary_key=True),
     Column("checkpoint_id", String(60), primary_key=True),
@@ -184,13 +218,14 @@ writes = Table(
     Column("channel", String(100), nullable=False),
     Column("value", Text, nullable=False),
     Column("task_path", String(400), nullable=False),
+    _former_key("agent_writes", "thread_id", "namespace", "checkpoint_id", "task_id", "position"),
 )
 
 threads = Table(
     "agent_threads",
     metadata,
+    Column("app_id", String(36), primary_key=True),
     Column("id", String(36), primary_key=True),
-    Column("app_id", String(36), nullable=False),
     Column("agent_id", String(36), nullable=False),
     Column("person", String(80), nullable=False),
     # The `thread_id` of its runs.
@@ -201,12 +236,14 @@ threads = Table(
     Column("updated_at", Instant, nullable=False),
     Index("uq_agent_threads_agent_id_person_name", "agent_id", "person", "name", unique=True),
     Index("ix_agent_threads_app_id_person", "app_id", "person"),
+    _former_key("agent_threads", "id", unique=False),
 )
 
 messages = Table(
     "agent_messages",
     metadata,
-    Column("thread", String(36), ForeignKey("agent_threads.id", ondelete="CASCADE"), primary_key=True),
+    Column("app_id", String(36), primary_key=True),
+    Column("thread", String(36), primary_key=True),
     Column("position", Integer, primary_key=True, autoincrement=False),
     Column("node_id", String(64), nullable=False),
     # The position of the first message of its turn: a turn is kept, read and trimmed as a whole.
@@ -219,24 +256,29 @@ messages = Table(
     Column("created_at", Instant, nullable=False),
     Index("ix_agent_messages_thread_node_id_position", "thread", "node_id", "position"),
     Index("ix_agent_messages_run_id", "run_id"),
+    ForeignKeyConstraint(["app_id", "thread"], ["agent_threads.app_id", "agent_threads.id"], ondelete="CASCADE"),
 )
 
 counts = Table(
     "agent_run_counts",
     metadata,
+    Column("app_id", String(36), primary_key=True),
     Column("agent_id", String(36), primary_key=True),
     Column("subject", String(120), primary_key=True),
     Column("hour", Integer, primary_key=True, autoincrement=False),
     Column("started", Integer, nullable=False),
+    _former_key("agent_run_counts", "agent_id", "subject", "hour"),
 )
 
 stream_tokens = Table(
     "agent_stream_tokens",
     metadata,
+    Column("app_id", String(36), primary_key=True),
+    Column("run_id", String(36), primary_key=True),
     Column("digest", String(64), primary_key=True),
-    Column("run_id", String(36), _run_foreign_key(), nullable=False),
     Column("expires_at", Instant, nullable=False),
     Column("opened_at", Instant),
+    _run_foreign_key(),
 )
 
 # What models were asked and answered, by step: bounded, and erased with the run (model_calls.py).
@@ -244,7 +286,8 @@ model_calls = Table(
     "agent_model_calls",
     metadata,
     Column("app_id", String(36), primary_key=True),
-    Column("run_id", String(36), _run_foreign_key(), primary_key=True, index=True),
+    # Indexed for workers of the version before revision 0083, who erase by it alone.
+    Column("run_id", String(36), primary_key=True, index=True),
     Column("step", Integer, primary_key=True, autoincrement=False),
     Column("node_id", String(64), nullable=False),
     Column("model", String(200)),
@@ -257,13 +300,15 @@ model_calls = Table(
     Column("cost", BigInteger, nullable=False),  # nano-dollars
     Column("milliseconds", Integer, nullable=False),
     Column("created_at", Instant, nullable=False),
+    _run_foreign_key(),
 )
 
 # The answer of a model while it arrives, for readers in other processes than the one that executes the run.
 live_texts = Table(
     "agent_live_texts",
     metadata,
-    Column("run_id", String(36), _run_foreign_key(), primary_key=True),
+    Column("app_id", String(36), primary_key=True),
+    Column("run_id", String(36), primary_key=True),
     Column("node_id", String(64), nullable=False),
     Column("step", Integer, nullable=False),
     Column("attempt", Integer, nullable=False),
@@ -271,6 +316,9 @@ live_texts = Table(
     Column("has_ended", Boolean, nullable=False),
     Column("length", Integer, nullable=False),
     Column("text", Text, nullable=False),
+    _run_foreign_key(),
+    # Followers know only the id of a run. It is unique for workers of the version before revision 0083.
+    Index("ix_agent_live_texts_run_id", "run_id", unique=True),
 )
 
 # The secret that signs webhooks of an app's runs, and for a while the earlier one, which signs them too.

@@ -21,15 +21,17 @@ from baobab.storage.statements import Statements
 
 _INSERT_THREAD = (
     "INSERT INTO agent_threads (id, app_id, agent_id, person, name, last_position, created_at, updated_at)"
-    " VALUES (?, ?, ?, ?, ?, 0, ?, ?) ON CONFLICT (agent_id, person, name) DO NOTHING"
+    " VALUES (?, ?, ?, ?, ?, 0, ?, ?) ON CONFLICT DO NOTHING"
 )
 _RESERVE_POSITIONS = (
     "UPDATE agent_threads SET last_position = last_position + ?, updated_at = ?"
-    " WHERE agent_id = ? AND person = ? AND name = ? RETURNING id, last_position"
+    " WHERE app_id = ? AND agent_id = ? AND person = ? AND name = ? RETURNING id, last_position"
 )
+_READ_TAINT = "SELECT tainted FROM agent_runs WHERE app_id = ? AND id = ?"
 _INSERT_MESSAGE = (
-    "INSERT INTO agent_messages (thread, position, node_id, turn, run_id, message, characters, tainted, created_at)"
-    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    "INSERT INTO agent_messages"
+    " (app_id, thread, position, node_id, turn, run_id, message, characters, tainted, created_at)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 
 
@@ -40,18 +42,20 @@ def add_turns(
     turns = [(node_id, turn) for node_id, node_turns in turns_by_node.items() for turn in _split_turns(node_turns)]
     if run.thread_id is None or not turns:
         return
-    key = (run.agent_id, run.person, run.thread_id)
-    statements.rows(_INSERT_THREAD, thread_id, run.app_id, *key, now, now)
+    app_id = run.app_id
+    key = (app_id, run.agent_id, run.person, run.thread_id)
+    statements.rows(_INSERT_THREAD, thread_id, *key, now, now)
     count = sum(len(turn) for _, turn in turns)
     ((thread, last),) = statements.rows(_RESERVE_POSITIONS, count, now, *key)
-    ((tainted,),) = statements.rows("SELECT tainted FROM agent_runs WHERE id = ?", run.id)
+    ((tainted,),) = statements.rows(_READ_TAINT, app_id, run.id)
     rows, position = [], last - count
     for node_id, turn in turns:
         turn_position = position + 1
         for message in turn:
             position += 1
             text = json.dumps(message, ensure_ascii=False)
-            rows.append((thread, position, node_id, turn_position, run.id, text, len(text), bool(tainted), now))
+            about = (node_id, turn_position, run.id, text, len(text), bool(tainted), now)
+            rows.append((app_id, thread, position, *about))
     statements.insert_many(_INSERT_MESSAGE, rows)
 
 
@@ -87,6 +91,7 @@ class ThreadMemory:
     async def _read_messages(self, node_id: str, node: LlmNode, until: int | None) -> RecalledMessages:
         run = self._run
         of_thread = (
+            threads.c.app_id == run.app_id,
             threads.c.agent_id == run.agent_id,
             threads.c.person == run.person,
             threads.c.name == run.thread_id,
@@ -97,7 +102,11 @@ class ThreadMemory:
             if thread is None:
                 return RecalledMessages(position=until or 0)
             position = thread.last_position if until is None else until
-            of_node = (messages.c.thread == thread.id, messages.c.node_id == node_id)
+            of_node = (
+                messages.c.app_id == run.app_id,
+                messages.c.thread == thread.id,
+                messages.c.node_id == node_id,
+            )
             latest = sizes.where(*of_node, messages.c.position <= position).order_by(messages.c.position.desc())
             rows = (await connection.execute(latest.limit(node.remembers_messages + 1))).all()
             is_wanted = _fitting_messages(rows, node)

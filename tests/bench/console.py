@@ -120,7 +120,7 @@ def _write_events(path: Path, run: str, count: int) -> None:
     """Gives a run as many events as one with many steps has: to run these would take minutes and measure nothing."""
     database = sqlite3.connect(path, timeout=30)
     with database:
-        (last,) = database.execute("SELECT last_seq FROM agent_runs WHERE id = ?", (run,)).fetchone()
+        last, app = database.execute("SELECT last_seq, app_id FROM agent_runs WHERE id = ?", (run,)).fetchone()
         (at,) = database.execute("SELECT max(created_at) FROM agent_events WHERE run_id = ?", (run,)).fetchone()
         rows = []
         for seq in range(last + 1, count + 1):
@@ -132,8 +132,9 @@ def _write_events(path: Path, run: str, count: int) -> None:
                 ("tool_call_end", {**about, "duration_ms": 1, "status": "ok", "result": {"exists": False}}),
                 ("node_end", {"node_id": "look", "step": step}),
             ][part]
-            rows.append((run, seq, event, json.dumps(payload), f"bench {seq}", at))
-        database.executemany("INSERT INTO agent_events VALUES (?, ?, ?, ?, ?, ?)", rows)
+            rows.append((app, run, seq, event, json.dumps(payload), f"bench {seq}", at))
+        columns = "app_id, run_id, seq, type, payload, subject, created_at"
+        database.executemany(f"INSERT INTO agent_events ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?)", rows)  # noqa: S608 - our names
         database.execute("UPDATE agent_runs SET last_seq = ? WHERE id = ?", (count, run))
     database.close()
 

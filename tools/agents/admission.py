@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Executable, bindparam, func, select
+from sqlalchemy import Executable, bindparam, func, select, update
 
 from baobab.runtime.agents.charges import find_spent_budget
 from baobab.runtime.agents.tables import UNENDED, counts, runs
@@ -41,12 +41,14 @@ async def count_run(call: Call, agent: Any, user: str) -> None:
     async with database.writing(lock=None) as connection:
         for limit, (subject, maximum) in set_limits.items():
             # The subject begins with the limit: one address may be counted as the user, too.
-            row = {"agent_id": agent.id, "subject": f"{limit}:{subject}"[:120], "hour": hour, "started": 1}
-            adding = build_upsert(database.dialect, counts).values(row)
-            upsert = adding.on_conflict_do_update(
-                index_elements=list(counts.primary_key), set_={"started": counts.c.started + 1}
-            )
-            now = (await connection.execute(upsert.returning(counts.c.started))).scalar_one()
+            key = {"app_id": agent.app_id, "agent_id": agent.id, "subject": f"{limit}:{subject}"[:120], "hour": hour}
+            counting = update(counts).filter_by(**key).values(started=counts.c.started + 1).returning(counts.c.started)
+            now: int | None = (await connection.execute(counting)).scalar()
+            if now is None:
+                # Without a target, since an upsert that names one of two keys may fail by the other.
+                first = build_upsert(database.dialect, counts).values(**key, started=0)
+                await connection.execute(first.on_conflict_do_nothing())
+                now = int((await connection.execute(counting)).scalar_one())
             if now > maximum and refusal is None:
                 reset = datetime.fromtimestamp((hour + 1) * _HOUR, UTC)
                 wait = (hour + 1) * _HOUR - int(call.services.clock.time())

@@ -119,7 +119,8 @@ async def _resume_runs(services: Services, database: Database) -> None:
     async with database.reading() as connection:
         rows = (await connection.execute(resting.limit(_ROUND))).all()
     for run_id, app_id, tenant in rows:
-        free = (runs.c.id == run_id, UNENDED, runs.c.job_id == FROZEN, FREEZES.is_thawed(runs.c.app_id))
+        is_run = (runs.c.app_id == app_id, runs.c.id == run_id)
+        free = (*is_run, UNENDED, runs.c.job_id == FROZEN, FREEZES.is_thawed(runs.c.app_id))
         async with database.writing_unit(lock=app_id) as unit:
             if (await unit.execute(update(runs).where(*free).values(job_id=None))).rowcount:
                 job_id = f"run:{run_id}:{services.ids.uuid()}"
@@ -222,7 +223,7 @@ async def agents_webhook(job: Job, run_id: str, tried: int = 0) -> None:
         status, was_accepted = None, False
     tried += 1
     async with job.writing(last=True) as unit:
-        await _note(unit, run_id, event_id, tried, status, sent_at if was_accepted else None)
+        await _note(unit, row, event_id, tried, status, sent_at if was_accepted else None)
         if not was_accepted and tried < _TRIES:
             # A postponed job does not count as an attempt, so each attempt is a job of its own.
             again, pause = {"run_id": run_id, "tried": tried}, min(2**tried, _LONGEST_PAUSE_SECONDS)
@@ -239,12 +240,13 @@ def _event(run: Any, event_id: str) -> dict[str, Any]:
 
 
 async def _note(
-    unit: Unit, run_id: str, event_id: str, tried: int, status: int | None, delivered_at: datetime | None
+    unit: Unit, run: Any, event_id: str, tried: int, status: int | None, delivered_at: datetime | None
 ) -> None:
     """Records how far the delivery has come."""
     delivery = {"event_id": event_id, "attempts": tried, "status": status}
     delivery["delivered_at"] = None if delivered_at is None else delivered_at.isoformat()
-    await unit.execute(update(runs).where(runs.c.id == run_id).values(webhook_delivery=delivery))
+    is_run = (runs.c.app_id == run.app_id, runs.c.id == run.id)
+    await unit.execute(update(runs).where(*is_run).values(webhook_delivery=delivery))
 
 
 def _secrets(vault: Vault, sealed_secrets: Any, now: datetime) -> list[str]:

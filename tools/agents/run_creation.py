@@ -133,7 +133,7 @@ async def _insert_run(call: Call, unit: Unit, agent: Any, request: RunRequest, c
         values |= {"graph_spec": run.graph_spec, "model": run.model, "forked_from": run.id, "forked_step": point.step}
         values |= {"tainted": point.is_tainted, "taint_checks": agent.taint_checks or run.taint_checks}
         values |= {"approvers": agent.approvers or run.approvers}
-        await point.save_to_run(unit, run_id)
+        await point.save_to_run(unit, app.id, run_id)
     await unit.write(_INSERT_RUN, values)
     # The tenant is the app's organisation, so that many visitors get no more of the workers than one.
     arguments, tenant = {"run_id": run_id}, app.organisation_id

@@ -25,11 +25,13 @@ from baobab.tools.core.stream import Stream
 
 _LIST_EVENTS = (
     select(events)
-    .where(events.c.run_id == bindparam("run"), events.c.seq > bindparam("after"))
+    .where(events.c.app_id == bindparam("app"), events.c.run_id == bindparam("run"), events.c.seq > bindparam("after"))
     .order_by(events.c.seq)
     .limit(bindparam("most"))
 )
-_FIND_STATE = select(runs.c.status, runs.c.last_seq).where(runs.c.id == bindparam("run"))
+_FIND_STATE = select(runs.c.status, runs.c.last_seq).where(
+    runs.c.app_id == bindparam("app"), runs.c.id == bindparam("run")
+)
 _BEAT_SECONDS = 15.0
 _PIECE_SECONDS = 0.03
 """The least time between two pieces of an answer."""
@@ -40,7 +42,8 @@ async def read_events(
     services: Services, database: Database, run: Any, after: int, limit: int, reader: Decider
 ) -> list[dict[str, Any]]:
     """Lists events after a seq, oldest first, with approval tokens only for readers who may decide. run: its row."""
-    rows = await database.fetch_once(_LIST_EVENTS, {"run": run.id, "after": after, "most": limit})
+    values = {"app": run.app_id, "run": run.id, "after": after, "most": limit}
+    rows = await database.fetch_once(_LIST_EVENTS, values)
     visible_events = (
         {
             "seq": row.seq,
@@ -72,7 +75,7 @@ async def follow_events(
             try:
                 if must_read:
                     # Read before the events: if the run ends in between, all its events are read.
-                    status, latest = await _read_run_state(database, run.id)
+                    status, latest = await _read_run_state(database, run)
                     after, exists = after if exists else min(after, latest), True
                     while events := await read_events(services, database, run, after, PAGE, reader):
                         for event in events:
@@ -219,7 +222,7 @@ def _payload(services: Services, run: Any, row: Any, reader: Decider) -> dict[st
     return payload
 
 
-async def _read_run_state(database: Database, run_id: str) -> tuple[str, int]:
+async def _read_run_state(database: Database, run: Any) -> tuple[str, int]:
     """Returns the run's status, and the seq of its latest event."""
-    rows = await database.fetch_once(_FIND_STATE, {"run": run_id})
+    rows = await database.fetch_once(_FIND_STATE, {"app": run.app_id, "run": run.id})
     return (rows[0].status, rows[0].last_seq) if rows else ("cancelled", 0)

@@ -39,16 +39,14 @@ class AppData(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class AppTable:
-    """A table in the region of its apps, as a toolset declares it."""
+    """A table in the region of its apps, as a toolset declares it. Its rows name their app in the column `app_id`."""
 
     table: Table
-    rows_of: Callable[[str], ColumnElement[bool]] | None = None
-    """Which rows are an app's, by the app's id; left out, those that say so in their column `app_id`."""
     copied_as: Mapping[str, Any] = field(default_factory=dict)
     """The values that replace some columns in the copy of a row."""
 
     def where(self, app_id: str) -> ColumnElement[bool]:
-        return self.table.c.app_id == app_id if self.rows_of is None else self.rows_of(app_id)
+        return self.table.c.app_id == app_id
 
 
 Stop = Callable[[Execute, str], Awaitable[None]]
@@ -97,15 +95,18 @@ class AppRows:
 
 async def _read_rows(database: Database, app_table: AppTable, app_id: str) -> AsyncIterator[list[dict[str, Any]]]:
     """Yields the rows of an app, some hundred at a time, because an app may have more of them than fit into memory."""
-    key = tuple_(*app_table.table.primary_key.columns)
-    query = select(app_table.table).where(app_table.where(app_id)).order_by(*key.clauses).limit(_ROWS_AT_ONCE)
+    key_columns = app_table.table.primary_key.columns
+    # Without the app: compared with it, SQLite would read all rows of the app before the last one.
+    columns = [column for column in key_columns if column.name != "app_id"] or list(key_columns)
+    key = tuple_(*columns)
+    query = select(app_table.table).where(app_table.where(app_id)).order_by(*columns).limit(_ROWS_AT_ONCE)
     following = query
     while True:
         async with database.reading() as connection:
             rows = [dict(row) for row in (await connection.execute(following)).mappings()]
         if not rows:
             return
-        last = [rows[-1][column.name] for column in app_table.table.primary_key.columns]
+        last = [rows[-1][column.name] for column in columns]
         yield [{**row, **app_table.copied_as} for row in rows]
         following = query.where(key > tuple_(*last))
 

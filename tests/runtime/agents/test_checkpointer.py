@@ -29,7 +29,7 @@ async def database(tmp_path: Path) -> AsyncIterator[Database]:
 async def test_the_official_suite_passes_whole(database: Database) -> None:
     @checkpointer_test(name="Checkpointer")
     async def checkpointer() -> AsyncGenerator[BaseCheckpointSaver[int], None]:
-        yield Checkpointer(database)
+        yield Checkpointer(database, "app")
 
     report = await validate(checkpointer)
     report.print_report()

@@ -5,6 +5,8 @@ from baobab.storage.tables import metadata
 
 # What tells of an app after it is gone, or in which an app is only named.
 NOT_OF_THE_APP = {
+    "agent_live_texts.app_id": "goes with its run, and is not kept",
+    "agent_stream_tokens.app_id": "goes with its run; open for 15 minutes",
     "api_keys.only_app_id": "a limit of a key; one whose app is gone opens nothing",
     "app_freezes.app_id": "written by what freezes, moves and erases",
     "app_moves.app_id": "the history of moves, kept for the organisation",
@@ -25,10 +27,7 @@ NOT_OF_THE_APP = {
 }
 
 # They are older than the rule, and keep a Postgres that spreads apps over servers from doing so. No table may be added.
-KEYED_BY_THEIR_OWN_ID = {
-    "agent_checkpoints", "agent_events", "agent_messages", "agent_pieces", "agent_writes",
-    "agent_run_counts", "agent_runs", "agent_threads", "agent_tool_servers", "agents", "generation_jobs",
-}  # fmt: skip
+KEYED_BY_THEIR_OWN_ID = {"agent_tool_servers", "agents", "generation_jobs"}
 
 
 def test_the_key_of_a_table_of_an_app_begins_with_the_app() -> None:

@@ -111,8 +111,10 @@ async def _require_undecided(call: Call, run: Any, step: int) -> None:
     """Raises NotYourRun if somebody was asked before this step: their decision was made for that run only."""
     run_id: str | None = run.id
     while run_id is not None:
-        query = select(events.c.payload).where(events.c.run_id == run_id, events.c.type == "run_paused")
-        origin = select(runs.c.forked_from, runs.c.forked_step).where(runs.c.id == run_id)
+        is_asking = (events.c.app_id == run.app_id, events.c.run_id == run_id, events.c.type == "run_paused")
+        query = select(events.c.payload).where(*is_asking)
+        is_run = (runs.c.app_id == run.app_id, runs.c.id == run_id)
+        origin = select(runs.c.forked_from, runs.c.forked_step).where(*is_run)
         async with call.reading() as execute:
             payloads = (await execute(query)).scalars().all()
             asking_event = (await execute(origin)).first()

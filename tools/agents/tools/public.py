@@ -83,7 +83,7 @@ async def agents_public_run(
         raise NotYourRun
     row, is_new = await start_run(call, agent, RunRequest(input, idempotency_key, thread_id, visitor_id=visitor_id))
     call.audit.nothing_done = not is_new
-    token = await _token(call, row.id)
+    token = await _token(call, app_id, row.id)
     answer: StartedPublicly = {
         "run_id": row.id,
         "status": row.status,
@@ -166,7 +166,7 @@ async def agents_public_events_list(
 async def agents_public_stream_token(call: Call, app_id: AppId, id: RunId) -> Opened:
     """Get a token that opens one stream of the run's events within 15 minutes, where no header can be sent."""
     await get_run_row(call, app_id, id)
-    return await _token(call, id)
+    return await _token(call, app_id, id)
 
 
 @agents.tool(
@@ -189,7 +189,7 @@ async def agents_public_events(
 
     Send `Last-Event-ID`, as browsers do, to reopen the stream with the same token.
     """
-    await _require_token(call, id, token, again=bool(last_event_id or since_seq))
+    await _require_token(call, app_id, id, token, again=bool(last_event_id or since_seq))
     run = await _run(call, app_id, id)
     _require_open(call, run)
     return stream_events(call, run, last_event_id, _reader(run), since_seq)
@@ -211,17 +211,17 @@ async def agents_public_socket(
     since_seq: Seq = 0,
 ) -> str:
     """Follow the events of a run over a WebSocket: each frame is one event as JSON; it closes with 1000 at the end."""
-    await _require_token(call, id, token, again=bool(since_seq))
+    await _require_token(call, app_id, id, token, again=bool(since_seq))
     run = await _run(call, app_id, id)
     _require_open(call, run)
     return stream_socket(call, run, since_seq, _reader(run))
 
 
-async def _token(call: Call, run_id: str) -> Opened:
+async def _token(call: Call, app_id: str, run_id: str) -> Opened:
     token, expires = call.services.ids.secret(_TOKEN_LENGTH), call.now + _TOKEN_LIFE
     async with FREEZES.writing(call) as unit:
         await unit.execute(delete(stream_tokens).where(stream_tokens.c.expires_at < call.now))
-        token_row = {"digest": digest_token(token), "run_id": run_id, "expires_at": expires}
+        token_row = {"app_id": app_id, "run_id": run_id, "digest": digest_token(token), "expires_at": expires}
         await unit.execute(insert(stream_tokens), token_row)
     return {"stream_token": token, "expires_at": expires}
 
@@ -247,10 +247,11 @@ def _reader(run: Any) -> Decider:
     return Decider(Anonymous(run.app_id if run.caller_kind == "anonymous" else None))
 
 
-async def _require_token(call: Call, run_id: str, token: str, *, again: bool) -> None:
+async def _require_token(call: Call, app_id: str, run_id: str, token: str, *, again: bool) -> None:
     """Marks the token as used. again: whether the reader names the last event it received, so that it may reconnect."""
     columns = stream_tokens.c
-    conditions = [columns.digest == digest_token(token), columns.run_id == run_id, columns.expires_at > call.now]
+    conditions = [columns.app_id == app_id, columns.run_id == run_id, columns.digest == digest_token(token)]
+    conditions.append(columns.expires_at > call.now)
     if not again:
         conditions.append(columns.opened_at.is_(None))
     # Checked before anything is written: anonymous callers may send any token and must not take the write lock.
