@@ -1,6 +1,5 @@
 """Servers that are forked from a process which has already imported them (tests/cli/preloaded.py)."""
 
-import atexit
 import functools
 import json
 import os
@@ -12,6 +11,8 @@ import sys
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+from tests.process_end import run_at_end
 
 _PROGRAM = Path(__file__).with_name("preloaded.py")
 _lock = threading.Lock()
@@ -26,7 +27,7 @@ class ForkedProcess:
         request = {"arguments": [*arguments], "environment": dict(environment), "folder": str(Path.cwd())}
         reading, writing = os.pipe()
         try:
-            socket.send_fds(_start_parent(), [json.dumps(request).encode()], [log, writing])
+            socket.send_fds(start_parent(), [json.dumps(request).encode()], [log, writing])
         finally:
             os.close(writing)
         self._pipe = os.fdopen(reading, "rb", buffering=0)
@@ -63,14 +64,15 @@ class ForkedProcess:
             return self.returncode
 
 
-def _start_parent() -> socket.socket:
+def start_parent() -> socket.socket:
+    """Starts the process that forks servers, unless it runs, and returns where it is asked for one."""
     with _lock:
         return _find_parent()
 
 
 @functools.cache
 def _find_parent() -> socket.socket:
-    """Starts the process that forks, which lasts as long as this one."""
+    """Starts the process that forks, which lasts as long as this one and those forked from it."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     command = [sys.executable, str(_PROGRAM), str(theirs.fileno())]
     process = subprocess.Popen(command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
@@ -80,5 +82,5 @@ def _find_parent() -> socket.socket:
         ours.close()
         process.wait()
 
-    atexit.register(stop)
+    run_at_end(stop)
     return ours

@@ -1,0 +1,12 @@
+"""What the tests undo when a process ends."""
+
+import atexit
+import os
+from collections.abc import Callable
+from typing import Any
+
+
+def run_at_end(undo: Callable[[], Any]) -> None:
+    """Calls a function when this process ends, and not when one ends that was forked from it."""
+    owner = os.getpid()
+    atexit.register(lambda: undo() if os.getpid() == owner else None)
