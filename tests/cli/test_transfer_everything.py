@@ -22,7 +22,7 @@ from tests.cli.test_transfer import is_verified, read_files, run_command
 from tests.conftest import ADDRESS, KEY, Baobab
 from tests.installation import reset_rate_limits
 from tests.jobs import run_due_jobs, run_job
-from tests.servers import start_postgres
+from tests.servers import TIMEOUT_SECONDS, start_postgres
 from tests.tools.access import World, load_policy, open_world
 from tests.tools.agents.access_policy import ASKING
 from tests.tools.ai.access_policy import start_generation
@@ -63,7 +63,7 @@ async def _store_files(world: World) -> None:
     path = f"/storage/{world.app}/{begun.headers['location']}"
     assert (await world.baobab.client.patch(path, content=b"part", headers=part)).status_code == 204
     job = await start_generation(world, "images", "baobab/picture", owner)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         path = f"/v1/{world.app}/images/completions/{job['job_id']}"
         while (await world.request("GET", path, owner.headers))["status"] not in ("completed", "failed"):
             await asyncio.sleep(0.05)

@@ -15,6 +15,7 @@ from baobab.server import Server
 from baobab.settings import Settings, load_settings
 from tests.backends import prepare_data, release_data
 from tests.conftest import KEY, Baobab
+from tests.servers import TIMEOUT_SECONDS
 
 
 @contextlib.asynccontextmanager
@@ -35,7 +36,7 @@ async def serve_on_socket(server: Server, given: Settings) -> AsyncIterator[http
         assert server.rest_app is not None
         running = _QuietServer(uvicorn.Config(server.rest_app, lifespan="off", **options))
         task = asyncio.create_task(running.serve([listener]))
-        async with httpx.AsyncClient(base_url=address, trust_env=False, timeout=20) as client:
+        async with httpx.AsyncClient(base_url=address, trust_env=False, timeout=TIMEOUT_SECONDS) as client:
             while not running.started:
                 await asyncio.sleep(0.001)
             yield client

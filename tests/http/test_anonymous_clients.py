@@ -22,6 +22,7 @@ from baobab.tools.core.tenancy import set_tenant
 from tests.conftest import Baobab
 from tests.http.live_server import serve_installation
 from tests.people import create_key, create_person
+from tests.servers import TIMEOUT_SECONDS
 from tests.tools.agents.conftest import build_graph
 
 WAIT = build_graph(
@@ -113,7 +114,7 @@ async def test_what_a_socket_takes_in_is_a_few_bytes_of_text(
         await opened.recv()
         await opened.send(sent, text=True) if isinstance(sent, bytes) else await opened.send(sent)
         with contextlib.suppress(ConnectionClosed):
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(TIMEOUT_SECONDS):
                 async for _ in opened:
                     pass
     assert opened.close_code == code
@@ -283,11 +284,11 @@ async def test_bodies_in_flight_share_a_budget_in_which_strangers_have_a_part(
     # Half-sent bodies count for what they said they would be.
     writer.write(head.encode() + b'{"ops": [')
     await writer.drain()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         while not budget._anonymous:
             await asyncio.sleep(0.001)
     body = {"ops": [{"op": "set", "key": f"k{number}", "value": "x" * 1500} for number in range(90)]}
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         while (await live_baobab.client.post(f"/v1/{app}/kv/_batch", json=body)).status_code != 503:
             await asyncio.sleep(0.001)
     refused = await live_baobab.client.post(f"/v1/{app}/kv/_batch", json=body)
@@ -295,6 +296,6 @@ async def test_bodies_in_flight_share_a_budget_in_which_strangers_have_a_part(
     for by in (live_baobab.owner, other):
         assert (await live_baobab.client.post(f"/v1/{app}/kv/_batch", json=body, headers=by)).status_code == 200
     writer.close()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         while (await live_baobab.client.post(f"/v1/{app}/kv/_batch", json=body)).status_code == 503:
             await asyncio.sleep(0.001)

@@ -12,6 +12,7 @@ from baobab.http.request import LargeBodyParser, parse_object
 from tests.conftest import Baobab
 from tests.http.live_server import serve_installation
 from tests.people import Person, create_key, create_person
+from tests.servers import TIMEOUT_SECONDS
 
 LARGE = 3 * 2**20
 
@@ -30,7 +31,7 @@ async def status_before_the_body(live_baobab: Baobab, path: str, headers: dict[s
     lines = [f"POST {path} HTTP/1.1", f"Host: {address.host}:{address.port}", length]
     lines += [f"{name}: {value}" for name, value in headers.items()]
     writer.write("\r\n".join([*lines, "", ""]).encode())
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         status = int((await reader.readline()).split()[1])
     writer.close()
     return status

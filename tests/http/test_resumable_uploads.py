@@ -15,6 +15,7 @@ from baobab.storage.tables import metadata
 from tests.conftest import Baobab
 from tests.http.live_server import serve_installation
 from tests.jobs import run_due_jobs, run_job
+from tests.servers import TIMEOUT_SECONDS
 
 TUS = {"tus-resumable": "1.0.0"}
 MEGABYTE = 2**20
@@ -105,7 +106,7 @@ async def test_what_came_before_the_connection_broke_stays(live: Baobab, app: st
     await writer.drain()
     writer.close()
     await writer.wait_closed()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         while await read_offset(live, path) < sent:
             await asyncio.sleep(0.01)
     assert await list_files(live, app) == []

@@ -12,6 +12,7 @@ import pytest_asyncio
 
 from baobab.http import open_streams
 from tests.http.installation import HOST, Headers, Installation
+from tests.servers import TIMEOUT_SECONDS
 
 BASE = "/v1/me/substrate"
 REFUSED = 1008
@@ -49,7 +50,7 @@ class Socket:
 
     async def read(self) -> Any:
         """The next frame, or the code that the socket was closed with."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             message = await self.sent.get()
         return message["code"] if message["type"] == "websocket.close" else json.loads(message["text"])
 

@@ -31,7 +31,7 @@ async def decide_approval(baobab: Baobab, approval_id: str, decision: str = "app
 
 async def wait_for_status(baobab: Baobab, approval_id: str) -> str:
     """How an approved call ended."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         while True:
             read = await baobab.client.get(f"/v1/approvals/{approval_id}", headers=baobab.owner)
             status: str = read.json()["approval"]["status"]

@@ -85,7 +85,7 @@ async def close_after(egress: Egress) -> AsyncIterator[Egress]:
 def local_egress(**known: str | Sequence[str]) -> Egress:
     """A client that may call loopback, under the names given, else a.test and b.test."""
     return Egress(
-        LOOPBACK, timeout=5, resolver=build_resolver(**(known or {"a_test": "127.0.0.1", "b_test": "127.0.0.1"}))
+        LOOPBACK, timeout=60, resolver=build_resolver(**(known or {"a_test": "127.0.0.1", "b_test": "127.0.0.1"}))
     )
 
 

@@ -14,6 +14,7 @@ from baobab.runtime.egress import (
     EgressUnavailable,
 )
 from tests.runtime.sites import Answer, close_after, http_response, local_egress, redirect_to, serving
+from tests.servers import TIMEOUT_SECONDS
 
 
 def encoded_response(encoding: str, body: bytes) -> bytes:
@@ -162,7 +163,7 @@ async def test_the_time_limit_covers_resolving_waiting_and_a_dripping_body() -> 
             (Egress(resolver=slow), "/"),
         ):
             async with close_after(egress):
-                async with asyncio.timeout(30):
+                async with asyncio.timeout(TIMEOUT_SECONDS):
                     with pytest.raises(EgressTimeout):
                         await egress.request("GET", f"http://a.test:{site.port}{path}", timeout=0.2, follow=1)
         over.set()

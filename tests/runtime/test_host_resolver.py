@@ -110,7 +110,7 @@ async def test_a_request_to_a_slow_name_ends_in_time_and_others_go_out(server: t
     port = served.sockets[0].getsockname()[1]
     try:
         slow = [asyncio.create_task(egress.request("GET", f"http://slow{n}.example/", timeout=0.5)) for n in range(50)]
-        answer = await egress.request("GET", f"http://good.example:{port}/", timeout=5)
+        answer = await egress.request("GET", f"http://good.example:{port}/", timeout=TIMEOUT_SECONDS)
         assert answer.body == b"hello"
         for task in slow:
             with pytest.raises((EgressTimeout, EgressUnavailable)):

@@ -39,6 +39,7 @@ from baobab.storage.databases import database_at
 from baobab.storage.sqlite import SqliteDatabase
 from baobab.storage.tables import Instant, Json
 from tests.backends import database_url, release_data
+from tests.servers import TIMEOUT_SECONDS
 
 _INCREMENT = """
 import asyncio, sys
@@ -172,7 +173,7 @@ async def test_whenever_callers_are_cancelled_nothing_of_theirs_stays_open_and_t
                 task.cancel()
             await asyncio.sleep(0)
         await asyncio.gather(*tasks, return_exceptions=True)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             await write()
 
 
@@ -211,7 +212,7 @@ async def test_a_writer_that_is_cancelled_while_it_waits_for_another_process_doe
         await asyncio.sleep(0.1)
     with pytest.raises(asyncio.CancelledError):
         await waiting
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         await write(others[1])
     assert await _read_number(database) == 1
     for other in others:

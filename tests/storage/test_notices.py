@@ -13,7 +13,7 @@ from baobab.storage.databases import database_at
 from baobab.storage.notices import Notices
 from tests.backends import database_url, release_data
 from tests.clock import FixedClock
-from tests.servers import BEHIND_POOLER
+from tests.servers import BEHIND_POOLER, TIMEOUT_SECONDS
 
 
 @pytest.fixture
@@ -173,7 +173,7 @@ async def test_a_process_hears_at_once_where_the_database_can_wake_it(database: 
     await there.start()
     try:
         await publish_key(here, database)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             await heard.wait()
     finally:
         await there.stop()

@@ -23,7 +23,7 @@ from baobab.storage.notices import Notices
 from baobab.storage.postgres import PostgresDatabase
 from baobab.storage.transfer.errors import TransferRefused
 from baobab.storage.transfer.source import build_source
-from tests.servers import POOL_SIZE, PostgresServer, start_postgres
+from tests.servers import POOL_SIZE, TIMEOUT_SECONDS, PostgresServer, start_postgres
 
 _FREE = Quota()
 _NUMBERS = itertools.count(1)
@@ -137,7 +137,7 @@ async def test_notices_arrive_with_an_address_of_their_own_and_without_one(
         await there.start()
         async with one.writing_unit(lock=None) as unit:
             await here.publish(unit, "key", "abc")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             await heard.wait()
         with psycopg.connect(server.url(name)) as connection:
             # A session that found out about the pooler keeps the name.

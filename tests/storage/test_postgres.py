@@ -25,7 +25,7 @@ from baobab.storage.migrate import list_revisions, migrate
 from baobab.storage.notices import Notices
 from baobab.storage.postgres import POOL
 from tests.conftest import ADDRESS, KEY
-from tests.servers import PostgresServer, start_postgres
+from tests.servers import TIMEOUT_SECONDS, PostgresServer, start_postgres
 
 _FREEZE = """
 import asyncio, os, signal, sys
@@ -131,7 +131,7 @@ async def test_a_writer_that_is_frozen_loses_its_turn_and_can_write_nothing_when
         assert child.stdout is not None
         try:
             assert (await asyncio.to_thread(child.stdout.readline)).strip() == "holding"
-            async with asyncio.timeout(15):
+            async with asyncio.timeout(TIMEOUT_SECONDS):
                 await increment(database)
             child.send_signal(signal.SIGCONT)
             assert (await asyncio.to_thread(child.stdout.readline)).strip() == "refused"
@@ -205,7 +205,7 @@ async def test_an_installation_says_that_its_database_is_gone_and_recovers_by_it
                 assert (await client.get("/health")).status_code == 200
             finally:
                 server.start()
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(TIMEOUT_SECONDS):
                 while (await client.get("/health/ready")).status_code != 200:
                     await asyncio.sleep(0.05)
             assert (await make("after")).status_code == 201
@@ -289,7 +289,7 @@ async def test_writers_of_one_tenant_wait_for_each_other_and_for_no_other(url: s
         await still.execute(text("SELECT 1"))
         waiting = [asyncio.create_task(write(database, "app_a")) for database in databases]
         for database in databases:
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(TIMEOUT_SECONDS):
                 await asyncio.create_task(write(database, "app_b"))
         assert entered == ["app_b", "app_b"]
     await asyncio.gather(*waiting)
@@ -311,7 +311,7 @@ async def test_those_who_wait_for_one_tenant_leave_connections_to_others(url: st
     async with database.writing(lock="app_a") as still:
         await still.execute(text("SELECT 1"))
         waiting = [asyncio.create_task(write("app_a")) for _ in range(50)]
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             await asyncio.gather(*(write(f"app_{number}") for number in range(20)))
     await asyncio.gather(*waiting)
     await database.close()
@@ -356,7 +356,7 @@ async def test_a_statement_that_is_cancelled_leaves_its_connection_usable(
     with psycopg.connect(url) as holder, psycopg.connect(url, autocommit=True) as observer:
         holder.execute("LOCK TABLE counter")
         cancelled = asyncio.create_task(increment(database))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             while observer.execute(waiting).fetchone() == (0,):
                 await asyncio.sleep(0)
         cancelled.cancel()

@@ -14,6 +14,7 @@ from tests.conftest import Baobab
 from tests.http.console.test_console import HOSTILE, find_csrf, sign_in
 from tests.http.live_server import serve_installation
 from tests.jobs import run_due_jobs
+from tests.servers import TIMEOUT_SECONDS
 
 
 def build_graph(*, asks: bool = False) -> dict[str, Any]:
@@ -276,7 +277,10 @@ async def test_whoever_has_no_right_to_an_app_sees_nothing_of_it(runner: Runner)
 
 
 async def test_the_page_of_a_run_is_told_what_has_changed_and_need_not_be_asked_for_again(tmp_path: Path) -> None:
-    async with serve_installation(tmp_path / "data", {"BAOBAB_PLAN": "enterprise"}) as baobab, asyncio.timeout(60):
+    async with (
+        serve_installation(tmp_path / "data", {"BAOBAB_PLAN": "enterprise"}) as baobab,
+        asyncio.timeout(TIMEOUT_SECONDS),
+    ):
         runner = await open_runner(baobab)
         path = await runner.run("asker", key="a", value=HOSTILE)
         feed = f"{path}/live?from=0&since=1"

@@ -22,6 +22,7 @@ from baobab.runtime.gateway.usage_meter import UsageMeter
 from baobab.storage.clock import Ids
 from tests.clock import FixedClock
 from tests.runtime.gateway.upstream import CannedAnswer, Upstream, start_upstream
+from tests.servers import TIMEOUT_SECONDS
 
 BODY: dict[str, Any] = {"messages": [{"role": "user", "content": "Hello!"}]}
 
@@ -169,7 +170,7 @@ async def test_comments_without_end_do_not_keep_a_stream_from_being_passed_on(mo
             yield b":\n\n"
             await asyncio.sleep(0)
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         pieces = await wait_for_first_event(comments(), UsageMeter())
         assert await anext(pieces) == b":\n\n"
         await pieces.aclose()

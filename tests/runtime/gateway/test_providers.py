@@ -16,7 +16,7 @@ from baobab.runtime.gateway.probe import ModelListFailed, fetch_models, probe_se
 from baobab.runtime.gateway.providers import Provider, list_providers, parse_servers
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-TIMEOUT_SECONDS = 10.0  # seconds: for what does answer, on a machine that may be busy
+TIMEOUT_SECONDS = 60.0  # seconds: for what does answer, on a machine that may be busy
 
 
 @asynccontextmanager

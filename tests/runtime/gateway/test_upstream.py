@@ -15,6 +15,7 @@ from openai.types.chat import ChatCompletionChunk
 
 from tests.runtime.gateway.upstream import MODELS, Upstream, start_upstream
 from tests.runtime.gateway.upstream_wires import PROMPT_TOKENS
+from tests.servers import TIMEOUT_SECONDS
 
 TEXT = "Hello from the upstream, Grüße!"
 TOOL: Any = {"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object"}}}
@@ -160,7 +161,7 @@ async def test_it_notices_a_reader_who_goes_away(fake: Upstream, session: aiohtt
     async with session.post(f"{fake.url}/v1/chat/completions", json=request) as answer:
         await answer.content.readany()
         answer.close()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         while not fake.broken_off:
             await asyncio.sleep(0.005)
 

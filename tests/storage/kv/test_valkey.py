@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from baobab.storage.kv import Engine, Quota, StoreUnavailable, Tier, Usage
 from baobab.storage.kv.valkey.engine import ValkeyEngine
 from tests.clock import FixedClock
-from tests.servers import ValkeyServer, start_valkey
+from tests.servers import TIMEOUT_SECONDS, ValkeyServer, start_valkey
 from tests.storage.kv.memory_engine import MemoryEngine
 from tests.storage.kv.test_equivalence import collect_answers, read_state, steps
 from tests.storage.valkey import children
@@ -223,7 +223,8 @@ class TestCrashes:
         await engine.open()
         server.stop()
         await asyncio.sleep(0.1)
-        async with asyncio.timeout(0.5):
+        # Each of them would wait for two seconds.
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             for _ in range(100):
                 with pytest.raises(StoreUnavailable):
                     await engine.get("app", "key")

@@ -16,6 +16,7 @@ import pytest
 
 from baobab.storage.objects import ObjectDamaged, ObjectStore, StoreFull, StoreUnavailable, store_at
 from baobab.storage.objects.local import LocalStore
+from tests.servers import TIMEOUT_SECONDS
 from tests.storage.objects.child_process import CHUNK
 from tests.storage.objects.streams import put_object, read_content
 
@@ -133,7 +134,7 @@ class TestFiles:
             assert not set(path.name) & set('<>:"|?*\\ ')
 
     async def test_nothing_is_left_of_what_failed(self, local: ObjectStore, folder: Path) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             uploads = [asyncio.ensure_future(put_object(local, "app_1/a", bytes(2_000_000))) for _ in range(8)]
             await asyncio.sleep(0.001)
             for upload in uploads:

@@ -35,6 +35,7 @@ from tests import jobs
 from tests.clock import FixedClock
 from tests.conftest import Baobab
 from tests.installation import open_installation
+from tests.servers import TIMEOUT_SECONDS
 from tests.tools.agents.conftest import build_graph
 
 EU = "eu-west-1"
@@ -106,7 +107,7 @@ class Place:
         return status
 
     async def wait_for_status(self, run: str, status: str) -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             while await self.get_status(run) != status:
                 await asyncio.sleep(0.01)
 
@@ -118,7 +119,7 @@ class Place:
     async def start_move(self, to: str) -> str:
         begun = await self.ask("POST", f"/v1/apps/{self.app}/move", {"dest_region": to}, 202)
         move = f"/v1/apps/{self.app}/migrations/{begun['migration_id']}"
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             while (await self.ask("GET", move))["current_step"] != "unblocking_writes":
                 await asyncio.sleep(0.01)
         return move

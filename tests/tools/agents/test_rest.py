@@ -9,6 +9,7 @@ import pytest
 
 from tests.conftest import ADDRESS, Baobab
 from tests.jobs import run_due_jobs
+from tests.servers import TIMEOUT_SECONDS
 from tests.tools.agents.conftest import build_graph
 
 GREET: dict[str, Any] = build_graph(
@@ -461,7 +462,7 @@ async def read_socket(app: App, path: str, query: str) -> list[dict[str, Any]]:
         "headers": headers,
     }
     server: Any = app.baobab.client._transport
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         await server.app(scope, receive, send)
     return sent
 

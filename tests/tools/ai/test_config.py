@@ -13,6 +13,7 @@ from baobab.tools.ai import settings
 from baobab.tools.ai.tables import app_ai
 from tests.backends import read_database
 from tests.people import create_key, create_person
+from tests.servers import TIMEOUT_SECONDS
 from tests.tools.ai.conftest import HELLO, LAB_KEY, MINI, VENDOR_KEY, Installation
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -188,7 +189,7 @@ async def test_an_own_key_is_used_for_its_provider_only_and_not_charged(world: I
         assert world.fake.requests[-1].headers["authorization"] == f"Bearer {OWN_KEY}"
     assert await world.get_spent() == before
     # With nothing set aside, nobody sees that the stream is still being counted.
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         while [(used.byok, used.requests, used.cost) for used in await world.list_usage(app_id=app_id)] != [
             (True, 2, 11_700)
         ]:

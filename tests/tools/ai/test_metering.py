@@ -29,6 +29,7 @@ from tests.clock import FixedClock
 from tests.conftest import KEY
 from tests.people import get_first_organisation
 from tests.runtime.gateway.upstream import CannedAnswer
+from tests.servers import TIMEOUT_SECONDS
 from tests.tools.ai.conftest import HELLO, MINI, TEXT, VENDOR_KEY, Installation
 
 USD = 10**9
@@ -180,7 +181,7 @@ async def test_a_refusal_says_whether_money_is_spent_or_set_aside_and_whose_it_i
         model = baobab.add_model("held", server="held", url=url)
         await baobab.credits.set_budget(organisation, "app", app_id, "day", 1_000_000)
         call = asyncio.create_task(baobab.chat(model, path=f"/v1/{app_id}", max_tokens=1000))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             while not asked:
                 await asyncio.sleep(0.01)
         assert (await catch_refusal(max_tokens=1000))[:2] == ("budget", "set_aside")
@@ -209,7 +210,7 @@ async def test_of_many_at_once_exactly_those_pass_who_fit(baobab: Installation) 
         paths = ("/v1", f"/v1/{await baobab.create_app()}")
         calls = [asyncio.create_task(baobab.chat(model, max_tokens=13_850, path=path)) for path in paths * 200]
         refused = 0
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             for ended in asyncio.as_completed(calls):
                 assert (await ended).status_code == 402
                 refused += 1
@@ -270,11 +271,11 @@ async def test_what_is_set_aside_stays_so_for_as_long_as_an_answer_takes(
 
     async with start_gate() as (opened, asked, url):
         call = asyncio.create_task(baobab.chat(baobab.add_model("gated", server="gated", url=url), max_tokens=1))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             while not asked:
                 await asyncio.sleep(0.01)
         first = await ends()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             while await ends() <= first:
                 await asyncio.sleep(0.01)
         opened.set()
@@ -297,7 +298,7 @@ async def test_what_a_killed_server_had_set_aside_comes_back(tmp_path: Path) -> 
         provider = {"OPENAI_API_KEY": VENDOR_KEY, "OPENAI_BASE_URL": f"{url}/v1"}
         with run_server(data, settings={**settings, **provider}) as server:
             call = asyncio.create_task(post_chat(server.address))
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(TIMEOUT_SECONDS):
                 while not asked:
                     await asyncio.sleep(0.01)
             await asyncio.to_thread(server.kill)

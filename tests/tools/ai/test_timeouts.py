@@ -11,6 +11,7 @@ import httpx2
 import pytest
 
 from baobab.tools.ai import read_ahead
+from tests.servers import TIMEOUT_SECONDS
 from tests.tools.ai.conftest import HELLO, MINI, OTHER_KEY, TEXT, Installation, add_translated_model, open_installation
 from tests.tools.ai.test_streaming import open_stream
 
@@ -155,7 +156,7 @@ async def test_a_caller_who_leaves_while_a_model_thinks_frees_the_provider(world
     asked, left = len(world.fake.requests), world.fake.broken_off
     reader, writer = await open_stream(world, world.add_model(SILENT))
     await reader.readuntil(b":\n\n")
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         # On a busy machine the first sign of life is older than the request to the provider.
         while len(world.fake.requests) == asked:
             await asyncio.sleep(0.01)

@@ -5,6 +5,7 @@ import asyncio
 from sqlalchemy import insert
 
 from baobab.runtime.job_tables import events
+from tests.servers import TIMEOUT_SECONDS
 from tests.tools.conftest import ToolHarness
 
 
@@ -45,7 +46,7 @@ async def test_a_transaction_of_one_app_that_stands_still_delays_no_other_app(ha
             ),
         ]
         if database.dialect == "postgresql":
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(TIMEOUT_SECONDS):
                 await asyncio.gather(*calls)
         assert not same.done()
     await asyncio.gather(same, *calls)

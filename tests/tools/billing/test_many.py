@@ -14,6 +14,7 @@ from tests.conftest import Baobab
 from tests.installation import open_installation
 from tests.people import get_first_organisation
 from tests.runtime.gateway.upstream import Upstream, start_upstream
+from tests.servers import TIMEOUT_SECONDS
 from tests.tools.ai.conftest import HELLO, MINI, VENDOR_KEY, Installation
 from tests.tools.ai.test_metering import start_gate
 from tests.tools.billing.test_budgets import BUDGETS, create_gateway_key, list_budgets, put_budget
@@ -47,7 +48,7 @@ async def test_of_many_at_once_those_pass_who_fit_into_the_budget_and_no_provide
         model = baobab.add_model("gate", server="gate", url=url)
         calls = [asyncio.create_task(baobab.chat(model, max_tokens=ANSWER, **mine)) for _ in range(CALLS)]
         refused = []
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             for ended in asyncio.as_completed(calls):
                 refused.append(await ended)
                 if len(refused) == CALLS - FITTING:

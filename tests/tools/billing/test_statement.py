@@ -8,6 +8,7 @@ import pytest
 from baobab.tools.core.credits import Usage
 from tests.mcp_server.mcp_requests import call_tool, read_refusal
 from tests.people import create_key, create_person, get_first_organisation
+from tests.servers import TIMEOUT_SECONDS
 from tests.tools.ai.conftest import MINI, Installation
 
 USD = 10**9
@@ -62,7 +63,7 @@ async def test_an_organisation_sees_what_it_has(baobab: Installation) -> None:
 
 
 async def test_many_who_look_at_once_do_not_wait_for_each_other(baobab: Installation) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         await asyncio.gather(*(get_statement(baobab) for _ in range(40)))
 
 

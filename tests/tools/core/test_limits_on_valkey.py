@@ -26,7 +26,7 @@ from baobab.tools.core.registry import Registry
 from baobab.tools.core.toolset import Toolset
 from tests.clock import FixedClock
 from tests.conftest import Baobab
-from tests.servers import ValkeyServer, start_valkey
+from tests.servers import TIMEOUT_SECONDS, ValkeyServer, start_valkey
 from tests.storage.valkey import children
 
 _SUBJECTS = (f"subject{number}" for number in itertools.count())
@@ -135,7 +135,7 @@ async def test_while_the_server_is_gone_each_worker_counts_for_itself(
         server.start()
         other = Pipeline(server.url)
         await other.open()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             while not await is_answering(pipeline):
                 await asyncio.sleep(0.02)
         # The counts of before are there: the server kept them.

@@ -21,6 +21,7 @@ from baobab.tools.data.feed import LiveFeeds
 from baobab.tools.data.listener import Listener
 from baobab.tools.data.visibility import Visibility
 from tests.conftest import KEY
+from tests.servers import TIMEOUT_SECONDS
 from tests.tools.data.conftest import ADA, BEN, POSTS
 from tests.tools.data.sockets import Live, Machine, open_machines
 
@@ -212,7 +213,7 @@ async def test_who_comes_back_too_late_is_told_to_read_anew(live: Live) -> None:
 
 async def test_a_thousand_follow_one_table(live: Live, stack: contextlib.ExitStack) -> None:
     ben = await live.user(BEN)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         async with live.open(ben) as one, live.open(ben, on=1) as other:
             await one.subscribe("posts")
             await other.subscribe("posts")
@@ -417,7 +418,7 @@ async def test_who_reads_too_slowly_is_dropped(live: Live, stack: contextlib.Exi
     for _ in range(2):
         rows = [{"title": "x", "public": True}] * 600
         assert (await live.ask("POST", "/posts", rows)).status_code == 201
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         while not listener.is_ended:
             await asyncio.sleep(0.01)
     with pytest.raises(StreamEnded, match="read too slowly") as ended:

@@ -9,6 +9,7 @@ import pytest
 
 from baobab.tools.core import plans
 from tests.http.installation import HOST
+from tests.servers import TIMEOUT_SECONDS
 from tests.tools.data.conftest import ADA, BEN, POSTS, Tables
 from tests.tools.data.test_rows import EVERY_TYPE
 
@@ -336,7 +337,7 @@ async def test_exports_that_nobody_reads_hold_nothing_but_their_few_places(table
     for start in (0, 1000):
         await tables.insert("items", *({"id": start + number} for number in range(1000)))
     clients = [StalledClient(tables) for _ in range(4)]
-    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(TIMEOUT_SECONDS), asyncio.TaskGroup() as group:
         for client in clients:
             group.create_task(client.run())
         for client in clients:

@@ -14,6 +14,7 @@ from baobab.runtime.smtp import SmtpServer
 from baobab.tools.core.app_data import MOVE_ENDED
 from tests.conftest import Baobab, open_baobab
 from tests.jobs import run_due_jobs
+from tests.servers import TIMEOUT_SECONDS
 
 EMAIL = "ada@example.com"
 
@@ -95,7 +96,7 @@ async def test_a_mail_that_cannot_be_taken_now_is_sent_later(tmp_path: Path, set
         app = await sign_up(baobab)
         (waiting,) = await read_outbox(baobab, app)
         assert (waiting["status"], waiting["error"], relay.mails) == ("queued", "451 come again", [])
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             while (await read_outbox(baobab, app))[0]["status"] != "sent":
                 await asyncio.sleep(0.05)
     assert len(relay.mails) == 1

@@ -13,6 +13,7 @@ from aiosmtpd.smtp import SMTP, AuthResult
 from tests.certificates import create_certificate
 from tests.conftest import Baobab, open_baobab
 from tests.jobs import run_due_jobs
+from tests.servers import TIMEOUT_SECONDS
 from tests.tools.mail.test_delivery import EMAIL, Relay, open_relay, read_outbox
 
 PASSWORD = "relay-Secret-9"
@@ -183,7 +184,7 @@ async def test_a_mail_whose_server_is_taken_away_is_read_in_the_outbox(
         await change(baobab, app, smtp=describe_server(587, host="smtp.invalid"))
         assert (await sign_up_in(baobab, app))["status"] == "queued"
         await change(baobab, app, smtp=None)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             while (row := (await read_outbox(baobab, app))[0])["status"] != "outbox":
                 await asyncio.sleep(0.05)
     assert (row["text"] is not None, relay.mails) == (True, [])

@@ -12,6 +12,7 @@ from tests import jobs
 from tests.clock import FixedClock
 from tests.conftest import Baobab
 from tests.installation import open_installation
+from tests.servers import TIMEOUT_SECONDS
 from tests.tools.moves.test_moves import ask, create_filled_app, read_contents, wait_for_end
 
 CELLS = """
@@ -182,7 +183,7 @@ async def test_a_cell_that_does_not_answer_is_drained_when_it_does_but_for_what_
         path = f"/v1/apps/{called_back}/migrations/{active['migration_id']}/abort"
         assert (await ask(baobab, "POST", path)).status_code == 200
         aside.replace(file)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             while "eu-1" not in baobab.application.services.regions:
                 await asyncio.sleep(0.05)
         clock.advance(60)

@@ -12,6 +12,7 @@ from baobab.runtime.egress import EgressResponse, EgressTimeout
 from baobab.runtime.oauth.errors import DocumentRefused, RedirectRefused, UnknownClient
 from baobab.tools.core.errors import BadRequest, RateLimited
 from tests import jobs
+from tests.servers import TIMEOUT_SECONDS
 from tests.tools.conftest import ToolHarness
 from tests.tools.oauth.conftest import REDIRECT, Flow
 
@@ -167,7 +168,7 @@ class SlowHttpClient(FakeHttpClient):
 
     async def wait_for_fetches(self, *urls: str) -> None:
         """Return when exactly these are being fetched."""
-        async with asyncio.timeout(20), self.changed:
+        async with asyncio.timeout(TIMEOUT_SECONDS), self.changed:
             await self.changed.wait_for(lambda: self.under_way == Counter(urls))
 
 
