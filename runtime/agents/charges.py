@@ -5,14 +5,14 @@ from typing import Any
 from sqlalchemy import bindparam, func, select
 
 from baobab.runtime.agents.event_log import EventLog
-from baobab.runtime.agents.tables import ENDED, agents, runs
+from baobab.runtime.agents.tables import AGENT_OF_RUN, ENDED, agents, runs
 from baobab.storage.database import Database
 from baobab.tools.core.credits import Credits, Spender
 from baobab.tools.core.services import Services
 
 _FIND_PARENT = (
     select(runs.c.agent_id, runs.c.parent_run_id, agents.c.daily_budget)
-    .outerjoin(agents, agents.c.id == runs.c.agent_id)
+    .outerjoin(agents, AGENT_OF_RUN)
     .where(runs.c.id == bindparam("run"))
 )
 OUT_OF_BUDGET = "The agent's daily budget does not allow another call of a model."

@@ -22,7 +22,7 @@ from baobab.runtime.agents.run_toolbox import RunToolbox
 from baobab.runtime.agents.run_tree import close_run
 from baobab.runtime.agents.run_watcher import RunWatcher
 from baobab.runtime.agents.spec import parse_graph
-from baobab.runtime.agents.tables import ENDED, FROZEN, agents, checkpoints, events, runs
+from baobab.runtime.agents.tables import AGENT_OF_RUN, ENDED, FROZEN, agents, checkpoints, events, runs
 from baobab.runtime.agents.threads import ThreadMemory, add_turns
 from baobab.storage.statements import Statements
 from baobab.tools.core.auth import proposers
@@ -43,11 +43,7 @@ _PAUSE_RUN = (
     "UPDATE agent_runs SET status = CASE WHEN status = 'running' THEN ? ELSE status END, paused_until = ?,"
     " active_seconds = active_seconds + ?, job_id = NULL WHERE app_id = ? AND id = ? AND job_id = ? RETURNING status"
 )
-_FIND_RUN = (
-    select(runs, agents.c.daily_budget)
-    .outerjoin(agents, agents.c.id == runs.c.agent_id)
-    .where(runs.c.id == bindparam("run"))
-)
+_FIND_RUN = select(runs, agents.c.daily_budget).outerjoin(agents, AGENT_OF_RUN).where(runs.c.id == bindparam("run"))
 _LIST_SUBJECTS = select(events.c.subject).where(
     events.c.app_id == bindparam("app"), events.c.run_id == bindparam("run"), events.c.subject.is_not(None)
 )

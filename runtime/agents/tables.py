@@ -13,6 +13,7 @@ from sqlalchemy import (
     String,
     Table,
     Text,
+    and_,
     text,
 )
 from sqlalchemy.sql.schema import SchemaItem
@@ -26,8 +27,9 @@ Write = Callable[[Statements], None]
 agents = Table(
     "agents",
     metadata,
-    Column("id", String(36), primary_key=True),
-    Column("app_id", String(36), nullable=False),
+    Column("app_id", String(36), primary_key=True),
+    # Indexed for the sweep of old runs, and for workers of the version before revision 0081, who find rows by it alone.
+    Column("id", String(36), primary_key=True, index=True),
     Column("name", String(100), nullable=False),
     Column("display_name", String(200)),
     Column("description", Text),
@@ -137,6 +139,8 @@ runs = Table(
         postgresql_where=text("idempotency_key IS NULL"),
     ),
 )
+AGENT_OF_RUN = and_(agents.c.app_id == runs.c.app_id, agents.c.id == runs.c.agent_id)
+"""The condition for joining a run with its agent."""
 UNENDED = runs.c.finished_at.is_(None)
 _ENDED_ROWS = runs.c.finished_at.is_not(None)
 Index("ix_agent_runs_finished_at", runs.c.finished_at, sqlite_where=_ENDED_ROWS, postgresql_where=_ENDED_ROWS)

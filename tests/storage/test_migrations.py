@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 from alembic import command
 from alembic.config import Config
-from sqlalchemy import Connection, text
+from sqlalchemy import JSON, Connection, DateTime, MetaData, Table, delete, insert, select, text, update
 
 from baobab.runtime.agents.tables import messages, threads
 from baobab.storage import migrate as migrating
 from baobab.storage.database import Database
 from baobab.storage.databases import database_at
+from baobab.storage.tables import build_upsert
 from tests.backends import ACTIVE_BACKEND, PostgresBackend
 from tests.jobs import events, jobs
 
@@ -115,3 +116,57 @@ async def test_what_completed_runs_remember_is_carried_over_without_system_promp
         ("chat", 5, "two", False),
         ("chat", 5, "second", False),
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "label"),
+    [("agents", "display_name"), ("agent_tool_servers", "problem"), ("generation_jobs", "error")],
+)
+async def test_workers_of_the_version_before_use_rows_by_their_id_alone(url: str, name: str, label: str) -> None:
+    database = database_at(url)
+    await database.open()
+    await migrate_to(database, "0080")
+    async with database.reading() as connection:
+        table = await connection.run_sync(lambda sync: Table(name, MetaData(), autoload_with=sync))
+    assert [column.name for column in table.primary_key] == ["id"]
+    ids = {"kept": "app_1", "new": "app_2"}
+    rows = [_fill_row(table) | {"id": id_, "app_id": app_id, label: "old"} for id_, app_id in ids.items()]
+    async with database.writing() as connection:
+        await connection.execute(insert(table), rows[:1])
+    await migrating.migrate(database)
+    for row in rows:
+        # Stores the second, and does nothing about the first, which is there.
+        async with database.writing() as connection:
+            await connection.execute(build_upsert(database.dialect, table).values(row).on_conflict_do_nothing())
+    for id_ in ids:
+        async with database.writing() as connection:
+            change = update(table).where(table.c.id == id_).values({label: id_})
+            assert (await connection.execute(change)).rowcount == 1
+    async with database.reading() as connection:
+        columns = (table.c.id, table.c.app_id, table.c[label])
+        found = sorted(tuple(row) for row in (await connection.execute(select(*columns))).all())
+        plan = await _explain(connection, database.dialect, f"SELECT app_id FROM {name} WHERE id = 'kept'")  # noqa: S608
+    assert found == [("kept", "app_1", "kept"), ("new", "app_2", "new")]
+    assert f"ix_{name}_id" in plan
+    async with database.writing() as connection:
+        expired_ids = select(table.c.id).where(table.c.app_id == "app_1").limit(1)
+        assert (await connection.execute(delete(table).where(table.c.id.in_(expired_ids)))).rowcount == 1
+    await database.close()
+
+
+def _fill_row(table: Table) -> dict[str, Any]:
+    """Returns a value for each column that must have one."""
+    kinds = {column.name: column.type for column in table.columns if not column.nullable}
+    values: dict[str, Any] = {name: {} for name, kind in kinds.items() if isinstance(kind, JSON)}
+    values |= {name: AT for name, kind in kinds.items() if isinstance(kind, DateTime)}
+    return {name: kind.python_type() for name, kind in kinds.items() if name not in values} | values
+
+
+async def _explain(connection: Any, dialect: str, query: str) -> str:
+    if dialect == "sqlite":
+        plan = (await connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {query}")).all()
+    else:
+        # With few rows it would read the whole table in any case.
+        await connection.exec_driver_sql("SET LOCAL enable_seqscan = off")
+        plan = (await connection.exec_driver_sql(f"EXPLAIN {query}")).all()
+    return "\n".join(row[-1] for row in plan)

@@ -10,7 +10,7 @@ from sqlalchemy import bindparam, select
 
 from baobab.runtime.agents.live_text import LiveText, LiveTexts
 from baobab.runtime.agents.run_watcher import RunWatcher
-from baobab.runtime.agents.tables import ENDED, agents, events, runs
+from baobab.runtime.agents.tables import AGENT_OF_RUN, ENDED, agents, events, runs
 from baobab.storage.database import Database, DatabaseUnavailable
 from baobab.tools.agents.fields import PAGE
 from baobab.tools.agents.redaction import is_outsider, redact_event
@@ -201,7 +201,7 @@ def is_visitor(run: Any, reader: Decider) -> bool:
 
 async def _is_closed(database: Database, run_id: str, *, visitor: bool) -> bool:
     """Whether the reader has lost access: the agent is deleted or no longer public, or a visitor must now sign in."""
-    query = select(agents.c.visibility, apps.c.access_mode).join(runs, runs.c.agent_id == agents.c.id)
+    query = select(agents.c.visibility, apps.c.access_mode).join(runs, AGENT_OF_RUN)
     query = query.join(apps, apps.c.id == runs.c.app_id).where(runs.c.id == run_id)
     async with database.reading() as connection:
         row = (await connection.execute(query)).first()

@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import bindparam, select
 
-from baobab.runtime.agents.tables import agents, runs
+from baobab.runtime.agents.tables import AGENT_OF_RUN, agents, runs
 from baobab.storage.secrets import Vault, digest_token
 from baobab.tools.agents.errors import NotYourRun, RunNotFound
 from baobab.tools.core.auth import proposers
@@ -18,7 +18,7 @@ _ID_LENGTH = 40
 # Built once: every look at a run asks this.
 _FIND_RUN = (
     select(runs, agents.c.visibility)
-    .outerjoin(agents, agents.c.id == runs.c.agent_id)
+    .outerjoin(agents, AGENT_OF_RUN)
     .where(runs.c.id == bindparam("run"), runs.c.app_id == bindparam("app"))
 )
 

@@ -7,8 +7,9 @@ from baobab.storage.tables import Instant, Json, Sealed, metadata
 tool_servers = Table(
     "agent_tool_servers",
     metadata,
-    Column("id", String(36), primary_key=True),
-    Column("app_id", String(36), nullable=False),
+    Column("app_id", String(36), primary_key=True),
+    # Indexed for workers of the version before revision 0081, who find rows by it alone.
+    Column("id", String(36), primary_key=True, index=True),
     Column("name", String(100), nullable=False),
     Column("url", Text, nullable=False),
     Column("transport", String(20), nullable=False),

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from alembic import op
 
 revision = "0083"
-down_revision = "0080"
+down_revision = "0081"
 
 
 class _Table(NamedTuple):

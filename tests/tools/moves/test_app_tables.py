@@ -26,14 +26,11 @@ NOT_OF_THE_APP = {
     "suggestions.app_id": "what a developer suggested to the operator",
 }
 
-# They are older than the rule, and keep a Postgres that spreads apps over servers from doing so. No table may be added.
-KEYED_BY_THEIR_OWN_ID = {"agent_tool_servers", "agents", "generation_jobs"}
-
 
 def test_the_key_of_a_table_of_an_app_begins_with_the_app() -> None:
     tables = [each.table for toolset in tools.toolsets() for each in toolset.app_tables]
     others = {table.name for table in tables if next(iter(table.primary_key)).name != "app_id"}
-    assert others == KEYED_BY_THEIR_OWN_ID
+    assert others == set()
 
 
 def test_every_table_that_names_an_app_is_declared_or_goes_with_the_row_of_the_app() -> None:

@@ -201,7 +201,7 @@ async def agents_create(
             await unit.execute(insert(rows), values)
         except IntegrityError as exc:
             raise AgentExists from exc
-        row = (await unit.execute(select(rows).where(rows.c.id == values["id"]))).one()
+        row = await load_agent_row(unit.fetch, app_id, name)
     return _render_changed(row, spec, await load_tool_offers(call))
 
 
@@ -302,8 +302,8 @@ async def agents_update(
         if public and row.visibility != "public" and row.max_concurrent_runs is None:
             values.setdefault("max_concurrent_runs", PUBLIC_AT_ONCE)
         call.audit.resource_id = row.id
-        statement = update(rows).where(rows.c.id == row.id).values(**values, updated_at=call.now)
-        await unit.execute(statement)
+        statement = update(rows).where(rows.c.app_id == app_id, rows.c.id == row.id)
+        await unit.execute(statement.values(**values, updated_at=call.now))
         row = await load_agent_row(unit.fetch, app_id, name)
     return _render_changed(row, GraphSpec.model_validate(row.graph_spec), await load_tool_offers(call))
 
@@ -332,7 +332,7 @@ async def agents_delete(call: Call, app_id: AppId, name: Name) -> None:
         call.audit.resource_id, call.audit.data["name"] = row.id, name
         # Runs have their own copy of the graph, so the agent's is deleted.
         values = {"deleted_at": call.now, "status": "disabled", "graph_spec": {}}
-        await unit.execute(update(rows).where(rows.c.id == row.id).values(**values))
+        await unit.execute(update(rows).where(rows.c.app_id == app_id, rows.c.id == row.id).values(**values))
 
 
 def _render_changed(row: Any, spec: GraphSpec, offers: ToolOffers) -> ChangedAgent:

@@ -234,11 +234,11 @@ async def mcp_servers_probe(
         accepted = _accepted_tools(server, descriptions, accept)
         answer["accepted"] = {name: tool.row for name, tool in accepted.items()}
     async with FREEZES.writing(call) as unit:
+        mine = (rows.c.app_id == app_id, rows.c.id == id)
         # If two probe at once, the later answer stands: somebody was shown what it accepted.
-        updated = await unit.execute(update(rows).where(rows.c.app_id == app_id, rows.c.id == id).values(answer))
-        if updated.rowcount == 0:
+        if (await unit.execute(update(rows).where(*mine).values(answer))).rowcount == 0:
             raise ToolServerNotFound
-        row: Any = (await unit.execute(select(rows).where(rows.c.id == id))).mappings().one()
+        row: Any = (await unit.execute(select(rows).where(*mine))).mappings().one()
     if error is not None:
         return {"ok": False, "error": error.message, "remediation": error.remedy}
     probe: Probe = {"ok": True, "tools": tools_of(row)}

@@ -9,7 +9,7 @@ from baobab.tools.ai.media.errors import JobNotFound
 from baobab.tools.ai.media.schemas import GenerationJob
 from baobab.tools.ai.media.submission import Kind, job_url
 from baobab.tools.ai.media.submitters import require_visible
-from baobab.tools.ai.media.tables import FREEZES, generation_jobs
+from baobab.tools.ai.media.tables import FREEZES, generation_jobs, is_job
 from baobab.tools.core.call import Call
 from baobab.tools.core.credits import Reservation, UnknownReservation, Usage
 from baobab.tools.core.errors import AppMigrating
@@ -40,11 +40,7 @@ async def poll(call: Call, app_id: str, kind: Kind, job_id: str) -> GenerationJo
 
 async def get_job_row(call: Call, app_id: str, kind: Kind, job_id: str) -> Any:
     """Returns the row of a job of the called app; raises JobNotFound."""
-    conditions = (
-        generation_jobs.c.id == job_id,
-        generation_jobs.c.app_id == app_id,
-        generation_jobs.c.kind == kind,
-    )
+    conditions = (is_job(app_id, job_id), generation_jobs.c.kind == kind)
     async with call.reading() as execute:
         row = (await execute(select(generation_jobs).where(*conditions))).first()
     if row is None:
@@ -67,7 +63,7 @@ async def acknowledge_job(call: Call, row: Any) -> Any:
         values = {"polled_at": call.now}
     if not values:
         return row
-    unsettled = (generation_jobs.c.id == row.id, generation_jobs.c.settled_at.is_(None))
+    unsettled = (is_job(row.app_id, row.id), generation_jobs.c.settled_at.is_(None))
     try:
         async with call.stores.database.writing(lock=row.app_id) as connection:
             await FREEZES.require_thawed(connection.execute, row.app_id)

@@ -6,7 +6,7 @@ The sweep releases the credits of jobs that nobody polls, resumes jobs without a
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import delete, exists, func, select, update
+from sqlalchemy import delete, exists, func, select, tuple_, update
 
 from baobab.runtime.gateway.errors import ModelNotFound, UpstreamMalformed
 from baobab.runtime.gateway.gateway import Gateway
@@ -17,7 +17,7 @@ from baobab.runtime.job_tables import jobs
 from baobab.storage.database import Database
 from baobab.storage.objects.errors import TooLarge
 from baobab.tools.ai.media.submission import JOB, compute_charge
-from baobab.tools.ai.media.tables import FREEZES, HOLDING, UNENDED, folder, generation_jobs
+from baobab.tools.ai.media.tables import FREEZES, HOLDING, UNENDED, folder, generation_jobs, is_job
 from baobab.tools.ai.media.toolset import media
 from baobab.tools.core.credits import Reservation
 from baobab.tools.core.errors import AppMigrating, AppNotFound, BaobabError, Unavailable
@@ -62,7 +62,7 @@ async def _resume_jobs(services: Services, database: Database) -> None:
             await _write(database, row, UNENDED, _columns.worker == row.worker, **values)
             continue
         worker = f"{JOB}:{services.ids.uuid()}"
-        condition = (_columns.id == row.id, UNENDED, _columns.worker.is_(None), _THAWED)
+        condition = (is_job(row.app_id, row.id), UNENDED, _columns.worker.is_(None), _THAWED)
         async with database.writing_unit(lock=row.app_id) as unit:
             if (await unit.execute(update(generation_jobs).where(*condition).values(worker=worker))).rowcount:
                 arguments = {"app_id": row.app_id, "generation_id": row.id}
@@ -79,9 +79,10 @@ async def _delete_files(services: Services, database: Database) -> None:
                 await stores.objects.delete_all(folder(row.app_id, row.id))
         await _write(database, row, _columns.emptied_at.is_(None), emptied_at=now)
         await _write(database, row, _columns.settled_at.is_(None), settled_at=now, cost=0)
-    expired_ids = select(_columns.id).where(_columns.ended_at < now - ROWS_KEPT, _THAWED).limit(_ROUND)
+    key = tuple_(_columns.app_id, _columns.id)
+    expired_keys = select(*key.clauses).where(_columns.ended_at < now - ROWS_KEPT, _THAWED).limit(_ROUND)
     async with database.writing(lock=None) as connection:
-        await connection.execute(delete(generation_jobs).where(_columns.id.in_(expired_ids)))
+        await connection.execute(delete(generation_jobs).where(key.in_(expired_keys)))
 
 
 async def _some(database: Database, *conditions: Any, order: Any) -> list[Any]:
@@ -93,7 +94,7 @@ async def _some(database: Database, *conditions: Any, order: Any) -> list[Any]:
 
 
 async def _write(database: Database, row: Any, *conditions: Any, **values: Any) -> None:
-    change = update(generation_jobs).where(_columns.id == row.id, *conditions).values(**values)
+    change = update(generation_jobs).where(is_job(row.app_id, row.id), *conditions).values(**values)
     try:
         async with database.writing(lock=row.app_id) as connection:
             await FREEZES.require_thawed(connection.execute, row.app_id)
@@ -131,7 +132,7 @@ _LONGEST_ERROR = 1000
 async def media_generate(job: Job, app_id: str, generation_id: str) -> None:
     """Make one image or video, or take the next step towards it."""
     async with job.database.reading() as connection:
-        query = select(generation_jobs).where(generation_jobs.c.id == generation_id)
+        query = select(generation_jobs).where(is_job(app_id, generation_id))
         row = (await connection.execute(query)).first()
         frozen = await FREEZES.is_frozen(connection.execute, app_id)
     if row is None:
@@ -277,7 +278,7 @@ class _Attempt:
         await self._write({**end_values, **values}, last=True)
 
     async def _write(self, values: dict[str, Any], *, last: bool = False) -> None:
-        condition = (generation_jobs.c.id == self._row.id, generation_jobs.c.worker == self._job.id, UNENDED)
+        condition = (is_job(self._row.app_id, self._row.id), _columns.worker == self._job.id, UNENDED)
         async with self._job.writing(last=last, lock=self._row.app_id) as unit:
             await FREEZES.require_thawed(unit.execute, self._row.app_id)
             if (await unit.execute(update(generation_jobs).where(*condition).values(**values))).rowcount != 1:

@@ -1,6 +1,6 @@
 """The table of generation jobs, in the database of their app's region. Money is integer nano-dollars."""
 
-from sqlalchemy import BigInteger, Column, Index, Integer, String, Table, Text
+from sqlalchemy import BigInteger, Column, ColumnElement, Index, Integer, String, Table, Text, and_
 
 from baobab.storage.tables import Instant, Json, metadata
 from baobab.tools.core.app_freezes import Freezes
@@ -8,8 +8,9 @@ from baobab.tools.core.app_freezes import Freezes
 generation_jobs = Table(
     "generation_jobs",
     metadata,
-    Column("id", String(36), primary_key=True),
-    Column("app_id", String(36), nullable=False, index=True),
+    Column("app_id", String(36), primary_key=True),
+    # Indexed for workers of the version before revision 0081, who find rows by it alone.
+    Column("id", String(36), primary_key=True, index=True),
     # The organisation that pays.
     Column("organisation_id", String(36), nullable=False),
     # `image` or `video`.
@@ -51,6 +52,11 @@ Index("ix_generation_jobs_holding", _columns.polled_at, sqlite_where=HOLDING, po
 Index("ix_generation_jobs_ended_at", _columns.ended_at)
 
 FREEZES = Freezes("media")
+
+
+def is_job(app_id: str, job_id: str) -> ColumnElement[bool]:
+    """Returns the condition for the row of one job."""
+    return and_(_columns.app_id == app_id, _columns.id == job_id)
 
 
 def folder(app_id: str, job_id: str) -> str:
