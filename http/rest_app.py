@@ -29,6 +29,7 @@ from baobab.tools.core.errors import (
     MethodNotAllowed,
     NoSocket,
     OnlyFilesHere,
+    RouteNotFound,
     WrongHost,
 )
 from baobab.tools.core.outages import STORE_OUTAGES, translate_outage
@@ -181,7 +182,20 @@ class RestApp:
         beside = self._trie.list_beside(path, method) if instead is not None else []
         if not beside:
             return instead
-        return f"Correct the path. Near it are {', '.join(f'op:{name}' for name in beside[:_MOST_NAMED])}."
+        return _name_beside(beside)
+
+    def _explain_refusal(self, request: Request, error: BaobabError) -> BaobabError:
+        """Returns the error to answer with: for a path that leaves out the app, another than that there is no such app.
+
+        `/v1/images/completions`, for example, matches `/v1/{app_id}/{table}`.
+        """
+        app_id = request.get_captured(request.tool.app_parameter) if request.tool is not None else None
+        if not isinstance(error, AppNotFound) or app_id is None or APP_ID.fullmatch(app_id):
+            return error
+        before, _, after = request.path.partition(f"/{app_id}/")
+        in_app = self._trie.list_beside(f"{before}/-/{app_id}/{after}", request.method)
+        beside = [*self._trie.list_beside(request.path, request.method), *in_app] if in_app else []
+        return RouteNotFound(remediation=_name_beside(beside)) if beside else error
 
     async def _forward(self, scope: Scope, receive: Any, respond: Send, request: Request) -> int:
         """Passes the request to the fallback, and adds our headers to its answer."""
@@ -213,7 +227,7 @@ class RestApp:
         return sent_status
 
     async def _refuse(self, request: Request, error: BaobabError) -> int:
-        tool = request.tool
+        tool, error = request.tool, self._explain_refusal(request, error)
         error.naming = self._registry.name_by_route
         if tool is not None and tool.toolset.keeps_failures and not request.is_dispatched:
             context = RequestContext("rest", request.id, request.ip, path=request.path, method=request.method)
@@ -221,6 +235,10 @@ class RestApp:
         envelope = tool.toolset.envelope if tool else STRUCTURED
         await send_error(request.reply, error, envelope, self._docs, request.headers)
         return error.status
+
+
+def _name_beside(names: Sequence[str]) -> str:
+    return f"Correct the path. Near it are {', '.join(f'op:{name}' for name in names[:_MOST_NAMED])}."
 
 
 def _deny_websocket(scope: Scope, receive: Any, respond: Send) -> Send:

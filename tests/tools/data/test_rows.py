@@ -405,6 +405,26 @@ async def test_a_post_near_other_operations_is_told_their_paths(tables: Tables) 
     assert "POST /v1/{app_id}/rag/collections/{name}/ingest" in remediation
 
 
+@pytest.mark.parametrize(
+    ("path", "near"),
+    [
+        ("images/generations", "POST /v1/{app_id}/images/completions."),
+        ("images/completions", "POST /v1/{app_id}/images/completions."),
+        ("chat/completion", "POST /v1/chat/completions, POST /v1/{app_id}/chat/completions."),
+    ],
+)
+async def test_a_path_that_leaves_out_its_app_is_told_where_the_app_belongs(
+    tables: Tables, path: str, near: str
+) -> None:
+    answer = await tables.world.ask("POST", f"/v1/{path}", tables.world.owner, {"prompt": "A tree"})
+    error = answer.json["error"]
+    assert (answer.status, error["code"]) == (404, "RESOURCE_NOT_FOUND")
+    assert error["remediation"] == f"Correct the path. Near it are {near}"
+    for unknown in ("app_zzzzzzzzzzzz", "nothing"):
+        answer = await tables.world.ask("POST", f"/v1/{unknown}/posts", tables.world.owner, {"title": "A tree"})
+        assert (answer.status, answer.json["error"]["code"]) == (404, "APP_NOT_FOUND")
+
+
 async def test_a_table_is_also_reached_below_data_and_on_the_apps_own_host(posts: Tables) -> None:
     assert len(await posts.list("data/posts")) == 5
     host = f"{posts.app.subdomain}.localhost:8000"
