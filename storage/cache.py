@@ -53,6 +53,12 @@ class Cache(Generic[K, V]):
         self._entries.pop(key, None)
         self._loading.pop(key, None)
 
+    def forget_value(self, value: V) -> None:
+        """Forgets the keys that lead to a value, and those that lead to none, because they may now."""
+        for key in [key for key, (_, held) in self._entries.items() if held is None or held == value]:
+            del self._entries[key]
+        self._loading.clear()
+
     def clear(self) -> None:
         self._entries.clear()
         self._loading.clear()

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import partial
 
 from sqlalchemy import bindparam, update
 
@@ -16,6 +17,7 @@ from baobab.storage.cancellation import run_to_completion
 from baobab.storage.clock import Clock
 from baobab.storage.database import Database, DatabaseUnavailable
 from baobab.storage.notices import Notices
+from baobab.storage.secrets import digest_token
 from baobab.tools.core.auth.callers import Account, Anonymous, AppKey, Caller, EndUser, FunctionKey, ScopedKey
 from baobab.tools.core.auth.directory import Directory
 from baobab.tools.core.auth.signing import PLATFORM, Signers, issuer
@@ -36,6 +38,10 @@ _REMEMBERED = 20_000
 _MAX_TOKEN = 8192
 _UUID = re.compile(r"^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$")
 
+_Subject = tuple[str, str]
+"""The topic and the subject of a notice."""
+_OWN_TOPICS = ("key", "app", USER_TOPIC)
+
 ANONYMOUS = Anonymous()
 ANON_KEY = "bb_anon_"
 """The prefix of an app's public key, in the header `apikey` or in `Authorization`."""
@@ -49,16 +55,17 @@ class Credentials:
         self._signers = signers
         self._sessions = sessions
         self._time = clock.time
-        self._callers: dict[bytes, tuple[float, Caller]] = {}
-        self._of_users: dict[str, set[bytes]] = {}
-        """Which cached callers are a user of an app, by `user_subject`."""
+        self._callers: dict[bytes, tuple[float, Caller, tuple[_Subject, ...]]] = {}
+        """When the entry ends, the caller, and what it depends on, by the digest of the credential."""
+        self._depending: dict[_Subject, set[bytes]] = {}
+        """The digests of the cached credentials that depend on something."""
         self._used: dict[str, float] = {}
         self._changes = 0
-        # A cached caller depends on keys, apps, members and accounts: a change to any of them clears the cache.
-        for topic in ("key", "app", "members", "account"):
+        for topic in ("members", "account"):
             notices.subscribe(topic, self._forget_callers)
-        # Users sign out all the time: that must not clear the cache of everybody else.
-        notices.subscribe(USER_TOPIC, self._forget_user)
+        # Anybody can change these at any time: that must not clear the cache of everybody else.
+        for topic in _OWN_TOPICS:
+            notices.subscribe(topic, partial(self._forget_depending, topic))
 
     def find_cached(self, authorization: bytes | None, audience: str | None = None) -> Caller | None:
         """Returns the cached caller of a credential; None if it must be verified first or is not for this audience."""
@@ -100,12 +107,12 @@ class Credentials:
     def _forget_callers(self, _subject: str) -> None:
         self._changes += 1
         self._callers.clear()
-        self._of_users.clear()
+        self._depending.clear()
 
-    def _forget_user(self, subject: str) -> None:
+    def _forget_depending(self, topic: str, subject: str) -> None:
         self._changes += 1
-        for digest in self._of_users.pop(subject, ()):
-            self._callers.pop(digest, None)
+        for digest in list(self._depending.get((topic, subject), ())):
+            self._forget_digest(digest)
 
     async def flush(self, database: Database) -> None:
         """Stores when keys were last used, at most once for each cached credential."""
@@ -128,7 +135,7 @@ class Credentials:
     async def _verify(self, authorization: bytes) -> Caller:
         token = _bearer(authorization)
         deadline, changes = self._time() + _REMEMBERED_SECONDS, self._changes
-        if token.count(".") == 2:
+        if _is_signed(token):
             caller, expiry = await self._token(token)
             deadline = min(deadline, expiry)
         else:
@@ -140,25 +147,27 @@ class Credentials:
         while len(self._callers) >= _REMEMBERED:
             self._forget_digest(next(iter(self._callers)))
         digest = hashlib.blake2s(authorization).digest()
-        self._callers[digest] = (deadline, caller)
-        if isinstance(caller, EndUser):
-            self._of_users.setdefault(user_subject(caller.app_id, caller.user_id), set()).add(digest)
+        if digest in self._callers:
+            self._forget_digest(digest)
+        subjects = _list_subjects(caller, token)
+        self._callers[digest] = (deadline, caller, subjects)
+        for subject in subjects:
+            self._depending.setdefault(subject, set()).add(digest)
         return caller
 
     def _forget_digest(self, digest: bytes) -> None:
-        _, caller = self._callers.pop(digest)
-        if isinstance(caller, EndUser):
-            subject = user_subject(caller.app_id, caller.user_id)
-            digests = self._of_users.get(subject, set())
+        _, _, subjects = self._callers.pop(digest)
+        for subject in subjects:
+            digests = self._depending[subject]
             digests.discard(digest)
             if not digests:
-                self._of_users.pop(subject, None)
+                del self._depending[subject]
 
     async def _key(self, token: str) -> tuple[Caller, float]:
         """Returns the caller of a key, and when the key's text expires, in seconds since 1970."""
         if token.startswith(ANON_KEY):
             return await self._anonymous(token.encode()), math.inf
-        key = await self._directory.key(hashlib.sha256(token.encode()).hexdigest())
+        key = await self._directory.key(digest_token(token))
         if key is None:
             raise InvalidApiKey
         if isinstance(key, FunctionKey):
@@ -218,6 +227,21 @@ class Credentials:
         if not _UUID.match(organisation_id) or await self._directory.role(organisation_id, caller.account_id) is None:
             raise Forbidden("This account is not a member of the organisation in X-Organization-Id.")
         return Account(caller.account_id, organisation_id)
+
+
+def _is_signed(token: str) -> bool:
+    """Returns whether a credential is a signed token, and no key."""
+    return token.count(".") == 2
+
+
+def _list_subjects(caller: Caller, token: str) -> tuple[_Subject, ...]:
+    """Lists what a cached caller depends on: the topics and subjects of notices after which it is verified again."""
+    subjects = [] if _is_signed(token) else [("key", digest_token(token))]
+    if isinstance(caller, (AppKey, FunctionKey, EndUser, Anonymous)) and caller.app_id is not None:
+        subjects.append(("app", caller.app_id))
+    if isinstance(caller, EndUser):
+        subjects.append((USER_TOPIC, user_subject(caller.app_id, caller.user_id)))
+    return tuple(subjects)
 
 
 def _bearer(authorization: bytes) -> str:

@@ -128,8 +128,9 @@ class Directory:
 
     def _app_changed(self, app_id: str) -> None:
         self._apps.forget(app_id)
-        self._subdomains.clear()
-        self._anon_keys.clear()
+        # Anybody can create an app: that must not clear what is known of all the others.
+        self._subdomains.forget_value(app_id)
+        self._anon_keys.forget_value(app_id)
 
     async def _first(self, statement: Select[Any]) -> Any:
         return (await self._database.read_once(statement)).first()
