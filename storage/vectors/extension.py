@@ -15,6 +15,10 @@ _CREATE = text(
     "DO $$ BEGIN CREATE EXTENSION IF NOT EXISTS vector; "
     "EXCEPTION WHEN insufficient_privilege OR feature_not_supported OR undefined_file THEN NULL; END $$"
 )
+_IS_OFFERED = text(
+    "SELECT to_regtype('halfvec') IS NOT NULL OR EXISTS (SELECT FROM pg_available_extensions "
+    r"WHERE name = 'vector' AND default_version ~ '^(0\.([7-9]|\d\d)|[1-9])')"
+)
 _HAS_TYPE = text("SELECT to_regtype('halfvec') IS NOT NULL")
 _IS_BYTES = text(
     "SELECT count(*) FROM pg_attribute WHERE attrelid = to_regclass('rag_vectors') AND attname = 'vector' "
@@ -36,6 +40,14 @@ def create_near_indexes(connection: Connection) -> None:
                 f"USING hnsw ((vector::halfvec({dimensions})) halfvec_cosine_ops) WHERE dimensions = {dimensions}"
             )
         )
+
+
+async def offers_vectors(database: Database) -> bool:
+    """Returns whether a database has the extension or can create it. SQLite needs none."""
+    if database.dialect != "postgresql":
+        return True
+    async with database.reading() as connection:
+        return bool(await connection.scalar(_IS_OFFERED))
 
 
 async def lacks_vectors(execute: Execute) -> bool:

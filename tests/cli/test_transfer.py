@@ -18,6 +18,7 @@ import httpx
 import psycopg
 import pytest
 from click.testing import CliRunner, Result
+from sqlalchemy import text
 
 from baobab.cli import main
 from baobab.server import Server
@@ -28,8 +29,10 @@ from baobab.storage.kv.engines import engine_at
 from baobab.storage.kv.postgres.engine import PostgresEngine
 from baobab.storage.migrate import list_revisions, migrate
 from baobab.storage.objects import ObjectStore, store_at
+from baobab.storage.vectors import extension
 from tests.cli.server_process import TIMEOUT_SECONDS, run_baobab, run_server, start_baobab
 from tests.conftest import ADDRESS
+from tests.ports import free_port
 from tests.servers import PostgresServer, start_postgres, start_valkey
 from tests.storage.objects.s3_server import REGION, start_s3_server
 
@@ -471,6 +474,27 @@ def test_a_dry_run_changes_nothing(source: Source, target: str) -> None:
         assert connection.execute(b"SELECT nspname FROM pg_namespace WHERE nspname = 'kv'").fetchall() == []
         assert connection.execute(b"SELECT tablename FROM pg_tables WHERE schemaname = 'public'").fetchall() == []
     assert source.read_contents() == before
+
+
+async def test_a_dry_run_names_what_a_target_lacks_as_the_transfer_does(
+    source: Source, target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken = shutil.copytree(source.data / "objects" / "local", tmp_path / "taken")
+    for options in ((), ("--dry-run",)):
+        assert "already holds objects" in read_refusal(source, target, "--objects", f"file://{taken}", *options)
+    nowhere = ("--valkey", f"redis://127.0.0.1:{free_port()}", "--kv", "valkey")
+    for options in ((), ("--dry-run",)):
+        assert "the target's key-value store" in read_refusal(source, target, *nowhere, *options)
+    monkeypatch.setattr(extension, "_IS_OFFERED", text("SELECT false"))
+    assert run_transfer(source, target, "--dry-run").exit_code == 0
+    columns = {"id": {"type": "uuid", "primaryKey": True}, "place": "vector(3)"}
+    async with open_machine(source.data) as client:
+        schema = {"schema": {"tables": {"things": {"columns": columns}}}}
+        assert (await client.post(f"/v1/{source.app_id}/schema/apply", json=schema)).is_success
+    for options in ((), ("--dry-run",)):
+        assert f"lacks the extension pgvector (0.7 or later), and the source holds vectors ({source.app_id}.things" in (
+            read_refusal(source, target, *options)
+        )
 
 
 def test_places_for_files_that_are_none_or_taken_are_one_line(source: Source, target: str, tmp_path: Path) -> None:

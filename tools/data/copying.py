@@ -51,6 +51,19 @@ async def copy_tables(source: DataStore, dest: DataStore, app_id: str) -> None:
     await _copy_log(source, dest, app_id)
 
 
+async def find_vector_column(store: DataStore, app_ids: Iterable[str]) -> str | None:
+    """Returns the name of a column of vectors, as `APP.TABLE.COLUMN`; None if there is none."""
+    for app_id in app_ids:
+        if not await store.exists(app_id):
+            continue
+        catalogue = await store.read(app_id, partial(read_catalogue, store=store, app_id=app_id))
+        for table in catalogue.tables.values():
+            for column in table.columns.values():
+                if column.type.name == "vector":
+                    return f"{app_id}.{table.name}.{column.name}"
+    return None
+
+
 async def survey_tables(store: DataStore, app_ids: Iterable[str]) -> dict[str, Digest]:
     """Returns the digest of each table, named `APP.TABLE`, and of each app's catalogue."""
     digests: dict[str, Digest] = {}

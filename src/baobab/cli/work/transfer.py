@@ -32,9 +32,10 @@ from baobab.storage.transfer import entries, mark, objects, rows
 from baobab.storage.transfer.errors import TransferRefused
 from baobab.storage.transfer.source import build_source
 from baobab.storage.transfer.survey import Survey
+from baobab.storage.vectors.extension import offers_vectors
 from baobab.tools.approvals.tables import approvals
 from baobab.tools.core.auth.tables import apps
-from baobab.tools.data.copying import copy_tables, survey_tables
+from baobab.tools.data.copying import copy_tables, find_vector_column, survey_tables
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,13 @@ async def transfer(here: Settings, there: Settings, *, dry_run: bool, print_line
             await require_finished(source.rows)
         with translate_errors("the target"):
             is_resumed = await mark.is_begun(target, source_survey.fingerprint)
+        await _require_vectors(source, source_survey, target)
+        if not is_resumed:
+            await _require_no_foreign_objects(new)
         if dry_run:
+            if there.kv == "valkey":
+                async with open_entries("the target's", _build_engine(there, lambda: instant)) as target_entries:
+                    await _require_no_foreign_entries(target_entries, source_survey if is_resumed else Survey({}, {}))
             print_line("Nothing was changed. The target can be reached and is ready for the transfer.")
             return
         target_entries = await stack.enter_async_context(
@@ -110,7 +117,7 @@ async def transfer(here: Settings, there: Settings, *, dry_run: bool, print_line
         target_tables = data_store_at(target, there.tables_folder(there.region))
         stack.push_async_callback(target_tables.close)
         target_side = _Side(target, target_entries, new, target_tables)
-        await _require_no_foreign_data(target_side, source_survey if is_resumed else Survey({}, {}))
+        await _require_no_foreign_entries(target_entries, source_survey if is_resumed else Survey({}, {}))
         if not is_resumed:
             with translate_errors("the target"):
                 await mark.begin_transfer(target, source_survey.fingerprint)
@@ -153,12 +160,29 @@ def _require_source(here: Settings, there: Settings) -> None:
         raise TransferRefused(f"{here.kv_folder(here.region)} is missing; is BAOBAB_REGION right?")
 
 
-async def _require_no_foreign_data(target: _Side, ours: Survey) -> None:
+async def _require_vectors(source: _Side, survey: Survey, target: Database) -> None:
+    """Raises TransferRefused if the source holds vectors and the target has no type for them."""
+    if await offers_vectors(target):
+        return
+    digest = survey.rows.get("rag_vectors")
+    holder = "documents" if digest is not None and digest.count else None
+    holder = holder or await find_vector_column(source.tables, await source.list_apps())
+    if holder is not None:
+        raise TransferRefused(
+            f"the target lacks the extension pgvector (0.7 or later), and the source holds vectors ({holder}); "
+            "install it there"
+        )
+
+
+async def _require_no_foreign_entries(target: Engine, ours: Survey) -> None:
     """ours: what an interrupted transfer may have copied already."""
-    space = await entries.find_foreign_space(target.entries, ours.entries)
+    space = await entries.find_foreign_space(target, ours.entries)
     if space is not None:
         raise TransferRefused(f"the target's key-value store already holds data (space {space})")
-    if target.objects and not ours.rows and not await objects.is_empty(target.objects):
+
+
+async def _require_no_foreign_objects(target: ObjectStore | None) -> None:
+    if target and not await objects.is_empty(target):
         raise TransferRefused("the target's object store already holds objects")
 
 
