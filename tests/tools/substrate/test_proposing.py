@@ -101,3 +101,16 @@ async def test_pages_of_actions_leave_nothing_out_although_the_clock_stands_stil
         if before is None:
             break
     assert found == made[::-1]
+
+
+async def test_a_page_of_large_actions_is_shorter_and_nothing_is_left_out(substrate: Substrate) -> None:
+    text = "🌳" * 20_000
+    made = [
+        (await substrate.propose("record_commitment", description=text, status="confirmed"))["action_id"]
+        for _ in range(16)
+    ]
+    first = await substrate.call("actions", limit=500)
+    assert 1 < len(first["actions"]) < 16
+    rest = await substrate.call("actions", limit=500, before=first["next_before"].isoformat())
+    assert [row["id"] for row in first["actions"] + rest["actions"]] == made[::-1]
+    assert rest["next_before"] is None

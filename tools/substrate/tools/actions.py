@@ -4,6 +4,7 @@ import json
 from typing import Annotated, Any, Literal, cast
 
 from pydantic import Field
+from pydantic_core import to_json
 from sqlalchemy import select
 
 from baobab.tools.core.auth import proposers
@@ -34,6 +35,8 @@ ActionId = Annotated[fields.ActionId, Field(description="The action.", examples=
 Status = Literal["proposed", "executed", "rejected", "failed", "reverted"]
 TriggerContext = Annotated[str, Text(2000)]
 _FROM_HEADERS = {"trigger_context": "x-platform-trigger-context"}
+_MOST_BYTES = 2**20
+"""The most bytes of one page of actions."""
 
 
 @substrate.tool(
@@ -115,7 +118,7 @@ async def substrate_actions(
 
     status: `proposed` for those that wait.
     capability: only those of this capability.
-    limit: how many at most.
+    limit: the most actions; fewer if they are large.
     before: only those proposed before this moment; the `next_before` of the page before.
     source_app_id: only those that this app proposed.
     source_rule_id: only those that this attention rule proposed.
@@ -131,9 +134,16 @@ async def substrate_actions(
     if before is not None:
         query = query.where(_rows.c.proposed_at < before)
     rows: Any = (await call.execute(query.order_by(_rows.c.proposed_at.desc()).limit(limit + 1))).mappings().all()
-    page = rows[:limit]
-    next_before = page[-1]["proposed_at"] if len(rows) > limit else None
-    return {"actions": [render_action(row) for row in page], "next_before": next_before}
+    actions: list[Action] = []
+    size = 0
+    for row in rows[:limit]:
+        action = render_action(row)
+        size += len(to_json(action))
+        if actions and size > _MOST_BYTES:
+            break
+        actions.append(action)
+    next_before = actions[-1]["proposed_at"] if len(rows) > len(actions) else None
+    return {"actions": actions, "next_before": next_before}
 
 
 @substrate.tool(
