@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import ssl
 from base64 import b64decode
 from binascii import Error as NotBase64
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
@@ -31,6 +32,7 @@ class ImageJobs:
     def __init__(self, files: RemoteFiles, seconds: float) -> None:
         self._files = files
         self._seconds = seconds
+        self._tls: ssl.SSLContext | None = None
 
     def count_units(self, model: Model, request: MediaRequest) -> int:
         """Returns the number of images that the request asks for."""
@@ -58,7 +60,7 @@ class ImageJobs:
         library = await load_litellm()
         call = library.aimage_edit if input_images else library.aimage_generation
         try:
-            async with _single_try_client(library, upstream) as client:
+            async with self._open_single_try_client(library, upstream) as client:
                 answer = await call_library(
                     library,
                     upstream,
@@ -74,6 +76,24 @@ class ImageJobs:
             # The upstream may still make the image and charge for it, so the request is not sent again.
             return Progress("failed", "", error="The model's provider did not answer in time.")
         return await self._build_progress(upstream, answer, cost)
+
+    @asynccontextmanager
+    async def _open_single_try_client(self, library: Any, upstream: Upstream) -> AsyncGenerator[Any, None]:
+        """Opens a client that sends a request once. OpenAI's own would try three times, each of them paid."""
+        if upstream.provider != "openai":
+            yield None
+            return
+        if self._tls is None:
+            # To read the certificates takes as long as hundreds of requests, so it is done once and beside the loop.
+            self._tls = await asyncio.to_thread(ssl.create_default_context)
+
+        class Single(library.main.openai.AsyncOpenAI):  # type: ignore[misc]  # it is loaded late
+            max_retries = property(lambda _: 0, lambda _, _value: None)
+
+        http_client = library.main.openai.DefaultAsyncHttpxClient(verify=self._tls)
+        base_url = upstream.api_base or None
+        async with Single(api_key=upstream.api_key, base_url=base_url, http_client=http_client) as client:
+            yield client
 
     async def _build_progress(
         self, upstream: Upstream, answer: Mapping[str, Any], cost: Callable[[Any], int | None]
@@ -99,20 +119,6 @@ class ImageJobs:
 
         # Some models answer with a text beside the images, or in place of them.
         return await asyncio.gather(*(read_image(item) for item in data if item.get("b64_json") or item.get("url")))
-
-
-@asynccontextmanager
-async def _single_try_client(library: Any, upstream: Upstream) -> AsyncGenerator[Any, None]:
-    """Opens a client that sends a request once: for OpenAI's images the library would try three times, each paid."""
-    if upstream.provider != "openai":
-        yield None
-        return
-
-    class Single(library.main.openai.AsyncOpenAI):  # type: ignore[misc]  # it is loaded late
-        max_retries = property(lambda _: 0, lambda _, _value: None)
-
-    async with Single(api_key=upstream.api_key, base_url=upstream.api_base or None) as client:
-        yield client
 
 
 def _decode_image(encoded: str) -> bytes:

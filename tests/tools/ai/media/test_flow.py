@@ -1,13 +1,15 @@
 """Images and videos from the request to the file, with the built-in models: no key, no network."""
 
 import asyncio
+import ssl
+import threading
 from typing import Any
 
 import pytest
 
 from tests.mcp_server.mcp_requests import ERAS, call_tool, read_refusal
 from tests.people import create_key, create_person
-from tests.tools.ai.media.conftest import BUILT_IN, TERMINAL, Kind, MediaBaobab
+from tests.tools.ai.media.conftest import BUILT_IN, IMAGE, TERMINAL, Kind, MediaBaobab
 
 KINDS: tuple[Kind, ...] = ("image", "video")
 MAGIC = {"image": (b"\x89PNG\r\n\x1a\n", "image/png"), "video": (b"ftyp", "video/mp4")}
@@ -65,6 +67,25 @@ async def test_several_images_have_an_address_each(baobab: MediaBaobab) -> None:
     files = [await baobab.get(url) for url in job["content_urls"]]
     assert [url[-7:] for url in job["content_urls"]] == ["index=0", "index=1", "index=2"]
     assert len({file.content for file in files}) == 3
+
+
+async def test_a_second_picture_reads_no_certificates_while_other_calls_wait(
+    baobab: MediaBaobab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app_id, loop_thread = await baobab.create_app(), threading.get_ident()
+    read: list[Any] = []
+    original: Any = ssl.SSLContext.load_verify_locations
+
+    def note(*arguments: Any, **options: Any) -> Any:
+        if threading.get_ident() == loop_thread:
+            read.append(arguments)
+        return original(*arguments, **options)
+
+    await baobab.generate(app_id, "image", model=IMAGE)
+    monkeypatch.setattr(ssl.SSLContext, "load_verify_locations", note)
+    await baobab.generate(app_id, "image", model=IMAGE)
+    assert len(baobab.fake.begun) == 2
+    assert not read
 
 
 @pytest.mark.parametrize("kind", KINDS)
