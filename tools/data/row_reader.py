@@ -32,7 +32,8 @@ MOST_BYTES = 16 * 2**20
 """The most bytes of the rows of one answer, as the database returns them."""
 _MOST_BUFFERED = 32
 """The most columns of unknown size that are read at once. Each may have a megabyte."""
-_KEY, _USER_ID, _USER_ROLE, _NOW = (object() for _ in range(4))
+_STAND_INS: list[Any] = [object() for _ in range(4)]
+_KEY, _USER_ID, _USER_ROLE, _NOW = _STAND_INS
 """Stand for the values that differ between two reads of a row."""
 
 
@@ -113,9 +114,8 @@ class RowReader:
         return rows[0] if rows else None
 
     def _write_key_read(self, table: TableInfo) -> _KeyRead:
-        actor: Any = Actor(self.actor.role, _USER_ID, _USER_ROLE)  # type: ignore[arg-type]
-        now: Any = _NOW
-        writer = SqlWriter(self._store, self._app_id, self._catalogue, actor, now)
+        actor = Actor(self.actor.role, _USER_ID, _USER_ROLE)
+        writer = SqlWriter(self._store, self._app_id, self._catalogue, actor, _NOW)
         alias, dialect = quote(table.name), self._store.dialect
         key = _find_key(table)
         columns = list(table.columns.values())
