@@ -53,17 +53,18 @@ class SharedReads:
                     outcomes = await connection.fetch_all([(statement, values) for statement, values, _ in reads])
         except DatabaseUnavailable as exc:
             if reads is None:
-                # No connection became free, and whoever asked alone would wait as long again.
-                for _, _, answer in self._take_waiting():
-                    answer.set_exception(exc)
+                # No connection became free, and whoever asked alone or in the next group would wait as long again.
+                for _, _, answer in self._take_waiting(len(self._waiting)):
+                    # A copy for each: an exception must not be raised by several tasks.
+                    answer.set_exception(DatabaseUnavailable(str(exc), exc.reason))
         finally:
             # Whatever has happened, nobody is left waiting.
             for (_, _, answer), rows in zip_longest(reads or (), outcomes):
                 if not answer.done():
                     answer.set_result(rows)
 
-    def _take_waiting(self) -> list[_Read]:
-        reads, self._waiting = self._waiting[:_MOST_TOGETHER], self._waiting[_MOST_TOGETHER:]
+    def _take_waiting(self, most: int = _MOST_TOGETHER) -> list[_Read]:
+        reads, self._waiting = self._waiting[:most], self._waiting[most:]
         if self._waiting:
             self._start()
         # Callers that were cancelled meanwhile do not read.

@@ -18,6 +18,7 @@ from sqlalchemy.exc import DBAPIError
 
 from baobab.server import Server
 from baobab.settings import load_settings
+from baobab.storage import postgres
 from baobab.storage.clock import Ids, SystemClock
 from baobab.storage.database import Database, DatabaseUnavailable
 from baobab.storage.databases import database_at
@@ -431,6 +432,21 @@ async def test_reads_that_wait_for_a_connection_are_answered_after_a_restart_of_
         server.stop(signal.SIGQUIT)
         server.start()
     assert [(await task)[0][0] for task in asked] == list(range(6))
+
+
+async def test_reads_for_which_no_connection_becomes_free_are_all_told_at_once(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres, "_FREE_SECONDS", 0.2)
+    number = select(bindparam("number", type_=Integer))
+    async with occupy_connections(database):
+        asked = [asyncio.create_task(database.fetch_once(number, {"number": each})) for each in range(100)]
+        await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.sleep(0)
+        assert all(task.done() for task in asked)
+    answers = await asyncio.gather(*asked, return_exceptions=True)
+    assert {type(answer) for answer in answers} == {DatabaseUnavailable}
+    assert await database.fetch_once(number, {"number": 7})
 
 
 @contextlib.asynccontextmanager
