@@ -77,7 +77,7 @@ async def test_the_page_of_a_run_of_ten_thousand_events_shows_a_window_of_it(run
         rows.append({"run_id": run_id, "seq": 100 + number, "type": kind, "payload": payload, "created_at": at})
     database = runner.baobab.application.services.regions["local"].database
     async with database.writing() as connection:
-        await connection.execute(insert(events), [{"subject": None, **row} for row in rows])
+        await connection.execute(insert(events), [{"app_id": runner.app_id, "subject": None, **row} for row in rows])
         await connection.execute(update(runs).where(runs.c.id == run_id).values(last_seq=10_099))
     page = await runner.open(path)
     assert page.text.count("<") < _MOST_ELEMENTS
