@@ -15,8 +15,13 @@ Send = Callable[[dict[str, Any]], Awaitable[None]]
 Reply = Callable[[int, Headers, bytes], Awaitable[None]]
 """Sends a whole answer: status, headers, body."""
 
+TakeBody = Callable[[], bytes | None]
+"""Takes the whole body of a request, if it has arrived; else returns None, and the body has to be received."""
+
 WHOLE = "baobab.whole"
 """The scope key under which a server puts its Reply, if it can send a whole answer in one write."""
+TAKE_BODY = "baobab.take_body"
+"""The scope key under which a server puts its TakeBody, if it has one."""
 ON_STOP = "baobab.on_stop"
 """The scope key under which an endless answer puts the function that ends it when the server stops."""
 

@@ -11,7 +11,7 @@ from baobab.http import query
 from baobab.http.answer import Send, allowance_headers
 from baobab.http.bodies import BODIES, FREE
 from baobab.http.open_streams import OpenStreams
-from baobab.http.request import LARGE, LargeBodyParser, Request, read_form, read_json, stream_body
+from baobab.http.request import LARGE, LargeBodyParser, Request, parse_small_body, read_form, read_json, stream_body
 from baobab.http.streaming import send_stream
 from baobab.http.trie import decode_parameter
 from baobab.tools.core.auth.callers import Anonymous, Caller
@@ -30,6 +30,7 @@ _OPEN = "_"
 
 class Endpoint:
     __slots__ = (
+        "_any_value",
         "_constant",
         "_credentials",
         "_elsewhere",
@@ -41,6 +42,7 @@ class Endpoint:
         "_registry",
         "_rest",
         "_simulates",
+        "_small",
         "_streams",
         "_takes_body",
         "_text",
@@ -61,6 +63,8 @@ class Endpoint:
         elsewhere = frozenset((*tool.rest.path_parameters, *tool.rest.query_parameters))
         self._elsewhere = elsewhere - tool.rest.repeats
         self._takes_body = tool.rest.method in ("POST", "PUT", "PATCH")
+        self._any_value = tool.rest.whole_body is not None
+        self._small = min(tool.rest.max_body, FREE)
         self._constant = [(name.encode(), value.encode()) for name, value in tool.rest.headers.items()]
         self._from_headers = [(name, header.encode()) for name, header in tool.rest.from_headers.items()]
         # The tool itself shows what a user would see; the caller stays whoever they are.
@@ -77,17 +81,12 @@ class Endpoint:
         if self._rest.raw_body is not None:
             arguments[self._rest.raw_body] = stream_body(receive, request)
         elif self._takes_body:
-            body = await self._read_body(request, receive, caller, arguments, context)
-            if self._rest.whole_body is not None:
-                body = {self._rest.whole_body: body}
-            if self._rest.form:
-                body = {name: value for name, value in body.items() if name in self._rest.body_parameters}
-            if not self._elsewhere.isdisjoint(body):
-                raise self._build_misplaced_error()
-            for name in self._rest.repeats & body.keys():
-                if arguments[name] not in (_OPEN, body[name]):
-                    raise BadRequest(f"`{name}`: the body and the path have different values.")
-            arguments |= body
+            raw = self._take_body(request)
+            if raw is None:
+                body = await self._read_body(request, receive, caller, arguments, context)
+            else:
+                body = parse_small_body(raw, any_value=self._any_value)
+            self._add_body(arguments, body)
         # From here on, the registry records refusals itself.
         request.is_dispatched = True
         result, call = await self._registry.run(self.tool, arguments, caller, context)
@@ -111,6 +110,26 @@ class Endpoint:
         await request.reply(status, headers, content)
         return status
 
+    def _add_body(self, arguments: dict[str, Any], body: Any) -> None:
+        """Adds what is in the body to the arguments from the path, the query string and the headers."""
+        rest = self._rest
+        if rest.whole_body is not None:
+            body = {rest.whole_body: body}
+        if rest.form:
+            body = {name: value for name, value in body.items() if name in rest.body_parameters}
+        if not self._elsewhere.isdisjoint(body):
+            raise self._build_misplaced_error()
+        for name in rest.repeats:
+            if name in body and arguments[name] not in (_OPEN, body[name]):
+                raise BadRequest(f"`{name}`: the body and the path have different values.")
+        arguments |= body
+
+    def _take_body(self, request: Request) -> bytes | None:
+        """Returns a small body that has arrived as a whole, as nearly all have; None if it has to be read."""
+        if request.take_body is None or self._rest.form or not 0 <= request.content_length <= self._small:
+            return None
+        return request.take_body()
+
     async def _read_body(
         self, request: Request, receive: Any, caller: Caller, arguments: Mapping[str, Any], context: RequestContext
     ) -> Any:
@@ -123,17 +142,16 @@ class Endpoint:
             return await read_form(receive, request, self._rest.max_body)
         anonymous = isinstance(caller, Anonymous)
         largest = min(self._rest.max_body, LARGE) if anonymous else self._rest.max_body
-        # Without a content-length, the body may be as large as is allowed.
-        size = self._rest.max_body if request.content_length < 0 else request.content_length
+        size = request.content_length
+        if size < 0:
+            # Without a content-length, the body may be as large as is allowed.
+            size = self._rest.max_body
         if size <= FREE:
-            return await self._read(receive, request, largest)
+            return await read_json(receive, request, largest, self._parser, any_value=self._any_value)
         await self._registry.admit(self.tool, arguments, caller, context)
         owner = network(request.ip) if anonymous else caller.actor_id or ""
         with BODIES.hold(owner, min(size, largest), anonymous=anonymous):
-            return await self._read(receive, request, largest)
-
-    async def _read(self, receive: Any, request: Request, largest: int) -> Any:
-        return await read_json(receive, request, largest, self._parser, any_value=self._rest.whole_body is not None)
+            return await read_json(receive, request, largest, self._parser, any_value=self._any_value)
 
     @asynccontextmanager
     async def open_stream(self, request: Request, base_url: str) -> AsyncGenerator[Stream, None]:

@@ -1,7 +1,6 @@
 """Metrics of calls, in the Prometheus text format."""
 
 import os
-from collections.abc import Callable
 
 from prometheus_client import (
     CollectorRegistry,
@@ -25,7 +24,11 @@ disable_created_metrics()  # type: ignore[no-untyped-call]  # the library's own 
 
 
 class CallMetrics:
-    """Measures calls and counts failures. The label lookup of each tool's series happens once."""
+    """Measures calls and counts failures.
+
+    A call only notes how long it took. Each second, and before they are shown, the notes are counted one after the
+    other, outside of the calls.
+    """
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -58,16 +61,27 @@ class CallMetrics:
             label_names,
             registry=self.registry,
         )
-        self._observe: dict[tuple[str, str], Callable[[float], None]] = {}
+        self._noted: dict[tuple[str, str], list[float]] = {}
 
     def __call__(self, tool: Tool, context: RequestContext, outcome: str, seconds: float) -> None:
         labels = (tool.name, context.name)
-        observe = self._observe.get(labels)
-        if observe is None:
-            observe = self._observe[labels] = self._seconds.labels(*labels).observe
-        observe(seconds)
+        noted = self._noted.get(labels)
+        if noted is None:
+            noted = self._noted[labels] = []
+        noted.append(seconds)
         if outcome != "ok":
             self._failures.labels(tool.name, context.name, outcome).inc()
+
+    async def flush(self) -> None:
+        """Counts what was noted since the last time, so that other workers can show it."""
+        self._count_noted()
+
+    def _count_noted(self) -> None:
+        noted, self._noted = self._noted, {}
+        for labels, calls in noted.items():
+            observe = self._seconds.labels(*labels).observe
+            for seconds in calls:
+                observe(seconds)
 
     def observe_model(self, model_call: ModelCall) -> None:
         """Records a model call that has ended."""
@@ -86,6 +100,7 @@ class CallMetrics:
             self._model_cost.labels(*labels).inc(usd(model_call.cost))
 
     def render_text(self) -> bytes:
+        self._count_noted()
         if "PROMETHEUS_MULTIPROC_DIR" not in os.environ:
             return generate_latest(self.registry)
         all_processes = CollectorRegistry()

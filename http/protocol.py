@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import httptools
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
-from baobab.http.answer import ON_STOP, WHOLE
+from baobab.http.answer import ON_STOP, TAKE_BODY, WHOLE
 from baobab.http.refusal_log import RefusalLog
 from baobab.http.request import new_request_id
 from baobab.http.whole_answer import send_whole
@@ -253,6 +253,8 @@ class GuardedProtocol(HttpToolsProtocol):
         super().on_headers_complete()
         if self.cycle is not before:
             self.scope[WHOLE] = partial(send_whole, self.cycle)  # type: ignore[literal-required]  # a key of ours
+            if b"content-length" in names:
+                self.scope[TAKE_BODY] = partial(_take_body, self.cycle)  # type: ignore[literal-required]
         if is_unusual and self.cycle is not before:
             # The parser reports trailers as headers. Without a new list they would be added to the headers that the
             # application reads, perhaps a second Host or Authorization. (A WebSocket has no cycle and keeps its list.)
@@ -396,6 +398,14 @@ class GuardedProtocol(HttpToolsProtocol):
         `100 Continue` yet. Such time does not count.
         """
         return self.flow.read_paused or (self._is_in_body() and self.cycle.waiting_for_100_continue)
+
+
+def _take_body(cycle: RequestResponseCycle) -> bytes | None:
+    """Takes the body of a request, as its `receive` would return it; None if that would have to wait."""
+    if cycle.more_body or cycle.disconnected:
+        return None
+    cycle.message_event.clear()
+    return bytes(cycle.body)
 
 
 _BYTES = re.compile(

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 from urllib.parse import parse_qsl
 
-from baobab.http.answer import Headers, Reply
+from baobab.http.answer import TAKE_BODY, Headers, Reply, TakeBody
 from baobab.http.trie import PathValues
 from baobab.runtime.fair_thread_pool import FairThreadPool
 from baobab.tools.core.call import Tool
@@ -57,6 +57,8 @@ class Request:
         self.host: bytes = headers.get(b"host", b"")
         self.authorization: bytes | None = headers.get(b"authorization")
         self.origin: bytes | None = headers.get(b"origin")
+        # Popped, because it refers back to the scope, and only the garbage collector could free that cycle.
+        self.take_body: TakeBody | None = scope.pop(TAKE_BODY, None)
         self.plain = headers.keys().isdisjoint(_MORE_IDENTITY)
         """Whether `authorization` alone identifies the caller."""
         self.id = self._given_id() if b"x-request-id" in headers else new_request_id()
@@ -166,11 +168,9 @@ async def read_json(
     MalformedBody and ClientGone.
     """
     raw = await _read_raw(receive, request, max_bytes)
-    if not raw:
-        return {}
     if len(raw) > LARGE:
         return await parser.parse(raw, any_value=any_value)
-    return parse_body(raw) if any_value else parse_object(raw)
+    return parse_small_body(raw, any_value=any_value)
 
 
 async def read_form(receive: Any, request: Request, max_bytes: int) -> dict[str, Any]:
@@ -203,6 +203,13 @@ async def _read_raw(receive: Any, request: Request, max_bytes: int) -> bytes:
     if len(raw) > max_bytes:
         raise _build_too_large(max_bytes)
     return bytes(raw)
+
+
+def parse_small_body(raw: bytes, *, any_value: bool) -> Any:
+    """Returns the JSON object of a body, or any JSON; an empty body is an empty object. Raises MalformedBody."""
+    if not raw:
+        return {}
+    return parse_body(raw) if any_value else parse_object(raw)
 
 
 def parse_body(raw: bytes) -> Any:

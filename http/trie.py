@@ -53,9 +53,13 @@ class RouteTrie:
         for index, segment in enumerate(segments):
             below = node.fixed.get(segment)
             if below is not None:
-                if node.parameter is not None or node.tail is not None:
+                # Below a tail, every longer path has a route: there is no way back.
+                is_only_way = below.tail is not None and index + 1 < len(segments)
+                if (node.parameter is not None or node.tail is not None) and not is_only_way:
                     return _match_segments(node, segments, index, tuple(path_values))
                 node = below
+            elif node.tail is not None and node.parameter is None:
+                return _match_tail(node.tail, segments[index:], tuple(path_values))
             elif node.tail is None and node.parameter is not None and segment:
                 node = node.parameter
                 path_values.append(segment)

@@ -75,6 +75,7 @@ class Server:
                 self.console_link = await create_link(application.services, owner.account_id, self.link_lifetime)
             metrics = CallMetrics()
             application.registry.observers.append(metrics)
+            application.services.flushes.append(metrics.flush)
             application.services.part(Gateway).observers.append(metrics.observe_model)
             if Tracing in application.services.parts:
                 application.registry.observers.append(application.services.part(Tracing).observe)

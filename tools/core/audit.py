@@ -91,6 +91,9 @@ class AuditedCall(Protocol):
     def audit(self) -> AuditNote: ...
 
     @property
+    def noted_organisation_id(self) -> str | None: ...
+
+    @property
     def unit(self) -> Unit: ...
 
 
@@ -254,7 +257,7 @@ class AuditLog:
 
 def _organisation(call: AuditedCall) -> str | None:
     """Returns the organisation in whose audit log a call is recorded; None if the call belongs to no organisation."""
-    if call.audit.organisation_id or call.app is not None:
-        return call.audit.organisation_id or (call.app.organisation_id if call.app is not None else None)
-    caller = call.caller
+    noted, app, caller = call.noted_organisation_id, call.app, call.caller
+    if noted or app is not None:
+        return noted or (app.organisation_id if app is not None else None)
     return caller.organisation_id if isinstance(caller, (Account, ScopedKey)) else None

@@ -319,6 +319,11 @@ class Call:
         return self._audit
 
     @property
+    def noted_organisation_id(self) -> str | None:
+        """The organisation that the handler has named for the audit row; None if it named none."""
+        return None if self._audit is None else self._audit.organisation_id
+
+    @property
     def approval_id(self) -> str | None:
         """The id of the approval that this call executes; None if nobody had to approve it."""
         return None if self.approved is None else self.approved.id

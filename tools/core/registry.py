@@ -292,13 +292,15 @@ class Registry:
     async def _steps(self, call: Call, arguments: Mapping[str, Any], nested: bool) -> Any:
         try:
             values = await self._admit_call(call, arguments, nested)
-            need_not_ask = call.need_not_ask_any_more and not _has_stream(values)
-            if not nested and call.approved is None and (call.waits_for_approval or need_not_ask):
-                is_answered, answer = await self._ask_person(call, arguments, values)
-                if is_answered:
-                    return answer
-            if call.tool.destructive_when is not None and call.needs_destroy_approval:
-                return await self._work_or_propose(call, values, arguments)
+            # Nothing else can make a call wait for a person.
+            if call.caller.limits is not None or call.context.step is not None:
+                need_not_ask = call.need_not_ask_any_more and not _has_stream(values)
+                if not nested and call.approved is None and (call.waits_for_approval or need_not_ask):
+                    is_answered, answer = await self._ask_person(call, arguments, values)
+                    if is_answered:
+                        return answer
+                if call.tool.destructive_when is not None and call.needs_destroy_approval:
+                    return await self._work_or_propose(call, values, arguments)
             if call.approved is not None and not nested and call.approved.meaning is not None:
                 meaning = None if call.tool.meaning is None else await call.tool.meaning(call, **values)
                 if meaning != call.approved.meaning:
