@@ -110,8 +110,11 @@ class Remembering(RuleBasedStateMachine):
         entity_id = result["entity_id"]
         assert result["was_insert"] == (expected is None)
         if expected is None:
-            row: dict[str, Any] = {"name": name, "key": key, "attrs": {}, "merged": None}
-            self.done.append(Done(action_id, lambda s: s.update({entity_id: dict(row)}), {entity_id}, {entity_id}))
+
+            def insert(state: State) -> None:
+                state[entity_id] = {"name": name, "key": key, "attrs": {}, "merged": None}
+
+            self.done.append(Done(action_id, insert, {entity_id}, {entity_id}))
         else:
             assert entity_id == expected
             self.done.append(Done(action_id, lambda s: s[entity_id].update(name=name, key=key), {entity_id}))
@@ -288,3 +291,16 @@ class Remembering(RuleBasedStateMachine):
 
 Remembering.TestCase.settings = settings(max_examples=8, stateful_step_count=30, deadline=None)
 TestRemembering = Remembering.TestCase
+
+
+def test_an_undone_change_of_an_entity_leaves_nothing_in_it() -> None:
+    machine = Remembering()
+    machine.begin()
+    try:
+        machine.upsert_entity(number=2)
+        machine.patch_entity(place=0, value=0)
+        machine.look()
+        machine.revert(place=0, cascade=False)
+        machine.look()
+    finally:
+        machine.teardown()

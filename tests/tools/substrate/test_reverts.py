@@ -89,6 +89,34 @@ async def test_a_cascade_undoes_what_builds_on_an_action_and_stops_at_what_canno
     await check(substrate)
 
 
+async def test_a_merge_that_was_taken_back_still_builds_on_the_entity_that_it_names(substrate: Substrate) -> None:
+    first, winner = await propose(substrate, "upsert_entity", type="person", display_name="A")
+    second, loser = await propose(substrate, "upsert_entity", type="person", display_name="B")
+    asked = {"loser_id": loser["entity_id"], "winner_id": winner["entity_id"], "reason": "one"}
+    merge = await substrate.propose("merge_entities", **asked)
+    await substrate.call("approve", action_id=merge["action_id"])
+    await substrate.do("unmerge_entities", entity_id=loser["entity_id"], reason="two")
+    with pytest.raises(BaobabError) as refused:
+        await substrate.do("revert_action", action_id=first)
+    assert (refused.value.code, merge["action_id"] in refused.value.details["action_ids"]) == ("built_upon", True)
+    result = await substrate.do("bulk_revert_actions", action_ids=[first, second], reason="x", cascade=True)
+    assert result["reverted"] == []
+    assert {row["action_id"]: row["error"] for row in result["failed"]} == dict.fromkeys((first, second), "built_upon")
+    assert (await substrate.call("entities", type="person", count=True))["total"] == 2
+    await check(substrate)
+
+
+async def test_what_named_an_id_before_an_entity_had_it_does_not_build_on_the_entity(substrate: Substrate) -> None:
+    earlier = {"description": "Pay", "status": "confirmed", "from_entity": "ent_ada"}
+    _, promised = await propose(substrate, "record_commitment", **earlier)
+    made, _ = await propose(substrate, "upsert_entity", id="ent_ada", type="person", display_name="Ada")
+    later, _ = await propose(substrate, "record_commitment", **{**earlier, "description": "Pay again"})
+    _, result = await propose(substrate, "revert_action", action_id=made, cascade=True)
+    assert result["reverted"] == [later, made]
+    assert [row["id"] for row in (await substrate.call("memory_list"))["results"]] == [promised["commitment_id"]]
+    await check(substrate)
+
+
 async def test_what_came_from_an_artifact_stays_without_it(substrate: Substrate) -> None:
     kept, made = await propose(substrate, "upsert_source_artifact", kind="note", title="Talk")
     learning, learned = await propose(

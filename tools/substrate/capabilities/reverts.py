@@ -109,11 +109,7 @@ class _Undo:
     def sort_latest_first(self, action_ids: Iterable[str]) -> list[str]:
         known_ids = [each for each in action_ids if each in self._actions]
         unknown_ids = [each for each in action_ids if each not in self._actions]
-        return unknown_ids + sorted(known_ids, key=self._order, reverse=True)
-
-    def _order(self, action_id: str) -> Any:
-        row = self._actions[action_id]
-        return row["executed_at"] or row["proposed_at"]
+        return unknown_ids + sorted(known_ids, key=lambda each: _moment(self._actions[each]), reverse=True)
 
     def revert(self, action_id: str) -> None:
         """Undoes an action, or raises and undoes nothing."""
@@ -192,10 +188,12 @@ class _Undo:
         for change in changes:
             if change.action_id in standing:
                 steps[change.tbl, change.row_id].append(change)
-        following = {later for _, later in naming} & standing
+        following: set[str] = set()
         for row_id, later in naming:
-            if later in standing:
+            # An entity may get an id that a commitment has named before: that one does not build on it.
+            if later in standing and _moment(standing[later]) > _moment(self._actions[makers[row_id]]):
                 self._later[makers[row_id]].add(later)
+                following.add(later)
         for place, actions in changes_of_rows.items():
             following |= self._chain(steps[place], actions)
         return following
@@ -211,21 +209,25 @@ class _Undo:
         earliest = min(seq for _, seq in actions)
         return {step.action_id for step in steps[bisect_right(places, earliest) :]}
 
-    async def _find_standing(self, action_ids: set[str]) -> set[str]:
-        """Returns those of some actions that are executed and not undone. An undo itself does not count."""
-        states = await _load_actions(self._ledger, action_ids)
+    async def _find_standing(self, action_ids: set[str]) -> dict[str, Row]:
+        """Returns those of some actions that are executed and not undone, by id. An undo itself does not count."""
+        actions = await _load_actions(self._ledger, action_ids)
         return {
-            action_id
-            for action_id, row in states.items()
+            action_id: row
+            for action_id, row in actions.items()
             if row["status"] == "executed" and row["capability"] not in UNDOING
         }
 
     async def _find_naming(self, makers: dict[str, str]) -> list[tuple[str, str]]:
-        """The actions that wrote rows which name an entity that was made: commitments, and what was merged into it."""
+        """Returns with their entities the actions that name an entity that was made: those that recorded commitments,
+        and merges into it, also those that were taken back since. An action is not necessarily later.
+        """
         made_entities = sorted(each for each in makers if each.startswith("ent_"))
         naming_actions: list[tuple[str, str]] = []
         naming: dict[str, list[str]] = defaultdict(list)
-        commitments, entities = tables.commitments.c, tables.entities.c
+        commitments, actions = tables.commitments.c, tables.action_ledger.c
+        earliest = min((_moment(self._actions[makers[each]]) for each in made_entities), default=None)
+        winner = actions.result["entity_id"].as_string()
         for start in range(0, len(made_entities), _AT_ONCE):
             some_entities = made_entities[start : start + _AT_ONCE]
             query = select(commitments.from_entity, commitments.to_entity, commitments.id).where(
@@ -234,14 +236,17 @@ class _Undo:
             )
             for row in await self._ledger.unit.execute(query):
                 naming[row.id] += [each for each in (row.from_entity, row.to_entity) if each in makers]
-            merged = select(entities.merged_into, entities.action_id).where(
-                entities.organisation_id == self._ledger.organisation_id, entities.merged_into.in_(some_entities)
+            merges = select(winner.label("winner"), actions.id).where(
+                actions.organisation_id == self._ledger.organisation_id,
+                actions.capability == "merge_entities",
+                actions.executed_at > earliest,
+                winner.in_(some_entities),
             )
-            naming_actions += [(row.merged_into, row.action_id) for row in await self._ledger.unit.execute(merged)]
+            naming_actions += [(row.winner, row.id) for row in await self._ledger.unit.execute(merges)]
         for change in await _load_changes(self._ledger, tables.changes.c.row_id, set(naming)):
             if change.op == "insert":
                 naming_actions += [(each, change.action_id) for each in naming[change.row_id]]
-        return [(row_id, later) for row_id, later in naming_actions if later != makers[row_id]]
+        return naming_actions
 
     async def _load_rows(self) -> None:
         places: dict[str, set[str]] = defaultdict(set)
@@ -315,6 +320,11 @@ class _Undo:
             artifact_id = row.get("source_artifact_id") if row else None
             if row and artifact_id is not None and (artifact_id in deleted_artifacts or artifact_id not in there):
                 self._rows[place] = {**row, "source_artifact_id": None}
+
+
+def _moment(action: Row) -> Any:
+    """The moment of an action, by which actions are ordered."""
+    return action["executed_at"] or action["proposed_at"]
 
 
 async def _load_actions(ledger: Ledger, action_ids: set[str]) -> dict[str, Row]:
