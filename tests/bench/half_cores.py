@@ -1,7 +1,8 @@
 """Two workers against one on four processors, which this machine makes of two: each takes half of one.
 
-A control group of Linux gives each worker, Postgres and the callers half a processor, and nobody gets what another
-leaves. So one worker has beside it all that two have, and the machine must have two whole processors to give.
+A control group of Linux gives each worker half a processor, and two halves to Postgres and the callers together. Nobody
+gets what another leaves. So one worker has beside it all that two have, and the machine must have two whole processors
+to give.
 """
 
 import contextlib
@@ -20,13 +21,13 @@ from tests.bench.processes import cpu_by_process, cpu_seconds
 _ROOT = Path("/sys/fs/cgroup/cpu")
 _PERIOD_MICROSECONDS = 10_000
 _WORKERS = (1, 2)
-_ROUNDS, _RUNS, _WARM = 5, 300, 60
+_ROUNDS, _RUNS, _WARM = 7, 400, 60
 
 
 class Round(NamedTuple):
     per_second: float
     used: list[float]
-    """The share of its half that each worker used, and then Postgres and the callers."""
+    """The share of its half that each worker used, and then of two halves Postgres and the callers."""
 
 
 class Found(NamedTuple):
@@ -36,14 +37,14 @@ class Found(NamedTuple):
     """The machine's load average at the beginning and at the end."""
 
 
-class _HalfCore:
-    """Half a processor for some processes and all that they start."""
+class _Halves:
+    """Halves of processors for some processes and all that they start."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, count: int) -> None:
         self._folder = _ROOT / f"baobab-bench-{os.getpid()}-{name}"
         self._folder.mkdir()
         (self._folder / "cpu.cfs_period_us").write_text(str(_PERIOD_MICROSECONDS))
-        (self._folder / "cpu.cfs_quota_us").write_text(str(_PERIOD_MICROSECONDS // 2))
+        (self._folder / "cpu.cfs_quota_us").write_text(str(_PERIOD_MICROSECONDS // 2 * count))
 
     def take(self, *pids: int) -> None:
         for pid in pids:
@@ -63,7 +64,7 @@ class _HalfCore:
 def run(servers: Servers) -> Found | str:
     """Returns why it cannot be measured if it cannot."""
     try:
-        with contextlib.closing(_HalfCore("probe")):
+        with contextlib.closing(_Halves("probe", 1)):
             pass
     except OSError as exc:
         return f"{_ROOT} takes no group of ours ({exc.strerror}): it needs root and control groups of version 1"
@@ -78,12 +79,11 @@ async def _measure(servers: Servers) -> Found:
             starting = start_installation(servers.settings(POSTGRES), workers)
             installations[workers] = await stack.enter_async_context(starting)
             await run_many(installations[workers], "warm", _WARM * workers)
-        database, callers = (stack.enter_context(_open_half(name)) for name in ("postgres", "callers"))
-        database.take(*_list_servers(servers))
-        callers.take(os.getpid())
+        others = stack.enter_context(contextlib.closing(_Halves("others", 2)))
+        others.take(os.getpid(), *_list_servers(servers))
         pids = {workers: _list_workers(here.pids[0], workers) for workers, here in installations.items()}
         for pid in [pid for members in pids.values() for pid in members]:
-            stack.enter_context(_open_half(f"worker-{pid}")).take(pid)
+            stack.enter_context(contextlib.closing(_Halves(f"worker-{pid}", 1))).take(pid)
         rounds: dict[int, list[Round]] = {workers: [] for workers in _WORKERS}
         for number in range(_ROUNDS):
             for workers, here in installations.items():
@@ -94,18 +94,13 @@ async def _measure(servers: Servers) -> Found:
 async def _measure_round(servers: Servers, here: Installation, prefix: str, pids: list[int]) -> Round:
     def read_cpu() -> list[float]:
         spent = os.times()
-        return [*[cpu_seconds(pid) for pid in pids], servers.cpu_seconds(), spent.user + spent.system]
+        others = [servers.cpu_seconds(), spent.user + spent.system]
+        return [*[cpu_seconds(pid) for pid in pids], *[seconds / 2 for seconds in others]]
 
     before = read_cpu()
     per_second = await run_many(here, prefix, _RUNS)
     seconds = _RUNS / per_second
     return Round(per_second, [(now - then) / seconds * 2 for then, now in zip(before, read_cpu(), strict=True)])
-
-
-@contextlib.contextmanager
-def _open_half(name: str) -> Iterator[_HalfCore]:
-    with contextlib.closing(_HalfCore(name)) as half:
-        yield half
 
 
 def _list_servers(servers: Servers) -> list[int]:
@@ -127,7 +122,7 @@ def report(found: Found | str) -> Iterator[str]:
     ratios = [ours.per_second / alone.per_second for alone, ours in zip(one, two, strict=True)]
     began, ended = found.loads
     yield f"runs of agents on halves of processors; load average {began:.1f} at the start, {ended:.1f} at the end"
-    yield f"{'':12}{'runs a second':>16}    used of each half: workers, Postgres, callers"
+    yield f"{'':12}{'runs a second':>16}    used of each half: workers; of two halves: Postgres, callers"
     for workers, rounds in found.rounds.items():
         rate = statistics.median(each.per_second for each in rounds)
         used = [statistics.median(shares) for shares in zip(*[each.used for each in rounds], strict=True)]
