@@ -126,6 +126,9 @@ class PostgresDatabase(Database):
             if lock == INSTALLATION:
                 # There may be no table yet. Whoever holds it also reads what is not in the database: it is taken now.
                 await connection.execute(_LOCK_INSTALLATION)
+                if bulk:
+                    # A migration may rewrite tables of any size, and nobody else writes meanwhile.
+                    await connection.lift_time_limit()
             else:
                 # Sent with the first statement, which the server runs when it has the lock.
                 await connection.write(_LOCK_TENANT, {"tenant": lock})

@@ -196,6 +196,11 @@ class PostgresConnection:
         """
         self._wanted_identity = identity
 
+    async def lift_time_limit(self) -> None:
+        """Lets the following statements take as long as they need, until the end of the transaction."""
+        await self.exec_driver_sql("SET LOCAL statement_timeout = 0")
+        self._require_session().is_patient = True
+
     async def commit(self) -> None:
         try:
             if not self._has_begun:
@@ -210,6 +215,8 @@ class PostgresConnection:
         """Rolls back the transaction unless it was committed."""
         if self._has_begun and self._session is not None:
             self._session.roll_back()
+        if self._session is not None:
+            self._session.is_patient = False
         self._begin, self._has_begun, self._queued = (), False, []
 
     async def execute(self, statement: Executable, rows: Any = None) -> CursorResult[*tuple[Any, ...]]:

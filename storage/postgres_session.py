@@ -11,6 +11,7 @@ from collections import OrderedDict
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import islice
+from math import inf
 from typing import Any, NamedTuple, Self
 
 import psycopg
@@ -124,6 +125,8 @@ class PostgresSession:
         self._waiter: asyncio.Future[None] | None = None
         self._watch: asyncio.TimerHandle | None = None
         self.lost: psycopg.Error | None = None
+        self.is_patient = False
+        """Whether the server may take as long as it needs for an answer."""
         self._using = _Use(self)
         self._loop = asyncio.get_running_loop()
         # One of our own, which nobody closes while the event loop watches it: its number would soon be another's.
@@ -435,7 +438,8 @@ class PostgresSession:
         if self.lost is not None:
             raise psycopg.OperationalError(str(self.lost)) from self.lost
         self._waiter = waiter = self._loop.create_future()
-        self._watch = self._loop.call_later(_CHECK_SECONDS, self._check, self._loop.time() + _SILENCE_SECONDS)
+        ends_at = inf if self.is_patient else self._loop.time() + _SILENCE_SECONDS
+        self._watch = self._loop.call_later(_CHECK_SECONDS, self._check, ends_at)
         try:
             await waiter
         finally:

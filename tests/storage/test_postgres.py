@@ -18,9 +18,9 @@ from sqlalchemy.exc import DBAPIError
 
 from baobab.server import Server
 from baobab.settings import load_settings
-from baobab.storage import postgres
+from baobab.storage import postgres, postgres_session
 from baobab.storage.clock import Ids, SystemClock
-from baobab.storage.database import Database, DatabaseUnavailable
+from baobab.storage.database import INSTALLATION, Database, DatabaseUnavailable, StatementTimeout
 from baobab.storage.databases import database_at
 from baobab.storage.migrate import list_revisions, migrate
 from baobab.storage.notices import Notices
@@ -369,6 +369,21 @@ async def test_a_statement_that_is_cancelled_leaves_its_connection_usable(
         holder.rollback()
     await asyncio.gather(*(asyncio.create_task(increment(database)) for _ in range(8)))
     assert await read_number(database) == 8
+
+
+async def test_a_migration_may_take_longer_than_other_statements(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(postgres_session.SETTINGS, "statement_timeout", "1s")
+    monkeypatch.setattr(postgres_session, "_SILENCE_SECONDS", 3)
+    database = database_at(url)
+    await database.open()
+    slow = text("SELECT pg_sleep(4)")
+    try:
+        async with database.writing(lock=INSTALLATION, bulk=True) as connection:
+            await connection.execute(slow)
+        with pytest.raises(StatementTimeout):
+            await database.read_once(slow)
+    finally:
+        await database.close()
 
 
 async def test_a_value_that_is_refused_before_it_is_sent_leaves_no_statement_outside_of_the_transaction(
