@@ -11,6 +11,7 @@ from tests.cli.server_process import TIMEOUT_SECONDS
 
 ROOT = Path(__file__).parent.parent
 CONFTEST = """
+    import contextlib
     import os
 
     import pytest
@@ -18,9 +19,18 @@ CONFTEST = """
     from tests.parallel import ForkedRun
     from tests.process_end import run_at_end
 
+    @contextlib.contextmanager
+    def open_something():
+        try:
+            yield
+        finally:
+            print("what is undone at the end")
+
     def load():
         os.environ["LOADED"] = "once"
-        run_at_end(lambda: print("what is undone at the end"))
+        until_the_end = contextlib.ExitStack()
+        until_the_end.enter_context(open_something())
+        run_at_end(until_the_end.close)
 
     def pytest_configure(config):
         config.pluginmanager.register(ForkedRun(2, load))
