@@ -32,9 +32,9 @@ BIN := $(VENV)/bin
 export PYTHONDONTWRITEBYTECODE :=
 # NumPy's threads wait for each other by spinning. A server sets this before it loads NumPy; here tests load it first.
 export OPENBLAS_NUM_THREADS := 1
-# In parallel (tests/parallel.py). The crash suite runs after them, two of its files at a time: its servers want the machine,
-# but mostly wait. It collects little, so pytest-xdist runs it.
-PARALLEL := $(BIN)/python -m pytest --processes auto --ignore tests/crash --ignore tests/e2e
+# In parallel (tests/conftest.py says how many), the files in the order of the seed and not the largest first. The crash
+# suite runs after them, two of its files at a time: its servers want the machine, but mostly wait.
+PARALLEL := $(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder --ignore tests/crash --ignore tests/e2e
 CRASH := $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 # A change is judged in one order. `make test` draws another each time.
 IN_ORDER := -p no:randomly

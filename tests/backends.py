@@ -6,6 +6,7 @@ pytest --backend pgbouncer    and with a pooler of transactions before it
 """
 
 import asyncio
+import atexit
 import functools
 import shutil
 import tempfile
@@ -22,7 +23,6 @@ from baobab.storage.database import Database
 from baobab.storage.databases import SQLITE, database_at
 from baobab.storage.kv.postgres.engine import PostgresEngine
 from baobab.storage.migrate import migrate
-from tests.process_end import run_at_end
 from tests.servers import PostgresServer
 
 _TEMPLATE = "baobab_template"
@@ -114,7 +114,7 @@ def copy_migrated_file(path: Path) -> None:
     """Make a SQLite database with the schema and nothing else, if there is none: migrating one takes a second."""
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(migrate_file(), path)
+        shutil.copyfile(_migrate_file(), path)
 
 
 def migrate_by_copying(patch: pytest.MonkeyPatch) -> None:
@@ -155,10 +155,10 @@ def _list_tables(connection: psycopg.Connection[Any]) -> list[sql.Identifier]:
 
 
 @functools.cache
-def migrate_file() -> Path:
+def _migrate_file() -> Path:
     """A migrated database that is copied, for as long as this process lives."""
     folder = Path(tempfile.mkdtemp(prefix="baobab-migrated-"))
-    run_at_end(functools.partial(shutil.rmtree, folder, ignore_errors=True))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     # In a thread, for whoever asks first may have an event loop that is running.
     with ThreadPoolExecutor(1) as threads:
         threads.submit(lambda: asyncio.run(_migrate_database(f"{SQLITE}{folder / 'baobab.db'}"))).result()

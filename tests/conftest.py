@@ -21,14 +21,10 @@ from hypothesis.internal.constants_ast import Constants
 
 from baobab.composition import Application
 from baobab.runtime import passwords
-from baobab.runtime.agents import langgraph_import
-from baobab.runtime.gateway import litellm_import
 from baobab.server import Server
 from baobab.settings import load_settings
 from baobab.storage import postgres
 from baobab.storage.postgres_connection import build_engine
-from baobab.tools import toolsets
-from baobab.tools.core.registry import Registry
 from tests import cheap_secrets, memory
 from tests.backends import (
     ACTIVE_BACKEND,
@@ -36,14 +32,11 @@ from tests.backends import (
     PostgresBackend,
     SqliteBackend,
     migrate_by_copying,
-    migrate_file,
     prepare_data,
     release_data,
 )
-from tests.cli.forked_process import start_parent
 from tests.one_connection import hold_one_connection_at_a_time
-from tests.parallel import ForkedRun
-from tests.servers import BEHIND_POOLER, find_memory, prepare_postgres, start_postgres
+from tests.servers import BEHIND_POOLER, find_memory, start_postgres
 from tests.users import mint_user_token
 
 ADDRESS = "http://127.0.0.1:8000"
@@ -84,11 +77,8 @@ def pytest_sessionstart() -> None:
         providers._get_local_constants = Constants
 
 
-def pytest_configure(config: pytest.Config) -> None:
+def pytest_configure() -> None:
     """Puts the folders of tests into memory: a fifth of the processor time of the suite would go to a disk."""
-    processes = config.getoption("processes")
-    if processes:
-        config.pluginmanager.register(ForkedRun(processes, load_what_tests_need))
     memory_folder = find_memory()
     if memory_folder is not None:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", memory_folder)
@@ -134,6 +124,12 @@ def settings() -> dict[str, str]:
     return {"BAOBAB_PLAN": "enterprise"}
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Two for each core: a test waits about as long as it works."""
+    return 2 * (os.cpu_count() or 1)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if config.getoption("backend") != "sqlite":
         left_out = [item for item in items if item.get_closest_marker("on_files")]
@@ -151,25 +147,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--backend", choices=("sqlite", "postgres", "pgbouncer"), default="sqlite", help="where the rows are"
     )
-    parser.addoption(
-        "--processes", type=_count_processes, default=0, help="how many run tests; auto: two for each core; 0: this one"
-    )
-
-
-def _count_processes(text: str) -> int:
-    # A test waits about as long as it works.
-    return 2 * (os.cpu_count() or 1) if text == "auto" else int(text)
-
-
-def load_what_tests_need() -> None:
-    """Imports, builds and migrates what each process of a large run would have to for itself."""
-    # Beside the rest: it imports Baobab in a process of its own.
-    start_parent()
-    Registry(toolsets()).prepare()
-    for library in (litellm_import, langgraph_import):
-        library._library.import_now()
-    migrate_file()
-    prepare_postgres()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

