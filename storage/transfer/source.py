@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ _OTHERS = """
 SELECT count(*) FROM pg_stat_activity
 WHERE datname = current_database() AND application_name LIKE 'baobab%' AND application_name <> 'baobab transfer'
 """
+_LOOKS, _LOOK_SECONDS = 20, 0.1
 _IN_USE = "the source database is in use; stop its servers, workers and commands first"
 _POOLED = "the source is behind a pooler, which hides who uses it; give the address of Postgres itself"
 
@@ -80,13 +82,12 @@ class PostgresSource(PostgresDatabase):
             await self._lock.execute("SET LOCAL lock_timeout = '5s'")
             if revision is not None:
                 await self._lock.execute("LOCK TABLE alembic_version IN ACCESS EXCLUSIVE MODE")
-            others = await (await self._lock.execute(_OTHERS)).fetchone()
+            has_others = await _has_others(self._lock)
         except psycopg.errors.LockNotAvailable as exc:
             raise TransferRefused(_IN_USE) from exc
         except psycopg.Error as exc:
             raise TransferRefused(f"the source: {str(exc).strip().splitlines()[0]}") from exc
-        assert others is not None
-        if others[0]:
+        if has_others:
             raise TransferRefused(_IN_USE)
         _require_revision("the source database", revision)
 
@@ -94,6 +95,18 @@ class PostgresSource(PostgresDatabase):
         if self._lock is not None:
             await self._lock.close()
         await super().close()
+
+
+async def _has_others(connection: psycopg.AsyncConnection[Any]) -> bool:
+    """Returns whether other processes use the database. The server may take a moment to see that one has ended."""
+    for _ in range(_LOOKS):
+        # Within a transaction, the server shows what it showed at first.
+        await connection.execute("SELECT pg_stat_clear_snapshot()")
+        others = await (await connection.execute(_OTHERS)).fetchone()
+        if others == (0,):
+            return False
+        await asyncio.sleep(_LOOK_SECONDS)
+    return True
 
 
 def _require_revision(where: str, revision: str | None) -> None:
