@@ -62,7 +62,7 @@ class PostgresListener:
             self._heard.set()
             return
         while (notice := self._pgconn.notifies()) is not None:
-            origin, *subjects = notice.extra.split()
+            origin, *subjects = notice.extra.split() or [b""]
             if origin == self._origin:
                 continue
             self._heard.set()
