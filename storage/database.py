@@ -148,9 +148,11 @@ class StatementTimeout(DatabaseUnavailable):
 
 
 class LockTimeout(DatabaseUnavailable):
-    """A statement waited too long for a lock."""
+    """A statement waited too long for a lock, or for one whose holder waited for it."""
 
 
+_LOCK_STATES = ("55P03", "40P01")
+"""Postgres's codes for a lock that is not available, and for a deadlock."""
 INSTALLATION = "*"
 """The lock of what belongs to no tenant: the schema, the first account, a transfer."""
 
@@ -474,7 +476,7 @@ class ErrorTranslator:
             if getattr(cause, "sqlite_errorname", "").startswith(_DAMAGE):
                 self._database.damage = reason
                 raise DatabaseDamaged(type(cause).__name__, reason) from error
-            if getattr(cause, "sqlstate", None) == "55P03":
+            if getattr(cause, "sqlstate", None) in _LOCK_STATES:
                 raise LockTimeout(type(cause).__name__, reason) from error
             if getattr(cause, "sqlstate", None) == "42501":
                 raise PrivilegeRefused(type(cause).__name__, reason) from error

@@ -20,7 +20,7 @@ from baobab.server import Server
 from baobab.settings import load_settings
 from baobab.storage import postgres, postgres_session
 from baobab.storage.clock import Ids, SystemClock
-from baobab.storage.database import INSTALLATION, Database, DatabaseUnavailable, StatementTimeout
+from baobab.storage.database import INSTALLATION, Database, DatabaseUnavailable, LockTimeout, StatementTimeout
 from baobab.storage.databases import database_at
 from baobab.storage.migrate import list_revisions, migrate
 from baobab.storage.notices import Notices
@@ -384,6 +384,24 @@ async def test_a_migration_may_take_longer_than_other_statements(url: str, monke
             await database.read_once(slow)
     finally:
         await database.close()
+
+
+async def test_a_deadlock_is_like_a_lock_that_does_not_come_after_which_a_migration_is_tried_again(
+    database: Database, url: str
+) -> None:
+    with psycopg.connect(url) as other:
+        # So that the server ends the other side of the deadlock.
+        other.execute("SET deadlock_timeout = '1h'")
+        other.execute("SELECT pg_advisory_xact_lock(71)")
+
+        async def cross() -> None:
+            async with database.writing(lock=None) as connection:
+                await connection.execute(text("SELECT pg_advisory_xact_lock(72)"))
+                waiting = asyncio.to_thread(other.execute, "SELECT pg_advisory_xact_lock(72)")
+                await asyncio.gather(waiting, connection.execute(text("SELECT pg_advisory_xact_lock(71)")))
+
+        with pytest.raises(LockTimeout):
+            await cross()
 
 
 async def test_a_value_that_is_refused_before_it_is_sent_leaves_no_statement_outside_of_the_transaction(
