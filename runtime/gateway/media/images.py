@@ -85,7 +85,7 @@ class ImageJobs:
             return
         if self._tls is None:
             # To read the certificates takes as long as hundreds of requests, so it is done once and beside the loop.
-            self._tls = await asyncio.to_thread(ssl.create_default_context)
+            self._tls = await asyncio.to_thread(library.main.httpx.create_ssl_context)
 
         class Single(library.main.openai.AsyncOpenAI):  # type: ignore[misc]  # it is loaded late
             max_retries = property(lambda _: 0, lambda _, _value: None)
