@@ -8,7 +8,8 @@ from unittest import mock
 
 from baobab.storage.postgres_connection import PostgresConnection
 
-_UPKEEP = ("FROM notices", "WITH RECURSIVE lines", "last_used_at=")
+_WATCH = "SELECT agent_runs.id, agent_runs.last_seq, agent_runs.status"
+_UPKEEP = ("FROM notices", "WITH RECURSIVE lines", "last_used_at=", _WATCH)
 """Statements that every process makes now and then, whether anybody calls or not."""
 _OF_RUNS = ("agent_runs", "UPDATE jobs", "INTO jobs")
 
@@ -52,6 +53,13 @@ def count_statements() -> Iterator[StatementCount]:
             note_text(connection, query)
         return await original_run_all(connection, statements)
 
+    original_begin = PostgresConnection.begin
+
+    def begin(connection: PostgresConnection, *statements: bytes, **how: bool) -> None:
+        # A read by itself is never committed: what its connection is used for next has its own commit.
+        count.touching.discard(connection)
+        original_begin(connection, *statements, **how)
+
     original_commit = PostgresConnection.commit
 
     async def commit(connection: PostgresConnection) -> None:
@@ -65,5 +73,6 @@ def count_statements() -> Iterator[StatementCount]:
             noting = note(getattr(PostgresConnection, name))
             stack.enter_context(mock.patch.object(PostgresConnection, name, noting))
         stack.enter_context(mock.patch.object(PostgresConnection, "run_all", run_all))
+        stack.enter_context(mock.patch.object(PostgresConnection, "begin", begin))
         stack.enter_context(mock.patch.object(PostgresConnection, "commit", commit))
         yield count
