@@ -134,8 +134,8 @@ bench: $(VENV)/.developing
 bench-peers: $(VENV)/.developing
 	$(BIN)/python -m tests.bench.peers.environments
 
-## make crash: break servers, stores and disks under load, for longer than `make check` does
-crash: export BAOBAB_CRASH_ROUNDS ?= 4
+## make crash: break servers, stores and disks under load, in ten rounds of each test instead of one to five
+crash: export BAOBAB_CRASH_ROUNDS ?= 10
 crash: $(VENV)/.developing
 	$(CRASH) tests/crash $(ARGS)
 	$(CRASH) --backend postgres tests/crash $(ARGS)
