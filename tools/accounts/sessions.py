@@ -34,8 +34,8 @@ class SessionHolder:
 
 async def start(call: Call, account_id: str) -> str:
     """Starts a new chain and returns its first token. Deletes the account's expired tokens."""
-    expired = (refresh_tokens.c.account_id == account_id, refresh_tokens.c.expires_at <= call.now)
-    await call.execute(delete(refresh_tokens).where(*expired))
+    is_expired = (refresh_tokens.c.account_id == account_id, refresh_tokens.c.expires_at <= call.now)
+    await call.execute(delete(refresh_tokens).where(*is_expired))
     token = _KIND + call.services.ids.secret(43)
     await _keep(call, token, account_id, call.services.ids.uuid())
     return token

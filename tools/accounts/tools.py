@@ -100,18 +100,18 @@ async def platform_login(call: Call, email: Email, password: AnyPassword) -> Sig
     async with call.services.database.reading() as connection:
         account = (await connection.execute(select(rows).where(rows.c.email == email))).mappings().first()
     password_hash: str | None = account["password_hash"] if account else None
-    proven = await verify_password(password_hash, password)
-    if account is None or password_hash is None or not proven:
+    is_password_right = await verify_password(password_hash, password)
+    if account is None or password_hash is None or not is_password_right:
         # The refusal does not say which of the two was wrong; the audit row may name the account.
         if account is not None:
             _note(call, account["id"], await _home_organisation(call.services, account["id"]))
         await guesses.count_wrong()
         raise InvalidCredentials
     token = await _token(call, account["id"], email)
-    renewed = await hash_password(password) if is_outdated(password_hash) else password_hash
+    new_hash = await hash_password(password) if is_outdated(password_hash) else password_hash
     # No lock was held while the password was checked: it must still be the same.
-    unchanged = (rows.c.id == account["id"], rows.c.password_hash == password_hash)
-    if not (await call.execute(update(rows).where(*unchanged).values(password_hash=renewed))).rowcount:
+    is_unchanged = (rows.c.id == account["id"], rows.c.password_hash == password_hash)
+    if not (await call.execute(update(rows).where(*is_unchanged).values(password_hash=new_hash))).rowcount:
         raise InvalidCredentials
     return {**_tokens(token, await sessions.start(call, account["id"])), "user": _user(account)}
 
@@ -216,7 +216,7 @@ async def platform_update(
         raise BadRequest("Nothing to change: send `name` or `password`.")
     account_id = call.account.account_id
     changes: dict[str, Any] = {} if name is None else {"name": name}
-    unchanged = [rows.c.id == account_id]
+    conditions = [rows.c.id == account_id]
     if password is not None:
         if call.account.key_id is not None:
             raise Forbidden(
@@ -226,10 +226,10 @@ async def platform_update(
         password_hash = await _verify_password(call, account_id, current_password)
         check_password(password)
         changes["password_hash"] = await hash_password(password)
-        unchanged.append(rows.c.password_hash.is_not_distinct_from(password_hash))
+        conditions.append(rows.c.password_hash.is_not_distinct_from(password_hash))
     call.audit.resource_id = account_id
     call.audit.data["fields"] = ["password" if field == "password_hash" else field for field in changes]
-    if not (await call.execute(update(rows).where(*unchanged).values(**changes))).rowcount:
+    if not (await call.execute(update(rows).where(*conditions).values(**changes))).rowcount:
         raise WrongPassword
     if password is not None:
         await sessions.end_all(call, account_id)

@@ -79,10 +79,10 @@ def require_room(agent: Any, rows: Sequence[Any]) -> None:
 
     rows: what `count_under_way` finds in the transaction that inserts the run, under the write lock.
     """
-    ((queued, *under_way),) = rows
+    ((queued_count, *under_way),) = rows
     if under_way and under_way[0] >= agent.max_concurrent_runs:
         raise _limit_error("max_concurrent_runs", under_way[0], agent.max_concurrent_runs, None, 5)
-    if queued >= _MOST_QUEUED:
+    if queued_count >= _MOST_QUEUED:
         raise Overloaded
 
 

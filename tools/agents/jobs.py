@@ -221,13 +221,13 @@ async def agents_webhook(job: Job, run_id: str, tried: int = 0) -> None:
         status, was_accepted = answer.status, answer.status < 300
     except EgressError:
         status, was_accepted = None, False
-    tried += 1
+    attempts = tried + 1
     async with job.writing(last=True) as unit:
-        await _note(unit, row, event_id, tried, status, sent_at if was_accepted else None)
-        if not was_accepted and tried < _TRIES:
+        await _note(unit, row, event_id, attempts, status, sent_at if was_accepted else None)
+        if not was_accepted and attempts < _TRIES:
             # A postponed job does not count as an attempt, so each attempt is a job of its own.
-            again, pause = {"run_id": run_id, "tried": tried}, min(2**tried, _LONGEST_PAUSE_SECONDS)
-            await services.jobs.enqueue(unit, WEBHOOK, again, job_id=f"{job.id}:{tried}", delay=pause)
+            again, pause = {"run_id": run_id, "tried": attempts}, min(2**attempts, _LONGEST_PAUSE_SECONDS)
+            await services.jobs.enqueue(unit, WEBHOOK, again, job_id=f"{job.id}:{attempts}", delay=pause)
 
 
 def _event(run: Any, event_id: str) -> dict[str, Any]:
@@ -240,10 +240,10 @@ def _event(run: Any, event_id: str) -> dict[str, Any]:
 
 
 async def _note(
-    unit: Unit, run: Any, event_id: str, tried: int, status: int | None, delivered_at: datetime | None
+    unit: Unit, run: Any, event_id: str, attempts: int, status: int | None, delivered_at: datetime | None
 ) -> None:
     """Records how far the delivery has come."""
-    delivery = {"event_id": event_id, "attempts": tried, "status": status}
+    delivery = {"event_id": event_id, "attempts": attempts, "status": status}
     delivery["delivered_at"] = None if delivered_at is None else delivered_at.isoformat()
     is_run = (runs.c.app_id == run.app_id, runs.c.id == run.id)
     await unit.execute(update(runs).where(*is_run).values(webhook_delivery=delivery))

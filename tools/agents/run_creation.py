@@ -91,21 +91,23 @@ async def start_run(call: Call, agent: Any, request: RunRequest) -> tuple[Any, b
         subject = request.origin.run.subject
     if agent.status != "active":
         raise AgentDisabled
-    repeated = _build_query_of_repeated(call, agent, subject, request)
+    repeated_query = _build_query_of_repeated(call, agent, subject, request)
     if isinstance(call.caller, (EndUser, Anonymous)):
         # A repeated start does not count against the limits.
-        earlier = None if repeated is None else _select_repeated(call, request, await call.fetch_once(*repeated))
+        earlier = (
+            None if repeated_query is None else _select_repeated(call, request, await call.fetch_once(*repeated_query))
+        )
         if earlier is not None:
             return earlier, False
         await count_run(call, agent, subject)
-    is_spent = await find_budget_refusal(call, agent)
-    queries = [count_under_way(agent)] if repeated is None else [count_under_way(agent), repeated]
+    budget_refusal = await find_budget_refusal(call, agent)
+    queries = [count_under_way(agent)] if repeated_query is None else [count_under_way(agent), repeated_query]
     async with FREEZES.writing_after(call, *queries) as (unit, (counts, *earlier_rows)):
         earlier = _select_repeated(call, request, earlier_rows[0]) if earlier_rows else None
         if earlier is not None:
             return earlier, False
-        if is_spent is not None:
-            raise is_spent
+        if budget_refusal is not None:
+            raise budget_refusal
         require_room(agent, counts)
         row = await _insert_run(call, unit, agent, request, caller, subject)
     return row, True

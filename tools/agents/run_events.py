@@ -184,13 +184,13 @@ async def _follow_visible(call: Call, run: Any, after: int, reader: Decider) -> 
     stranger = visitor or isinstance(call.caller, Anonymous)
     loop = asyncio.get_running_loop()
     async with aclosing(follow_events(call.services, database, run, after, reader)) as events:
-        looked = loop.time()
+        checked_at = loop.time()
         async for event in events:
             # Without events there is a heartbeat, so that this is checked every 15 seconds at the latest.
-            if stranger and (event is None or loop.time() - looked > _BEAT_SECONDS):
+            if stranger and (event is None or loop.time() - checked_at > _BEAT_SECONDS):
                 if await _is_closed(database, run.id, visitor=visitor):
                     return
-                looked = loop.time()
+                checked_at = loop.time()
             yield event
 
 

@@ -35,7 +35,7 @@ class Bases:
         limit: Limit | Literal["default"] = "default",
         mcp: Mcp = _MCP,
         rest: Rest = _REST,
-        **declared: Any,
+        **options: Any,
     ) -> Callable[[Handler], Handler]:
         """Registers the decorated function as a tool of both toolsets.
 
@@ -52,7 +52,7 @@ class Bases:
                 limit=limit,
                 mcp=mcp,
                 rest=rest,
-                **declared,
+                **options,
             )(handler)
             self.app.tool(
                 route,
@@ -61,7 +61,7 @@ class Bases:
                 rest=replace(rest, also=(also,) if also else ()),
                 # Over MCP `ai_chat` suffices; the other wire formats are for clients of those APIs.
                 mcp=replace(mcp, offered=False),
-                **declared,
+                **options,
             )(_in_app(handler, in_app))
             return handler
 

@@ -60,9 +60,9 @@ class CacheEntry:
             span.record_cache_hit(answer)
         return answer
 
-    async def save(self, answer: Mapping[str, Any], metered: MeteredCall) -> None:
+    async def save(self, answer: Mapping[str, Any], metered_call: MeteredCall) -> None:
         """Caches a complete answer of the requested model; the answer of a fallback model is not cached."""
-        if metered.model.id != self.model.id or not _is_complete(answer):
+        if metered_call.model.id != self.model.id or not _is_complete(answer):
             return
         answer_json = to_json(answer)
         if len(answer_json) > LARGEST:
@@ -70,8 +70,8 @@ class CacheEntry:
         now = self.call.now
         row = {
             "digest": self.digest,
-            "organisation_id": metered.payer.organisation_id,
-            "app_id": metered.payer.app_id,
+            "organisation_id": metered_call.payer.organisation_id,
+            "app_id": metered_call.payer.app_id,
             "kept_at": now,
             "expires_at": now + timedelta(seconds=self.seconds),
             "size": len(answer_json),
@@ -86,16 +86,16 @@ class CacheEntry:
             _log.warning("an answer could not be kept (%s)", type(exc).__name__)
 
     async def save_stream(
-        self, pieces: AsyncGenerator[bytes, None], metered: MeteredCall
+        self, pieces: AsyncGenerator[bytes, None], metered_call: MeteredCall
     ) -> AsyncGenerator[bytes, None]:
         """Passes on the pieces of a stream, and caches the whole answer if the stream reaches its end."""
         assembler = CompletionAssembler(LARGEST)
         async with contextlib.aclosing(pieces):
             async for piece in pieces:
                 if piece == DONE:
-                    answer = assembler.build_completion(metered.meter)
+                    answer = assembler.build_completion(metered_call.meter)
                     if answer is not None:
-                        await self.save(answer, metered)
+                        await self.save(answer, metered_call)
                 else:
                     assembler.add(piece)
                 yield piece

@@ -64,10 +64,10 @@ async def _trim(connection: DatabaseConnection, organisation_id: str) -> None:
 
 async def sweep(database: Database, now: datetime) -> None:
     """Removes expired answers, a few in each transaction, because many are large."""
-    expired = select(_rows.digest).where(_rows.expires_at <= now).limit(_AT_ONCE)
+    expired_digests = select(_rows.digest).where(_rows.expires_at <= now).limit(_AT_ONCE)
     while True:
         async with database.writing(lock=None) as connection:
-            result = await connection.execute(delete(response_cache).where(_rows.digest.in_(expired)))
+            result = await connection.execute(delete(response_cache).where(_rows.digest.in_(expired_digests)))
         if result.rowcount < _AT_ONCE:
             return
 

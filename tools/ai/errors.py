@@ -75,8 +75,8 @@ class AiEnvelope(Envelope):
     def schema(self) -> Schema:
         text = {"type": "string"}
         inner = {"message": text, "type": text, "code": text, "param": {"type": ["string", "null"]}}
-        required = ["message", "type", "code"]
-        error_schema = {"type": "object", "properties": inner, "required": required}
+        required_names = ["message", "type", "code"]
+        error_schema = {"type": "object", "properties": inner, "required": required_names}
         return {"type": "object", "properties": {"error": error_schema}, "required": ["error"]}
 
 

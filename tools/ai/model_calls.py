@@ -65,27 +65,27 @@ async def call_models(
     first_error: BaobabError | None = None
     for model in models:
         provider = gateway.find_own_provider(model, ai_settings.provider_access)
-        metered = MeteredCall(
+        metered_call = MeteredCall(
             call, model, payer_of(call), provider is not None, sent_characters, ai_settings.retry_timeouts
         )
-        metered.meter.may_drop = drops
+        metered_call.meter.may_drop = drops
         try:
-            await metered.begin(limit, answers)
+            await metered_call.begin(limit, answers)
         except (CreditsExhausted, BudgetExhausted) as exc:
             if isinstance(call.caller, EndUser):
                 conceal(exc)
             raise
         # From here on, whatever fails gives back what was reserved.
         try:
-            metered.start_clock()
-            metered.span = start_span(call, model, body, limit, cache=cache)
-            answer = await ask(metered, provider)
-            if metered.span is not None:
-                metered.span.record_answer(answer)
-            if metered.meter.dropped_parameters:
-                set_dropped_header(call, *metered.meter.dropped_parameters)
+            metered_call.start_clock()
+            metered_call.span = start_span(call, model, body, limit, cache=cache)
+            answer = await ask(metered_call, provider)
+            if metered_call.span is not None:
+                metered_call.span.record_answer(answer)
+            if metered_call.meter.dropped_parameters:
+                set_dropped_header(call, *metered_call.meter.dropped_parameters)
         except _PASSED_ON as exc:
-            await _fail_call(metered, exc)
+            await _fail_call(metered_call, exc)
             if provider is not None and isinstance(exc, UpstreamDenied):
                 # A fallback model would hide this error, and nobody would ever replace the key.
                 raise _upstream_denied(exc) from exc
@@ -94,18 +94,18 @@ async def call_models(
             # The error of the requested model is of more use than that of a fallback.
             first_error = first_error or exc
         except BaseException as exc:
-            await _fail_call(metered, exc)
+            await _fail_call(metered_call, exc)
             raise
         else:
-            return answer, metered
+            return answer, metered_call
     raise first_error or Unavailable
 
 
-async def _fail_call(metered: MeteredCall, error: BaseException) -> None:
+async def _fail_call(metered_call: MeteredCall, error: BaseException) -> None:
     try:
-        metered.record_failure(error)
+        metered_call.record_failure(error)
     finally:
-        await settle_call(metered)
+        await settle_call(metered_call)
 
 
 def _drops_parameters(call: Call, body: Mapping[str, Any], ai_settings: AiSettings) -> bool:
@@ -137,13 +137,13 @@ async def wait_for_endings() -> None:
         await asyncio.wait(ending)
 
 
-async def settle_call(metered: MeteredCall) -> None:
+async def settle_call(metered_call: MeteredCall) -> None:
     """Charges the usage even if the caller is cancelled meanwhile."""
     try:
-        await metered.end()
+        await metered_call.end()
     except asyncio.CancelledError:
         # Cheaper than a task for every call; settling a reservation twice charges it once.
-        keep_ending(metered.end())
+        keep_ending(metered_call.end())
         raise
 
 
@@ -162,7 +162,7 @@ def render_error_event(error: BaobabError, _before: int) -> bytes:
 
 async def meter_stream(
     pieces: AsyncGenerator[bytes, None],
-    metered: MeteredCall,
+    metered_call: MeteredCall,
     render_error: Callable[[BaobabError, int], bytes] = render_error_event,
     beat: bytes = b"",
 ) -> AsyncGenerator[bytes, None]:
@@ -173,34 +173,34 @@ async def meter_stream(
     """
     # A task of its own reads: a reader that leaves would otherwise cut the provider off before it reports the usage.
     buffer = ReadAheadBuffer(_AHEAD, _AHEAD_BYTES, beat)
-    reading = asyncio.create_task(_read_stream(pieces, metered, buffer, render_error))
+    reading = asyncio.create_task(_read_stream(pieces, metered_call, buffer, render_error))
     try:
         while (piece := await buffer.take()) is not None:
             yield piece
         await reading
     finally:
         # Not awaited: a generator that is being closed cannot wait for the database.
-        keep_ending(_finish_stream(reading, buffer, pieces, metered))
+        keep_ending(_finish_stream(reading, buffer, pieces, metered_call))
 
 
 async def _read_stream(
     pieces: AsyncGenerator[bytes, None],
-    metered: MeteredCall,
+    metered_call: MeteredCall,
     buffer: ReadAheadBuffer,
     render_error: Callable[[BaobabError, int], bytes],
 ) -> None:
     events_before = 0
     try:
         async for piece in pieces:
-            metered.meter.record_event(piece)
-            if metered.span is not None:
-                metered.span.record_event(piece)
+            metered_call.meter.record_event(piece)
+            if metered_call.span is not None:
+                metered_call.span.record_event(piece)
             events_before += 1
             buffer.put(piece)
             if buffer.is_full:
                 await buffer.wait_for_room()
     except BaobabError as error:
-        metered.record_failure(error)
+        metered_call.record_failure(error)
         # The status has already been sent, so the error can only be a last event.
         buffer.put(render_error(error, events_before))
     finally:
@@ -211,18 +211,18 @@ async def _finish_stream(
     reading: asyncio.Task[None],
     buffer: ReadAheadBuffer,
     pieces: AsyncGenerator[bytes, None],
-    metered: MeteredCall,
+    metered_call: MeteredCall,
 ) -> None:
-    if metered.span is not None and not reading.done():
-        metered.span.record_abandoned()
+    if metered_call.span is not None and not reading.done():
+        metered_call.span.record_abandoned()
     try:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_PATIENCE_SECONDS):
-                while metered.meter.has_begun and not metered.meter.is_counted and not reading.done():
+                while metered_call.meter.has_begun and not metered_call.meter.is_counted and not reading.done():
                     if await buffer.take() is None:
                         break
         reading.cancel()
         await asyncio.wait((reading,))
         await pieces.aclose()
     finally:
-        await metered.end()
+        await metered_call.end()

@@ -52,8 +52,8 @@ def preview_model(modality: Modality) -> Handler:
     """Builds a preview that names the model that a call would use. It raises the errors of `select_models`."""
 
     async def preview(call: Call, model: str | None = None, **_: Any) -> str:
-        selected = select_models(call, model, await get_call_settings(call), modality)[0]
-        return f"It would ask the model {selected.id}."
+        selected_model = select_models(call, model, await get_call_settings(call), modality)[0]
+        return f"It would ask the model {selected_model.id}."
 
     return preview
 

@@ -53,8 +53,8 @@ async def publish_change(call: Call, organisation_id: str) -> None:
     await call.services.notices.publish(call.unit, _NOTICE, organisation_id)
 
 
-def bind_secret(vault: Vault, sealed: str, bound_to: str) -> Secret:
-    return partial(_open_secret, vault, sealed, bound_to)
+def bind_secret(vault: Vault, sealed_secret: str, bound_to: str) -> Secret:
+    return partial(_open_secret, vault, sealed_secret, bound_to)
 
 
 def key_context(table: Table, id_: str) -> str:
@@ -67,8 +67,8 @@ def last4(key: str) -> str:
     return key[-4:] if len(key) >= _LONG else ""
 
 
-def _open_secret(vault: Vault, sealed: str, bound_to: str) -> str:
-    return vault.open(sealed, bound_to).decode()
+def _open_secret(vault: Vault, sealed_secret: str, bound_to: str) -> str:
+    return vault.open(sealed_secret, bound_to).decode()
 
 
 def _build_server(vault: Vault, row: Any) -> OwnServer:

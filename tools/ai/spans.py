@@ -56,9 +56,9 @@ class ModelSpan:
         self._content = content
         self._now = call.services.clock.monotonic
         self._began = self._now()
-        self._streamed = False
+        self._is_streamed = False
         self._reasons: dict[int, str] = {}
-        self._joined: CompletionAssembler | None = None
+        self._assembler: CompletionAssembler | None = None
 
     def record_answer(self, answer: Any) -> None:
         """Records a whole answer, in any wire format. For a stream it does nothing."""
@@ -70,16 +70,16 @@ class ModelSpan:
 
     def record_event(self, event: bytes) -> None:
         """Records an event of a stream."""
-        if not self._streamed:
-            self._streamed = True
+        if not self._is_streamed:
+            self._is_streamed = True
             self._span.set_attribute("gen_ai.request.stream", value=True)
             self._span.set_attribute("gen_ai.response.time_to_first_chunk", self._now() - self._began)
-            self._joined = CompletionAssembler(LARGEST) if self._content else None
+            self._assembler = CompletionAssembler(LARGEST) if self._content else None
             self._read(_object(event))
         elif _ENDS.search(event):
             self._read(_object(event))
-        if self._joined is not None:
-            self._joined.add(event)
+        if self._assembler is not None:
+            self._assembler.add(event)
 
     def record_failure(self, error: BaseException) -> None:
         from opentelemetry.trace import Status, StatusCode  # noqa: PLC0415 - only those load it who trace
@@ -118,13 +118,13 @@ class ModelSpan:
                 "reasoning.output_tokens": meter.reasoning,
             }
             attributes |= {f"gen_ai.usage.{name}": tokens for name, tokens in detail_counts.items() if tokens}
-        if self._streamed and not self._reasons:
+        if self._is_streamed and not self._reasons:
             # The conventions' value for a missing end.
             self._reasons[0] = "error"
         if self._reasons:
             attributes["gen_ai.response.finish_reasons"] = [reason for _, reason in sorted(self._reasons.items())]
-        if self._joined is not None:
-            completion = self._joined.build_completion(meter)
+        if self._assembler is not None:
+            completion = self._assembler.build_completion(meter)
             if completion is not None:
                 self._record_content(completion)
         self._span.set_attributes(attributes)

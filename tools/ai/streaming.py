@@ -38,14 +38,14 @@ async def stream_answer(
     """
     task = asyncio.create_task(answering)
     try:
-        done, _ = await asyncio.wait((task,), timeout=read_ahead.BEAT_SECONDS)
+        done_tasks, _ = await asyncio.wait((task,), timeout=read_ahead.BEAT_SECONDS)
     except asyncio.CancelledError:
         keep_ending(_abandon(task))
         raise
-    if done:
-        pieces, metered = task.result()
-        set_answer_headers(call, metered.model, cache=cache)
-        return Stream(meter_stream(keep(pieces, metered), metered, tell_error, beat))
+    if done_tasks:
+        pieces, metered_call = task.result()
+        set_answer_headers(call, metered_call.model, cache=cache)
+        return Stream(meter_stream(keep(pieces, metered_call), metered_call, tell_error, beat))
     # A fallback model may answer, so no header names the model.
     call.audit.resource_id = model.id
     return Stream(_late(task, keep, tell_error, beat))
@@ -64,12 +64,14 @@ async def _late(
             await asyncio.wait((task,), timeout=read_ahead.BEAT_SECONDS)
         is_taken = True
         try:
-            pieces, metered = task.result()
+            pieces, metered_call = task.result()
         except BaobabError as error:
             # The status has already been sent.
             yield tell_error(error, 0)
             return
-        async with contextlib.aclosing(meter_stream(keep(pieces, metered), metered, tell_error, beat)) as passed_on:
+        async with contextlib.aclosing(
+            meter_stream(keep(pieces, metered_call), metered_call, tell_error, beat)
+        ) as passed_on:
             async for piece in passed_on:
                 yield piece
     finally:
@@ -82,6 +84,6 @@ async def _abandon(task: "asyncio.Task[tuple[Pieces, MeteredCall]]") -> None:
     task.cancel()
     await asyncio.wait((task,))
     if not task.cancelled() and task.exception() is None:
-        pieces, metered = task.result()
+        pieces, metered_call = task.result()
         await pieces.aclose()
-        await metered.end()
+        await metered_call.end()

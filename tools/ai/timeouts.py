@@ -33,7 +33,7 @@ def read_timeout(text: str | None) -> RetryTimeouts:
     parts = [part.strip() for part in (text if "=" in text else f"total={text.strip()}").split(",")]
     matches = [_PART.fullmatch(part) for part in parts]
     bounds = {match[1]: float(match[2]) for match in matches if match is not None}
-    if len(bounds) != len(parts) or not all(0 < bound <= LONGEST_SECONDS for bound in bounds.values()):
+    if len(bounds) != len(parts) or not all(0 < seconds <= LONGEST_SECONDS for seconds in bounds.values()):
         raise BadRequest(
             "`x-baobab-timeout` is neither a number of seconds nor a list of limits.",
             remediation=f"Send seconds up to {LONGEST_SECONDS:.0f}, such as `90`, or `first=30, between=20, total=90`.",

@@ -110,7 +110,9 @@ def _is_run_by_the_caller(tool: Mapping[str, Any], theirs: Callable[[Any], bool]
     if kind != "namespace":
         return theirs(kind)
     # A group of tools under one name.
-    return isinstance(inner, list) and all(isinstance(one, dict) and runs_itself(one.get("type")) for one in inner)
+    return isinstance(inner, list) and all(
+        isinstance(inner_tool, dict) and runs_itself(inner_tool.get("type")) for inner_tool in inner
+    )
 
 
 def _is_chosen(tool: Mapping[str, Any], further: Mapping[str, Any]) -> bool:

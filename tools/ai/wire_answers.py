@@ -30,16 +30,16 @@ async def answer_on_wire(
     *,
     stream: bool | None,
     conversation: Conversation | None = None,
-    allowed: str | None = None,
+    timeout_header: str | None = None,
     beat: bytes = KEEP_ALIVE,
 ) -> Any:
     """Answers a request in that wire format; returns the answer, or a Stream of it.
 
     name: the model's. limit: the most tokens of the answer. render_error: renders an error as the last event, given
-    the number of events before it. conversation: stores the answer. allowed: the time limit in the request's header.
-    beat: the event that is sent while a model thinks.
+    the number of events before it. conversation: stores the answer. timeout_header: the time limit that the request's
+    header sets. beat: the event that is sent while a model thinks.
     """
-    call_settings, models = await resolve_models(call, name, allowed)
+    call_settings, models = await resolve_models(call, name, timeout_header)
     if call_settings.max_tokens is not None:
         limit = min(limit or call_settings.max_tokens, call_settings.max_tokens)
         body = {**body, wire.limit: limit}
@@ -49,9 +49,14 @@ async def answer_on_wire(
         wire.build_chat_request(body, models[0])
     if stream and call.context.streams:
 
-        async def begin(metered: MeteredCall, provider: Provider | None) -> AsyncGenerator[bytes, None]:
+        async def begin(metered_call: MeteredCall, provider: Provider | None) -> AsyncGenerator[bytes, None]:
             return await gateway.stream_on_wire(
-                wire, metered.model, _with_limit(wire, body, metered), metered.meter, provider, metered.retry_timeouts
+                wire,
+                metered_call.model,
+                _with_limit(wire, body, metered_call),
+                metered_call.meter,
+                provider,
+                metered_call.retry_timeouts,
             )
 
         return await stream_answer(
@@ -63,26 +68,30 @@ async def answer_on_wire(
             beat=beat,
         )
 
-    async def ask(metered: MeteredCall, provider: Provider | None) -> dict[str, Any]:
-        request = {name: value for name, value in _with_limit(wire, body, metered).items() if name != "stream_options"}
+    async def ask(metered_call: MeteredCall, provider: Provider | None) -> dict[str, Any]:
+        request = {
+            name: value for name, value in _with_limit(wire, body, metered_call).items() if name != "stream_options"
+        }
         return await gateway.complete_on_wire(
-            wire, metered.model, request, metered.meter, provider, metered.retry_timeouts
+            wire, metered_call.model, request, metered_call.meter, provider, metered_call.retry_timeouts
         )
 
-    answer, metered = await call_models(call, models, call_settings, body, ask, limit=limit)
-    await settle_call(metered)
-    set_answer_headers(call, metered.model, cost=0 if metered.byok else metered.cost)
+    answer, metered_call = await call_models(call, models, call_settings, body, ask, limit=limit)
+    await settle_call(metered_call)
+    set_answer_headers(call, metered_call.model, cost=0 if metered_call.byok else metered_call.cost)
     return answer if conversation is None else await conversation.finish_response(answer)
 
 
-def _with_limit(wire: Wire, body: Mapping[str, Any], metered: MeteredCall) -> Mapping[str, Any]:
+def _with_limit(wire: Wire, body: Mapping[str, Any], metered_call: MeteredCall) -> Mapping[str, Any]:
     """Returns the request with the limit of tokens for which credits were reserved."""
-    return body if metered.granted_tokens is None else {**body, wire.limit: metered.granted_tokens}
+    return body if metered_call.granted_tokens is None else {**body, wire.limit: metered_call.granted_tokens}
 
 
-async def resolve_models(call: Call, name: str | None, allowed: str | None = None) -> tuple[AiSettings, list[Model]]:
+async def resolve_models(
+    call: Call, name: str | None, timeout_header: str | None = None
+) -> tuple[AiSettings, list[Model]]:
     """Returns the settings for the call, and the requested model with its fallbacks."""
-    call_settings = await settings.get_call_settings(call, allowed)
+    call_settings = await settings.get_call_settings(call, timeout_header)
     # All reads are done: no transaction stays open while the model works.
     if not call.nested:
         await call.unit.commit()

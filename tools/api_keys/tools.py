@@ -125,16 +125,16 @@ async def api_keys_create(
     key_scopes = scoping.build_scopes(key_scope, target_app_id, additional_scopes or [], scopes, scope)
     if target_app_id is not None:
         organisation = await _app_organisation(call, target_app_id, organization_id)
-        needed: Role = "admin"
+        required_role: Role = "admin"
     else:
         organisation = organization_id or call.account.organisation_id
-        needed = "member"
+        required_role = "member"
     role = await _role_in(call, organisation)
     if role is None:
         raise (
             NotFound("There is no such organisation.") if target_app_id is None else Forbidden("That app is not yours.")
         )
-    require_role(role, needed)
+    require_role(role, required_role)
     await keys.require_room(call, organisation)
     key = keys.plaintext(call.services.ids, scoping.scope_kind(key_scopes))
     row = keys.key_row(
@@ -297,17 +297,17 @@ async def api_keys_ask(
 async def _change(call: Call, row: Any, changes: dict[str, Any]) -> ListedKey:
     """Changes the limits of a key on every worker, and withdraws what it need not ask for any more."""
     # A budget says nothing about what asks.
-    held_to = Limits.of(SimpleNamespace(**{**row._asdict(), "budgeted": False, **changes})) or Limits()
-    open_toolsets = list_open_toolsets(call.registry, held_to.toolsets, asks=held_to.asks)
+    new_limits = Limits.of(SimpleNamespace(**{**row._asdict(), "budgeted": False, **changes})) or Limits()
+    open_toolsets = list_open_toolsets(call.registry, new_limits.toolsets, asks=new_limits.asks)
     changes["toolsets"] = None if open_toolsets is None else sorted(open_toolsets)
     if "approval" in changes or "asks" in changes:
-        await call.services.part(Decisions).withdraw_exempt(call, row.id, held_to)
+        await call.services.part(Decisions).withdraw_exempt(call, row.id, new_limits)
     await call.execute(update(rows).where(rows.c.id == row.id).values(**changes))
     await call.services.notices.publish(call.unit, "key", row.digest)
     await call.services.notices.publish(call.unit, "tools", f"key:{row.id}")
     call.audit.data |= {"prefix": row.prefix, **changes}
-    changed: Any = (await call.execute(select(*_LISTED).where(rows.c.id == row.id))).mappings().one()
-    return _describe(changed)
+    changed_row: Any = (await call.execute(select(*_LISTED).where(rows.c.id == row.id))).mappings().one()
+    return _describe(changed_row)
 
 
 def _describe(row: Mapping[str, Any]) -> ListedKey:
@@ -316,8 +316,8 @@ def _describe(row: Mapping[str, Any]) -> ListedKey:
 
 async def _preview_revoke(call: Call, key_id: KeyId, keep_made: bool) -> str:
     row = await _live(call, key_id)
-    used = f"last used {row.last_used_at:%Y-%m-%d %H:%M} UTC" if row.last_used_at else "never used"
-    summary = f"It would revoke the key {json.dumps(row.name)} ({row.prefix}…), {used}"
+    last_use = f"last used {row.last_used_at:%Y-%m-%d %H:%M} UTC" if row.last_used_at else "never used"
+    summary = f"It would revoke the key {json.dumps(row.name)} ({row.prefix}…), {last_use}"
     count = await keys.count_made(call, key_id)
     if keep_made:
         return f"{summary}, and leave the {count} live keys that were made with it."
@@ -348,9 +348,9 @@ async def api_keys_revoke(call: Call, key_id: KeyId, keep_made: bool = False) ->
     keep_made: revoke this key only, and leave all of that valid.
     """
     row = await _live(call, key_id)
-    revoked = await keys.revoke(call, rows.c.id == key_id, keep_made=keep_made)
-    call.audit.data |= {"prefix": row.prefix, "keys_revoked": revoked}
-    return {"revoked": True, "keys_revoked": revoked}
+    revoked_count = await keys.revoke(call, rows.c.id == key_id, keep_made=keep_made)
+    call.audit.data |= {"prefix": row.prefix, "keys_revoked": revoked_count}
+    return {"revoked": True, "keys_revoked": revoked_count}
 
 
 async def _own(call: Call, key_id: str) -> Any:
@@ -371,11 +371,13 @@ async def _live(call: Call, key_id: str) -> Any:
     return row
 
 
-def _limits(call: Call, requested: Limits, toolsets: list[str] | None) -> Limits:
+def _limits(call: Call, requested_limits: Limits, toolsets: list[str] | None) -> Limits:
     # Check all the requested toolsets first: narrowing drops the unknown ones.
-    requested = replace(requested, toolsets=list_open_toolsets(call.registry, toolsets, asks=False))
-    narrowed = narrow_limits(requested, call.caller.limits)
-    return replace(narrowed, toolsets=list_open_toolsets(call.registry, narrowed.toolsets, asks=narrowed.asks))
+    requested_limits = replace(requested_limits, toolsets=list_open_toolsets(call.registry, toolsets, asks=False))
+    narrowed_limits = narrow_limits(requested_limits, call.caller.limits)
+    return replace(
+        narrowed_limits, toolsets=list_open_toolsets(call.registry, narrowed_limits.toolsets, asks=narrowed_limits.asks)
+    )
 
 
 async def _app_organisation(call: Call, app_id: str, organisation_id: str | None) -> str:

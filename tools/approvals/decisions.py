@@ -51,10 +51,10 @@ class CallDecisions:
         if status == "approved" and gate.approvers.persons > 1:
             if edit is not None:
                 raise EditsTakeOne
-            agreed = list(row.agreed or ())
-            if (who := person(call.caller)) in agreed:
-                raise NeedsAnother(details={"agreed": agreed, "persons": gate.approvers.persons})
-            values["agreed"] = [*agreed, who]
+            earlier_approvers = list(row.agreed or ())
+            if (approver := person(call.caller)) in earlier_approvers:
+                raise NeedsAnother(details={"agreed": earlier_approvers, "persons": gate.approvers.persons})
+            values["agreed"] = [*earlier_approvers, approver]
             if len(values["agreed"]) < gate.approvers.persons:
                 await call.execute(update(approvals).where(approvals.c.id == row.id).values(**values))
                 await self._notices.publish(call.unit, NOTICE, row.organisation_id)
@@ -83,8 +83,8 @@ class CallDecisions:
 
     def _edit_arguments(self, call: Call, row: Any, edit: Edit) -> dict[str, Any]:
         """Returns the columns that hold other arguments than those that the call of the row was proposed with."""
-        proposed, tool = self._texts.arguments(row), call.registry.find(row.tool)
-        if edit.whole == proposed:
+        proposed_arguments, tool = self._texts.arguments(row), call.registry.find(row.tool)
+        if edit.whole == proposed_arguments:
             return {}
         seals, fields = self._texts.seals, render_fields(tool, edit.whole)
         call.audit.data |= {

@@ -57,15 +57,15 @@ async def erase_calls(
             continue
         values: dict[str, Any] = {"fields": None, "asked_fields": None, "used": None, "result": None}
         # One whose job has begun waits for this transaction, and then finds that what it names is gone.
-        withdrawn = row.status == "pending" or (
+        is_withdrawn = row.status == "pending" or (
             row.status == "approved" and await jobs.withdraw(unit.execute, job_id_of(approval_id))
         )
-        if withdrawn:
+        if is_withdrawn:
             values |= {"status": "rejected", "reason": _REASON, "finished_at": clock.now()}
-        if row.status != "approved" or withdrawn:
+        if row.status != "approved" or is_withdrawn:
             values |= seals.without_arguments(approval_id)
         await unit.execute(update(approvals).where(*conditions).values(**values))
-        if withdrawn and row.run_id is not None:
+        if is_withdrawn and row.run_id is not None:
             details = {"approval_id": approval_id, "run_id": row.run_id}
             await jobs.emit(unit, ENDED, app_id=row.app_id, data=details)
     if ids:

@@ -121,10 +121,10 @@ class Executor:
             raise ToolNotFound("The tool has changed since the call was proposed.")
         arguments = json.loads(self._seals.open(row.id, "arguments", row.arguments))
         context = RequestContext(row.door, row.request_id, base_url=self._base_url)
-        approved = ApprovedCall(
+        approved_call = ApprovedCall(
             row.id, job, self._seals, row.run_id, row.meaning, app_id=row.app_id, tainted=bool(row.tainted)
         )
-        await job.registry.run(tool, arguments, caller, context, approved=approved)
+        await job.registry.run(tool, arguments, caller, context, approved=approved_call)
 
     def _check_can_succeed(self, job: Job, row: Any) -> None:
         if job.attempt > MOST_ATTEMPTS:

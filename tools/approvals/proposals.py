@@ -94,8 +94,8 @@ class ProposedCalls:
             elif row.status in _FINISHED:
                 # The outcome is read before it is erased: one that cannot be read is kept.
                 result, error = self._read_outcome(call, row)
-                collected = {"collected_at": self._clock.now(), "result": None}
-                await connection.execute(update(approvals).where(approvals.c.id == row.id).values(**collected))
+                collected_values = {"collected_at": self._clock.now(), "result": None}
+                await connection.execute(update(approvals).where(approvals.c.id == row.id).values(**collected_values))
                 if error is None:
                     return result
                 refusal = error
@@ -123,9 +123,11 @@ class ProposedCalls:
     async def is_approved(self, call: Call, arguments: Mapping[str, Any], meaning: str | None) -> bool:
         """Returns whether this very call was approved, and its outcome has not been handed out."""
         conditions = self._digest_conditions(call, _digest(call, arguments, meaning))
-        approved = approvals.c.status.in_(("approved", "executed", "failed"))
+        was_approved = approvals.c.status.in_(("approved", "executed", "failed"))
         async with self._database.reading() as connection:
-            return (await connection.execute(select(approvals.c.id).where(*conditions, approved))).first() is not None
+            return (
+                await connection.execute(select(approvals.c.id).where(*conditions, was_approved))
+            ).first() is not None
 
     async def has_proposal(self, call: Call, arguments: Mapping[str, Any], meaning: str | None) -> bool:
         """Whether this call was proposed before and still waits, or has an outcome that was not handed out yet."""

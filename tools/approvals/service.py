@@ -105,21 +105,23 @@ class ApprovalService:
             row = (await connection.execute(query.order_by(approvals.c.created_at.desc()).limit(1))).first()
         if row is None:
             return None
-        approved, arguments = row.status != "rejected", self.texts.used_arguments(row)
-        return Decision(row.id, approved, row.decided_by, row.decided_at, row.reason, list(row.agreed or ()), arguments)
+        is_approved, arguments = row.status != "rejected", self.texts.used_arguments(row)
+        return Decision(
+            row.id, is_approved, row.decided_by, row.decided_at, row.reason, list(row.agreed or ()), arguments
+        )
 
     async def abandon(self, run_id: str) -> None:
         """Withdraws the proposals of a run that has ended, unless they were rejected or their call has begun."""
-        undecided = (approvals.c.proposer == f"run:{run_id}", approvals.c.status.in_(("pending", "approved")))
+        is_open = (approvals.c.proposer == f"run:{run_id}", approvals.c.status.in_(("pending", "approved")))
         columns = (approvals.c.id, approvals.c.status)
         async with self._database.reading() as connection:
-            rows = (await connection.execute(select(*columns).where(*undecided))).all()
+            rows = (await connection.execute(select(*columns).where(*is_open))).all()
         if not rows:
             return
         async with self._database.writing(lock=None) as connection:
             # They are read again under a lock: somebody may have decided one in the meantime.
-            locked = select(*columns).where(*undecided).order_by(approvals.c.id).with_for_update()
-            for approval_id, status in (await connection.execute(locked)).all():
+            locking_query = select(*columns).where(*is_open).order_by(approvals.c.id).with_for_update()
+            for approval_id, status in (await connection.execute(locking_query)).all():
                 if status == "approved" and not await self._jobs.withdraw(connection.execute, job_id_of(approval_id)):
                     continue
                 values = {
@@ -132,13 +134,13 @@ class ApprovalService:
 
     async def has_ended(self, run_id: str, request_id: str) -> bool:
         """Whether a call that a run proposed has been made, refused or left to expire."""
-        ended = (
+        conditions = (
             approvals.c.proposer == f"run:{run_id}",
             approvals.c.request_id == request_id,
             approvals.c.finished_at.is_not(None),
         )
         async with self._database.reading() as connection:
-            return (await connection.execute(select(approvals.c.id).where(*ended).limit(1))).first() is not None
+            return (await connection.execute(select(approvals.c.id).where(*conditions).limit(1))).first() is not None
 
     async def list_pending_of_runs(self, execute: Execute, run_ids: Sequence[str]) -> Sequence[Any]:
         """Lists the pending approvals of runs, oldest first, as a transaction sees them."""
@@ -167,8 +169,8 @@ class ApprovalService:
 
     async def erase_of_runs(self, execute: Execute, run_ids: Sequence[str]) -> None:
         """Deletes the proposals of runs in the caller's transaction, except those that are still pending."""
-        ended = (approvals.c.run_id.in_(run_ids), approvals.c.status != "pending")
-        await execute(delete(approvals).where(*ended))
+        conditions = (approvals.c.run_id.in_(run_ids), approvals.c.status != "pending")
+        await execute(delete(approvals).where(*conditions))
 
     async def find_naming(self, execute: Execute, organisation_id: str, is_named: Callable[[str], bool]) -> list[str]:
         """Finds the calls of an organisation that are not made yet and whose arguments, as JSON, a function picks."""
@@ -181,18 +183,18 @@ class ApprovalService:
     async def tend(self) -> None:
         """Expires overdue proposals, erases results that nobody fetched, and deletes old rows."""
         now = self._clock.now()
-        overdue = select(approvals.c.id).where(approvals.c.status == "pending", approvals.c.expires_at <= now)
+        overdue_query = select(approvals.c.id).where(approvals.c.status == "pending", approvals.c.expires_at <= now)
         async with self._database.reading() as connection:
-            expired = (await connection.execute(overdue.limit(100))).scalars().all()
-        if expired:
+            overdue_ids = (await connection.execute(overdue_query.limit(100))).scalars().all()
+        if overdue_ids:
             async with self._database.writing(lock=None) as connection:
-                for approval_id in expired:
+                for approval_id in overdue_ids:
                     await expire(connection, self.texts.seals, now, approval_id)
-        uncollected = (approvals.c.result.is_not(None), approvals.c.finished_at <= now - COLLECTABLE)
-        past = (approvals.c.created_at < now - _KEPT, approvals.c.status != "approved")
+        is_uncollected = (approvals.c.result.is_not(None), approvals.c.finished_at <= now - COLLECTABLE)
+        is_past = (approvals.c.created_at < now - _KEPT, approvals.c.status != "approved")
         async with self._database.writing(lock=None) as connection:
-            await connection.execute(update(approvals).where(*uncollected).values(result=None))
-            await connection.execute(delete(approvals).where(*past))
+            await connection.execute(update(approvals).where(*is_uncollected).values(result=None))
+            await connection.execute(delete(approvals).where(*is_past))
 
 
 def service_of(services: Services) -> ApprovalService:

@@ -27,42 +27,42 @@ async def audit_logs_trim(job: Job) -> None:
     """Remove the oldest rows of organisations that have more than their plan allows."""
     services = job.services
     since = services.clock.now() - timedelta(days=GUARDED_DAYS)
-    guarded = and_(
+    is_guarded = and_(
         table.c.created_at >= since,
         table.c.category.in_(("admin", "auth")),
         table.c.actor_type.not_in(("anonymous", "app_user")),
     )
-    counted = (
+    size_query = (
         select(table.c.organisation_id, organisations.c.plan, func.count().label("rows"))
         .outerjoin(organisations, organisations.c.id == table.c.organisation_id)
         .group_by(table.c.organisation_id, organisations.c.plan)
     )
     async with services.database.reading() as connection:
-        log_sizes: Any = (await connection.execute(counted)).all()
+        log_sizes: Any = (await connection.execute(size_query)).all()
     for organisation, plan, rows in log_sizes:
         cap = _OF_NOBODY if plan is None else PLANS[plan].audit_rows
         if cap is None or rows <= cap:
             continue
         owner = table.c.organisation_id == organisation if organisation else table.c.organisation_id.is_(None)
-        excess = rows - await _remove_oldest(job, rows - cap, owner, not_(guarded))
+        excess = rows - await _remove_oldest(job, rows - cap, owner, not_(is_guarded))
         if excess > cap * GUARDED_SHARE:
             fields = {"organisation_id": organisation, "rows": excess - cap * GUARDED_SHARE}
             _log.warning("an audit log has more changes of its last days than its plan has room for", extra=fields)
             await _remove_oldest(job, excess - cap * GUARDED_SHARE, owner)
 
 
-async def _remove_oldest(job: Job, most: int, *which: ColumnElement[bool]) -> int:
+async def _remove_oldest(job: Job, most: int, *conditions: ColumnElement[bool]) -> int:
     """Removes the oldest rows that meet the conditions, at most `most`, and returns their number.
 
     It uses small transactions, so that others can write between them.
     """
-    removed = 0
-    while removed < most:
-        batch_size = min(_AT_ONCE, most - removed)
-        oldest = select(table.c.id).where(*which).order_by(table.c.created_at, table.c.id).limit(batch_size)
+    removed_count = 0
+    while removed_count < most:
+        batch_size = min(_AT_ONCE, most - removed_count)
+        oldest = select(table.c.id).where(*conditions).order_by(table.c.created_at, table.c.id).limit(batch_size)
         async with job.writing() as unit:
-            deleted = (await unit.execute(delete(table).where(table.c.id.in_(oldest)))).rowcount
-        removed += deleted
-        if deleted < batch_size:
+            deleted_count = (await unit.execute(delete(table).where(table.c.id.in_(oldest)))).rowcount
+        removed_count += deleted_count
+        if deleted_count < batch_size:
             break
-    return removed
+    return removed_count

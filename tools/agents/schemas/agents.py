@@ -229,7 +229,7 @@ def agent_of(row: Any) -> Agent:
     )
 
 
-def run_of(row: Any, caller: Caller, awaited: Sequence[Awaited] | None = None) -> Run:
+def run_of(row: Any, caller: Caller, awaited_runs: Sequence[Awaited] | None = None) -> Run:
     """Renders a run as the caller may see it."""
     fields = {name: getattr(row, name) for name in Run.__annotations__ if hasattr(row, name)}
     usage: dict[str, Any] = {
@@ -243,8 +243,8 @@ def run_of(row: Any, caller: Caller, awaited: Sequence[Awaited] | None = None) -
     if delivery := fields.get("webhook_delivery"):
         at = delivery["delivered_at"]
         fields["webhook_delivery"] = delivery | {"delivered_at": at and datetime.fromisoformat(at)}
-    if awaited is not None:
-        fields["waiting_for"] = list(awaited)
+    if awaited_runs is not None:
+        fields["waiting_for"] = list(awaited_runs)
     return cast(Run, fields | {"usage": usage})
 
 

@@ -140,13 +140,13 @@ def tools_of(row: Mapping[str, Any]) -> list[RemoteTool]:
 
 
 def _tool(server: ToolServer, name: str) -> RemoteTool:
-    accepted, state = server.accepted.get(name), server.get_state(name)
-    tool = (server.seen or {}).get(name) or accepted
+    accepted_tool, state = server.accepted.get(name), server.get_state(name)
+    tool = (server.seen or {}).get(name) or accepted_tool
     assert tool is not None
     offer = server.build_offer(tool)
     before: Before | None = None
-    if state == "changed" and accepted is not None:
-        before = {"description": accepted.description, "input_schema": dict(accepted.input_schema)}
+    if state == "changed" and accepted_tool is not None:
+        before = {"description": accepted_tool.description, "input_schema": dict(accepted_tool.input_schema)}
     return {
         "name": name,
         "description": tool.description,

@@ -59,14 +59,14 @@ async def _get_ended_family(call: Call, app_id: str, name: str, run_id: str) -> 
     row = await get_run_row(call, app_id, run_id, name)
     ids, level = [run_id], [run_id]
     async with call.reading() as execute:
-        unused = (await execute(select(runs.c.id).where(runs.c.id == run_id, UNUSED))).first() is not None
+        is_unused = (await execute(select(runs.c.id).where(runs.c.id == run_id, UNUSED))).first() is not None
         while level:
             below = select(runs.c.id, runs.c.status).where(runs.c.parent_run_id.in_(level))
             children = (await execute(below)).all()
-            unused = unused and all(child.status in ENDED for child in children)
+            is_unused = is_unused and all(child.status in ENDED for child in children)
             level = [child.id for child in children]
             ids += level
-    if row.status not in ENDED or not unused:
+    if row.status not in ENDED or not is_unused:
         raise RunUnderWay(details={"status": row.status})
     return ids
 

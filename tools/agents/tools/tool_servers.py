@@ -231,8 +231,8 @@ async def mcp_servers_probe(
     descriptions = {name: ToolDescription.from_row(name, row) for name, row in answer.get("seen", {}).items()}
     call.audit.resource_id, call.audit.data["accept"] = id, accept
     if error is None and (accept is not False or server.seen is None):
-        accepted = _accepted_tools(server, descriptions, accept)
-        answer["accepted"] = {name: tool.row for name, tool in accepted.items()}
+        accepted_tools = _accepted_tools(server, descriptions, accept)
+        answer["accepted"] = {name: tool.row for name, tool in accepted_tools.items()}
     async with FREEZES.writing(call) as unit:
         mine = (rows.c.app_id == app_id, rows.c.id == id)
         # If two probe at once, the later answer stands: somebody was shown what it accepted.

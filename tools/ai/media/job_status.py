@@ -63,11 +63,11 @@ async def acknowledge_job(call: Call, row: Any) -> Any:
         values = {"polled_at": call.now}
     if not values:
         return row
-    unsettled = (is_job(row.app_id, row.id), generation_jobs.c.settled_at.is_(None))
+    is_unsettled = (is_job(row.app_id, row.id), generation_jobs.c.settled_at.is_(None))
     try:
         async with call.stores.database.writing(lock=row.app_id) as connection:
             await FREEZES.require_thawed(connection.execute, row.app_id)
-            await connection.execute(update(generation_jobs).where(*unsettled).values(**values))
+            await connection.execute(update(generation_jobs).where(*is_unsettled).values(**values))
     except AppMigrating:
         if row.ended_at is not None:
             # The charge stands, because a reservation is settled once; the next poll records it.

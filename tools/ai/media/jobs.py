@@ -134,13 +134,13 @@ async def media_generate(job: Job, app_id: str, generation_id: str) -> None:
     async with job.database.reading() as connection:
         query = select(generation_jobs).where(is_job(app_id, generation_id))
         row = (await connection.execute(query)).first()
-        frozen = await FREEZES.is_frozen(connection.execute, app_id)
+        is_frozen = await FREEZES.is_frozen(connection.execute, app_id)
     if row is None:
         await _forget(job, app_id, generation_id)
         return
     if row.ended_at is not None or row.worker != job.id:
         return
-    if frozen:
+    if is_frozen:
         if job.services.clock.now() - row.created_at > 2 * LIFETIME:
             # This is a copy that a move has left behind.
             return

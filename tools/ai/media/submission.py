@@ -68,17 +68,17 @@ async def submit(
 
 
 def build_request(
-    accepted: AcceptedFields, prompt: str, fields: Mapping[str, Any], provider: Mapping[str, Any]
+    accepted_fields: AcceptedFields, prompt: str, fields: Mapping[str, Any], provider: Mapping[str, Any]
 ) -> MediaRequest:
     """Builds the request for the model. Raises UnsupportedParameter or BadReference."""
-    unsupported = [name for name in folded_names(fields) if name not in accepted.top_level]
-    unsupported += [f"provider.{name}" for name in provider if name not in accepted.provider]
-    if unsupported:
+    unsupported_names = [name for name in folded_names(fields) if name not in accepted_fields.top_level]
+    unsupported_names += [f"provider.{name}" for name in provider if name not in accepted_fields.provider]
+    if unsupported_names:
         raise UnsupportedParameter(
-            f"The model does not take {', '.join(f'`{name[:60]}`' for name in unsupported[:10])}.",
+            f"The model does not take {', '.join(f'`{name[:60]}`' for name in unsupported_names[:10])}.",
             details={
-                "supported_top_level": sorted(accepted.top_level),
-                "supported_provider": sorted(accepted.provider),
+                "supported_top_level": sorted(accepted_fields.top_level),
+                "supported_provider": sorted(accepted_fields.provider),
             },
         )
     parameters = merge_images(fields)

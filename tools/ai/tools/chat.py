@@ -160,23 +160,23 @@ async def _chat(
     body = {"messages": messages, **further}
     limit, build = _limit_request(body, max_tokens, ai_settings.max_tokens)
     answers = _whole(body, "n", _MOST_CHOICES) or 1
-    streamed = bool(stream and call.context.streams)
+    is_streamed = bool(stream and call.context.streams)
     entry = (
         None if cache is None else build_entry(call, ai_settings.provider_access, models[0], build(models[0]), cache)
     )
     if entry is not None and (cached_answer := await entry.load()) is not None:
         set_answer_headers(call, entry.model, cost=0, cache="hit")
-        return Stream(_replay_stream(cached_answer, body)) if streamed else cached_answer
+        return Stream(_replay_stream(cached_answer, body)) if is_streamed else cached_answer
     state = "miss" if entry else ""
-    if streamed:
+    if is_streamed:
 
-        async def begin(metered: MeteredCall, provider: Provider | None) -> AsyncGenerator[bytes, None]:
+        async def begin(metered_call: MeteredCall, provider: Provider | None) -> AsyncGenerator[bytes, None]:
             return await gateway_.stream_chat(
-                metered.model,
-                build(metered.model, metered.granted_tokens),
-                metered.meter,
+                metered_call.model,
+                build(metered_call.model, metered_call.granted_tokens),
+                metered_call.meter,
                 provider,
-                metered.retry_timeouts,
+                metered_call.retry_timeouts,
             )
 
         pending_answer = call_models(call, models, ai_settings, body, begin, limit=limit, answers=answers, cache=state)
@@ -184,24 +184,31 @@ async def _chat(
             call,
             models[0],
             pending_answer,
-            lambda pieces, request: (
-                pieces if entry is None or request.granted_tokens else entry.save_stream(pieces, request)
+            lambda pieces, metered_call: (
+                pieces if entry is None or metered_call.granted_tokens else entry.save_stream(pieces, metered_call)
             ),
             cache="miss" if entry else None,
         )
 
-    async def ask(metered: MeteredCall, provider: Provider | None) -> dict[str, Any]:
+    async def ask(metered_call: MeteredCall, provider: Provider | None) -> dict[str, Any]:
         request = {
             name: value
-            for name, value in build(metered.model, metered.granted_tokens).items()
+            for name, value in build(metered_call.model, metered_call.granted_tokens).items()
             if name != "stream_options"
         }
         return await gateway_.complete_chat(
-            metered.model, request, metered.meter, provider, metered.retry_timeouts, call.context.follow_text
+            metered_call.model,
+            request,
+            metered_call.meter,
+            provider,
+            metered_call.retry_timeouts,
+            call.context.follow_text,
         )
 
-    answer, metered = await call_models(call, models, ai_settings, body, ask, limit=limit, answers=answers, cache=state)
-    return await settle_answer(call, answer, metered, entry)
+    answer, metered_call = await call_models(
+        call, models, ai_settings, body, ask, limit=limit, answers=answers, cache=state
+    )
+    return await settle_answer(call, answer, metered_call, entry)
 
 
 async def _replay_stream(answer: Mapping[str, Any], body: Mapping[str, Any]) -> AsyncGenerator[bytes, None]:
@@ -223,8 +230,8 @@ def _limit_request(
 ) -> tuple[int | None, "RequestBuilder"]:
     """Returns the limit of an answer, lowered to the app's, and a builder of requests with that limit."""
     newer = _whole(body, "max_completion_tokens", _MOST_TOKENS)
-    requested = newer or max_tokens
-    limit = min(requested, most) if requested and most else requested or most
+    requested_tokens = newer or max_tokens
+    limit = min(requested_tokens, most) if requested_tokens and most else requested_tokens or most
 
     def build_request(model: Model, granted_tokens: int | None = None) -> dict[str, Any]:
         capped_tokens = limit or granted_tokens
@@ -248,12 +255,14 @@ def _whole(body: Mapping[str, Any], field: str, most: int) -> int | None:
 
 
 async def settle_answer(
-    call: Call, answer: dict[str, Any], metered: MeteredCall, entry: CacheEntry | None
+    call: Call, answer: dict[str, Any], metered_call: MeteredCall, entry: CacheEntry | None
 ) -> dict[str, Any]:
     """Settles the price of an answer in one piece, caches the answer if that was asked for, and sets its headers."""
-    await settle_call(metered)
-    if entry is not None and metered.granted_tokens is None:
+    await settle_call(metered_call)
+    if entry is not None and metered_call.granted_tokens is None:
         # An answer that was cut short for lack of credits is not for other callers.
-        await entry.save(answer, metered)
-    set_answer_headers(call, metered.model, cost=0 if metered.byok else metered.cost, cache="miss" if entry else None)
+        await entry.save(answer, metered_call)
+    set_answer_headers(
+        call, metered_call.model, cost=0 if metered_call.byok else metered_call.cost, cache="miss" if entry else None
+    )
     return answer

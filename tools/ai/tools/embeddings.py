@@ -138,8 +138,10 @@ async def _embed(
         set_answer_headers(call, entry.model, cost=0, cache="hit")
         return cached_answer
 
-    async def ask(metered: MeteredCall, provider: Provider | None) -> dict[str, Any]:
-        return await gateway_.embed_texts(metered.model, body, metered.meter, provider, metered.retry_timeouts)
+    async def ask(metered_call: MeteredCall, provider: Provider | None) -> dict[str, Any]:
+        return await gateway_.embed_texts(
+            metered_call.model, body, metered_call.meter, provider, metered_call.retry_timeouts
+        )
 
-    answer, metered = await call_models(call, models, ai_settings, body, ask, cache="miss" if entry else "")
-    return await settle_answer(call, answer, metered, entry)
+    answer, metered_call = await call_models(call, models, ai_settings, body, ask, cache="miss" if entry else "")
+    return await settle_answer(call, answer, metered_call, entry)

@@ -115,7 +115,7 @@ async def gateway_messages(
     body = {**_body(call, messages, system, further), "max_tokens": max_tokens}
     wire = MessagesWire(_passed_headers(anthropic_beta, anthropic_version))
     answer: dict[str, Any] = await answer_on_wire(
-        call, wire, body, model, max_tokens, _render_error, stream=stream, allowed=baobab_timeout, beat=_PING
+        call, wire, body, model, max_tokens, _render_error, stream=stream, timeout_header=baobab_timeout, beat=_PING
     )
     return answer
 

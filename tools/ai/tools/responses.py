@@ -113,7 +113,7 @@ async def gateway_responses(
         _render_error,
         stream=stream,
         conversation=conversation,
-        allowed=baobab_timeout,
+        timeout_header=baobab_timeout,
     )
     return answer
 

@@ -269,8 +269,12 @@ async def _get_changeable(
 
 async def _write(call: Call, before: Mapping[str, Any], values: dict[str, Any]) -> ModelServer:
     # Only one of two simultaneous changes succeeds, so a key is never sent to an address for which it was not given.
-    unchanged = (rows.c.id == before["id"], rows.c.url == before["url"], rows.c.key.is_not_distinct_from(before["key"]))
-    if (await call.execute(update(rows).where(*unchanged).values(values))).rowcount == 0:
+    is_unchanged = (
+        rows.c.id == before["id"],
+        rows.c.url == before["url"],
+        rows.c.key.is_not_distinct_from(before["key"]),
+    )
+    if (await call.execute(update(rows).where(*is_unchanged).values(values))).rowcount == 0:
         raise ServerChanged
     await _publish_change(call, before["name"])
     return _render_server({**before, **values})

@@ -257,21 +257,21 @@ async def deliver_message(job: Job, message_id: str) -> None:
         await _finish(job, message_id, changes | {"status": "unknown"})
     elif outcome.is_final or attempts > len(PAUSES):
         # A browser that has taken its subscription back never comes again.
-        forgotten = channel.id if outcome.is_gone and channel.kind == PUSH else None
-        await _finish(job, message_id, changes | {"status": "failed"}, forgotten)
+        gone_channel_id = channel.id if outcome.is_gone and channel.kind == PUSH else None
+        await _finish(job, message_id, changes | {"status": "failed"}, gone_channel_id)
     else:
         async with job.writing(lock=None) as unit:
             await unit.execute(update(notice_messages).where(is_message).values(**changes, trying_since=None))
         raise RetryLater(PAUSES[attempts - 1], str(outcome.fault))
 
 
-async def _finish(job: Job, message_id: str, changes: Mapping[str, Any], forgotten: str | None = None) -> None:
-    """Writes down what became of a message, and ends the job with it. forgotten: a channel that is gone."""
+async def _finish(job: Job, message_id: str, changes: Mapping[str, Any], gone_channel_id: str | None = None) -> None:
+    """Writes down what became of a message, and ends the job with it. gone_channel_id: a channel to delete."""
     values = {"trying_since": None, "finished_at": job.services.clock.now(), **changes}
     async with job.writing(last=True, lock=None) as unit:
         await unit.execute(update(notice_messages).where(notice_messages.c.id == message_id).values(values))
-        if forgotten is not None:
-            await unit.execute(delete(notice_channels).where(notice_channels.c.id == forgotten))
+        if gone_channel_id is not None:
+            await unit.execute(delete(notice_channels).where(notice_channels.c.id == gone_channel_id))
 
 
 async def forget_old(services: Services) -> None:

@@ -146,8 +146,10 @@ async def notices_channel_add(
     """
     target = _read_target(call, kind, email, url, p256dh, auth)
     await _save(call, {})
-    owned = select(func.count()).select_from(notice_channels).where(notice_channels.c.account_id == _account(call))
-    if (await call.execute(owned)).scalar_one() >= MOST_CHANNELS:
+    count_query = (
+        select(func.count()).select_from(notice_channels).where(notice_channels.c.account_id == _account(call))
+    )
+    if (await call.execute(count_query)).scalar_one() >= MOST_CHANNELS:
         raise TooManyChannels(details={"limit": MOST_CHANNELS})
     channel_id, ids = call.services.ids.uuid(), call.services.ids
     secret = new_secret(ids) if kind == WEBHOOK else ids.secret(_CODE_LENGTH) if kind == EMAIL else None
@@ -191,8 +193,8 @@ async def notices_channel_confirm(call: Call, channel_id: ChannelId, code: Code)
     """
     row = await _find(call, channel_id)
     call.audit.resource_id = channel_id
-    expected = "" if row.confirmed else open_secret(call.services.vault, row)
-    if row.confirmed or not hmac.compare_digest(expected.encode(), code.strip().encode()):
+    expected_code = "" if row.confirmed else open_secret(call.services.vault, row)
+    if row.confirmed or not hmac.compare_digest(expected_code.encode(), code.strip().encode()):
         raise CodeWrong
     values: dict[str, Any] = {"confirmed": True, "secret": None}
     await call.execute(update(notice_channels).where(notice_channels.c.id == row.id).values(values))
@@ -277,8 +279,8 @@ async def _save(call: Call, changes: dict[str, Any]) -> None:
 async def _read(call: Call) -> Notices:
     mine = notice_settings.c.account_id == _account(call)
     row: Any = (await call.execute(select(notice_settings).where(mine))).first()
-    owned = select(notice_channels).where(notice_channels.c.account_id == _account(call))
-    channels = (await call.execute(owned.order_by(notice_channels.c.created_at, notice_channels.c.id))).all()
+    channels_query = select(notice_channels).where(notice_channels.c.account_id == _account(call))
+    channels = (await call.execute(channels_query.order_by(notice_channels.c.created_at, notice_channels.c.id))).all()
     quiet: Quiet | None = None
     escalation: Escalation | None = None
     if row is not None and row.quiet_from is not None:
@@ -309,14 +311,14 @@ def _read_quiet(quiet: Quiet | None) -> dict[str, Any]:
 async def _read_escalation(call: Call, escalation: Escalation | None) -> dict[str, Any]:
     if escalation is None:
         return {"escalate_minutes": None, "escalate_to": None}
-    other = escalation["account_id"]
+    other_id = escalation["account_id"]
     own_organisations = select(members.c.organisation_id).where(members.c.account_id == _account(call))
-    shared = select(members.c.account_id).where(
-        members.c.account_id == other, members.c.organisation_id.in_(own_organisations)
+    colleague_query = select(members.c.account_id).where(
+        members.c.account_id == other_id, members.c.organisation_id.in_(own_organisations)
     )
-    if other == _account(call) or (await call.execute(shared)).first() is None:
+    if other_id == _account(call) or (await call.execute(colleague_query)).first() is None:
         raise ScheduleUnclear("Nobody else in your organisations has this account_id.")
-    return {"escalate_minutes": escalation["after_minutes"], "escalate_to": other}
+    return {"escalate_minutes": escalation["after_minutes"], "escalate_to": other_id}
 
 
 def _read_target(

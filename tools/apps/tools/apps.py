@@ -197,12 +197,12 @@ async def apps_list(
     organisation = await resolve_organisation_id(call, org_id)
     query, parameters = _LIST, {"organisation": organisation, "count": limit + 1}
     if cursor is not None:
-        created, last = decode_cursor(call.services.vault, "apps", cursor)
-        query, parameters = _LIST_ON, {**parameters, "created": datetime.fromisoformat(created), "last": last}
+        created_at, last_id = decode_cursor(call.services.vault, "apps", cursor)
+        query, parameters = _LIST_ON, {**parameters, "created": datetime.fromisoformat(created_at), "last": last_id}
     rows = await call.fetch_once(query, parameters)
     more = rows[limit - 1] if len(rows) > limit else None
-    following = encode_cursor(call.services.vault, "apps", more.created_at.isoformat(), more.id) if more else None
-    return {"apps": [_app_row(row) for row in rows[:limit]], "next_cursor": following}
+    next_cursor = encode_cursor(call.services.vault, "apps", more.created_at.isoformat(), more.id) if more else None
+    return {"apps": [_app_row(row) for row in rows[:limit]], "next_cursor": next_cursor}
 
 
 @apps.tool(
@@ -327,16 +327,16 @@ async def _choose_subdomain(call: Call, name: str, subdomain: str | None) -> str
     return await _find_free_subdomain(call, name, subdomain) if first in RESERVED else first
 
 
-async def _find_free_subdomain(call: Call, name: str, requested: str | None) -> str:
+async def _find_free_subdomain(call: Call, name: str, requested_subdomain: str | None) -> str:
     async def is_taken(subdomain: str) -> bool:
         query = select(apps_table.c.id).where(apps_table.c.subdomain == subdomain)
         return (await call.execute(query)).first() is not None
 
-    if requested is None:
+    if requested_subdomain is None:
         return await pick_subdomain(name, is_taken, call.services.ids)
-    if requested in RESERVED or await is_taken(requested):
-        raise SubdomainTaken(f"The subdomain `{requested}` is taken or reserved.")
-    return requested
+    if requested_subdomain in RESERVED or await is_taken(requested_subdomain):
+        raise SubdomainTaken(f"The subdomain `{requested_subdomain}` is taken or reserved.")
+    return requested_subdomain
 
 
 def _app_row(row: Row[Any]) -> AppRow:
@@ -358,11 +358,11 @@ def _app_row(row: Row[Any]) -> AppRow:
     }
 
 
-async def _require_room(call: Call, organisation_id: str, plan: Plan, owned: int) -> None:
+async def _require_room(call: Call, organisation_id: str, plan: Plan, app_count: int) -> None:
     """Raises ProjectLimitReached if the plan of an organisation allows no more apps than it has."""
-    if plan.apps is not None and owned >= plan.apps:
+    if plan.apps is not None and app_count >= plan.apps:
         cap = await cap_of_apps(call.unit, organisation_id, plan)
-        require_room("apps", plan, cap, owned, error=ProjectLimitReached)
+        require_room("apps", plan, cap, app_count, error=ProjectLimitReached)
 
 
 RESERVED = frozenset((

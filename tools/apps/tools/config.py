@@ -105,12 +105,12 @@ _COLUMN_NAMES = {"tools": "user_tools", "post_auth_function": "auth_hook_functio
 """The columns whose names are not those of the arguments."""
 
 
-async def _list_changes(call: Call, app_id: AppId, **given: Any) -> list[Change]:
+async def _list_changes(call: Call, app_id: AppId, **settings: Any) -> list[Change]:
     """The settings that would have another value."""
     del app_id
     row = await get_app_row(call)
     changes: list[Change] = []
-    for name, after in given.items():
+    for name, after in settings.items():
         if after is None and name not in ("post_auth_function", "reason"):
             # Fields that are left out stay.
             continue
@@ -184,7 +184,7 @@ async def config_secure(
     tables: the tables to isolate by user; left out, only the access mode changes.
     """
     await _set(call, access_mode="authenticated")
-    secured: list[SecuredTable] = []
+    secured_tables: list[SecuredTable] = []
     errors: list[TableError] = []
     for table in tables or ():
         public = table.get("public_read_column")
@@ -199,14 +199,14 @@ async def config_secure(
         except (BadRequest, NotFound) as exc:
             errors.append({"table": table["table_name"], "error": exc.message})
         else:
-            secured.append({"table": table["table_name"], "policy": isolation["policy_name"]})
+            secured_tables.append({"table": table["table_name"], "policy": isolation["policy_name"]})
             if public is not None:
-                secured[-1]["public_read_policies"] = isolation["public_read_policies"]
+                secured_tables[-1]["public_read_policies"] = isolation["public_read_policies"]
     return {
         "message": "The app now requires sign-in.",
         "app_id": app_id,
         "access_mode": "authenticated",
-        "tables_secured": secured,
+        "tables_secured": secured_tables,
         "table_errors": errors,
     }
 
@@ -469,10 +469,10 @@ async def _set(call: Call, **values: Any) -> None:
     call.audit.resource_id = app_id
 
 
-def _require_in_plan(plan: Plan, **given: int | None) -> None:
+def _require_in_plan(plan: Plan, **sizes: int | None) -> None:
     """Raises StorageBeyondPlan for bytes that no upload could ever use. What was set under a larger plan may stay."""
     limit = plan.file_bytes
-    beyond = [name for name, size in given.items() if size is not None and limit is not None and size > limit]
+    beyond = [name for name, size in sizes.items() if size is not None and limit is not None and size > limit]
     if beyond:
         names = " and ".join(f"`{name}`" for name in beyond)
         raise StorageBeyondPlan(
