@@ -120,14 +120,14 @@ class Attempts:
 
     def sweep(self, before: str) -> None:
         """Removes the results that are older than a moment."""
-        expired = self._statements.rows(
+        expired_rows = self._statements.rows(
             f"DELETE FROM {self._table} WHERE at < ? RETURNING length(result), digest",
             before,
         )
         self._statements.rows(f"UPDATE {self._table} SET at = ? WHERE at IS NULL", self._now)
-        freed = sum(size for size, digest in expired if digest is not None)
-        if freed:
-            self._sequences.add(_BYTES, -freed)
+        freed_bytes = sum(size for size, digest in expired_rows if digest is not None)
+        if freed_bytes:
+            self._sequences.add(_BYTES, -freed_bytes)
 
     def _trim(self, surplus: int) -> None:
         """Removes the oldest results for clients' keys until enough bytes are free."""
@@ -135,13 +135,13 @@ class Attempts:
             oldest = self._statements.rows(
                 f"SELECT key, length(result) FROM {self._table} WHERE digest IS NOT NULL ORDER BY at, key LIMIT {_PAGE}"
             )
-            freed = 0
+            freed_bytes = 0
             for key, size in oldest:
-                if freed >= surplus:
+                if freed_bytes >= surplus:
                     break
                 self._statements.rows(f"DELETE FROM {self._table} WHERE key = ?", key)
-                freed += size
-            if not freed:
+                freed_bytes += size
+            if not freed_bytes:
                 return
-            self._sequences.add(_BYTES, -freed)
-            surplus -= freed
+            self._sequences.add(_BYTES, -freed_bytes)
+            surplus -= freed_bytes

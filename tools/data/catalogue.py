@@ -219,9 +219,9 @@ def decode_catalogue(text: str, version: int, guard: str | None) -> Catalogue:
     document = json.loads(text)
     views = [_decode_view(each) for each in document.pop(_VIEWS, ())]
     tables = {name: _decode_table(name, each) for name, each in document.items()}
-    mark, _, guarded = (guard or "").rpartition(":")
+    mark, _, guarded_version = (guard or "").rpartition(":")
     # A server of an earlier version may have changed the catalogue without updating the guard.
-    is_guarded = guarded == str(version)
+    is_guarded = guarded_version == str(version)
     return Catalogue(tables, version, {view.name: view for view in views}, mark if is_guarded else None)
 
 

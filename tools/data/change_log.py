@@ -93,8 +93,8 @@ class _Entry:
 
 
 def find_author(call: Call, actor: Actor) -> Author:
-    step, approved = call.context.step, call.approved
-    run_id = step.run_id if step is not None else approved.run_id if approved is not None else None
+    step, approved_attempt = call.context.step, call.approved
+    run_id = step.run_id if step is not None else approved_attempt.run_id if approved_attempt is not None else None
     return Author(actor, call.caller.actor_id, run_id, call.tool.name)
 
 
@@ -164,10 +164,10 @@ class ChangeLog:
     def note_undone(self, changes: Iterable[Change]) -> None:
         """Marks changes as undone by this transaction. What those changes had undone themselves counts again."""
         self.write()
-        undone = list(changes)
+        undone_changes = list(changes)
         by = self.action or 0
-        for first in sorted({change.action for change in undone}):
-            last = max(change.id for change in undone if change.action == first)
+        for first in sorted({change.action for change in undone_changes}):
+            last = max(change.id for change in undone_changes if change.action == first)
             self._statements.rows(
                 f"UPDATE {self._table} SET undone_by = NULL WHERE undone_by = ?",
                 first,
@@ -190,16 +190,16 @@ class ChangeLog:
     def _trim(self, surplus: int) -> None:
         while surplus > 0:
             page = f"SELECT id, size FROM {self._table} ORDER BY id LIMIT {_PAGE}"
-            last, freed = 0, 0
+            last, freed_bytes = 0, 0
             for number, size in self._statements.rows(page):
-                if freed >= surplus:
+                if freed_bytes >= surplus:
                     break
-                last, freed = number, freed + size
-            if not freed:
+                last, freed_bytes = number, freed_bytes + size
+            if not freed_bytes:
                 return
             self._statements.rows(f"DELETE FROM {self._table} WHERE id <= ?", last)
-            self._sequences.add(_BYTES, -freed)
-            surplus -= freed
+            self._sequences.add(_BYTES, -freed_bytes)
+            surplus -= freed_bytes
 
 
 def _encode_row(row: Row | None) -> str | None:
@@ -264,11 +264,11 @@ def sweep_log(statements: Statements, store: DataStore, app_id: str, sequences: 
     """Removes some thousand changes that are older than a moment, and returns how many it removed."""
     table = store.name_table(app_id, "_changes")
     oldest = statements.rows(f"SELECT id, at, size FROM {table} ORDER BY id LIMIT {10 * _PAGE}")
-    expired = list(_take_expired(oldest, before))
-    if expired:
-        statements.rows(f"DELETE FROM {table} WHERE id <= ?", expired[-1][0])
-        sequences.add(_BYTES, -sum(size for _, _, size in expired))
-    return len(expired)
+    expired_rows = list(_take_expired(oldest, before))
+    if expired_rows:
+        statements.rows(f"DELETE FROM {table} WHERE id <= ?", expired_rows[-1][0])
+        sequences.add(_BYTES, -sum(size for _, _, size in expired_rows))
+    return len(expired_rows)
 
 
 def _take_expired(rows: Iterable[tuple[Any, ...]], before: str) -> Iterator[tuple[Any, ...]]:

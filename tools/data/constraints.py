@@ -34,17 +34,17 @@ def compile_constraints(parser: Any, table: TableInfo) -> TableInfo:
 
     An expression may depend on its row alone: its value is the same for every caller and at every time.
     """
-    stored = replace(table, columns={column.name: column for column in table.writable_columns})
+    writable_table = replace(table, columns={column.name: column for column in table.writable_columns})
     columns = {
         name: column
         if column.generated is None
-        else replace(column, generated_tree=_compile_generated(parser, stored, column, column.generated))
+        else replace(column, generated_tree=_compile_generated(parser, writable_table, column, column.generated))
         for name, column in table.columns.items()
     }
-    computed = replace(table, columns=columns)
+    compiled_table = replace(table, columns=columns)
     return replace(
-        computed,
-        checks={name: _compile_check(parser, computed, each) for name, each in table.checks.items()},
+        compiled_table,
+        checks={name: _compile_check(parser, compiled_table, each) for name, each in table.checks.items()},
     )
 
 

@@ -108,9 +108,9 @@ class Conversation:
             number = book.track(listener.client_id, self._feed.process, user_id, metadata)
             return number, book.list_others(listener.client_id)
 
-        number, others = await write_presence(self._services, self._app_id, track)
+        number, clients = await write_presence(self._services, self._app_id, track)
         listener.tracks_since = number
-        listener.send(build_message("presence_state", clients=others))
+        listener.send(build_message("presence_state", clients=clients))
         await announce(self._services, self._app_id)
 
     async def _update(self, message: Mapping[str, Any]) -> None:

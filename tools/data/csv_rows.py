@@ -117,13 +117,13 @@ def _find_closing_quote(buffer: str, position: int) -> int:
 
 def _skip_line(buffer: str, position: int, final: bool) -> tuple[BrokenRecord, int | None]:
     """Skips to the end of the line, for a record with text behind a closing quote."""
-    broken = BrokenRecord("something stands behind the quote that closes a field")
+    broken_record = BrokenRecord("something stands behind the quote that closes a field")
     match = _LINE_END.search(buffer, position)
     if match is None:
-        return broken, len(buffer) if final else None
+        return broken_record, len(buffer) if final else None
     end = match.end()
     if match[0] == "\r":
         if end == len(buffer) and not final:
-            return broken, None
+            return broken_record, None
         end += buffer.startswith("\n", end)
-    return broken, end
+    return broken_record, end

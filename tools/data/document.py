@@ -52,7 +52,7 @@ def read_document(document: Mapping[str, Any]) -> Wanted:
     table_documents = document.get("tables", {})
     if not isinstance(table_documents, dict):
         raise InvalidSchema("`tables` is an object: the tables by their names.")
-    dropped = set(_names(document.get("_drop", []), "_drop"))
+    dropped_names = set(_names(document.get("_drop", []), "_drop"))
     tables: dict[str, TableInfo] = {}
     columns: dict[str, frozenset[str]] = {}
     for name, table in table_documents.items():
@@ -60,16 +60,16 @@ def read_document(document: Mapping[str, Any]) -> Wanted:
         if not isinstance(table, dict):
             raise InvalidSchema(f"`{name}` is an object with `columns`.")
         if table.get("_drop") is True:
-            dropped.add(name)
+            dropped_names.add(name)
             continue
         tables[name] = _read_table(name, table)
         columns[name] = frozenset(_names(table.get("_dropColumns", []), f"{name}._dropColumns"))
-    for name in dropped & tables.keys():
+    for name in dropped_names & tables.keys():
         raise InvalidSchema(f"`{name}` is to be dropped and to be there.")
     if len(tables) > MOST_TABLES:
         raise TableLimit(details={"limit": MOST_TABLES, "current": len(tables)})
     check_references(tables)
-    return Wanted(tables, frozenset(dropped), columns, _read_views(document.get("views")))
+    return Wanted(tables, frozenset(dropped_names), columns, _read_views(document.get("views")))
 
 
 def _check_table_name(name: str, noun: str) -> None:
@@ -322,18 +322,18 @@ def check_references(tables: Mapping[str, TableInfo]) -> None:
                 raise UnknownTable(
                     f"`{table.name}.{column.name}` refers to the table `{to.table}`, which is not there."
                 )
-            referred = target.columns.get(to.column)
+            referred_column = target.columns.get(to.column)
             if (
-                referred is None
-                or referred.generated is not None
-                or not (referred.unique or target.key == (to.column,))
+                referred_column is None
+                or referred_column.generated is not None
+                or not (referred_column.unique or target.key == (to.column,))
             ):
                 raise InvalidSchema(
                     f"`{table.name}.{column.name}` refers to `{to.table}.{to.column}`, which is no key and not unique."
                 )
-            if referred.type.declare("postgresql") != column.type.declare("postgresql"):
+            if referred_column.type.declare("postgresql") != column.type.declare("postgresql"):
                 raise InvalidSchema(
-                    f"`{table.name}.{column.name}` is {column.type}, and what it refers to {referred.type}."
+                    f"`{table.name}.{column.name}` is {column.type}, and what it refers to {referred_column.type}."
                 )
             if column.needs_value and "SET NULL" in (to.on_delete, to.on_update):
                 raise InvalidSchema(f"`{table.name}.{column.name}` is never null, so that SET NULL cannot be.")

@@ -95,9 +95,9 @@ class Export:
             keys = {f"\t{name}": name for name in table.key}
             selection.items = [*selection.items, *(_key_item(table, name, column) for name, column in keys.items())]
             selection.limit = size
-            selected = rows.select(selection, key=None if after is None else _follow(table, after))
-            last = [selected[-1][name] for name in keys] if len(selected) == size else None
-            return _Page([{name: row[name] for name in names} for row in selected], names, last)
+            selected_rows = rows.select(selection, key=None if after is None else _follow(table, after))
+            last = [selected_rows[-1][name] for name in keys] if len(selected_rows) == size else None
+            return _Page([{name: row[name] for name in names} for row in selected_rows], names, last)
 
         # A table without a key is read at once.
         return await read_rows(

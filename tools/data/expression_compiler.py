@@ -27,7 +27,7 @@ _ROLE = {"current_user_role", "auth.role"}
 _COMPARISONS = {"EQ": "=", "NEQ": "<>", "LT": "<", "LTE": "<=", "GT": ">", "GTE": ">="}
 _BOOLEAN = "boolean"
 
-Typed = tuple[Expression, str | None]
+TypedExpression = tuple[Expression, str | None]
 """A tree and the family of its values. The family is None for a literal, which takes that of the value it is
 compared with.
 """
@@ -75,7 +75,7 @@ def compile_condition(parser: Any, text: str, catalogue: Catalogue, table: Table
     return tree
 
 
-def compile_value(parser: Any, text: str, catalogue: Catalogue, table: TableInfo) -> Typed:
+def compile_value(parser: Any, text: str, catalogue: Catalogue, table: TableInfo) -> TypedExpression:
     """Compiles an expression of any type, like `compile_condition`."""
     if len(text) > LONGEST:
         raise InvalidExpression(f"An expression has at most {LONGEST} characters.")
@@ -83,9 +83,9 @@ def compile_value(parser: Any, text: str, catalogue: Catalogue, table: TableInfo
         node = parser.parse_one(text, into=parser.exp.Condition, dialect="postgres")
     except (parser.errors.SqlglotError, RecursionError) as exc:
         raise InvalidExpression("This is not one expression of SQL.") from exc
-    typed = ExpressionCompiler(catalogue).compile(node, ExpressionScope({"": table}), 0)
-    require_small(typed[0])
-    return typed
+    typed_expression = ExpressionCompiler(catalogue).compile(node, ExpressionScope({"": table}), 0)
+    require_small(typed_expression[0])
+    return typed_expression
 
 
 def require_small(tree: Any) -> None:
@@ -99,7 +99,7 @@ class ExpressionCompiler:
         self._catalogue = catalogue
         self._products = 0
 
-    def compile(self, node: Any, scope: ExpressionScope, depth: int) -> Typed:
+    def compile(self, node: Any, scope: ExpressionScope, depth: int) -> TypedExpression:
         if depth > _DEEPEST:
             raise InvalidExpression(f"The expression is nested more than {_DEEPEST} deep.")
         kind = type(node).__name__
@@ -108,7 +108,7 @@ class ExpressionCompiler:
         method = _NODES.get(kind)
         if method is None:
             raise _refuse(node)
-        result: Typed = getattr(self, method)(node, scope, depth + 1)
+        result: TypedExpression = getattr(self, method)(node, scope, depth + 1)
         return result
 
     def condition(self, node: Any, scope: ExpressionScope, depth: int) -> Expression:
@@ -117,11 +117,11 @@ class ExpressionCompiler:
             raise MismatchedTypes("`and`, `or` and `not` join conditions, and one of these is a value.")
         return tree
 
-    def _compare(self, head: list[Any], node: Any, scope: ExpressionScope, depth: int) -> Typed:
+    def _compare(self, head: list[Any], node: Any, scope: ExpressionScope, depth: int) -> TypedExpression:
         left, right = self._match(self.compile(node.this, scope, depth), self.compile(node.expression, scope, depth))
         return [*head, left, right], _BOOLEAN
 
-    def _match(self, left: Typed, right: Typed) -> tuple[Expression, Expression]:
+    def _match(self, left: TypedExpression, right: TypedExpression) -> tuple[Expression, Expression]:
         """Gives two values the same type: a literal takes the type of the other value."""
         if left[1] is None and right[1] is None:
             return read_literal(left[0], "text"), read_literal(right[0], "text")
@@ -138,39 +138,41 @@ class ExpressionCompiler:
             return left[0], ["user_uuid"]
         raise MismatchedTypes(f"The expression compares {left[1]} with {right[1]}.")
 
-    def _join_conditions(self, node: Any, scope: ExpressionScope, depth: int) -> Typed:
+    def _join_conditions(self, node: Any, scope: ExpressionScope, depth: int) -> TypedExpression:
         name = type(node).__name__.lower()
         return [name, *(self.condition(each, scope, depth) for each in _list_chain(node))], _BOOLEAN
 
-    def _not(self, node: Any, scope: ExpressionScope, depth: int) -> Typed:
+    def _not(self, node: Any, scope: ExpressionScope, depth: int) -> TypedExpression:
         return ["not", self.condition(node.this, scope, depth)], _BOOLEAN
 
-    def _paren(self, node: Any, scope: ExpressionScope, depth: int) -> Typed:
+    def _paren(self, node: Any, scope: ExpressionScope, depth: int) -> TypedExpression:
         while type(node).__name__ == "Paren":
             node = node.this
         # Parentheses do not count as depth.
         return self.compile(node, scope, depth - 1)
 
-    def _boolean(self, node: Any, scope: ExpressionScope, depth: int) -> Typed:
+    def _boolean(self, node: Any, scope: ExpressionScope, depth: int) -> TypedExpression:
         del scope, depth
         return ["true" if node.this else "false"], _BOOLEAN
 
-    def _literal(self, node: Any, scope: ExpressionScope, depth: int) -> Typed:
+    def _literal(self, node: Any, scope: ExpressionScope, depth: int) -> TypedExpression:
         del scope, depth
         return ["literal", str(node.this), bool(node.is_string)], None
 
-    def _neg(self, node: Any, scope: ExpressionScope, depth: int) -> Typed:
+    def _neg(self, node: Any, scope: ExpressionScope, depth: int) -> TypedExpression:
         tree, family = self.compile(node.this, scope, depth)
         if tree[0] == "literal" and not tree[2]:
             return ["literal", f"-{tree[1]}", False], family
         return self._calculate("-", (["literal", "0", False], None), (tree, family), scope)
 
-    def _arithmetic(self, node: Any, scope: ExpressionScope, depth: int) -> Typed:
+    def _arithmetic(self, node: Any, scope: ExpressionScope, depth: int) -> TypedExpression:
         operator = {"Add": "+", "Sub": "-", "Mul": "*"}[type(node).__name__]
         left, right = self.compile(node.this, scope, depth), self.compile(node.expression, scope, depth)
         return self._calculate(operator, left, right, scope)
 
-    def _calculate(self, operator: str, left: Typed, right: Typed, scope: ExpressionScope) -> Typed:
+    def _calculate(
+        self, operator: str, left: TypedExpression, right: TypedExpression, scope: ExpressionScope
+    ) -> TypedExpression:
         """Compiles a sum or product, which is exact, as are its numbers."""
         self._products += operator == "*"
         if self._products > _MOST_PRODUCTS:
@@ -183,14 +185,14 @@ class ExpressionCompiler:
                 raise MismatchedTypes(f"`{operator}` takes integers and numerics, and no real or double precision.")
         return ["exact", operator, *parts], "number"
 
-    def _concat(self, node: Any, scope: ExpressionScope, depth: int) -> Typed:
+    def _concat(self, node: Any, scope: ExpressionScope, depth: int) -> TypedExpression:
         parts = [self.compile(each, scope, depth) for each in _list_chain(node)]
         for _, family in parts:
             if family not in ("text", None):
                 raise MismatchedTypes(f"`||` joins texts, and not {family}; cast it: `number::text`.")
         return ["concat", *(read_literal(tree, "text") for tree, _ in parts)], "text"
 
-    def _column(self, node: Any, scope: ExpressionScope, depth: int) -> Typed:
+    def _column(self, node: Any, scope: ExpressionScope, depth: int) -> TypedExpression:
         del depth
         if node.args.get("db") or node.args.get("catalog"):
             raise UnsafeExpression(f"`{node.sql()[:60]}`: columns are named with their table at most.")
@@ -209,7 +211,7 @@ class ExpressionCompiler:
             at = at.outer
         raise InvalidExpression(f"There is no column `{f'{alias}.' if alias else ''}{name}` here.")
 
-    def _is(self, node: Any, scope: ExpressionScope, depth: int) -> Typed:
+    def _is(self, node: Any, scope: ExpressionScope, depth: int) -> TypedExpression:
         left, family = self.compile(node.this, scope, depth)
         value = type(node.expression).__name__
         word = "null" if value == "Null" else str(node.expression.this).lower() if value == "Boolean" else ""
@@ -218,7 +220,7 @@ class ExpressionCompiler:
         tree = ["is", left, word]
         return (["not", tree] if node.args.get("negate") else tree), _BOOLEAN
 
-    def _in(self, node: Any, scope: ExpressionScope, depth: int) -> Typed:
+    def _in(self, node: Any, scope: ExpressionScope, depth: int) -> TypedExpression:
         left = self.compile(node.this, scope, depth)
         query = node.args.get("query")
         if query is not None:
@@ -230,13 +232,13 @@ class ExpressionCompiler:
         pairs = [self._match(left, self.compile(item, scope, depth)) for item in node.expressions]
         return ["in", pairs[0][0], [item for _, item in pairs]], _BOOLEAN
 
-    def _between(self, node: Any, scope: ExpressionScope, depth: int) -> Typed:
+    def _between(self, node: Any, scope: ExpressionScope, depth: int) -> TypedExpression:
         value = self.compile(node.this, scope, depth)
         low = self._match(value, self.compile(node.args["low"], scope, depth))
         high = self._match(value, self.compile(node.args["high"], scope, depth))
         return ["and", [">=", *low], ["<=", *high]], _BOOLEAN
 
-    def _like(self, node: Any, scope: ExpressionScope, depth: int) -> Typed:
+    def _like(self, node: Any, scope: ExpressionScope, depth: int) -> TypedExpression:
         name = type(node).__name__.lower()
         left = self.compile(node.this, scope, depth)
         right = self.compile(node.expression, scope, depth)
@@ -247,11 +249,11 @@ class ExpressionCompiler:
             raise InvalidExpression("A pattern does not end with a single backslash.")
         return [name, value, pattern], _BOOLEAN
 
-    def _distinct(self, node: Any, scope: ExpressionScope, depth: int) -> Typed:
+    def _distinct(self, node: Any, scope: ExpressionScope, depth: int) -> TypedExpression:
         tree, family = self._compare(["isdistinct"], node, scope, depth)
         return (["not", tree] if type(node).__name__ == "NullSafeEQ" else tree), family
 
-    def _cast(self, node: Any, scope: ExpressionScope, depth: int) -> Typed:
+    def _cast(self, node: Any, scope: ExpressionScope, depth: int) -> TypedExpression:
         tree, family = self.compile(node.this, scope, depth)
         name = node.args["to"].sql(dialect="postgres").lower()
         try:
@@ -268,22 +270,22 @@ class ExpressionCompiler:
             raise MismatchedTypes(f"{family} cannot be cast to {kind}; values can be cast to text.")
         return ["cast", tree, "text"], "text"
 
-    def _user(self, node: Any, scope: ExpressionScope, depth: int) -> Typed:
+    def _user(self, node: Any, scope: ExpressionScope, depth: int) -> TypedExpression:
         del node, scope, depth
         return ["user"], "text"
 
-    def _now(self, node: Any, scope: ExpressionScope, depth: int) -> Typed:
+    def _now(self, node: Any, scope: ExpressionScope, depth: int) -> TypedExpression:
         del node, scope, depth
         return ["now"], "timestamptz"
 
-    def _call_by_name(self, node: Any, scope: ExpressionScope, depth: int) -> Typed:
+    def _call_by_name(self, node: Any, scope: ExpressionScope, depth: int) -> TypedExpression:
         """Compiles a function that sqlglot does not know, or `auth.uid()`."""
         name = node.sql().lower().partition("(")[0]
         if name in _USER or name in _ROLE:
             return (["user"] if name in _USER else ["role"]), "text"
         raise _refuse(node)
 
-    def _call(self, node: Any, scope: ExpressionScope, depth: int) -> Typed:
+    def _call(self, node: Any, scope: ExpressionScope, depth: int) -> TypedExpression:
         name = type(node).__name__.lower()
         nodes = [node.this, *node.expressions] if name == "coalesce" else [node.this]
         arguments = [self.compile(each, scope, depth) for each in nodes]
@@ -299,18 +301,18 @@ class ExpressionCompiler:
             raise MismatchedTypes(f"`{name}` takes {expected_family}, and not {family}.")
         return ["call", name, tree], "number" if name in ("length", "abs") else "text"
 
-    def _exists(self, node: Any, scope: ExpressionScope, depth: int) -> Typed:
+    def _exists(self, node: Any, scope: ExpressionScope, depth: int) -> TypedExpression:
         rows, _ = self._rows(node.this, scope, depth, with_column=False)
         return ["exists", rows], _BOOLEAN
 
-    def _subquery(self, node: Any, scope: ExpressionScope, depth: int) -> Typed:
+    def _subquery(self, node: Any, scope: ExpressionScope, depth: int) -> TypedExpression:
         """Compiles `(select current_user_id())`, which some write so that Postgres evaluates it once."""
         select = node.this
         if type(select).__name__ == "Select" and not select.args.get("from_") and len(select.expressions) == 1:
             return self.compile(select.expressions[0], scope, depth)
         raise _refuse(node)
 
-    def _json(self, node: Any, scope: ExpressionScope, depth: int) -> Typed:
+    def _json(self, node: Any, scope: ExpressionScope, depth: int) -> TypedExpression:
         tree, family = self.compile(node.this, scope, depth)
         if family not in ("json", "jsonb"):
             raise MismatchedTypes("`->>` leads into JSON.")

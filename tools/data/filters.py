@@ -98,14 +98,14 @@ class FilterReader:
             raise InvalidFilter(
                 f"`{name}={text[:60]}` has no operator that there is: {', '.join(OPERATORS)}, each also after `not.`."
             )
-        negated, operator, mode, value = match.groups()
+        negation, operator, mode, value = match.groups()
         _check_mode(operator, mode)
         if mode in ("any", "all"):
             parts = [_compare(name, left, kind, operator, item) for item in _items_of(value, "{", "}")]
             condition: Expression = ["or" if mode == "any" else "and", *parts] if parts else [_OF_NONE[mode]]
         else:
             condition = _compare(name, left, kind, operator, _unquote(value) if in_group else value)
-        return ["not", condition] if negated else condition
+        return ["not", condition] if negation else condition
 
     def operand(self, name: str) -> tuple[Expression, ColumnType]:
         """Returns the tree of a column, or of a place in a column of JSON (`data->a->>b`), and its type."""
@@ -202,8 +202,8 @@ def _items_of(text: str, opening: str, closing: str) -> Iterator[str]:
 
 
 def _unquote(text: str) -> str:
-    quoted = len(text) >= 2 and text[0] == '"' and text[-1] == '"'
-    return re.sub(r"\\(.)", r"\1", text[1:-1], flags=re.DOTALL) if quoted else text
+    is_quoted = len(text) >= 2 and text[0] == '"' and text[-1] == '"'
+    return re.sub(r"\\(.)", r"\1", text[1:-1], flags=re.DOTALL) if is_quoted else text
 
 
 def split_outside(text: str) -> list[str]:
@@ -213,15 +213,15 @@ def split_outside(text: str) -> list[str]:
     within it.
     """
     parts: list[str] = []
-    depth, start, index, quoted = 0, 0, 0, False
+    depth, start, index, in_quotes = 0, 0, 0, False
     while index < len(text):
         character = text[index]
         if character == "\\":
             index += 1
-        elif quoted:
-            quoted = not (character == '"' and (index + 1 == len(text) or text[index + 1] in ",)}"))
+        elif in_quotes:
+            in_quotes = not (character == '"' and (index + 1 == len(text) or text[index + 1] in ",)}"))
         elif character == '"' and (index == start or text[index - 1] in ",(.{"):
-            quoted = True
+            in_quotes = True
         elif character in "({":
             depth += 1
         elif character in ")}":
@@ -230,7 +230,7 @@ def split_outside(text: str) -> list[str]:
             parts.append(text[start:index])
             start = index + 1
         index += 1
-    if quoted or depth:
+    if in_quotes or depth:
         raise InvalidFilter("A quote or a bracket is not closed.")
     return [*parts, text[start:]] if text else []
 

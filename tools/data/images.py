@@ -25,10 +25,10 @@ class Followers:
     """The rows that a write changes through references, as they are before it."""
 
     entries: list[tuple[TableInfo, Operation, Row]] = field(default_factory=list)
-    seen: set[tuple[str, str | None]] = field(default_factory=set)
+    seen_keys: set[tuple[str, str | None]] = field(default_factory=set)
     overflowing: set[str] = field(default_factory=set)
     """The tables in which so many rows change that they are not stored."""
-    deleted: list[Row] | None = None
+    deleted_rows: list[Row] | None = None
     """The rows that a deletion itself removes, if it may also delete others through references."""
 
 
@@ -110,9 +110,9 @@ class Images:
         followers = Followers()
         acting = [each for each in self._catalogue.references_to(table.name) if each[2].on_delete not in _PASSIVE]
         if acting:
-            followers.deleted = self.read(table, condition)
-            followers.seen = {(table.name, _identify(table, row)) for row in followers.deleted}
-            self._follow(followers, table, followers.deleted)
+            followers.deleted_rows = self.read(table, condition)
+            followers.seen_keys = {(table.name, _identify(table, row)) for row in followers.deleted_rows}
+            self._follow(followers, table, followers.deleted_rows)
         return followers
 
     def _follow(self, followers: Followers, table: TableInfo, rows: Sequence[Row]) -> None:
@@ -121,8 +121,8 @@ class Images:
                 continue
             images = self._find_children(followers, child, column, table, reference, rows)
             if reference.on_delete == "CASCADE":
-                unseen = [row for row in images if (child.name, _identify(child, row)) not in followers.seen]
-                followers.seen |= {(child.name, _identify(child, row)) for row in unseen}
+                unseen = [row for row in images if (child.name, _identify(child, row)) not in followers.seen_keys]
+                followers.seen_keys |= {(child.name, _identify(child, row)) for row in unseen}
                 if unseen:
                     # Rows that refer to these come first, because undo goes backwards.
                     self._follow(followers, child, unseen)

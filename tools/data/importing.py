@@ -107,8 +107,8 @@ class Import:
     async def run(self, body: Body) -> Imported:
         table = (await find_catalogue(self._call)).table(self._request.table)
         find_upsert(table, self._request.on_conflict, self._request.preferences)
-        settled = await self._load_progress()
-        is_same = not settled.line
+        earlier_progress = await self._load_progress()
+        is_same = not earlier_progress.line
         different_file = IdempotencyKeyReused("The file does not begin as the one that was imported with this key.")
         names: list[str] | None = None
         digest = hashlib.sha256()
@@ -118,8 +118,10 @@ class Import:
             if self._request.format == "csv" and names is None:
                 names = _read_header(table, record)
                 continue
-            if record.line <= settled.line:
-                is_same = is_same or (record.line == settled.line and digest.hexdigest() == settled.digest)
+            if record.line <= earlier_progress.line:
+                is_same = is_same or (
+                    record.line == earlier_progress.line and digest.hexdigest() == earlier_progress.digest
+                )
                 continue
             if not is_same:
                 raise different_file
@@ -196,8 +198,8 @@ class Import:
 
         def begin(attempts: Attempts) -> None:
             if request.attempt is not None and not request.dry_run:
-                stored = attempts.read_progress(request.attempt)
-                if (stored["line"] if stored else 0) != progress.line:
+                stored_progress = attempts.read_progress(request.attempt)
+                if (stored_progress["line"] if stored_progress else 0) != progress.line:
                     raise ImportOvertaken
 
         def end(attempts: Attempts) -> None:

@@ -68,11 +68,13 @@ class MigrationPlan:
 
     def require_authorised(self) -> None:
         """Raises DestructiveChange if a step loses data and the document does not allow it."""
-        unauthorised = [change for change in self.changes if change.destructive and change.authorise]
-        if unauthorised:
-            descriptions = [{"change": change.description, "authorise": change.authorise} for change in unauthorised]
+        unauthorised_changes = [change for change in self.changes if change.destructive and change.authorise]
+        if unauthorised_changes:
+            descriptions = [
+                {"change": change.description, "authorise": change.authorise} for change in unauthorised_changes
+            ]
             raise DestructiveChange(
-                f"The schema would lose data: {unauthorised[0].description}.", details={"changes": descriptions}
+                f"The schema would lose data: {unauthorised_changes[0].description}.", details={"changes": descriptions}
             )
 
     def apply(self, statements: Statements) -> None:
@@ -114,9 +116,11 @@ class MigrationPlan:
             newer = keep_policies(table, older)
             if older is not None:
                 # A column that the document leaves out stays as it is.
-                dropped = target.dropped_columns.get(name, frozenset())
+                dropped_columns = target.dropped_columns.get(name, frozenset())
                 silent = {
-                    n: column for n, column in older.columns.items() if n not in table.columns and n not in dropped
+                    n: column
+                    for n, column in older.columns.items()
+                    if n not in table.columns and n not in dropped_columns
                 }
                 newer = replace(
                     newer, columns={**{n: c for n, c in older.columns.items() if n in silent}, **newer.columns}
@@ -231,7 +235,7 @@ class MigrationPlan:
         return f"{table.name}.{index.name}"[-63:]
 
     def _alter(  # noqa: PLR0912 - one branch for each thing that can change
-        self, older: TableInfo, newer: TableInfo, dropped: frozenset[str]
+        self, older: TableInfo, newer: TableInfo, dropped_columns: frozenset[str]
     ) -> Iterator[Change]:
         table = older.name
         old_indexes = dict.fromkeys(self._all_indexes(older))
@@ -269,7 +273,7 @@ class MigrationPlan:
                 rebuild = True
         # Generated columns are dropped before the columns that they are computed from.
         for name in sorted(
-            dropped & older.columns.keys(), key=lambda each: (older.columns[each].generated is None, each)
+            dropped_columns & older.columns.keys(), key=lambda each: (older.columns[each].generated is None, each)
         ):
             if name in older.key:
                 raise InvalidSchema(f"`{table}.{name}` is in the key of the table, and cannot be dropped.")
@@ -290,11 +294,11 @@ class MigrationPlan:
         else:
             yield from self._add_constraints(older, newer)
             # The indexes of a generated column were dropped with it.
-            computed = _list_recomputed(older, newer)
+            recomputed_columns = _list_recomputed(older, newer)
             yield from (
                 self._create_index(newer, index)
                 for index in new_indexes
-                if index not in old_indexes or computed.intersection(index.columns)
+                if index not in old_indexes or recomputed_columns.intersection(index.columns)
             )
 
     def _require_generated(self, table: str, older_column: Column, column: Column) -> None:
@@ -310,15 +314,15 @@ class MigrationPlan:
     def _drop_constraints(self, older: TableInfo, newer: TableInfo) -> Iterator[Change]:
         """Drops constraints before columns change, in Postgres only. SQLite builds the table anew instead."""
         is_postgres, table = self._store.dialect == "postgresql", self._name(older.name)
-        new_checks, computed = dict(list_checks(newer)), _list_recomputed(older, newer)
+        new_checks, recomputed_columns = dict(list_checks(newer)), _list_recomputed(older, newer)
         for constraint, tree in list_checks(older):
-            if new_checks.get(constraint) != tree or _names_any(tree, computed):
+            if new_checks.get(constraint) != tree or _names_any(tree, recomputed_columns):
                 drop = f"ALTER TABLE {table} DROP CONSTRAINT IF EXISTS {quote(constraint)}" if is_postgres else ""
                 is_own = constraint not in new_checks and find_check(older, constraint)[0] is not None
                 description = f"drop the check {constraint.removeprefix('_check_')} of {older.name}" if is_own else ""
                 if drop or description:
                     yield Change(drop, description or f"drop a condition on the rows of {older.name}")
-        for name in sorted(computed):
+        for name in sorted(recomputed_columns):
             column = newer.columns[name]
             if name in older.columns and is_postgres:
                 keeps_column = column.generated is None
@@ -329,17 +333,17 @@ class MigrationPlan:
 
     def _add_constraints(self, older: TableInfo, newer: TableInfo) -> Iterator[Change]:
         """Adds constraints after columns have changed, in Postgres only."""
-        table, computed = self._name(newer.name), _list_recomputed(older, newer)
+        table, recomputed_columns = self._name(newer.name), _list_recomputed(older, newer)
         old_checks = dict(list_checks(older))
         constraints = [
             (constraint, tree)
             for constraint, tree in list_checks(newer)
-            if old_checks.get(constraint) != tree or _names_any(tree, computed)
+            if old_checks.get(constraint) != tree or _names_any(tree, recomputed_columns)
         ]
         if constraints:
             yield Change("", f"require that the rows of {newer.name} fulfil its conditions", check_rows=newer)
         for column in newer.columns.values():
-            if column.name in computed and column.generated is not None:
+            if column.name in recomputed_columns and column.generated is not None:
                 sql = f"ALTER TABLE {table} ADD COLUMN {self._declare(column)}"
                 yield Change(sql, f"compute the column {newer.name}.{column.name}")
         for constraint, tree in constraints:
@@ -348,21 +352,21 @@ class MigrationPlan:
 
     def find_broken_checks(self, statements: Statements) -> list[BrokenCheck]:
         """Finds the new conditions that present rows break, before anything changes."""
-        broken: list[BrokenCheck] = []
+        broken_checks: list[BrokenCheck] = []
         for name, today in self._current.tables.items():
             table = self.result.tables.get(name)
             if table is not None and _has_other_constraints(today, table):
-                broken += self._find_broken(statements, table, today)
-        return broken
+                broken_checks += self._find_broken(statements, table, today)
+        return broken_checks
 
     def _require_checks(self, statements: Statements, table: TableInfo) -> None:
-        broken = self._find_broken(statements, table, None)
-        if broken:
-            first = broken[0]
+        broken_checks = self._find_broken(statements, table, None)
+        if broken_checks:
+            first = broken_checks[0]
             place = f"the check `{first['check']}`" if "check" in first else f"the type of `{first['column']}`"
             raise MigrationFailed(
                 f"{first['rows']} rows of `{table.name}` do not fit {place}, such as {first['examples'][0]}.",
-                details={"broken_checks": broken},
+                details={"broken_checks": broken_checks},
             )
 
     def _find_broken(self, statements: Statements, table: TableInfo, today: TableInfo | None) -> list[BrokenCheck]:
@@ -371,7 +375,7 @@ class MigrationPlan:
         for column in table.writable_columns:
             value = None if column.default is None else evaluate(column, column.default, SERVICE, self._now)
             defaults[column.name] = ["value", str(column.type) if not column.type.serial else column.type.name, value]
-        broken: list[BrokenCheck] = []
+        broken_checks: list[BrokenCheck] = []
         for constraint, tree in list_checks(table):
             writer = SqlWriter(self._store, self._app_id, Catalogue(), SERVICE, self._now)
             name = quote(table.name)
@@ -384,14 +388,14 @@ class MigrationPlan:
             rows = statements.rows(text, *writer.values)
             if rows:
                 examples = [dict(zip(table.key, row[1:], strict=False)) for row in rows]
-                check, computed = find_check(table, constraint)
+                check, computed_column = find_check(table, constraint)
                 broken_check: BrokenCheck = {"table": table.name, "rows": rows[0][0], "examples": examples}
                 if check is not None:
                     broken_check["check"] = check.name
                 else:
-                    broken_check["column"] = computed.name if computed else ""
-                broken.append(broken_check)
-        return broken
+                    broken_check["column"] = computed_column.name if computed_column else ""
+                broken_checks.append(broken_check)
+        return broken_checks
 
     def _add_column(self, table: TableInfo, column: Column) -> Iterator[Change]:
         if column.primary_key:
@@ -483,17 +487,17 @@ def _list_recomputed(older: TableInfo, newer: TableInfo) -> set[str]:
         names = sorted(name for _, name in list_names(column.generated_tree))
         return [str(column.type), *(str(table.columns[name].type) for name in names)]
 
-    recomputed: set[str] = set()
+    recomputed_columns: set[str] = set()
     for name, column in newer.columns.items():
         older_column = older.columns.get(name)
         if older_column is None or (older_column.generated is None and column.generated is None):
             if column.generated is not None:
-                recomputed.add(name)
+                recomputed_columns.add(name)
         elif older_column.generated_tree != column.generated_tree or (
             describe_types(older, older_column) != describe_types(newer, column)
         ):
-            recomputed.add(name)
-    return recomputed
+            recomputed_columns.add(name)
+    return recomputed_columns
 
 
 def _has_other_constraints(older: TableInfo, newer: TableInfo) -> bool:

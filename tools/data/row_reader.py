@@ -105,7 +105,7 @@ class RowReader:
         began = time.monotonic()
         try:
             with self._run_as_actor():
-                answer = self._fetch(read.text, values, read.kinds, one=True)
+                answer = self._fetch(read.text, values, read.kinds, is_single=True)
         finally:
             seconds = time.monotonic() - began
             if seconds >= self.slow_seconds:
@@ -119,10 +119,12 @@ class RowReader:
         alias, dialect = quote(table.name), self._store.dialect
         key = _find_key(table)
         columns = list(table.columns.values())
-        shown = [column.type.show(f"{alias}.{quote(column.name)}", dialect) for column in columns]
+        shown_columns = [column.type.show(f"{alias}.{quote(column.name)}", dialect) for column in columns]
         where = f"({alias}.{quote(key.name)} = {writer.value(_KEY, key.type.bind(dialect))})"
         where += f" AND {writer.write(allowed_rows(table, 'SELECT', actor), {'': alias})}"
-        text = f"SELECT {', '.join(shown)} FROM {writer.name_table(table.name)} AS {alias} WHERE {where} LIMIT 1"
+        text = (
+            f"SELECT {', '.join(shown_columns)} FROM {writer.name_table(table.name)} AS {alias} WHERE {where} LIMIT 1"
+        )
         decoders = [(column.name, column.type.decoder(dialect)) for column in columns]
         return _KeyRead(text, tuple(writer.values), key, tuple(column.type for column in columns), decoders)
 
@@ -164,10 +166,12 @@ class RowReader:
         writer = self._writer()
         scope = {"": quote(table.name)}
         items = selection.items
-        hidden = [*([related_by] if related_by else []), *(embed.ours for embed in selection.embeds)]
+        hidden_columns = [*([related_by] if related_by else []), *(embed.ours for embed in selection.embeds)]
         # The placeholders of the columns come before those of the conditions.
         expressions = [_show(writer, item, scope) for item in items]
-        expressions += [f"{quote(table.name)}.{quote(name)} AS _h{position}" for position, name in enumerate(hidden)]
+        expressions += [
+            f"{quote(table.name)}.{quote(name)} AS _h{position}" for position, name in enumerate(hidden_columns)
+        ]
         orders = read_order(selection)
         if related_by is not None and (selection.limit is not None or selection.offset):
             if selection.groups is not None:
@@ -187,9 +191,9 @@ class RowReader:
             text = f"SELECT {', '.join(expressions) or '1'} FROM {source} WHERE {where}{order}"
             if limit is not None:
                 text += f" LIMIT {limit} OFFSET {0 if related_by else selection.offset}"
-        kinds = [*(item.type for item in items), *(table.columns[name].type for name in hidden)]
+        kinds = [*(item.type for item in items), *(table.columns[name].type for name in hidden_columns)]
         with self._run_as_actor():
-            answer = self._fetch(text, writer.values, kinds, one=related_by is None and selection.limit == 1)
+            answer = self._fetch(text, writer.values, kinds, is_single=related_by is None and selection.limit == 1)
         if related_by is not None and len(answer) > _MOST_RELATED:
             raise BadRequest(
                 f"`{table.name}`: more than {_MOST_RELATED} embedded rows.",
@@ -206,18 +210,18 @@ class RowReader:
         return rows, [values[len(items)] for values in answer] if related_by else []
 
     def _fetch(
-        self, text: str, values: list[Any], kinds: Sequence[ColumnType], *, one: bool = False
+        self, text: str, values: list[Any], kinds: Sequence[ColumnType], *, is_single: bool = False
     ) -> list[tuple[Any, ...]]:
         """Returns the rows of a statement. Raises AnswerTooLarge.
 
-        kinds: the types of its columns. one: whether it has at most one row, which fits into memory and is faster to
-        read from a server at once.
+        kinds: the types of its columns. is_single: whether it has at most one row, which fits into memory and is faster
+        to read from a server at once.
         """
         large = sum(not kind.is_small for kind in kinds)
         if not large:
             return self._statements.rows(text, *values)
         try:
-            if one:
+            if is_single:
                 rows = self._statements.rows(text, *values)
                 for row in rows:
                     self._budget.take(row)
@@ -237,14 +241,18 @@ class RowReader:
     ) -> str:
         """Writes a query for the first rows that are related to each row."""
         table = selection.table
-        shown = [f"{expression} AS _c{index}" for index, expression in enumerate(expressions[: len(selection.items)])]
-        hidden = expressions[len(selection.items) :]
+        shown_expressions = [
+            f"{expression} AS _c{index}" for index, expression in enumerate(expressions[: len(selection.items)])
+        ]
+        hidden_expressions = expressions[len(selection.items) :]
         order = self._order(writer, table, orders)
         number = f"row_number() OVER (PARTITION BY {quote(table.name)}.{quote(related_by)}{order}) AS _n"
         source = write_source(writer, table, self.actor)
         where = self._where(writer, selection, further)
-        columns = ", ".join([*(f"_c{i}" for i in range(len(shown))), *(f"_h{i}" for i in range(len(hidden)))])
-        inner = f"SELECT {', '.join([*shown, *hidden, number])} FROM {source} WHERE {where}"
+        columns = ", ".join(
+            [*(f"_c{i}" for i in range(len(shown_expressions))), *(f"_h{i}" for i in range(len(hidden_expressions)))]
+        )
+        inner = f"SELECT {', '.join([*shown_expressions, *hidden_expressions, number])} FROM {source} WHERE {where}"
         last = selection.offset + (_MOST_RELATED if selection.limit is None else selection.limit)
         return (
             f"SELECT {columns} FROM ({inner}) AS _r WHERE _n > {selection.offset} AND _n <= {last} "
@@ -253,12 +261,12 @@ class RowReader:
 
     def _embed(self, rows: list[Row], keys: list[Any], embed: Embed) -> None:
         distinct_keys = list(dict.fromkeys(key for key in keys if key is not None))
-        related: list[Row] = []
+        related_rows: list[Row] = []
         owners: list[Any] = []
         if distinct_keys:
-            related, owners = self._read(embed.selection, [["rows", embed.theirs, distinct_keys]], embed.theirs)
+            related_rows, owners = self._read(embed.selection, [["rows", embed.theirs, distinct_keys]], embed.theirs)
         groups: dict[Any, list[Row]] = {}
-        for owner, row in zip(owners, related, strict=True):
+        for owner, row in zip(owners, related_rows, strict=True):
             groups.setdefault(owner, []).append(row)
         for row, key in zip(rows, keys, strict=True):
             rows_of_key = groups.get(key) or _aggregate_nothing(embed.selection)
@@ -396,14 +404,14 @@ def _measure_rows(rows: Iterable[Row], selection: Selection, sizes: dict[int, in
 
 
 def _measure_row(row: Row, selection: Selection, sizes: dict[int, int]) -> int:
-    embedded = {embed.name for embed in selection.embeds if not embed.is_spread}
-    names = {item.name for item in selection.items} - embedded
+    embedded_names = {embed.name for embed in selection.embeds if not embed.is_spread}
+    names = {item.name for item in selection.items} - embedded_names
     size = sum([len(name) + _measure_value(row[name]) for name in names])
     for embed in selection.embeds:
         if embed.is_spread or not embed.is_shown:
             size += _measure_row(row, embed.selection, sizes)
-        elif related := row[embed.name]:
-            size += _measure_rows(related if embed.many else [related], embed.selection, sizes)
+        elif embedded_value := row[embed.name]:
+            size += _measure_rows(embedded_value if embed.many else [embedded_value], embed.selection, sizes)
     return size
 
 

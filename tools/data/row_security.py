@@ -78,8 +78,10 @@ def raise_guard(
         if older is None or _write_policies(store, app_id, current, older, roles) != policies:
             if policies_of_tables is None:
                 policies_of_tables = _list_policies(statements, app_id)
-            dropped = _drop_policies(store.name_table(app_id, table.name), policies_of_tables.get(table.name, ()))
-            _run(statements, [*dropped, *policies])
+            drop_statements = _drop_policies(
+                store.name_table(app_id, table.name), policies_of_tables.get(table.name, ())
+            )
+            _run(statements, [*drop_statements, *policies])
     return replace(target, guard=roles.mark)
 
 
@@ -135,8 +137,8 @@ def _write_policies(
         allowed_values = {command: write(allowed_after(table, command, actor)) for command in ("INSERT", "UPDATE")}
         # If an upsert updates a present row, the row that it proposed need not meet the check.
         parts.append((writes, "INSERT", f"WITH CHECK ({allowed_values['INSERT']} OR {_UPSERTS})"))
-        reached = write(both(allowed_rows(table, "UPDATE", actor), readable))
-        parts.append((writes, "UPDATE", f"USING ({reached}) WITH CHECK ({allowed_values['UPDATE']})"))
+        updatable = write(both(allowed_rows(table, "UPDATE", actor), readable))
+        parts.append((writes, "UPDATE", f"USING ({updatable}) WITH CHECK ({allowed_values['UPDATE']})"))
         deletable = write(both(allowed_rows(table, "DELETE", actor), readable))
         parts.append((writes, "DELETE", f"USING ({deletable})"))
         texts += [

@@ -79,12 +79,12 @@ class Rows(RowReader):
             if column.type.serial
         }
         complete = [self._complete(table, row, numbers) for row in values]
-        inserted: list[Row] = []
+        inserted_rows: list[Row] = []
         size = max(1, _MOST_VALUES // len(table.columns))
         named_columns = [frozenset(row) if upsert is not None and upsert.merge else frozenset() for row in values]
         for part, names in _part_rows(table, complete, named_columns, upsert, size):
-            inserted += self._insert(table, part, names, upsert, answer)
-        return inserted
+            inserted_rows += self._insert(table, part, names, upsert, answer)
+        return inserted_rows
 
     def _complete(
         self, table: TableInfo, values: Mapping[str, Any], numbers: Mapping[str, Iterator[int]]
@@ -153,12 +153,12 @@ class Rows(RowReader):
             if upsert.merge:
                 command = (*command, allowed_after(table, "UPDATE", self.actor))
         with self._naming_references(table, rows):
-            inserted = self._write_inserted(writer, table, text, both(*command), rows, upsert, answer)
-        if upsert is not None and upsert.merge and len(inserted) < len(rows):
+            inserted_rows = self._write_inserted(writer, table, text, both(*command), rows, upsert, answer)
+        if upsert is not None and upsert.merge and len(inserted_rows) < len(rows):
             raise PolicyViolation(
                 f"A row of `{table.name}` that this would change is not one that the caller may change."
             )
-        return inserted
+        return inserted_rows
 
     def _write_upsert(
         self,
@@ -236,7 +236,7 @@ class Rows(RowReader):
             deleted_rows = self._write_returning(writer, table, text, ["true"], None, is_bounded=True)
         self._note_slow_write("delete", table, conditions, began)
         self._images.write_followers(self._log, followers)
-        for row in deleted_rows if followers.deleted is None else followers.deleted:
+        for row in deleted_rows if followers.deleted_rows is None else followers.deleted_rows:
             self._log.add(table, "DELETE", row, None)
         return _pick_columns(deleted_rows, answer)
 
@@ -259,12 +259,12 @@ class Rows(RowReader):
             if self._store.dialect != "sqlite" or "FOREIGN KEY" not in str(exc):
                 raise
             finder = ReferenceFinder(self._statements, self._catalogue)
-            broken = finder.find_missing(self._writer(), table, values)
-            if broken is None and condition is not None:
-                broken = finder.find_held(self._writer(), table, condition, deletes=deletes)
-            if broken is None:
+            broken_reference = finder.find_missing(self._writer(), table, values)
+            if broken_reference is None and condition is not None:
+                broken_reference = finder.find_held(self._writer(), table, condition, deletes=deletes)
+            if broken_reference is None:
                 raise
-            raise broken from exc
+            raise broken_reference from exc
 
     def _note_slow_write(
         self, operation: Operation, table: TableInfo, conditions: Sequence[Expression], began: float
@@ -296,11 +296,13 @@ class Rows(RowReader):
             for row in self._images.read(table, condition)
             if upsert is not None
         }
-        inserted = self._write_returning(writer, table, text, check, None, is_bounded=True, upserts=upsert is not None)
-        for row in inserted:
+        inserted_rows = self._write_returning(
+            writer, table, text, check, None, is_bounded=True, upserts=upsert is not None
+        )
+        for row in inserted_rows:
             old_row = older.get(self._images.encode_values(row, upsert.columns)) if upsert else None
             self._log.add(table, "INSERT" if old_row is None else "UPDATE", old_row, row)
-        return _pick_columns(inserted, answer)
+        return _pick_columns(inserted_rows, answer)
 
     def _fits_log(self, table: TableInfo, condition: Expression, further: int) -> bool:
         """Whether rows are small enough to be logged before and after the write; otherwise only that they changed

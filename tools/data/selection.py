@@ -191,9 +191,9 @@ def read_order(selection: Selection) -> list[Order]:
     for part in map(str.strip, split_outside(selection.order)):
         if near := _read_distance(selection.table, part):
             orders.append(near)
-        elif related := _RELATED_ORDER.fullmatch(part):
-            embed = _find_one(selection, related[1])
-            order = _read_column_order(embed.selection.table, f"{related[2].strip()}{related[3]}")
+        elif related_match := _RELATED_ORDER.fullmatch(part):
+            embed = _find_one(selection, related_match[1])
+            order = _read_column_order(embed.selection.table, f"{related_match[2].strip()}{related_match[3]}")
             orders.append(replace(order, embed=embed))
         else:
             orders.append(_read_column_order(selection.table, part))
@@ -300,8 +300,10 @@ def _read_embed(catalogue: Catalogue, table: TableInfo, text: str, depth: int) -
             remediation = f"They are related by `{junction}`: write `{junction}({target}({inside[:100]}))`."
         raise InvalidFilter(f"`{table.name}` has no reference to or from `{target[:63]}`.", remediation=remediation)
     # Empty parentheses select nothing. A missing `select` selects everything.
-    related = relation.related
-    selection = read_selection(catalogue, related, inside, depth + 1) if inside.strip() else Selection(related)
+    related_table = relation.related_table
+    selection = (
+        read_selection(catalogue, related_table, inside, depth + 1) if inside.strip() else Selection(related_table)
+    )
     if spread_mark and (relation.many or selection.groups is not None):
         raise InvalidFilter(
             f"`{text[:60]}`: only the values of the one row that a row refers to are spread.",
@@ -318,7 +320,7 @@ class _Relation(NamedTuple):
     hint: str
     ours: str
     theirs: str
-    related: TableInfo
+    related_table: TableInfo
     many: bool
 
 
@@ -367,7 +369,7 @@ def _find_relation(catalogue: Catalogue, table: TableInfo, target: str, hint: st
 def _find_junction(catalogue: Catalogue, table: TableInfo, target: str) -> str | None:
     """Returns the table that refers to both tables, and so makes their relation many-to-many."""
     for junction in catalogue.tables.values():
-        referred = [each.references.table for each in junction.columns.values() if each.references is not None]
-        if table.name in referred and target in referred:
+        referred_tables = [each.references.table for each in junction.columns.values() if each.references is not None]
+        if table.name in referred_tables and target in referred_tables:
             return junction.name
     return None

@@ -14,12 +14,12 @@ class Sequences:
     Nobody else changes them meanwhile, so they are counted here, and written together before the transaction ends.
     """
 
-    def __init__(self, statements: Statements, store: DataStore, app_id: str, known: str | None = None) -> None:
-        """known: what `select_last_numbers` has answered in this transaction."""
+    def __init__(self, statements: Statements, store: DataStore, app_id: str, last_numbers: str | None = None) -> None:
+        """last_numbers: what `select_last_numbers` has answered in this transaction."""
         self._statements = statements
         self._table = store.name_table(app_id, "_sequences")
-        self._numbers: dict[str, int] = json.loads(known) if known else {}
-        self._changed: set[str] = set()
+        self._numbers: dict[str, int] = json.loads(last_numbers) if last_numbers else {}
+        self._changed_names: set[str] = set()
 
     def add(self, name: str, amount: int, find_first: Callable[[], int] = lambda: 0) -> int:
         """Adds to a sequence and returns its last number.
@@ -38,14 +38,14 @@ class Sequences:
 
     def write(self) -> None:
         """Writes what was counted. Call it once the transaction has counted everything."""
-        changed, self._changed = self._changed, set()
+        changed_names, self._changed_names = self._changed_names, set()
         text = f"INSERT INTO {self._table} (name, last) VALUES (?, ?)"
         text += " ON CONFLICT (name) DO UPDATE SET last = excluded.last"
-        self._statements.insert_many(text, [(name, self._numbers[name]) for name in sorted(changed)])
+        self._statements.insert_many(text, [(name, self._numbers[name]) for name in sorted(changed_names)])
 
     def _set(self, name: str, last: int) -> None:
         self._numbers[name] = last
-        self._changed.add(name)
+        self._changed_names.add(name)
 
     def _find_last(self, name: str) -> int | None:
         if name not in self._numbers:

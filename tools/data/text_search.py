@@ -49,8 +49,10 @@ def write_tsquery(search: Search) -> str:
             return f"'{word}'{':*' if goes_on else ''}"
         case ["not", part]:
             return f"!({write_tsquery(part)})"
-        case ["phrase", first, *others]:
-            return write_tsquery(first) + "".join(f" <{distance}> {write_tsquery(part)}" for distance, part in others)
+        case ["phrase", first, *later_words]:
+            return write_tsquery(first) + "".join(
+                f" <{distance}> {write_tsquery(part)}" for distance, part in later_words
+            )
     sign = " & " if search[0] == "and" else " | "
     return f"({sign.join(map(write_tsquery, search[1:]))})"
 

@@ -45,10 +45,10 @@ class AppTables:
     """An app's tables as a whole: they move with the app and are deleted with it."""
 
     async def freeze(self, stores: Stores, app_id: str) -> None:
-        await _set_frozen(stores, app_id, frozen=True)
+        await _set_frozen(stores, app_id, is_frozen=True)
 
     async def thaw(self, stores: Stores, app_id: str) -> None:
-        await _set_frozen(stores, app_id, frozen=False)
+        await _set_frozen(stores, app_id, is_frozen=False)
 
     async def copy(self, source: Stores, dest: Stores, app_id: str) -> None:
         await copy_tables(source.data, dest.data, app_id)
@@ -59,12 +59,12 @@ class AppTables:
         await stores.data.erase(app_id, unit if isinstance(unit, Unit) else None)
 
 
-async def _set_frozen(stores: Stores, app_id: str, *, frozen: bool) -> None:
+async def _set_frozen(stores: Stores, app_id: str, *, is_frozen: bool) -> None:
     if not await stores.data.exists(app_id):
         return
     table = stores.data.name_table(app_id, "_catalogue")
     text = f"UPDATE {table} SET frozen = ?"
-    await stores.data.write(app_id, lambda statements: statements.rows(text, int(frozen)))
+    await stores.data.write(app_id, lambda statements: statements.rows(text, int(is_frozen)))
 
 
 data = Toolset(

@@ -99,15 +99,15 @@ class Counter:
         """
         indexes = [index.columns for index in table.indexes.values()] + ([table.key] if table.key else [])
         indexes += [(column.name,) for column in table.columns.values() if column.unique]
-        fixed = _ROW_BYTES + _INDEX_BYTES * len(indexes)
+        fixed_bytes = _ROW_BYTES + _INDEX_BYTES * len(indexes)
         parts: list[str] = []
         for column in table.columns.values():
             times = 1 + sum(column.name in index for index in indexes)
             if column.type.is_small and not (column.type.is_text or column.type.name == "numeric"):
-                fixed += 8 * times
+                fixed_bytes += 8 * times
             else:
                 parts.append(f"coalesce({self._measure(column, row)}, 0) * {times}")
-        return " + ".join([str(fixed), *parts])
+        return " + ".join([str(fixed_bytes), *parts])
 
     def _measure(self, column: Column, row: str) -> str:
         value = f"{row}{quote(column.name)}"

@@ -16,12 +16,12 @@ def pack_vector(numbers: list[float]) -> bytes:
     return struct.pack(f"<{len(numbers)}f", *numbers)
 
 
-def unpack_vector(packed: bytes) -> list[float]:
-    return [_shorten(number) for number in struct.unpack(f"<{len(packed) // 4}f", packed)]
+def unpack_vector(packed_floats: bytes) -> list[float]:
+    return [_shorten(number) for number in struct.unpack(f"<{len(packed_floats) // 4}f", packed_floats)]
 
 
 def _shorten(number: float) -> float:
     """The number with the fewest digits that is the same in 32 bits, as Postgres writes it."""
-    packed = struct.pack("<f", number)
+    packed_float = struct.pack("<f", number)
     candidates = (float(f"{number:.{digits}g}") for digits in (6, 7, 8))
-    return next((short for short in candidates if struct.pack("<f", short) == packed), float(f"{number:.9g}"))
+    return next((short for short in candidates if struct.pack("<f", short) == packed_float), float(f"{number:.9g}"))

@@ -14,11 +14,11 @@ HEADERS = {"if_range": "if-range", "if_none_match": "if-none-match", "if_modifie
 class Version:
     """The present version of a file.
 
-    tag: its ETag, a strong one. modified: when it was last changed.
+    tag: its ETag, a strong one. modified_at: when it was last changed.
     """
 
     tag: str
-    modified: datetime
+    modified_at: datetime
 
     @property
     def headers(self) -> dict[str, str]:
@@ -40,7 +40,7 @@ class Version:
 
     @property
     def _second(self) -> datetime:
-        return self.modified.astimezone(UTC).replace(microsecond=0)
+        return self.modified_at.astimezone(UTC).replace(microsecond=0)
 
 
 def _parse_date(text: str) -> datetime | None:

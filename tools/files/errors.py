@@ -99,8 +99,8 @@ class OffsetDiffers(Conflict):
     remediation = "Continue at details.received_bytes."
 
     @classmethod
-    def at(cls, received: int) -> "OffsetDiffers":
-        return cls(details={"received_bytes": received}, headers={"upload-offset": str(received)})
+    def at(cls, received_bytes: int) -> "OffsetDiffers":
+        return cls(details={"received_bytes": received_bytes}, headers={"upload-offset": str(received_bytes)})
 
 
 class BodyTypeRefused(BaobabError):

@@ -69,8 +69,8 @@ async def files_complete(job: Job) -> None:
     """Complete files whose parts have all arrived, where the last request could not put them together."""
     services, parts = job.services, file_parts.c
     idle_before = services.clock.now() + timedelta(seconds=KEPT_SECONDS - _BUSY_SECONDS)
-    arrived = select(parts.app_id, parts.file_id, func.sum(parts.size_bytes).label("size"))
-    arrived_sizes = arrived.group_by(parts.app_id, parts.file_id).subquery()
+    sizes_query = select(parts.app_id, parts.file_id, func.sum(parts.size_bytes).label("size"))
+    arrived_sizes = sizes_query.group_by(parts.app_id, parts.file_id).subquery()
     is_whole = (arrived_sizes.c.app_id == _columns.app_id) & (arrived_sizes.c.file_id == _columns.id)
     is_whole &= arrived_sizes.c.size == _columns.size_bytes
     query = select(files_table).join(arrived_sizes, is_whole)

@@ -124,9 +124,9 @@ async def _record(call: Call, row: Row, offset: int, size: int, attempt: str) ->
         current = await find_row(unit.execute, app_id, row.id)
         if current is None:
             raise FileNotFound
-        arrived = await read_offset(unit.execute, current)
-        if arrived != offset:
-            raise OffsetDiffers.at(arrived)
+        received_bytes = await read_offset(unit.execute, current)
+        if received_bytes != offset:
+            raise OffsetDiffers.at(received_bytes)
         if offset + size > current.size_bytes:
             raise LengthDiffers(details={"expected_bytes": current.size_bytes})
         if current.reserved_until <= now:

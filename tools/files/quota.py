@@ -27,16 +27,16 @@ _columns = files_table.c
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """used: bytes of files. files: their number. reserved: bytes of started uploads. organisation_id: as recorded."""
+    """used_bytes: of files. files: their number. reserved_bytes: of started uploads. organisation_id: as recorded."""
 
-    used: int
+    used_bytes: int
     files: int
-    reserved: int
+    reserved_bytes: int
     organisation_id: str | None
 
     @property
     def total(self) -> int:
-        return self.used + self.reserved
+        return self.used_bytes + self.reserved_bytes
 
 
 def require_allowed(app: App, content_type: str, size: int) -> None:
@@ -73,18 +73,18 @@ def _compute_file_limit(app: App) -> int:
 
 async def read_usage(execute: Execute, app_id: str, now: datetime) -> Usage:
     row = (await execute(select(file_usage).where(file_usage.c.app_id == app_id))).first()
-    reserved = await _read_reserved(execute, now, _columns.app_id == app_id)
+    reserved_bytes = await _read_reserved(execute, now, _columns.app_id == app_id)
     if row is None:
-        return Usage(0, 0, reserved, None)
-    return Usage(row.used_bytes, row.files_count, reserved, row.organisation_id)
+        return Usage(0, 0, reserved_bytes, None)
+    return Usage(row.used_bytes, row.files_count, reserved_bytes, row.organisation_id)
 
 
 async def read_user_usage(execute: Execute, app_id: str, user_id: str, now: datetime) -> int:
     """Returns the bytes that one user takes, with files and started uploads."""
     columns = file_usage_by_user.c
     query = select(columns.used_bytes).where(columns.app_id == app_id, columns.user_id == user_id)
-    reserved = await _read_reserved(execute, now, _columns.app_id == app_id, _columns.user_id == user_id)
-    return ((await execute(query)).scalar_one_or_none() or 0) + reserved
+    reserved_bytes = await _read_reserved(execute, now, _columns.app_id == app_id, _columns.user_id == user_id)
+    return ((await execute(query)).scalar_one_or_none() or 0) + reserved_bytes
 
 
 async def require_room(unit: Unit, app: App, user_id: str | None, size: int, now: datetime) -> Usage:
@@ -134,8 +134,8 @@ async def _read_organisation_usage(unit: Unit, app: App, usage: Usage, now: date
     of_organisation = columns.organisation_id == app.organisation_id
     query = select(func.coalesce(func.sum(columns.used_bytes), 0)).where(of_organisation)
     apps = select(columns.app_id).where(of_organisation)
-    reserved = await _read_reserved(unit.execute, now, _columns.app_id.in_(apps))
-    return int((await unit.execute(query)).scalar_one()) + reserved
+    reserved_bytes = await _read_reserved(unit.execute, now, _columns.app_id.in_(apps))
+    return int((await unit.execute(query)).scalar_one()) + reserved_bytes
 
 
 async def name_organisation(unit: Unit, app: App) -> None:
@@ -183,10 +183,10 @@ async def count_file(unit: Unit, app_id: str, user_id: str | None, size: int, fi
 def describe_usage(app: App, usage: Usage) -> ResourceInfo:
     limit = compute_limit(app)
     return {
-        "storage_used_bytes": usage.used,
-        "storage_reserved_bytes": usage.reserved,
+        "storage_used_bytes": usage.used_bytes,
+        "storage_reserved_bytes": usage.reserved_bytes,
         "storage_limit_bytes": limit,
-        "storage_used_percent": round(100 * usage.used / limit, 2) if limit else 100.0,
+        "storage_used_percent": round(100 * usage.used_bytes / limit, 2) if limit else 100.0,
         "files_count": usage.files,
     }
 

@@ -75,8 +75,8 @@ async def reserve(
         "created_at": now,
         "reserved_until": now + timedelta(seconds=seconds),
     }
-    inserted = (await unit.execute(insert(files_table).values(row).returning(files_table))).one()
-    return inserted, replace(usage, reserved=usage.reserved + size)
+    inserted_row = (await unit.execute(insert(files_table).values(row).returning(files_table))).one()
+    return inserted_row, replace(usage, reserved_bytes=usage.reserved_bytes + size)
 
 
 async def receive(call: Call, row: Row, chunks: AsyncIterator[bytes], *, replaces: bool = False) -> None:
@@ -127,8 +127,8 @@ async def settle(call: Call, row: Row, attempt: str, info: ObjectInfo, *, replac
 async def _delete_namesakes(call: Call, unit: Unit, row: Row) -> None:
     """Deletes the stored files of the same name and owner, in the transaction that settles this one."""
     conditions = (_columns.app_id == row.app_id, _columns.filename == row.filename, _columns.id != row.id)
-    owned = (_columns.user_id.is_not_distinct_from(row.user_id), ~PENDING)
-    query = select(files_table).where(*conditions, *owned).order_by(_columns.id.desc()).limit(_MOST_NAMESAKES)
+    of_same_owner = (_columns.user_id.is_not_distinct_from(row.user_id), ~PENDING)
+    query = select(files_table).where(*conditions, *of_same_owner).order_by(_columns.id.desc()).limit(_MOST_NAMESAKES)
     for namesake in (await unit.execute(query)).all():
         await delete_file(call.services, unit, namesake, call.require_app().organisation_id)
 

@@ -71,12 +71,12 @@ def _expression(pattern: str, meaning: Mapping[str, str]) -> str:
     The part between two `**` is matched at its first place only. This leaves the most of the key to the rest, so that
     a later place could not match where the first does not.
     """
-    first, *others = pattern.split("**")
-    anchored = "".join(meaning.get(part) or re.escape(part) for part in _TOKEN.split(first))
-    if not others:
-        return anchored
-    *middle, last = others
-    return f"(?>{anchored})" + "".join(f"(?>{_anywhere(part, meaning)})" for part in middle) + _anywhere(last, meaning)
+    first, *later_parts = pattern.split("**")
+    beginning = "".join(meaning.get(part) or re.escape(part) for part in _TOKEN.split(first))
+    if not later_parts:
+        return beginning
+    *middle, last = later_parts
+    return f"(?>{beginning})" + "".join(f"(?>{_anywhere(part, meaning)})" for part in middle) + _anywhere(last, meaning)
 
 
 def _anywhere(chunk: str, meaning: Mapping[str, str]) -> str:

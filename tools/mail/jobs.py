@@ -47,8 +47,8 @@ async def mail_deliver(job: Job, app_id: str, mail_id: str) -> None:
     else:
         texts = [open_text(job.services.vault, row, column) for column in ("text", "html")]
         try:
-            rendered = RenderedMail(row.subject, *texts)
-            message = compose_message(route, row.sender_name, row.to_address, rendered, row.id, row.created_at)
+            rendered_mail = RenderedMail(row.subject, *texts)
+            message = compose_message(route, row.sender_name, row.to_address, rendered_mail, row.id, row.created_at)
             await send_message(route.server, message, route.dial)
             changes |= {"status": "sent", "sent_at": job.services.clock.now()}
         except MailRefused as exc:

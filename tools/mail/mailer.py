@@ -54,11 +54,11 @@ class OutboxMailer:
             name = settings.from_name
         has_server = self.postbox.server is not None or (settings is not None and settings.smtp_host is not None)
         colour = None if settings is None else settings.colour
-        rendered, mail_id = render_mail(mail.template, name, mail.values, colour), self._ids.uuid()
+        rendered_mail, mail_id = render_mail(mail.template, name, mail.values, colour), self._ids.uuid()
         row = {"app_id": mail.app_id or INSTALLATION, "id": mail_id, "to_address": mail.to, "template": mail.template}
-        row |= {"subject": rendered.subject[:300], "sender_name": name}
+        row |= {"subject": rendered_mail.subject[:300], "sender_name": name}
         row |= {name: self._vault.seal(text.encode(), seal_context(name, mail_id)) for name, text in (
-            ("text", rendered.text), ("html", rendered.html)
+            ("text", rendered_mail.text), ("html", rendered_mail.html)
         )}  # fmt: skip
         status = "queued" if has_server else "outbox"
         times = {"created_at": self._clock.now(), "expires_at": mail.expires_at}

@@ -10,7 +10,7 @@ from baobab.tools.mail.routes import Route
 
 
 def compose_message(
-    route: Route, sender_name: str, to: str, rendered: RenderedMail, mail_id: str, created_at: datetime
+    route: Route, sender_name: str, to: str, mail: RenderedMail, mail_id: str, created_at: datetime
 ) -> EmailMessage:
     """Composes a mail. The same id makes the same Message-ID. Raises MailRefused for what no header can hold."""
     message = EmailMessage()
@@ -20,13 +20,13 @@ def compose_message(
         message["To"] = to
         if route.reply_to is not None:
             message["Reply-To"] = route.reply_to
-        message["Subject"] = rendered.subject
+        message["Subject"] = mail.subject
         message["Date"] = created_at
         message["Message-ID"] = f"<{mail_id}@{domain}>"
     except ValueError as exc:
         raise MailRefused(f"the mail cannot be written: {exc}") from exc
     # So that no holiday notice answers it.
     message["Auto-Submitted"] = "auto-generated"
-    message.set_content(rendered.text)
-    message.add_alternative(rendered.html, subtype="html")
+    message.set_content(mail.text)
+    message.add_alternative(mail.html, subtype="html")
     return message

@@ -123,14 +123,14 @@ async def advance_drain(job: Job, name: str, drain_id: str) -> None:
 
 async def _start_moves(job: Job, cell: Cell, app_ids: Sequence[str]) -> str | None:
     """Starts to move some apps. Returns why one of them cannot be moved."""
-    others = _list_others(job.services, cell)
-    if app_ids and not others:
+    other_cells = _list_others(job.services, cell)
+    if app_ids and not other_cells:
         return NotDrainable(f"{cell.name} is the only cell of the geography {cell.geography}.").message
     error = None
     for app_id in app_ids:
         async with job.writing(lock=app_id) as unit:
             try:
-                await _start_move(job.services, unit, cell, app_id, others)
+                await _start_move(job.services, unit, cell, app_id, other_cells)
             except Ineligible as exc:
                 error = exc.message
             except RegionFull as exc:
@@ -138,7 +138,7 @@ async def _start_moves(job: Job, cell: Cell, app_ids: Sequence[str]) -> str | No
     return error
 
 
-async def _start_move(services: Services, unit: Unit, cell: Cell, app_id: str, others: list[Cell]) -> None:
+async def _start_move(services: Services, unit: Unit, cell: Cell, app_id: str, other_cells: list[Cell]) -> None:
     query = select(apps.c.id, apps.c.organisation_id, apps.c.region)
     app = (await unit.execute(query.where(apps.c.id == app_id, apps.c.region == cell.name))).first()
     if (
@@ -147,9 +147,9 @@ async def _start_move(services: Services, unit: Unit, cell: Cell, app_id: str, o
     ):
         # Its owner has been faster.
         return
-    chosen = await choose_cell(services, unit.execute, app_id, others)
-    await start_move(services, unit, app, chosen)
-    data = {"from": cell.name, "to": chosen, "reason": "drain"}
+    destination = await choose_cell(services, unit.execute, app_id, other_cells)
+    await start_move(services, unit, app, destination)
+    data = {"from": cell.name, "to": destination, "reason": "drain"}
     await services.audit_log.record_operator(unit, "app.move", app.organisation_id, "app", app_id, data, app_id=app_id)
 
 

@@ -160,20 +160,20 @@ class Mover:
 
     def _values(self, step: str) -> dict[str, Any]:
         now = self._services.clock.now()
-        ended = now if step in ("completed", "aborted", "failed") else None
-        return {"current_step": step, "step_started_at": now, "completed_at": ended}
+        completed_at = now if step in ("completed", "aborted", "failed") else None
+        return {"current_step": step, "step_started_at": now, "completed_at": completed_at}
 
     async def _set(self, unit: Unit, values: dict[str, Any]) -> None:
         """Changes the row, unless the move was aborted meanwhile: the next step then sees that."""
         same_ending = (
             moves_table.c.ending.is_(None) if self._row.ending is None else moves_table.c.ending == self._row.ending
         )
-        unchanged = (
+        is_unchanged = (
             moves_table.c.id == self._row.id,
             moves_table.c.current_step == self._row.current_step,
             same_ending,
         )
-        if (await unit.execute(update(moves_table).where(*unchanged).values(**values))).rowcount != 1:
+        if (await unit.execute(update(moves_table).where(*is_unchanged).values(**values))).rowcount != 1:
             raise RetryLater(0, "the move is to end")
 
     async def _now(self) -> Any:

@@ -40,10 +40,10 @@ async def choose_destination(services: Services, execute: Execute, app: PlacedAp
 
 def find_destinations(services: Services, app: PlacedApp, dest_region: str) -> list[Cell]:
     """Returns the cells that a destination stands for. Raises Ineligible if there is none."""
-    served, current = services.options.cells, services.options.cells.get(app.region)
+    cells, current = services.options.cells, services.options.cells.get(app.region)
     if current is not None and current.geography == dest_region:
         # Within its geography, an app moves to the one cell of a name.
-        return [served.get(dest_region, current)]
+        return [cells.get(dest_region, current)]
     return services.of(Cells).find(dest_region) or [find_cell(services, dest_region)]
 
 

@@ -116,8 +116,8 @@ async def moves_abort(call: Call, app_id: AppId, migration_id: MoveId) -> Aborti
     row = await _of_app(call, app_id, migration_id)
     conditions = (moves_table.c.id == row.id, moves_table.c.completed_at.is_(None))
     early = (moves_table.c.current_step.in_(BEFORE_FLIP), moves_table.c.ending.is_(None))
-    aborted = update(moves_table).where(*conditions, *early).values(ending="aborted")
-    if (await call.execute(aborted)).rowcount != 1 and (row.ending != "aborted" or row.completed_at is not None):
+    statement = update(moves_table).where(*conditions, *early).values(ending="aborted")
+    if (await call.execute(statement)).rowcount != 1 and (row.ending != "aborted" or row.completed_at is not None):
         raise TooLateToAbort
     call.audit.resource_id = app_id
     return {"migration_id": row.id, "status": "aborting"}
@@ -271,8 +271,10 @@ async def _get_reversible(call: Call, app_id: str, move_id: str) -> Any:
 async def _of_admin(call: Call, move_id: str) -> Any:
     """Returns the move to admins of the app's organisation; raises MoveNotFound for strangers."""
     row = (await call.execute(select(moves_table).where(moves_table.c.id == move_id))).first()
-    pinned = call.account.key_id is not None and row is not None and call.account.organisation_id != row.organisation_id
-    if row is None or pinned:
+    is_foreign = (
+        call.account.key_id is not None and row is not None and call.account.organisation_id != row.organisation_id
+    )
+    if row is None or is_foreign:
         raise MoveNotFound
     role = await call.services.directory.role(row.organisation_id, call.account.account_id)
     if role is None:

@@ -51,8 +51,8 @@ async def rotate(call: Call, row: Any) -> dict[str, Any] | None:
     if await load_role(call, key.organisation_id, key.account_id) is None:
         raise InvalidGrant("The person who gave access is no longer a member of the organisation.")
     vault, context = call.services.vault, f"oauth_refresh_tokens.successor:{row.digest}"
-    unused = (oauth_refresh_tokens.c.digest == row.digest, oauth_refresh_tokens.c.used_at.is_(None))
-    if not (await call.execute(update(oauth_refresh_tokens).where(*unused).values(used_at=call.now))).rowcount:
+    is_unused = (oauth_refresh_tokens.c.digest == row.digest, oauth_refresh_tokens.c.used_at.is_(None))
+    if not (await call.execute(update(oauth_refresh_tokens).where(*is_unused).values(used_at=call.now))).rowcount:
         used_token: Any = (
             await call.execute(select(oauth_refresh_tokens).where(oauth_refresh_tokens.c.digest == row.digest))
         ).one()

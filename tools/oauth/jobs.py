@@ -19,10 +19,10 @@ UNUSED_CLIENTS_KEPT = timedelta(days=30)
 async def oauth_forget(job: Job) -> None:
     """Delete expired codes, and registered clients that no person has decided about for 30 days."""
     now = job.services.clock.now()
-    unused = (oauth_clients.c.last_used_at.is_(None), oauth_clients.c.created_at < now - UNUSED_CLIENTS_KEPT)
+    unused_clients = (oauth_clients.c.last_used_at.is_(None), oauth_clients.c.created_at < now - UNUSED_CLIENTS_KEPT)
     async with job.writing(last=True) as unit:
         await unit.execute(delete(oauth_codes).where(oauth_codes.c.expires_at < now))
-        await unit.execute(delete(oauth_clients).where(*unused))
+        await unit.execute(delete(oauth_clients).where(*unused_clients))
         # A grant ends when its newest refresh token expires unused.
         newest = (
             select(oauth_refresh_tokens.c.key_id)

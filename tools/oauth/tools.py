@@ -67,7 +67,7 @@ _STORED = {"mcp": ["*", "substrate"], "ai:gateway": ["ai:gateway"]}
 RedirectUris = Annotated[
     list[Annotated[str, Text(redirects.LONGEST, min_length=1)]], Field(min_length=1, max_length=MOST_REDIRECTS)
 ]
-Sealed = Annotated[
+SealedRequest = Annotated[
     str, Text(LONGEST, 1, r"^[A-Za-z0-9._=-]+$"), Field(description="The request, as the consent page got it.")
 ]
 SecretToken = Annotated[str, Secret(100, min_length=1)]
@@ -114,7 +114,7 @@ async def oauth_client(call: Call, client_id: ClientId) -> Client:
 
 
 @oauth.tool("GET /oauth/request", access=EVERYBODY, effect="read", raises=(RequestGone,))
-async def oauth_request(call: Call, request: Sealed) -> AskedFor:
+async def oauth_request(call: Call, request: SealedRequest) -> AskedFor:
     """Read what a client asks for, as the consent page shows it to the person who decides."""
     auth_request = open_request(call.services, request)
     return {
@@ -144,7 +144,7 @@ async def oauth_request(call: Call, request: Sealed) -> AskedFor:
 )
 async def oauth_decide(
     call: Call,
-    request: Sealed,
+    request: SealedRequest,
     decision: Decision,
     organization_id: OrganizationId | None = None,
     read_only: bool = False,
@@ -256,8 +256,8 @@ async def oauth_exchange(call: Call, client_id: ClientId, code: Code) -> Exchang
             ends_at=row.ends_at,
         ),
     )
-    unused = (oauth_codes.c.digest == row.digest, oauth_codes.c.used_at.is_(None))
-    spend_code = update(oauth_codes).where(*unused).values(used_at=call.now, key_id=key_row["id"])
+    is_unused = (oauth_codes.c.digest == row.digest, oauth_codes.c.used_at.is_(None))
+    spend_code = update(oauth_codes).where(*is_unused).values(used_at=call.now, key_id=key_row["id"])
     scope = " ".join(row.scopes)
     if not (await call.execute(spend_code)).rowcount:
         # Answered, not raised: the revocation must be committed.
@@ -324,9 +324,9 @@ async def oauth_revoke(call: Call, token: SecretToken, client_id: ClientId | Non
         grants = grants.where(oauth_grants.c.client_id == client_id)
     refreshing = select(oauth_refresh_tokens.c.key_id).where(oauth_refresh_tokens.c.digest == digest_token(token))
     mine = or_(api_keys.c.digest == digest_token(token), api_keys.c.id.in_(refreshing))
-    revoked = await keys.revoke(call, api_keys.c.id.in_(grants), mine)
-    call.audit.nothing_done = revoked == 0
-    return {"revoked": revoked > 0}
+    revoked_count = await keys.revoke(call, api_keys.c.id.in_(grants), mine)
+    call.audit.nothing_done = revoked_count == 0
+    return {"revoked": revoked_count > 0}
 
 
 @oauth.tool("GET /oauth/programs", access=AnyAccount(keys=False), effect="read")
@@ -362,8 +362,8 @@ async def oauth_programs_list(call: Call) -> Programs:
 async def oauth_programs_revoke(call: Call, program_id: Uuid) -> Revoked:
     """Take a program's access away at once, with all that it handed out."""
     grants = select(oauth_grants.c.key_id).where(oauth_grants.c.key_id == program_id)
-    revoked = await keys.revoke(call, api_keys.c.id.in_(grants), api_keys.c.account_id == call.account.account_id)
-    if not revoked:
+    revoked_count = await keys.revoke(call, api_keys.c.id.in_(grants), api_keys.c.account_id == call.account.account_id)
+    if not revoked_count:
         raise ProgramNotFound
     call.audit.resource_id = program_id
     return {"revoked": True}

@@ -70,8 +70,8 @@ async def withdraw_those_of(call: Call, organization_id: str, account_id: str) -
     """Withdraws the open invitations of an account that lost its role or part of it, and returns their number."""
     # Older rows do not say who invited: it may have been this account.
     by_account = (invitations.c.account_id == account_id) | invitations.c.account_id.is_(None)
-    withdrawn = await call.execute(delete(invitations).where(*_open(organization_id), by_account))
-    return withdrawn.rowcount
+    result = await call.execute(delete(invitations).where(*_open(organization_id), by_account))
+    return result.rowcount
 
 
 async def accept(call: Call, token: str) -> Any:

@@ -11,13 +11,13 @@ from baobab.tools.core.call import Call
 from baobab.tools.organisations.errors import AboveOwnRole, LastOwner, OrganisationNotFound
 
 
-async def load_organisation(call: Call, organization_id: str, needed: Role = "member") -> Any:
+async def load_organisation(call: Call, organization_id: str, least_role: Role = "member") -> Any:
     """Returns the organisation's row with the caller's present `role`, which may have changed since the call began."""
     query = select_memberships(call.account.account_id).where(organisations.c.id == organization_id)
     row = (await call.execute(query)).mappings().first()
     if row is None:
         raise OrganisationNotFound
-    require_role(row["role"], needed)
+    require_role(row["role"], least_role)
     call.audit.organisation_id = organization_id
     return row
 

@@ -83,33 +83,33 @@ class _Compiler:
             return lambda value: _is_comparable(value, operand) and compare(value, operand)
         raise _unknown(operator)
 
-    def _compile_value(self, expected: Any) -> Holds:
-        """Returns a function that tells whether a value equals the expected one, or contains it as JSON contains JSON.
+    def _compile_value(self, operand: Any) -> Holds:
+        """Returns a function that tells whether a value equals the operand, or contains it as JSON contains JSON.
 
         It looks at each item of the value once, and once more for each list and object that is wanted in it: these
         count as conditions. Comparing each with each would take seconds for two lists of some thousand numbers.
         """
-        if isinstance(expected, dict):
+        if isinstance(operand, dict):
             self._count()
-            entries = {name: self._compile_value(one) for name, one in expected.items()}
+            entries = {name: self._compile_value(entry) for name, entry in operand.items()}
             return lambda value: _contains_object(value, entries)
-        if isinstance(expected, list):
+        if isinstance(operand, list):
             self._count()
-            plain_values, nested_checks = self._compile_items(expected)
+            plain_values, nested_checks = self._compile_items(operand)
             return lambda value: (
                 isinstance(value, list)
                 and (not plain_values or plain_values.issubset(_list_plain(value)))
                 and all(any(holds(item) for item in value) for holds in nested_checks)
             )
-        key = _identify(expected)
+        key = _identify(operand)
         return lambda value: key in _list_plain(value) if isinstance(value, list) else key == _identify(value)
 
     def _compile_items(self, items: list[Any]) -> tuple[set[Any], list[Holds]]:
         """Returns the plain values of a list, and a function for each of its lists and objects that tells whether a
         value contains it.
         """
-        plain = {_identify(one) for one in items if not isinstance(one, (list, dict))}
-        return plain, [self._compile_value(one) for one in items if isinstance(one, (list, dict))]
+        plain = {_identify(item) for item in items if not isinstance(item, (list, dict))}
+        return plain, [self._compile_value(item) for item in items if isinstance(item, (list, dict))]
 
     def _count(self) -> None:
         self._conditions += 1

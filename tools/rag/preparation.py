@@ -147,11 +147,11 @@ class _Preparation:
 
     async def _split(self) -> None:
         """Reads the document and inserts its chunks; the blocks that were found, too."""
-        parsed = await (self._read_kept() if self._document.keeps_text else self._parse())
-        text = parsed.text
+        parsed_document = await (self._read_kept() if self._document.keeps_text else self._parse())
+        text = parsed_document.text
         size, overlap = self._document.chunk_size, self._document.chunk_overlap
         try:
-            chunks = split_text(text, parsed.blocks, size=size, overlap=overlap, most=MOST_CHUNKS)
+            chunks = split_text(text, parsed_document.blocks, size=size, overlap=overlap, most=MOST_CHUNKS)
         except TooManyChunks as exc:
             raise _Refused(f"The document has more than {MOST_CHUNKS} chunks: use a larger chunkSize.") from exc
         if not chunks:
@@ -164,34 +164,34 @@ class _Preparation:
             values: dict[str, Any] = {}
             async with self._writing(bulk=True) as unit:
                 if start == 0:
-                    size_bytes = await self._replace_text(unit, parsed)
+                    size_bytes = await self._replace_text(unit, parsed_document)
                     values = {
                         "size_bytes": size_bytes,
-                        "title": parsed.title,
-                        "pages": parsed.pages,
-                        "media_type": parsed.media_type[:255],
+                        "title": parsed_document.title,
+                        "pages": parsed_document.pages,
+                        "media_type": parsed_document.media_type[:255],
                     }
                 await unit.execute(_INSERT_CHUNKS, rows)
                 # An attempt that finds no total begins anew.
                 await self._set(unit, chunks_done=0, chunks_total=len(chunks) if end == len(chunks) else 0, **values)
 
-    async def _replace_text(self, unit: Unit, parsed: ParsedDocument) -> int:
+    async def _replace_text(self, unit: Unit, parsed_document: ParsedDocument) -> int:
         """Inserts the text of the version, and deletes what earlier attempts have stored of it.
 
         Returns the bytes of the text.
         """
         for deletion in _DELETIONS:
             await unit.execute(deletion, self._of_next)
-        document, size = self._document, len(parsed.text.encode())
+        document, size = self._document, len(parsed_document.text.encode())
         await count_bytes(unit, self._app, document.collection_id, size - document.size_bytes)
-        blocks = [[block.kind, block.level, block.page, block.start, block.end] for block in parsed.blocks]
+        blocks = [[block.kind, block.level, block.page, block.start, block.end] for block in parsed_document.blocks]
         identity = {
             "app_id": document.app_id,
             "document_id": document.id,
             "collection_id": document.collection_id,
             "version": document.next_version,
         }
-        await insert_text(unit, identity, parsed.text, blocks)
+        await insert_text(unit, identity, parsed_document.text, blocks)
         return size
 
     def _build_chunk(self, first_number: int, position: int, text: str, chunk: Chunk) -> dict[str, Any]:
@@ -241,7 +241,7 @@ class _Preparation:
     async def _fetch(self, object_id: str, target: Path) -> str:
         """Writes the bytes of a file to a path and returns the file's name. Raises _Refused."""
         try:
-            located, _ = await self._job.registry.run(
+            stored_file, _ = await self._job.registry.run(
                 self._job.registry.find("files_locate"),
                 {"app_id": self._app.id, "object_id": object_id},
                 AppKey(self._app.id, self._document.id),
@@ -249,14 +249,14 @@ class _Preparation:
             )
         except NotFound as exc:
             raise _Refused(_FILE_GONE) from exc
-        reader = await self._services.stores_of(self._app.region).objects.get(located["store_key"])
+        reader = await self._services.stores_of(self._app.region).objects.get(stored_file["store_key"])
         if reader is None:
             raise _Refused(_FILE_GONE)
         async with aclosing(reader):
             with target.open("wb") as file:
                 async for piece in reader:
                     file.write(piece)
-        return str(located["filename"])
+        return str(stored_file["filename"])
 
     async def _embed(self) -> None:
         """Makes the vectors of the next chunks; with those of the last ones, the version takes the old one's place."""
@@ -269,21 +269,21 @@ class _Preparation:
         payer = AppKey(self._app.id, self._document.key_id or "rag")
         context = RequestContext("job", self._job.id)
         async with network_wait():
-            embedded = await embed_texts(
+            embedding = await embed_texts(
                 self._job.registry, payer, context, self._app.id, contents, self._document.collection_model
             )
         is_last = chunks_done + len(rows) == self._document.chunks_total
         async with self._writing(last=is_last, bulk=True) as unit:
-            await self._insert_vectors(unit, [row.position for row in rows], embedded)
+            await self._insert_vectors(unit, [row.position for row in rows], embedding)
             if is_last:
-                await self._publish(unit, embedded)
+                await self._publish(unit, embedding)
             else:
                 await self._set(unit, chunks_done=chunks_done + len(rows), attempts=0)
 
-    async def _insert_vectors(self, unit: Unit, positions: Sequence[int], embedded: Embedded) -> None:
+    async def _insert_vectors(self, unit: Unit, positions: Sequence[int], embedding: Embedded) -> None:
         document = self._document
         if document.collection_model is None:
-            changes = {"embedding_model": embedded.model, "dimensions": embedded.dimensions}
+            changes = {"embedding_model": embedding.model, "dimensions": embedding.dimensions}
             identity = {"of_app": self._app.id, "of_collection": document.collection_id}
             await unit.write(_CHANGE_COLLECTION, {**identity, **changes})
         rows = [
@@ -293,14 +293,14 @@ class _Preparation:
                 "version": document.next_version,
                 "position": position,
                 "collection_id": document.collection_id,
-                "dimensions": embedded.dimensions,
+                "dimensions": embedding.dimensions,
                 "vector": vector,
             }
-            for position, vector in zip(positions, embedded.vectors, strict=True)
+            for position, vector in zip(positions, embedding.vectors, strict=True)
         ]
         await unit.execute(_INSERT_VECTORS, rows)
 
-    async def _publish(self, unit: Unit, embedded: Embedded) -> None:
+    async def _publish(self, unit: Unit, embedding: Embedded) -> None:
         """Puts the version in the place of the one before."""
         document, version = self._document, self._document.next_version
         await self._set(
@@ -314,8 +314,8 @@ class _Preparation:
             attempts=0,
             chunks_done=document.chunks_total,
             chunk_count=document.chunks_total,
-            embedding_model=embedded.model,
-            dimensions=embedded.dimensions,
+            embedding_model=embedding.model,
+            dimensions=embedding.dimensions,
         )
         await unit.write(_COUNT_REVISION, {"of_app": self._app.id, "of_collection": document.collection_id})
         if version > 1:

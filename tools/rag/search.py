@@ -128,8 +128,8 @@ async def _find_by_words(call: Call, scope: Scope, request: SearchRequest, count
 async def _embed_query(call: Call, query: str, model: str) -> bytes:
     context = nested_context(call)
     payer = paying_caller(call)
-    embedded = await embed_texts(call.registry, payer, context, call.require_app().id, [query], model)
-    return embedded.vectors[0]
+    embedding = await embed_texts(call.registry, payer, context, call.require_app().id, [query], model)
+    return embedding.vectors[0]
 
 
 async def _load_chunks(execute: Execute, dialect: str, scope: Scope, places: Sequence[Place]) -> dict[Place, Any]:
@@ -186,7 +186,7 @@ async def _diversify(
     compared_places = [place for place in places if place in vectors]
     table = matrices.compute_similarities([vectors[place] for place in compared_places])
     likeness = {
-        one: dict(zip(compared_places, row, strict=True)) for one, row in zip(compared_places, table, strict=True)
+        place: dict(zip(compared_places, row, strict=True)) for place, row in zip(compared_places, table, strict=True)
     }
     return choose_diverse(
         {place: ranking[place] for place in compared_places}, likeness, request.top_k, request.diversity

@@ -82,10 +82,12 @@ async def remove_blobs(call: Call, unit: Unit, app_id: str, rows: Sequence[Any])
 
 async def _check(chunks: AsyncIterator[bytes], sha256: str, size: int) -> AsyncIterator[bytes]:
     """Passes the chunks on. At their end it raises BlobDiffers unless they are the content, before it is stored."""
-    digest, received = hashlib.sha256(), 0
+    digest, received_bytes = hashlib.sha256(), 0
     async for chunk in chunks:
         digest.update(chunk)
-        received += len(chunk)
+        received_bytes += len(chunk)
         yield chunk
-    if received != size or digest.hexdigest() != sha256:
-        raise BlobDiffers(details={"expected_bytes": size, "received_bytes": received, "sha256": digest.hexdigest()})
+    if received_bytes != size or digest.hexdigest() != sha256:
+        raise BlobDiffers(
+            details={"expected_bytes": size, "received_bytes": received_bytes, "sha256": digest.hexdigest()}
+        )

@@ -41,7 +41,7 @@ async def read_connections(services: Services) -> Reading:
 @system.gauge("baobab_jobs", labels=("state",))
 async def read_jobs(services: Services) -> Reading:
     """Durable jobs by state: `waiting` for their time, `due`, `held` by a process, or `given_up`."""
-    counted = dict.fromkeys(("waiting", "due", "held", "given_up"), 0.0)
+    counts = dict.fromkeys(("waiting", "due", "held", "given_up"), 0.0)
     now = services.clock.now()
     open_ = jobs.c.finished_at.is_(None)
     states = {
@@ -54,8 +54,8 @@ async def read_jobs(services: Services) -> Reading:
         async with database.reading() as connection:
             for state, condition in states.items():
                 number = await connection.scalar(select(func.count()).select_from(jobs).where(condition))
-                counted[state] += number or 0
-    return {(state,): number for state, number in counted.items()}
+                counts[state] += number or 0
+    return {(state,): number for state, number in counts.items()}
 
 
 @system.gauge("baobab_process_resident_bytes", labels=("pid",))

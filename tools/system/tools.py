@@ -144,14 +144,14 @@ async def system_ready(call: Call) -> Readiness:
     # All at once: the time limits of several silent stores must not add up.
     checks = dict(zip(checks_by_name, await asyncio.gather(*checks_by_name.values()), strict=True))
     checks |= {f"database:{region}": "failed" for region in services.closed_regions}
-    failed = {name for name, state in checks.items() if state != "ok"}
+    failed_checks = {name for name, state in checks.items() if state != "ok"}
     # Only the apps of a further region suffer when its stores fail: the others' requests can still come here.
-    needed = {"database", *(f"{store}:{services.options.default_region}" for store in ("kv", "objects"))}
+    essential_checks = {"database", *(f"{store}:{services.options.default_region}" for store in ("kv", "objects"))}
     parts: dict[str, str] = dict(services.lifecycle.parts)
-    broken = failed & needed or "failed" in parts.values()
+    is_broken = bool(failed_checks & essential_checks) or "failed" in parts.values()
     for part, module in services.lifecycle.missing.items():
         parts[part] = f"failed: the Python module {module} is not installed"
-    status = "not_ready" if broken else "degraded" if failed else "ready"
+    status = "not_ready" if is_broken else "degraded" if failed_checks else "ready"
     if services.lifecycle.draining:
         status = "draining"
     return {"status": status, "service": SERVICE, "checks": {**checks, **parts}}
@@ -164,11 +164,11 @@ async def system_settings(call: Call) -> SystemSettings:
     A secret is only said to be set. Settings are environment variables: they are changed where the server is started.
     """
     services = call.services
-    listed = list(services.part(InstallationSettings).listed)
-    faults = list_faults({setting["name"]: setting["value"] for setting in listed}, services.options.base_url)
+    settings = list(services.part(InstallationSettings).listed)
+    faults = list_faults({setting["name"]: setting["value"] for setting in settings}, services.options.base_url)
     checks = (await call.invoke("system_ready"))["checks"]
     faults += [f"{name} is {state}." for name, state in checks.items() if state not in ("ok", "ready", "starting")]
-    return {"settings": listed, "faults": faults}
+    return {"settings": settings, "faults": faults}
 
 
 @system.tool(

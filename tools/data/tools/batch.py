@@ -192,23 +192,23 @@ class _BatchRun:
             values = write["values"] if isinstance(write["values"], list) else [write["values"]]
             self._take_rows(len(values))
             upsert = find_upsert(table, write.get("on_conflict"), self._preferences)
-            touched = rows.insert(table, values, upsert, answer)
+            written_rows = rows.insert(table, values, upsert, answer)
         elif write["op"] == "update":
-            touched = rows.update(table, write["changes"], require_filters(table, write["where"]), answer)
-            self._take_rows(len(touched))
+            written_rows = rows.update(table, write["changes"], require_filters(table, write["where"]), answer)
+            self._take_rows(len(written_rows))
         else:
-            touched = rows.delete(table, require_filters(table, write["where"]), answer)
-            self._take_rows(len(touched))
-        if len(touched) != write.get("expect", len(touched)):
+            written_rows = rows.delete(table, require_filters(table, write["where"]), answer)
+            self._take_rows(len(written_rows))
+        if len(written_rows) != write.get("expect", len(written_rows)):
             raise UnexpectedCount(
-                f"It is about {len(touched)} rows, and {write['expect']} were expected.",
-                details={"rows": len(touched)},
+                f"It is about {len(written_rows)} rows, and {write['expect']} were expected.",
+                details={"rows": len(written_rows)},
             )
         if not self._preferences.minimal:
-            self._bytes -= len(json.dumps(touched))
+            self._bytes -= len(json.dumps(written_rows))
             if self._bytes < 0:
                 raise AnswerTooLarge(f"The rows of the batch have more than {MOST_BYTES} bytes.")
-        return touched
+        return written_rows
 
     def _take_rows(self, count: int) -> None:
         self._remaining -= count
@@ -225,10 +225,10 @@ def _name_write(error: BaobabError, number: int, write: Write) -> BaobabError:
 
 def _require_fields(writes: list[Write]) -> None:
     for number, write in enumerate(writes):
-        _, required, further = _FIELDS[write["op"]]
+        _, required_fields, further = _FIELDS[write["op"]]
         fields = set(write) - {"op", "table", "expect"}
-        if not required <= fields <= required | further:
-            names = ", ".join(f"`{name}`" for name in sorted(required))
+        if not required_fields <= fields <= required_fields | further:
+            names = ", ".join(f"`{name}`" for name in sorted(required_fields))
             raise BadRequest(
                 f"writes[{number}]: {write['op']} takes {names}, and not {', '.join(sorted(fields)) or 'nothing'}.",
                 details={"write": number},

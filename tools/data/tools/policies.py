@@ -332,18 +332,18 @@ async def rls_disable(call: Call, app_id: AppId, table_name: TableName) -> Dropp
     """Drop all policies of a table and its row-level security. Every user can then read and write every row, and every
     visitor too where the app is public.
     """
-    dropped: list[str] = []
+    dropped_policies: list[str] = []
 
     def disable(statements: Statements, catalogue: Catalogue) -> Catalogue:
         del statements
         table = catalogue.table(table_name)
-        dropped[:] = table.policies
+        dropped_policies[:] = table.policies
         return catalogue.with_table(replace(table, secured=False, policies={}, fill_user=None))
 
     await change_catalogue(call, disable)
     call.audit.resource_id = table_name
     message = f"Every user can now read and write every row of {table_name}."
-    return {"success": True, "table": table_name, "dropped": dropped, "message": message}
+    return {"success": True, "table": table_name, "dropped": dropped_policies, "message": message}
 
 
 @data.tool(
@@ -382,19 +382,19 @@ async def _set_policy(call: Call, table_name: str, policy: Policy, user_column: 
         if user_column is not None:
             table.column(user_column)
         compiled_policy = replace(policy, using_tree=using, check_tree=check)
-        changed = _with_policies(table, {policy.name: compiled_policy}, user_column or table.fill_user)
-        result = catalogue.with_table(changed)
+        changed_table = _with_policies(table, {policy.name: compiled_policy}, user_column or table.fill_user)
+        result = catalogue.with_table(changed_table)
         try_policies(call, statements, result)
         for name, actor in (("anonymous", VISITOR), ("any_user", _SOMEBODY)):
-            condition = allowed_rows(changed, "SELECT", actor)
-            visible[name] = count_rows(call, statements, result, changed, condition, actor)  # type: ignore[literal-required]  # two of its fields
-        visible["total"] = count_rows(call, statements, result, changed, TRUE, actor)
+            condition = allowed_rows(changed_table, "SELECT", actor)
+            visible[name] = count_rows(call, statements, result, changed_table, condition, actor)  # type: ignore[literal-required]  # two of its fields
+        visible["total"] = count_rows(call, statements, result, changed_table, TRUE, actor)
         return result
 
-    changed = await change_catalogue(call, set_policy)
+    changed_catalogue = await change_catalogue(call, set_policy)
     call.audit.resource_id = policy.name
     answer: PolicySet = {"success": True, "policy_name": policy.name, "table": table_name, "visible_rows": visible}
-    warnings = [finding["message"] for finding in find_open_tables(changed, [table_name])]
+    warnings = [finding["message"] for finding in find_open_tables(changed_catalogue, [table_name])]
     return {**answer, "warnings": warnings} if warnings else answer
 
 

@@ -167,13 +167,13 @@ async def data_insert(
         target = open_table(catalogue, rows, table, "INSERT")
         upsert = find_upsert(target, on_conflict, preferences)
         answer = WrittenRows(catalogue, target, options["select"], preferences)
-        inserted = rows.insert(target, picked_rows, upsert, answer.names)
-        row_count.count = len(inserted)
-        inserted = answer.read(rows, inserted)
+        new_rows = rows.insert(target, picked_rows, upsert, answer.names)
+        row_count.count = len(new_rows)
+        new_rows = answer.read(rows, new_rows)
         if preferences.minimal:
             return None
         as_list = isinstance(values, list) or preferences.representation
-        return shape_answer(inserted, options["media_type"]) if as_list else (inserted[0] if inserted else None)
+        return shape_answer(new_rows, options["media_type"]) if as_list else (new_rows[0] if new_rows else None)
 
     request = [table, values, on_conflict, columns, *_list_answer_options(options)]
     attempt = read_attempt(call, actor, options, request)

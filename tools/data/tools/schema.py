@@ -195,8 +195,8 @@ async def schema_apply(
             "statements": describe(plan.changes),
             "message": "Nothing was changed.",
         }
-        broken = await _find_broken_checks(call, plan)
-        return {**dry, "broken_checks": broken} if broken else dry
+        broken_checks = await _find_broken_checks(call, plan)
+        return {**dry, "broken_checks": broken_checks} if broken_checks else dry
     if any(change.destructive for change in plan.changes):
         call.declare_destructive()
     migration_id = call.services.ids.uuid()

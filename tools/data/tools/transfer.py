@@ -91,15 +91,15 @@ async def data_export(
     return text
 
 
-async def _preview_import(call: Call, app_id: AppId, table: str, content: Body, **given: Any) -> str:
+async def _preview_import(call: Call, app_id: AppId, table: str, content: Body, **arguments: Any) -> str:
     del app_id
     (await find_catalogue(call)).table(table)
-    return f"It would import a file into `{table}` ({given['format']}):\n{content.text}"[:4000]
+    return f"It would import a file into `{table}` ({arguments['format']}):\n{content.text}"[:4000]
 
 
-async def _require_text(call: Call, *, content: Body, **given: Any) -> str:
+async def _require_text(call: Call, *, content: Body, **arguments: Any) -> str:
     """Runs before a person is asked for approval, because the file must still be there when the call runs."""
-    del call, given
+    del call, arguments
     if content.text is None:
         raise ImportNotText
     return ""

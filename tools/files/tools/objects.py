@@ -202,10 +202,10 @@ async def files_update(call: Call, app_id: AppId, object_id: FileId, public: boo
     """
     conditions = (*is_file(app_id, object_id), ~PENDING, *is_own(call.caller))
     async with FREEZES.writing(call) as unit:
-        updated = await unit.execute(
+        update_result = await unit.execute(
             update(files_table).where(*conditions).values(public=public).returning(files_table)
         )
-        row = updated.first()
+        row = update_result.first()
     if row is None:
         raise FileNotFound
     call.audit.resource_id = object_id

@@ -37,7 +37,7 @@ Content = Annotated[str, Text(LONGEST_INLINE), Field(description="The content: t
 
 
 async def _list_changes(
-    call: Call, app_id: AppId, filename: Filename, content: Content, encoding: Encoding, **_given: Any
+    call: Call, app_id: AppId, filename: Filename, content: Content, encoding: Encoding, **_arguments: Any
 ) -> list[Change]:
     del call, app_id
     return list_addition(filename, content, encoding)

@@ -99,22 +99,22 @@ async def files_upload_begin(
             public=public,
             seconds=BEGUN_SECONDS,
         )
-    arrived = 0
+    received_bytes = 0
     if size == 0:
         # Nothing will arrive that could complete it.
         await complete(call.services, call.require_app(), call.stores, row)
     elif content.content_type == _BODY:
-        arrived = await append(call, row, 0, content.chunks)
+        received_bytes = await append(call, row, 0, content.chunks)
     call.audit.resource_id = row.id
     call.audit.data |= {"filename": filename, "size_bytes": size, "public": public}
     # Relative to the address of this request, which may be one on the app's own host.
     add_headers(
         call,
         location=f"uploads/{row.id}",
-        upload_offset=str(arrived),
+        upload_offset=str(received_bytes),
         upload_expires=_write_time(row.reserved_until),
     )
-    return {"id": row.id, "received_bytes": arrived, "size_bytes": size}
+    return {"id": row.id, "received_bytes": received_bytes, "size_bytes": size}
 
 
 @files.tool(
@@ -133,14 +133,14 @@ async def files_upload_status(call: Call, app_id: AppId, object_id: FileId, tus_
         row = await find_row(execute, app_id, object_id, *is_own(call.caller))
         if row is None:
             raise FileNotFound
-        arrived = await read_offset(execute, row)
+        received_bytes = await read_offset(execute, row)
     add_headers(
         call,
-        upload_offset=str(arrived),
+        upload_offset=str(received_bytes),
         upload_length=str(row.size_bytes),
         upload_expires=_write_time(row.reserved_until),
     )
-    return {"id": row.id, "received_bytes": arrived, "size_bytes": row.size_bytes}
+    return {"id": row.id, "received_bytes": received_bytes, "size_bytes": row.size_bytes}
 
 
 @files.tool(
@@ -183,15 +183,15 @@ async def files_upload_append(
         row = await find_row(execute, app_id, object_id, *is_own(call.caller))
         if row is None:
             raise FileNotFound
-        arrived = await read_offset(execute, row)
-    if not upload_offset or int(upload_offset) != arrived:
-        raise OffsetDiffers.at(arrived)
-    if content.size is not None and arrived + content.size > row.size_bytes:
+        received_bytes = await read_offset(execute, row)
+    if not upload_offset or int(upload_offset) != received_bytes:
+        raise OffsetDiffers.at(received_bytes)
+    if content.size is not None and received_bytes + content.size > row.size_bytes:
         raise LengthDiffers(details={"expected_bytes": row.size_bytes})
     if row.stored_at is None:
-        arrived = await append(call, row, arrived, content.chunks)
+        received_bytes = await append(call, row, received_bytes, content.chunks)
     call.audit.resource_id = object_id
-    add_headers(call, upload_offset=str(arrived))
+    add_headers(call, upload_offset=str(received_bytes))
 
 
 def _require_version(version: str) -> None:

@@ -58,10 +58,10 @@ async def kv_scan(
     limit: keys in one page.
     cursor: the cursor of the previous page; "0" or nothing for the first page.
     """
-    vault, scanned = call.services.vault, f"kv:{app_id}:{prefix}"
-    after = None if cursor in (None, _BEGINNING) else decode_cursor(vault, scanned, cursor)[0]
+    vault, listing = call.services.vault, f"kv:{app_id}:{prefix}"
+    after = None if cursor in (None, _BEGINNING) else decode_cursor(vault, listing, cursor)[0]
     keys, last = await call.stores.kv.scan(app_id, prefix, limit, after)
-    return {"keys": keys, "cursor": last and encode_cursor(vault, scanned, last)}
+    return {"keys": keys, "cursor": last and encode_cursor(vault, listing, last)}
 
 
 @kv.tool(
@@ -138,10 +138,10 @@ async def kv_flush(call: Call, app_id: AppId, confirm: Confirmation = False, inc
     if include_config:
         await call.execute(delete(rules_table).where(rules_table.c.app_id == app_id))
         await publish_change(call)
-    deleted = await call.stores.kv.flush(app_id)
-    call.audit.data |= {"deleted": deleted, "include_config": include_config}
-    await call.emit("kv.flushed", deleted=deleted, include_config=include_config)
-    return {"deleted": deleted}
+    deleted_count = await call.stores.kv.flush(app_id)
+    call.audit.data |= {"deleted": deleted_count, "include_config": include_config}
+    await call.emit("kv.flushed", deleted=deleted_count, include_config=include_config)
+    return {"deleted": deleted_count}
 
 
 @kv.tool(

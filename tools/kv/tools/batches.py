@@ -100,14 +100,14 @@ async def _answer_unchanged(call: Call, app_id: AppId, ops: list[Item]) -> Batch
 
     Such a batch sets no key, and no key that it deletes is there.
     """
-    planned = await _plan_all(call, ops)
+    planned_ops = await _plan_all(call, ops)
     # A deletion reads its key here: somebody could set it between a check and a deletion.
-    reads = [Get(op.key) for op in planned if isinstance(op, Get | Delete)]
-    if any(isinstance(op, Set) for op in planned):
+    reads = [Get(op.key) for op in planned_ops if isinstance(op, Get | Delete)]
+    if any(isinstance(op, Set) for op in planned_ops):
         return None
     outcomes = iter(await call.stores.kv.batch(app_id, reads, quota(call)) if reads else ())
     results: list[ItemResult] = []
-    for op in planned:
+    for op in planned_ops:
         if isinstance(op, Get):
             results.append(_result(op, next(outcomes)))
         elif not isinstance(op, Set | Delete):
@@ -157,18 +157,18 @@ async def _plan_all(call: Call, ops: list[Item]) -> list[Op | ItemResult]:
     return [_plan(item, call, book) for item in ops]
 
 
-async def _run(call: Call, app_id: str, planned: list[Op | ItemResult]) -> BatchResult:
-    operations = [op for op in planned if isinstance(op, Get | Set | Delete)]
+async def _run(call: Call, app_id: str, planned_ops: list[Op | ItemResult]) -> BatchResult:
+    operations = [op for op in planned_ops if isinstance(op, Get | Set | Delete)]
     outcomes = iter(await call.stores.kv.batch(app_id, operations, quota(call)) if operations else ())
-    results = [_result(op, next(outcomes)) if isinstance(op, Get | Set | Delete) else op for op in planned]
+    results = [_result(op, next(outcomes)) if isinstance(op, Get | Set | Delete) else op for op in planned_ops]
     return {"results": results}
 
 
 def _plan(item: Any, call: Call, book: RuleBook | None) -> Op | ItemResult:
     try:
         return _operation(item, call, book)
-    except _Refused as refused:
-        return refused.result
+    except _Refused as exc:
+        return exc.result
 
 
 def _operation(item: Any, call: Call, book: RuleBook | None) -> Op:

@@ -116,11 +116,14 @@ async def kv_expose(call: Call, app_id: AppId, pattern: Pattern, read: Level, wr
 async def _preview_replace(call: Call, app_id: AppId, rules: list[NewRule]) -> str:
     before = {(r["pattern"], r["read"], r["write"]) for r in (await kv_expose_list(call, app_id))["rules"]}
     after = {(rule["pattern"], _level(rule["read"]), _level(rule["write"])) for rule in rules}
-    removed, new = sorted(before - after), sorted(after - before)
-    if not removed and not new:
+    removed_rules, new_rules = sorted(before - after), sorted(after - before)
+    if not removed_rules and not new_rules:
         return "The rules would stay as they are, but for their order."
     return "\n".join(
-        [*(f"gone: {_describe_rule(*rule)}" for rule in removed), *(f"new: {_describe_rule(*rule)}" for rule in new)]
+        [
+            *(f"gone: {_describe_rule(*rule)}" for rule in removed_rules),
+            *(f"new: {_describe_rule(*rule)}" for rule in new_rules),
+        ]
     )
 
 

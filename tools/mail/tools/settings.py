@@ -124,10 +124,10 @@ async def mail_test(call: Call, app_id: AppId, to: Email) -> MailTried:
         # No transaction stays open while another server works.
         await call.unit.commit()
     name = call.require_app().name if settings is None or settings.from_name is None else settings.from_name
-    rendered = render_mail("test", name, {}, None if settings is None else settings.colour)
+    rendered_mail = render_mail("test", name, {}, None if settings is None else settings.colour)
     mail_id, place = call.services.ids.uuid(), f"{route.server.host}:{route.server.port}"
     try:
-        message = compose_message(route, name, to, rendered, mail_id, call.now)
+        message = compose_message(route, name, to, rendered_mail, mail_id, call.now)
         answer = await send_message(route.server, message, route.dial)
     except (MailRefused, MailDelayed) as exc:
         return {"delivered": False, "server": place, "answer": str(exc)}

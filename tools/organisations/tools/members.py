@@ -102,15 +102,15 @@ async def organisations_set_role(
         await check_other_owner(call, organization_id)
     is_member = (members.c.organisation_id == organization_id, members.c.account_id == account_id)
     await call.execute(update(members).where(*is_member).values(role=role))
-    revoked = 0
+    revoked_count = 0
     if rank(role) < rank(before):
         await invited.withdraw_those_of(call, organization_id, account_id)
     if role == "member":
-        revoked = await keys.revoke(call, *_keys_of(organization_id, account_id), api_keys.c.app_id.is_not(None))
+        revoked_count = await keys.revoke(call, *_keys_of(organization_id, account_id), api_keys.c.app_id.is_not(None))
         await void_function_keys_shown_to(call, organization_id, account_id)
     await call.services.notices.publish(call.unit, "members", organization_id)
-    call.audit.data |= {"from": before, "to": role, "keys_revoked": revoked}
-    return {"account_id": account_id, "role": role, "keys_revoked": revoked}
+    call.audit.data |= {"from": before, "to": role, "keys_revoked": revoked_count}
+    return {"account_id": account_id, "role": role, "keys_revoked": revoked_count}
 
 
 async def _get_removable(call: Call, organization_id: str, account_id: str) -> tuple[Any, Role]:
@@ -161,12 +161,12 @@ async def organisations_remove_member(call: Call, organization_id: OrganizationI
     _, role = await _get_removable(call, organization_id, account_id)
     is_member = (members.c.organisation_id == organization_id, members.c.account_id == account_id)
     await call.execute(delete(members).where(*is_member))
-    revoked = await keys.revoke(call, *_keys_of(organization_id, account_id))
+    revoked_count = await keys.revoke(call, *_keys_of(organization_id, account_id))
     await invited.withdraw_those_of(call, organization_id, account_id)
     await void_function_keys_shown_to(call, organization_id, account_id)
     await call.services.notices.publish(call.unit, "members", organization_id)
-    call.audit.data |= {"role": role, "keys_revoked": revoked}
-    return {"removed": True, "account_id": account_id, "keys_revoked": revoked}
+    call.audit.data |= {"role": role, "keys_revoked": revoked_count}
+    return {"removed": True, "account_id": account_id, "keys_revoked": revoked_count}
 
 
 async def _role_of(call: Call, organization_id: str, account_id: str) -> Role:

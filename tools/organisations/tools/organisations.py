@@ -81,8 +81,8 @@ async def organisations_create(call: Call, name: OrganizationName) -> Organizati
     """
     owner_id = call.account.account_id
     await call.hold(owner_id)
-    owned = select(func.count()).where(members.c.account_id == owner_id, members.c.role == "owner")
-    if ((await call.execute(owned)).scalar() or 0) >= MOST_OWNED:
+    count_owned = select(func.count()).where(members.c.account_id == owner_id, members.c.role == "owner")
+    if ((await call.execute(count_owned)).scalar() or 0) >= MOST_OWNED:
         raise OrganisationFull(f"This account owns {MOST_OWNED} organisations.", details={"limit": MOST_OWNED})
     row = await create_organisation_row(call.execute, call.services, name, owner_id, personal=False)
     call.audit.resource_id = call.audit.organisation_id = row["id"]
