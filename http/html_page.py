@@ -45,5 +45,5 @@ def text_response(content: str, media_type: str) -> Response:
 
 def accepts(request: Request, media_type: str) -> bool:
     """Returns whether the client accepts a media type by name."""
-    accepted = request.headers.get("accept", "").lower().split(",")
-    return any(part.partition(";")[0].strip() == media_type for part in accepted)
+    accepted_types = request.headers.get("accept", "").lower().split(",")
+    return any(part.partition(";")[0].strip() == media_type for part in accepted_types)

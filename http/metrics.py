@@ -61,14 +61,14 @@ class CallMetrics:
             label_names,
             registry=self.registry,
         )
-        self._noted: dict[tuple[str, str], list[float]] = {}
+        self._noted_seconds: dict[tuple[str, str], list[float]] = {}
 
     def __call__(self, tool: Tool, context: RequestContext, outcome: str, seconds: float) -> None:
         labels = (tool.name, context.name)
-        noted = self._noted.get(labels)
-        if noted is None:
-            noted = self._noted[labels] = []
-        noted.append(seconds)
+        noted_seconds = self._noted_seconds.get(labels)
+        if noted_seconds is None:
+            noted_seconds = self._noted_seconds[labels] = []
+        noted_seconds.append(seconds)
         if outcome != "ok":
             self._failures.labels(tool.name, context.name, outcome).inc()
 
@@ -77,8 +77,8 @@ class CallMetrics:
         self._count_noted()
 
     def _count_noted(self) -> None:
-        noted, self._noted = self._noted, {}
-        for labels, calls in noted.items():
+        noted_seconds, self._noted_seconds = self._noted_seconds, {}
+        for labels, calls in noted_seconds.items():
             observe = self._seconds.labels(*labels).observe
             for seconds in calls:
                 observe(seconds)

@@ -41,7 +41,7 @@ class OpenStreams:
     def __init__(self, notices: Notices, limits: StreamLimits | None = None) -> None:
         self._limits = limits or StreamLimits()
         self._open: Counter[tuple[str, str]] = Counter()
-        self._watched: dict[str, set[asyncio.Event]] = {}
+        self._change_events: dict[str, set[asyncio.Event]] = {}
         notices.subscribe(USER_TOPIC, self._note_change)
         notices.subscribe("app", lambda app_id: self._note_change(_app_subject(app_id)))
 
@@ -90,20 +90,20 @@ class OpenStreams:
             return
         change_event = asyncio.Event()
         for subject in subjects:
-            self._watched.setdefault(subject, set()).add(change_event)
+            self._change_events.setdefault(subject, set()).add(change_event)
         try:
-            interrupted = _stream_until_refused(stream_while_allowed(pieces, check), change_event, check)
-            async with contextlib.aclosing(interrupted) as checked_pieces:
+            ending_pieces = _stream_until_refused(stream_while_allowed(pieces, check), change_event, check)
+            async with contextlib.aclosing(ending_pieces) as checked_pieces:
                 async for piece in checked_pieces:
                     yield piece
         finally:
             for subject in subjects:
-                self._watched[subject].discard(change_event)
-                if not self._watched[subject]:
-                    del self._watched[subject]
+                self._change_events[subject].discard(change_event)
+                if not self._change_events[subject]:
+                    del self._change_events[subject]
 
     def _note_change(self, subject: str) -> None:
-        for change_event in self._watched.get(subject, ()):
+        for change_event in self._change_events.get(subject, ()):
             change_event.set()
 
 

@@ -76,7 +76,7 @@ def build_document(registry: Registry, version: str, base_url: str) -> Schema:
 
 def _build_operation(tool: Tool, rest: RestBinding) -> Schema:
     properties = tool.input_schema["properties"]
-    required = set(tool.input_schema.get("required", ()))
+    required_arguments = set(tool.input_schema.get("required", ()))
     operation: Schema = {
         "operationId": tool.name,
         "summary": tool.summary,
@@ -87,7 +87,9 @@ def _build_operation(tool: Tool, rest: RestBinding) -> Schema:
         "x-effect": tool.effect,
     }
     parameters = [_build_parameter(name, "path", properties[name], required=True) for name in rest.path_parameters]
-    parameters += [_build_parameter(n, "query", properties[n], required=n in required) for n in rest.query_parameters]
+    parameters += [
+        _build_parameter(n, "query", properties[n], required=n in required_arguments) for n in rest.query_parameters
+    ]
     if rest.further_query is not None:
         further_parameter = _build_parameter(
             rest.further_query, "query", properties[rest.further_query], required=False
@@ -102,7 +104,7 @@ def _build_operation(tool: Tool, rest: RestBinding) -> Schema:
     if rest.raw_body is not None:
         operation["requestBody"] = _build_raw_body(properties[rest.raw_body])
     elif rest.body_parameters:
-        operation["requestBody"] = _build_body(tool, rest, required)
+        operation["requestBody"] = _build_body(tool, rest, required_arguments)
     return operation
 
 
@@ -124,18 +126,18 @@ def _build_parameter(name: str, place: str, schema: Schema, *, required: bool) -
     return parameter
 
 
-def _build_body(tool: Tool, rest: RestBinding, required: set[str]) -> Schema:
+def _build_body(tool: Tool, rest: RestBinding, required_arguments: set[str]) -> Schema:
     if rest.whole_body is not None:
         whole: Schema = {"schema": tool.input_schema["properties"][rest.whole_body]}
         if rest.whole_body in tool.examples:
             whole["example"] = tool.examples[rest.whole_body]
-        return {"required": rest.whole_body in required, "content": {"application/json": whole}}
+        return {"required": rest.whole_body in required_arguments, "content": {"application/json": whole}}
     schema: Schema = {
         "type": "object",
         "properties": {name: tool.input_schema["properties"][name] for name in rest.body_parameters},
         "additionalProperties": False,
     }
-    required_names = [name for name in rest.body_parameters if name in required]
+    required_names = [name for name in rest.body_parameters if name in required_arguments]
     if required_names:
         schema["required"] = required_names
     content: Schema = {"schema": schema}

@@ -90,7 +90,7 @@ class Origins:
             return False
 
 
-def _allowed_headers(requested: bytes | None) -> bytes:
+def _allowed_headers(requested_headers: bytes | None) -> bytes:
     """Returns the headers that a page may send: the usual ones, and those of model clients that it asks for."""
-    names = (requested or b"")[:_MOST_NAMED].lower().replace(b" ", b"").split(b",")
+    names = (requested_headers or b"")[:_MOST_NAMED].lower().replace(b" ", b"").split(b",")
     return b", ".join((_ALLOWED, *filter(_OF_MODEL_CLIENTS.fullmatch, names)))

@@ -122,7 +122,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._refusal: BaobabError | None = None
         self._parting = False
         # The head (its scope) or body (its cycle) that the deadline is for.
-        self._timed: object = None
+        self._timed_part: object = None
         self._upload = False
         self._held_back = False
         self._deadline: float | None = None
@@ -178,23 +178,23 @@ class GuardedProtocol(HttpToolsProtocol):
             self._read = 0
             if not cycle.response_complete:
                 # Nothing is being read any more.
-                self._timed = self._deadline = None
-            elif self._timed is not None:
+                self._timed_part = self._deadline = None
+            elif self._timed_part is not None:
                 # The answer came before the end of the body.
                 self._await_next_request()
 
     def _watch_head(self, before: RequestResponseCycle | None) -> None:
         if self.scope is None:
             return
-        if self.cycle is not before or (before is not None and self._timed is before):
+        if self.cycle is not before or (before is not None and self._timed_part is before):
             # The head began inside this piece, after another request: count from the next piece on.
             self._read = 0
         if len(self.url) > self.max_target:
             self._refuse(TargetTooLong())
         elif self._read > self.max_head or len(self.headers) > self.max_lines:
             self._refuse(HeadersTooLarge())
-        elif self._timed is not self.scope:
-            self._timed = self.scope
+        elif self._timed_part is not self.scope:
+            self._timed_part = self.scope
             if self.cycle is not None:
                 # For the first head, the time began with the connection.
                 self._set_deadline(self.head_seconds)
@@ -202,12 +202,12 @@ class GuardedProtocol(HttpToolsProtocol):
     def _watch_body(self, cycle: RequestResponseCycle, size: int) -> None:
         self._read = 0
         # Bytes without body content are trailers or chunk extensions, which nobody reads.
-        self._barren = 0 if self._has_body_bytes or self._timed is not cycle else self._barren + size
+        self._barren = 0 if self._has_body_bytes or self._timed_part is not cycle else self._barren + size
         self._has_body_bytes = False
         if self._barren > self.max_head or len(self.headers) > self.max_lines:
             self._refuse(HeadersTooLarge())
-        elif self._timed is not cycle:
-            self._timed = cycle
+        elif self._timed_part is not cycle:
+            self._timed_part = cycle
             self._upload = self.is_upload(self.scope["method"], self.scope["raw_path"])
             self._set_deadline(self.upload_idle_seconds if self._upload else self.body_seconds)
         elif self._upload and not cycle.response_complete:
@@ -226,11 +226,11 @@ class GuardedProtocol(HttpToolsProtocol):
         self.flow.resume_reading()
         if self.pipeline:
             self._start_asgi_task(*self.pipeline.pop())
-        elif self._timed is None:
+        elif self._timed_part is None:
             self._await_next_request()
 
     def _await_next_request(self) -> None:
-        self._timed = None
+        self._timed_part = None
         self._set_deadline(self.timeout_keep_alive)
 
     # -- the parser's callbacks ---------------------------------------------------------------------------------------
@@ -382,7 +382,7 @@ class GuardedProtocol(HttpToolsProtocol):
             self._on_deadline()
 
     def _on_deadline(self) -> None:
-        if self._parting or self._timed is None:
+        if self._parting or self._timed_part is None:
             # The client has had its answer, or has never sent anything.
             self.transport.close()
         elif self._is_in_body() and self.cycle.response_complete:

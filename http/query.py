@@ -55,7 +55,7 @@ def read_query(
                 continue
             if ignores_unknown:
                 continue
-            names = ", ".join(f"`{one}`" for one in readers) or "none"
+            names = ", ".join(f"`{each}`" for each in readers) or "none"
             correction = f"Remove it or correct its name; the query parameters are {names}."
             raise UnknownField(
                 f"`{name[:60]}` is not a query parameter of this operation.",

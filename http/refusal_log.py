@@ -22,7 +22,7 @@ class RefusalLog:
             self._unsaid += 1
             return
         unsaid, self._unsaid, self._next = self._unsaid, 0, now + _EVERY_SECONDS
-        others = f", and {unsaid} others since the last that was logged" if unsaid else ""
+        unsaid_note = f", and {unsaid} others since the last that was logged" if unsaid else ""
         printable_path = (
             path[:_LONGEST].decode("latin-1").partition("?")[0].encode("ascii", "backslashreplace").decode()
         )
@@ -31,6 +31,6 @@ class RefusalLog:
             client,
             status,
             code,
-            others,
+            unsaid_note,
             extra={"request_id": request_id, "path": "".join(c if c.isprintable() else "?" for c in printable_path)},
         )

@@ -47,7 +47,7 @@ class Request:
 
     def __init__(self, scope: Scope, reply: Reply) -> None:
         # Of a repeated header the last value wins; a repeated Host, where that would matter, is refused before this.
-        headers = self._given = dict(scope["headers"])
+        headers = self._headers = dict(scope["headers"])
         self.reply = reply
         self.method: str = scope.get("method", "GET")
         self.path: str = scope["raw_path"].decode("latin-1")
@@ -67,39 +67,39 @@ class Request:
 
     def header(self, name: bytes) -> bytes | None:
         """Returns any other header, by its name in lower case."""
-        return self._given.get(name)
+        return self._headers.get(name)
 
     @property
     def anon_key(self) -> bytes | None:
-        return self._given.get(b"apikey")
+        return self._headers.get(b"apikey")
 
     @property
     def organisation(self) -> bytes | None:
-        return self._given.get(b"x-organization-id")
+        return self._headers.get(b"x-organization-id")
 
     @property
     def as_user(self) -> bytes | None:
-        return self._given.get(b"x-platform-as-user")
+        return self._headers.get(b"x-platform-as-user")
 
     @property
     def user_agent(self) -> str:
-        agent: bytes = self._given.get(b"user-agent", b"")
+        agent: bytes = self._headers.get(b"user-agent", b"")
         return agent.decode("latin-1")
 
     @property
     def trace(self) -> str:
         """The W3C `traceparent` header as it was sent; empty if there is none."""
-        parent: bytes = self._given.get(b"traceparent", b"")
+        parent: bytes = self._headers.get(b"traceparent", b"")
         return parent.decode("latin-1")
 
     @property
     def content_length(self) -> int:
         """The length that the client declares; -1 if it declares none."""
-        return int(self._given.get(b"content-length", -1))
+        return int(self._headers.get(b"content-length", -1))
 
     @property
     def is_preflight(self) -> bool:
-        return b"access-control-request-method" in self._given
+        return b"access-control-request-method" in self._headers
 
     @property
     def has_plain_path(self) -> bool:
@@ -107,7 +107,7 @@ class Request:
         return "%" not in self.path and self.path.isascii()
 
     def _given_id(self) -> str:
-        sent_id: bytes = self._given[b"x-request-id"]
+        sent_id: bytes = self._headers[b"x-request-id"]
         return sent_id.decode() if _GIVEN_ID.fullmatch(sent_id) else new_request_id()
 
     def get_captured(self, name: str | None) -> str | None:
@@ -132,15 +132,15 @@ class LargeBodyParser:
         return await self._queue.run_work(partial(self._parse, raw, any_value=any_value))
 
     def _parse(self, raw: bytes, *, any_value: bool) -> Any:
-        started = time.monotonic()
-        if started < self._next:
-            time.sleep(self._next - started)
-            started = time.monotonic()
+        started_at = time.monotonic()
+        if started_at < self._next:
+            time.sleep(self._next - started_at)
+            started_at = time.monotonic()
         try:
             return parse_body(raw) if any_value else parse_object(raw)
         finally:
-            ended = time.monotonic()
-            self._next = ended + (ended - started)
+            ended_at = time.monotonic()
+            self._next = ended_at + (ended_at - started_at)
 
 
 def stream_body(receive: Any, request: Request) -> Body:

@@ -79,7 +79,7 @@ class RestApp:
         if scope["type"] != "http":
             await self._handle_other_scope(scope, receive, respond)
             return
-        started = time.perf_counter()
+        started_at = time.perf_counter()
         request = Request(scope, reply_to(scope, respond))
         try:
             status = await self._answer(scope, receive, respond, request)
@@ -95,7 +95,7 @@ class RestApp:
             _log.exception("unexpected error", extra={"request_id": request.id, "tool": name})
             status = await self._refuse(request, Internal())
         if status >= 500 or (self._sample and random.random() < self._sample):  # noqa: S311 - a sample, not a secret
-            _log_access(request, status, started)
+            _log_access(request, status, started_at)
 
     async def _handle_other_scope(self, scope: Scope, receive: Any, respond: Send) -> None:
         if scope["type"] != "websocket":
@@ -308,7 +308,7 @@ def _allow_header(methods: Methods) -> str:
     return ", ".join(sorted(names))
 
 
-def _log_access(request: Request, status: int, started: float) -> None:
+def _log_access(request: Request, status: int, started_at: float) -> None:
     _access.info(
         "request",
         extra={
@@ -316,7 +316,7 @@ def _log_access(request: Request, status: int, started: float) -> None:
             "method": request.method,
             "path": _TOKENS.sub(r"\1_(hidden)", request.path[:300]),
             "status": status,
-            "ms": round((time.perf_counter() - started) * 1000, 2),
+            "ms": round((time.perf_counter() - started_at) * 1000, 2),
             "tool": request.tool and request.tool.name,
             "ip": request.ip,
         },

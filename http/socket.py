@@ -44,10 +44,10 @@ async def serve_socket(endpoint: Endpoint, request: Request, receive: Any, respo
 
 
 async def _serve_stream(stream: Stream, receive: Any, respond: Send) -> None:
-    disconnected = asyncio.create_task(_read_messages(stream, receive))
+    receiving = asyncio.create_task(_read_messages(stream, receive))
     sending = asyncio.create_task(_send_pieces(stream, respond))
     try:
-        await asyncio.wait((disconnected, sending), return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait((receiving, sending), return_when=asyncio.FIRST_COMPLETED)
         if sending.done():
             code, reason = (_FAILED, "") if sending.exception() else sending.result()
             async with asyncio.timeout(_CLOSING_SECONDS):
@@ -56,9 +56,9 @@ async def _serve_stream(stream: Stream, receive: Any, respond: Send) -> None:
         # The client reads nothing, so it cannot be told.
         return
     finally:
-        for task in (disconnected, sending):
+        for task in (receiving, sending):
             task.cancel()
-        await asyncio.gather(disconnected, sending, return_exceptions=True)
+        await asyncio.gather(receiving, sending, return_exceptions=True)
 
 
 async def _send_pieces(stream: Any, respond: Send) -> tuple[int, str]:

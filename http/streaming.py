@@ -13,11 +13,17 @@ _UNCACHED = (b"cache-control", b"no-store")
 
 
 async def send_stream(
-    stream: Stream, status: int, headers: Headers, receive: Any, respond: Send, *, stalled: float = _STALLED_SECONDS
+    stream: Stream,
+    status: int,
+    headers: Headers,
+    receive: Any,
+    respond: Send,
+    *,
+    stalled_seconds: float = _STALLED_SECONDS,
 ) -> None:
     """Returns when everything has been sent, or as soon as the client is gone. The stream is closed in either case.
 
-    stalled: seconds that a client may leave a piece unread.
+    stalled_seconds: seconds that a client may leave a piece unread.
     """
     headers += ((b"content-type", stream.media_type.encode()), _UNBUFFERED)
     if all(name != b"cache-control" for name, _ in headers):
@@ -32,10 +38,10 @@ async def send_stream(
         waited_seconds = 0.0 if sending is None else loop.time() - sending
         if deadline.expired():
             return
-        if waited_seconds >= stalled:
+        if waited_seconds >= stalled_seconds:
             deadline.reschedule(loop.time())
         else:
-            timer = loop.call_later(stalled - waited_seconds, look)
+            timer = loop.call_later(stalled_seconds - waited_seconds, look)
 
     watcher: asyncio.Task[None] | None = None
     # Sent with the first piece and not before, because a generator that was never started would not clean up.
@@ -43,7 +49,7 @@ async def send_stream(
     try:
         async with contextlib.aclosing(stream.pieces) as pieces, asyncio.timeout(None) as deadline:
             watcher = asyncio.create_task(_end_with_client(receive, deadline))
-            timer = loop.call_later(stalled, look)
+            timer = loop.call_later(stalled_seconds, look)
             async for piece in pieces:
                 sending = loop.time()
                 if head is not None:

@@ -31,7 +31,7 @@ class _Tail:
 @dataclass(slots=True)
 class _Node:
     methods: Methods = field(default_factory=dict)
-    fixed: "dict[str, _Node]" = field(default_factory=dict)
+    fixed_children: "dict[str, _Node]" = field(default_factory=dict)
     parameter: "_Node | None" = None
     tail: _Tail | None = None
 
@@ -51,7 +51,7 @@ class RouteTrie:
         path_values: list[str] = []
         # Nearly every path has one possible route; where it has several, `_match_segments` backtracks.
         for index, segment in enumerate(segments):
-            below = node.fixed.get(segment)
+            below = node.fixed_children.get(segment)
             if below is not None:
                 # Below a tail, every longer path has a route: there is no way back.
                 is_only_way = below.tail is not None and index + 1 < len(segments)
@@ -73,8 +73,8 @@ class RouteTrie:
         """
         node, is_fixed = self._root, False
         for segment in path[1:].split("/")[:-1]:
-            is_fixed = segment in node.fixed
-            below = node.fixed[segment] if is_fixed else node.parameter
+            is_fixed = segment in node.fixed_children
+            below = node.fixed_children[segment] if is_fixed else node.parameter
             if below is None:
                 return []
             node = below
@@ -93,9 +93,9 @@ class RouteTrie:
                     node.parameter = _Node()
                 node = node.parameter
             else:
-                below = node.fixed.get(segment)
+                below = node.fixed_children.get(segment)
                 if below is None:
-                    below = node.fixed[segment] = _Node()
+                    below = node.fixed_children[segment] = _Node()
                 node = below
         node.methods[method] = tool
 
@@ -103,7 +103,7 @@ class RouteTrie:
 def _iterate_tools(node: _Node) -> Iterator[Tool]:
     """Yields the tools at and below a node."""
     yield from node.methods.values()
-    for below in (*node.fixed.values(), *filter(None, (node.parameter,))):
+    for below in (*node.fixed_children.values(), *filter(None, (node.parameter,))):
         yield from _iterate_tools(below)
     for methods in (node.tail.methods, *node.tail.actions.values()) if node.tail is not None else ():
         yield from methods.values()
@@ -119,28 +119,28 @@ def _add_tail(node: _Node, later_segments: list[str], tool: Tool, method: str) -
 
 
 def _match_segments(
-    node: _Node, segments: list[str], index: int, captured: PathValues
+    node: _Node, segments: list[str], index: int, path_values: PathValues
 ) -> tuple[Methods, PathValues] | None:
     if index == len(segments):
-        return (node.methods, captured) if node.methods else None
+        return (node.methods, path_values) if node.methods else None
     segment = segments[index]
-    fixed = node.fixed.get(segment)
-    if fixed is not None:
-        match = _match_segments(fixed, segments, index + 1, captured)
+    child = node.fixed_children.get(segment)
+    if child is not None:
+        match = _match_segments(child, segments, index + 1, path_values)
         if match is not None:
             return match
     if node.parameter is not None and segment:
-        match = _match_segments(node.parameter, segments, index + 1, (*captured, segment))
+        match = _match_segments(node.parameter, segments, index + 1, (*path_values, segment))
         if match is not None:
             return match
-    return _match_tail(node.tail, segments[index:], captured) if node.tail is not None else None
+    return _match_tail(node.tail, segments[index:], path_values) if node.tail is not None else None
 
 
-def _match_tail(tail: _Tail, remaining_segments: list[str], captured: PathValues) -> tuple[Methods, PathValues]:
+def _match_tail(tail: _Tail, remaining_segments: list[str], path_values: PathValues) -> tuple[Methods, PathValues]:
     action = tail.actions.get(remaining_segments[-1]) if len(remaining_segments) > 1 else None
     if action is not None:
-        return action, (*captured, "/".join(remaining_segments[:-1]))
-    return tail.methods, (*captured, "/".join(remaining_segments))
+        return action, (*path_values, "/".join(remaining_segments[:-1]))
+    return tail.methods, (*path_values, "/".join(remaining_segments))
 
 
 def decode_parameter(text: str) -> str:

@@ -35,15 +35,15 @@ class Heartbeat:
     def __init__(self, report: Report, name: str) -> None:
         self._report = report
         self._message = f"{name} is still running"
-        self._done = 0.0
+        self._progress = 0.0
         self._total: float | None = None
         self._has_reported = False
 
-    async def report(self, done: float, total: float | None, message: str | None) -> None:
+    async def report(self, progress: float, total: float | None, message: str | None) -> None:
         """Reports progress that the call itself has made."""
-        self._has_reported, self._done, self._total = True, done, total
+        self._has_reported, self._progress, self._total = True, progress, total
         self._message = message or self._message
-        await self._report(done, total, message)
+        await self._report(progress, total, message)
 
     @contextlib.asynccontextmanager
     async def keep_beating(self) -> AsyncIterator[None]:
@@ -59,8 +59,8 @@ class Heartbeat:
         while True:
             await asyncio.sleep(_STEP_SECONDS)
             # The protocol requires the progress to grow with each notification.
-            self._done += _SMALL if self._has_reported else _STEP_SECONDS
-            await self._report(self._done, self._total, self._message)
+            self._progress += _SMALL if self._has_reported else _STEP_SECONDS
+            await self._report(self._progress, self._total, self._message)
 
 
 _APPROVAL = "approval"
@@ -183,8 +183,8 @@ class ToolCalls:
         """
         approvals = self._registry.services.approvals
         actions = [getattr(answer, "action", None) for answer in (responses or {}).values()]
-        declined = "decline" in actions or "cancel" in actions
-        status = await approvals.wait_for_outcome(approval_id, client.caller, 0 if declined else PATIENCE_SECONDS)
+        was_declined = "decline" in actions or "cancel" in actions
+        status = await approvals.wait_for_outcome(approval_id, client.caller, 0 if was_declined else PATIENCE_SECONDS)
         if status is None:
             raise ApprovalStateSpent
 

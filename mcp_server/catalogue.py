@@ -45,7 +45,7 @@ class Offer:
         """naming: returns the name of an operation in the texts of tools."""
         self.tools: Mapping[str, Tool] = {tool.name: tool for tool in tools}
         self._naming = naming
-        self._fixed = client.app_id is not None
+        self._has_fixed_app = client.app_id is not None
         self._view = client.view
         self._extra = extra
         self._vault = vault
@@ -76,7 +76,7 @@ class Offer:
     def describe(self, tool: Tool, *, text: bool) -> dict[str, Any]:
         """Describes a tool as lists and searches show it. text: leave out the schema of its results."""
         schema = name_operations_within(lean_input(tool.input_schema), self._naming)
-        if self._fixed and tool.app_parameter == "app_id":
+        if self._has_fixed_app and tool.app_parameter == "app_id":
             schema = _remove_property(schema, "app_id")
         description: dict[str, Any] = {
             "name": tool.name,
@@ -187,9 +187,9 @@ def _render_annotations(tool: Tool) -> dict[str, bool]:
 
 def _remove_property(schema: dict[str, Any], name: str) -> dict[str, Any]:
     properties = {key: inner for key, inner in schema["properties"].items() if key != name}
-    required = [key for key in schema.get("required", ()) if key != name]
+    required_names = [key for key in schema.get("required", ()) if key != name]
     other_words = {word: value for word, value in schema.items() if word not in ("properties", "required")}
-    return {**other_words, "properties": properties, **({"required": required} if required else {})}
+    return {**other_words, "properties": properties, **({"required": required_names} if required_names else {})}
 
 
 def _is_in_view(tool: Tool, client: McpClient) -> bool:

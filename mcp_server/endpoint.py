@@ -323,8 +323,8 @@ def _replay_body(raw: bytes, receive: Any) -> Any:
 def _accepts_plain_json(request: Request) -> bool:
     """Returns whether the request sends JSON, and accepts JSON as well as a stream."""
     media = request.header(b"content-type") or b""
-    accepted = request.header(b"accept") or b""
-    takes_both = b"application/json" in accepted and b"text/event-stream" in accepted
+    accepted_types = request.header(b"accept") or b""
+    takes_both = b"application/json" in accepted_types and b"text/event-stream" in accepted_types
     return takes_both and media.startswith(b"application/json")
 
 

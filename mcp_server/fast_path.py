@@ -132,10 +132,10 @@ class FastPath:
 def _render_result(result: results.RenderedResult) -> AnswerParts:
     text = to_json(result.text)
     meta = to_json(result.meta)[1:-1] if result.meta else b""
-    if result.structured is None:
+    if result.structured_json is None:
         return b',"result":{"content":[{"type":"text","text":', text, b'}],"isError":false', meta
-    structured = (b'}],"structuredContent":', result.structured)
-    return b',"result":{"content":[{"type":"text","text":', text, *structured, b',"isError":false', meta
+    structured_parts = (b'}],"structuredContent":', result.structured_json)
+    return b',"result":{"content":[{"type":"text","text":', text, *structured_parts, b',"isError":false', meta
 
 
 def _render_refusal(refusal: types.CallToolResult) -> AnswerParts:

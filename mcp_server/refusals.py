@@ -60,13 +60,15 @@ class JsonRpcEnvelope(Envelope):
         return _render_refusal(error, None)
 
 
-async def refuse_version(respond: Any, request_id: Any, requested: str, supported: Sequence[str]) -> None:
+async def refuse_version(
+    respond: Any, request_id: Any, requested_version: str, supported_versions: Sequence[str]
+) -> None:
     """Answers a message with an unsupported protocol version, before anything else is read."""
     code = types.UNSUPPORTED_PROTOCOL_VERSION
-    data = add_remedy(code, {"supported": list(supported), "requested": requested})
+    data = add_remedy(code, {"supported": list(supported_versions), "requested": requested_version})
     payload = {
         "code": code,
-        "message": f"This server does not support the protocol version {to_json(requested).decode()}.",
+        "message": f"This server does not support the protocol version {to_json(requested_version).decode()}.",
         "data": data,
     }
     await _send(respond, 400, {"jsonrpc": "2.0", "id": request_id, "error": payload}, [])

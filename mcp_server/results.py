@@ -33,10 +33,10 @@ FIRST_STRUCTURED = "2025-06-18"
 
 @dataclass(frozen=True, slots=True)
 class RenderedResult:
-    """A result in the parts of the protocol. structured: the JSON text of an object, or None."""
+    """A result in the parts of the protocol. structured_json: the JSON text of an object, or None."""
 
     text: str
-    structured: bytes | None = None
+    structured_json: bytes | None = None
     meta: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -45,29 +45,31 @@ def render(tool: Tool, result: Any, client: McpClient, protocol_version: str) ->
     if result is None:
         return RenderedResult(NO_CONTENT)
     once = client.view.results == "structured"
-    structured = None
+    structured_json = None
     if isinstance(result, str):
         text = result
     else:
-        structured_json = tool.encode(result)
+        result_json = tool.encode(result)
         if client.view.results != "text" and protocol_version >= FIRST_STRUCTURED and is_object(tool):
-            structured = structured_json
-        text = STRUCTURED if once and structured is not None else structured_json.decode()
+            structured_json = result_json
+        text = STRUCTURED if once and structured_json is not None else result_json.decode()
     if not tool.taints:
-        return RenderedResult(text, structured)
-    if once and structured is not None:
-        return RenderedResult(text + _WARNING_ONCE, structured, {UNTRUSTED: {}})
+        return RenderedResult(text, structured_json)
+    if once and structured_json is not None:
+        return RenderedResult(text + _WARNING_ONCE, structured_json, {UNTRUSTED: {}})
     # Random for each result, so that the author of the text cannot close the mark.
     mark = f"untrusted-{secrets.token_hex(8)}"
     wrapped_text = f"{_WARNING.format(mark=mark)}\n<{mark}>\n{text}\n</{mark}>"
-    return RenderedResult(wrapped_text, structured, {UNTRUSTED: {"mark": mark}})
+    return RenderedResult(wrapped_text, structured_json, {UNTRUSTED: {"mark": mark}})
 
 
 def render_success(tool: Tool, result: Any, client: McpClient, protocol_version: str) -> types.CallToolResult:
     rendered_result = render(tool, result, client, protocol_version)
     return types.CallToolResult(
         content=[types.TextContent(text=rendered_result.text)],
-        structured_content=None if rendered_result.structured is None else from_json(rendered_result.structured),
+        structured_content=None
+        if rendered_result.structured_json is None
+        else from_json(rendered_result.structured_json),
         _meta=dict(rendered_result.meta) or None,
     )
 
@@ -81,11 +83,11 @@ def require_success(tool: Tool, result: Any) -> None:
 
 def render_search(answer: dict[str, Any], client: McpClient, protocol_version: str) -> types.CallToolResult:
     """Renders the result of `search_tools`."""
-    structured = client.view.results != "text" and protocol_version >= FIRST_STRUCTURED
-    once = structured and client.view.results == "structured"
+    is_structured = client.view.results != "text" and protocol_version >= FIRST_STRUCTURED
+    once = is_structured and client.view.results == "structured"
     return types.CallToolResult(
         content=[types.TextContent(text=STRUCTURED if once else to_json(answer).decode())],
-        structured_content=answer if structured else None,
+        structured_content=answer if is_structured else None,
     )
 
 

@@ -36,7 +36,7 @@ class Sessions:
         self._key = services.vault.derive("mcp session")
         self._services = services
         self._running: dict[str, asyncio.Task[object]] = {}
-        self._cancelled: set[str] = set()
+        self._cancelled_names: set[str] = set()
         self._passed_on: deque[float] = deque(maxlen=_MOST_PASSED_ON)
         services.notices.subscribe(_NOTICE, self._on_cancel_notice)
 
@@ -62,12 +62,12 @@ class Sessions:
         try:
             yield
         except asyncio.CancelledError:
-            if name not in self._cancelled:
+            if name not in self._cancelled_names:
                 raise
             task.uncancel()
             raise CallCancelled from None
         finally:
-            self._cancelled.discard(name)
+            self._cancelled_names.discard(name)
             if self._running.get(name) is task:
                 del self._running[name]
 
@@ -89,8 +89,8 @@ class Sessions:
     def _cancel_local(self, name: str) -> bool:
         """Cancels a call if this worker runs it; returns whether it does."""
         task = self._running.get(name)
-        if task is not None and name not in self._cancelled:
-            self._cancelled.add(name)
+        if task is not None and name not in self._cancelled_names:
+            self._cancelled_names.add(name)
             task.cancel()
         return task is not None
 

@@ -38,11 +38,11 @@ class View:
 class Views:
     def __init__(self, toolsets: Iterable[str]) -> None:
         self._toolsets = frozenset(toolsets)
-        self._parsed = lru_cache(maxsize=1000)(self._parse)
+        self._parse_cached = lru_cache(maxsize=1000)(self._parse)
 
     def get_view(self, query: bytes) -> View:
         """Returns the view of a query string. Raises ViewInvalid."""
-        return self._parsed(query)
+        return self._parse_cached(query)
 
     def _parse(self, query: bytes) -> View:
         options: dict[str, Any] = {}

@@ -18,16 +18,22 @@ def build_fields(schema: Any, data: Mapping[str, Any] | None) -> list[dict[str, 
     properties = schema.get("properties") if isinstance(schema, dict) else None
     if not isinstance(properties, dict) or not 0 < len(properties) <= _MOST_FIELDS:
         return None
-    required = [name for name in schema.get("required", []) if name in properties]
+    required_names = [name for name in schema.get("required", []) if name in properties]
     fields: list[dict[str, Any]] = []
     # Databases do not keep the order of an object, but that of a list.
-    for number, name in enumerate([*dict.fromkeys(required), *sorted(set(properties) - set(required))]):
+    for number, name in enumerate([*dict.fromkeys(required_names), *sorted(set(properties) - set(required_names))]):
         about = properties[name]
         kind = _find_kind(about)
         if kind is None:
             return None
         value = (data or {}).get(name, about.get("default"))
-        field = {"id": f"answer-{number}", "name": name, "kind": kind, "required": name in required, "value": value}
+        field = {
+            "id": f"answer-{number}",
+            "name": name,
+            "kind": kind,
+            "required": name in required_names,
+            "value": value,
+        }
         field |= {"label": str(about.get("title") or name), "help": str(about.get("description") or "")}
         field |= {"integer": about.get("type") == "integer", "about": about}
         field["choices"] = about["enum"] if kind == "choice" else about["items"]["enum"] if kind == "choices" else []
@@ -56,19 +62,19 @@ def read_answer(fields: list[dict[str, Any]], form: Mapping[str, str]) -> dict[s
     """Returns the answer that was typed. Fields left empty are left out. Raises BadRequest."""
     answer: dict[str, Any] = {}
     for field in fields:
-        name, typed = field["name"], form.get(field["id"], "").replace("\r\n", "\n")
+        name, typed_text = field["name"], form.get(field["id"], "").replace("\r\n", "\n")
         match field["kind"]:
             case "boolean":
-                answer[name] = typed == "yes"
+                answer[name] = typed_text == "yes"
             case "choices":
                 choices = [text for n, text in enumerate(field["choices"]) if f"{field['id']}.{n}" in form]
                 answer[name] = choices
             case "lines":
-                answer[name] = [line.strip() for line in typed.split("\n") if line.strip()]
-            case "number" if typed.strip():
-                answer[name] = _read_number(field, typed.strip())
-            case "text" | "choice" if typed or field["required"]:
-                answer[name] = typed
+                answer[name] = [line.strip() for line in typed_text.split("\n") if line.strip()]
+            case "number" if typed_text.strip():
+                answer[name] = _read_number(field, typed_text.strip())
+            case "text" | "choice" if typed_text or field["required"]:
+                answer[name] = typed_text
     return answer
 
 

@@ -60,8 +60,8 @@ class Cookies:
         answer.delete_cookie(self._name, path=self._path, secure=self._secure, httponly=True, samesite="lax")
 
 
-def require_csrf(token: str, expected: str) -> None:
-    if not hmac.compare_digest(token.encode(), expected.encode()):
+def require_csrf(token: str, expected_token: str) -> None:
+    if not hmac.compare_digest(token.encode(), expected_token.encode()):
         raise ForeignForm
 
 
@@ -318,8 +318,8 @@ class Console:
     def _send_asset(self, name: str, request: Request) -> Response:
         if name not in self._assets:
             raise RouteNotFound
-        stamped = request.query_params.get("v") == self._stamps[name]
-        keep = "public, max-age=31536000, immutable" if stamped else "no-cache"
+        is_stamped = request.query_params.get("v") == self._stamps[name]
+        keep = "public, max-age=31536000, immutable" if is_stamped else "no-cache"
         headers = {**_HEADERS, "Cache-Control": keep, "Content-Type": f"{_TYPES[name]}; charset=utf-8"}
         return Response(self._assets[name], headers=headers)
 

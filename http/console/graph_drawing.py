@@ -69,15 +69,15 @@ def _order(entry: str, following: Mapping[str, list[str]]) -> tuple[list[str], s
     """
     order: list[str] = []
     back: set[tuple[str, str]] = set()
-    open_nodes, visited = {entry}, {entry}
+    open_nodes, visited_nodes = {entry}, {entry}
     path = [(entry, iter(following.get(entry, ())))]
     while path:
         node_id, successors = path[-1]
         for other in successors:
             if other in open_nodes:
                 back.add((node_id, other))
-            elif other not in visited:
-                visited.add(other)
+            elif other not in visited_nodes:
+                visited_nodes.add(other)
                 open_nodes.add(other)
                 path.append((other, iter(following.get(other, ()))))
                 break

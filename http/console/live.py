@@ -47,17 +47,17 @@ class Changes:
         try:
             yield b"retry: 2000\n\n"
             if stamp_seen is not None and stamp_seen != self.stamp:
-                watch.changed.set()
+                watch.change_event.set()
             while True:
                 try:
-                    await asyncio.wait_for(watch.changed.wait(), _BEAT_SECONDS)
+                    await asyncio.wait_for(watch.change_event.wait(), _BEAT_SECONDS)
                 except TimeoutError:
                     yield b": still here\n\n"
                     continue
                 if not watch.has_ended:
                     # Many changes at once are one.
                     await asyncio.sleep(_PAUSE_SECONDS)
-                watch.changed.clear()
+                watch.change_event.clear()
                 yield b"event: changed\ndata: {}\n\n"
                 if watch.has_ended:
                     return
@@ -72,7 +72,7 @@ class Watch:
     def __init__(self, organisations: frozenset[str], account_id: str) -> None:
         self._organisations = organisations
         self._account_id = account_id
-        self.changed = asyncio.Event()
+        self.change_event = asyncio.Event()
         self._end = asyncio.Event()
 
     @property
@@ -83,11 +83,11 @@ class Watch:
         if topic == NOTICE and subject == self._account_id:
             self.end()
         elif topic == APPROVALS and subject in self._organisations:
-            self.changed.set()
+            self.change_event.set()
 
     def end(self) -> None:
         self._end.set()
-        self.changed.set()
+        self.change_event.set()
 
     async def rest(self, seconds: float) -> None:
         """Waits for that many seconds, or until the watch ends."""

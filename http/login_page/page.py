@@ -179,8 +179,8 @@ class Visit:
             case "magic_link":
                 signed_in = await self.call("auth_magic_link_confirm", link=self.link)
             case "app_invitation":
-                accepted = {"link": self.link, "password": password, "display_name": name}
-                signed_in = await self.call("auth_accept_invitation", **accepted)
+                arguments = {"link": self.link, "password": password, "display_name": name}
+                signed_in = await self.call("auth_accept_invitation", **arguments)
             case "password" | "sign-up" | "reset" | "add-passkey":
                 if step == "sign-up":
                     await self.call("auth_signup", email=email, password=password, display_name=name)

@@ -49,7 +49,7 @@ class PublicClient(OAuthClientInformationFull):
     def validate_redirect_uri(self, redirect_uri: AnyUrl | None) -> AnyUrl:
         registered_uris = self.redirect_uris or []
         if redirect_uri is not None and any(
-            redirects.is_same_redirect(str(one), str(redirect_uri)) for one in registered_uris
+            redirects.is_same_redirect(str(uri), str(redirect_uri)) for uri in registered_uris
         ):
             return redirect_uri
         if redirect_uri is None and len(registered_uris) == 1:

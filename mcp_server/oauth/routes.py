@@ -51,8 +51,8 @@ def oauth_routes(registry: Registry, base_url: str) -> list[Route]:
         return addresses.find(request.headers.get("host", "").encode("latin-1"))
 
     def endpoint(path: str, answer: Answer, *methods: str) -> Route:
-        limited = RequestBodyLimitMiddleware(OAuthEndpoint(registry, answer, build_provider), _MAX_BODY)
-        return Route(path, limited, methods=list(methods))
+        limited_endpoint = RequestBodyLimitMiddleware(OAuthEndpoint(registry, answer, build_provider), _MAX_BODY)
+        return Route(path, limited_endpoint, methods=list(methods))
 
     return [
         Route(_SERVER, server),

@@ -32,12 +32,12 @@ async def consent(provider: Provider, request: Request) -> Response:
     assert isinstance(provider, UserProvider)
     form: Mapping[str, Any] = await request.form() if request.method == "POST" else {}
     fields = {name: value for name, value in form.items() if isinstance(value, str)}
-    sealed = fields.get("request") or request.query_params.get("request", "")
+    sealed_request = fields.get("request") or request.query_params.get("request", "")
     try:
-        authorization = await provider.call("auth_mcp_request", request=sealed)
+        authorization = await provider.call("auth_mcp_request", request=sealed_request)
     except BaobabError as error:
         return _render_end(error)
-    page = _ConsentPage(provider, sealed, authorization)
+    page = _ConsentPage(provider, sealed_request, authorization)
     try:
         if request.method == "POST":
             require_own_page(request.headers)
@@ -48,13 +48,13 @@ async def consent(provider: Provider, request: Request) -> Response:
 
 
 class _ConsentPage:
-    def __init__(self, provider: UserProvider, sealed: str, authorization: Mapping[str, Any]) -> None:
+    def __init__(self, provider: UserProvider, sealed_request: str, authorization: Mapping[str, Any]) -> None:
         self._provider = provider
-        self._sealed = sealed
+        self._sealed_request = sealed_request
         self._authorization = authorization
         self._vault = provider.vault
         # A ticket is good for the request and the app for which somebody has signed in.
-        self._context = f"{_CONTEXT}{provider.app_id}:{digest_token(sealed)}"
+        self._context = f"{_CONTEXT}{provider.app_id}:{digest_token(sealed_request)}"
 
     async def act(self, fields: Mapping[str, str]) -> Response:
         match fields.get("step"):
@@ -104,11 +104,11 @@ class _ConsentPage:
             access_token = json.loads(self._vault.open(ticket, self._context))
         except (SecretUnreadable, ValueError) as exc:
             raise Unauthenticated("Sign in first.") from exc
-        decided = await self._provider.call(
-            "auth_mcp_decide", access_token, request=self._sealed, decision=decision, sign_out=True
+        answer = await self._provider.call(
+            "auth_mcp_decide", access_token, request=self._sealed_request, decision=decision, sign_out=True
         )
         # 303, so that the browser does not send the form on to the client.
-        return RedirectResponse(decided["redirect_to"], 303, _UNCACHED)
+        return RedirectResponse(answer["redirect_to"], 303, _UNCACHED)
 
     def render_sign_in(self, fields: Mapping[str, str], error: BaobabError | None = None) -> Response:
         email = escape(fields.get("email", ""))
@@ -159,7 +159,7 @@ agree only if you have just started this yourself. You end it by signing out of 
         return f"<h1>{client} wants to use {app} as you</h1>"
 
     def _render_request(self) -> str:
-        return f'<input type="hidden" name="request" value="{escape(self._sealed)}">'
+        return f'<input type="hidden" name="request" value="{escape(self._sealed_request)}">'
 
     def _render(self, body: str, status: int) -> Response:
         title = f"Sign in to {self._authorization['app_name']}"

@@ -42,8 +42,8 @@ def user_routes(registry: Registry, base_url: str) -> list[Route]:
         return UserProvider(registry, context, app.id)
 
     def endpoint(name: str, answer: Answer, *methods: str) -> Route:
-        limited = RequestBodyLimitMiddleware(OAuthEndpoint(registry, answer, build_provider), _MAX_BODY)
-        return Route(f"/auth/{{app_id}}/mcp/{name}", limited, methods=list(methods))
+        limited_endpoint = RequestBodyLimitMiddleware(OAuthEndpoint(registry, answer, build_provider), _MAX_BODY)
+        return Route(f"/auth/{{app_id}}/mcp/{name}", limited_endpoint, methods=list(methods))
 
     return [
         # RFC 8414, 3.1, puts the metadata of an issuer with a path at the first; some clients look at the second.

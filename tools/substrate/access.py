@@ -64,8 +64,8 @@ async def _require_link(call: Call, app_id: str, organisation_id: str) -> None:
     """Raises Forbidden for a run of an app that is not linked to the organisation's substrate: whoever writes the app's
     agents could otherwise read and change the memory of everybody who starts them.
     """
-    linked = (await call.read_once(_LINKED, {"of_app": app_id})).scalar()
-    if linked != organisation_id:
+    linked_organisation_id = (await call.read_once(_LINKED, {"of_app": app_id})).scalar()
+    if linked_organisation_id != organisation_id:
         raise Forbidden(
             "The app of this agent is not linked to your organisation's substrate.",
             remediation="An admin of the organisation links the app with op:apps_link_substrate.",
@@ -122,10 +122,10 @@ class EitherSide:
             return False
         query = select(apps.c.substrate_organization_id).where(apps.c.id == call.require_app().id)
         async with call.services.database.reading() as connection:
-            linked = await connection.scalar(query)
-        if linked is None or linked != caller.organisation_id:
+            linked_organisation_id = await connection.scalar(query)
+        if linked_organisation_id is None or linked_organisation_id != caller.organisation_id:
             return False
-        call.role = await call.services.directory.role(linked, caller.account_id)
+        call.role = await call.services.directory.role(linked_organisation_id, caller.account_id)
         return call.role in ("admin", "owner")
 
 
@@ -180,19 +180,19 @@ def organisation_of(call: Call) -> str:
 
 def acting_app(call: Call) -> str | None:
     """Returns the app whose agent makes a call, now or once it is approved; None if no run makes it."""
-    step, approved = call.context.step, call.approved
+    step, approved_attempt = call.context.step, call.approved
     if step is not None:
         return step.app_id
-    return None if approved is None or approved.run_id is None else approved.app_id
+    return None if approved_attempt is None or approved_attempt.run_id is None else approved_attempt.app_id
 
 
 def proposer_of(call: Call, trigger_context: Mapping[str, Any] | None = None) -> Proposer:
     """Returns the proposer of a call's action. A call over MCP or from a run is an agent's, and so is a call with a key
     that has to ask a person for some of its calls.
     """
-    step, approved, caller = call.context.step, call.approved, call.caller
+    step, approved_attempt, caller = call.context.step, call.approved, call.caller
     # A call of a run that a person has approved is still the run's.
-    run_id = step.run_id if step is not None else approved and approved.run_id
+    run_id = step.run_id if step is not None else approved_attempt and approved_attempt.run_id
     is_agent = run_id is not None or call.context.name == "mcp" or caller.limits is not None
     return Proposer(
         kind="agent" if is_agent else "human",
@@ -200,8 +200,9 @@ def proposer_of(call: Call, trigger_context: Mapping[str, Any] | None = None) ->
         app_id=acting_app(call),
         may_skip=not is_agent and isinstance(caller, Account) and call.role == "owner",
         trigger_context=trigger_context,
-        from_strangers=(step is not None and step.tainted) or (approved is not None and approved.tainted),
-        approval_id=None if approved is None else approved.id,
+        from_strangers=(step is not None and step.tainted)
+        or (approved_attempt is not None and approved_attempt.tainted),
+        approval_id=None if approved_attempt is None else approved_attempt.id,
     )
 
 

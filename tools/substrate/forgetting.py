@@ -51,9 +51,9 @@ async def find_traces(ledger: Ledger, ids: Sequence[str]) -> Traces:
     change_rows = (await ledger.unit.execute(query)).all()
     action_ids = {row.action_id for row in change_rows}
     texts = [cast(_actions[name], String) for name in _NAMING]
-    named = or_(*(text.contains(each, autoescape=True) for each in ids for text in texts))
-    undone = and_(_actions.status.in_(("proposed", "rejected", "failed")), tables.IS_NOT_EXECUTED)
-    query = select(_actions.id).where(_actions.organisation_id == ledger.organisation_id, undone, named)
+    is_naming = or_(*(text.contains(each, autoescape=True) for each in ids for text in texts))
+    is_undone = and_(_actions.status.in_(("proposed", "rejected", "failed")), tables.IS_NOT_EXECUTED)
+    query = select(_actions.id).where(_actions.organisation_id == ledger.organisation_id, is_undone, is_naming)
     naming = set((await ledger.unit.execute(query)).scalars())
     actions_by_id, is_named = await ledger.load(tables.action_ledger, action_ids | naming), _build_test(ids)
     # The database finds parts of names, too.
@@ -69,10 +69,10 @@ async def find_traces(ledger: Ledger, ids: Sequence[str]) -> Traces:
         deliveries += (await ledger.unit.execute(query)).scalars()
     vectors = tables.embeddings.c
     query = select(func.count()).where(vectors.organisation_id == ledger.organisation_id, vectors.id.in_(ids))
-    counted = (await ledger.unit.execute(query)).scalar_one()
+    vector_count = (await ledger.unit.execute(query)).scalar_one()
     calls = set(await ledger.services.approvals.find_naming(ledger.unit.execute, ledger.organisation_id, is_named))
     calls |= {actions_by_id[each]["approval_id"] for each in of_actions} - {None}
-    return Traces(list(ids), of_actions, [row.seq for row in change_rows], deliveries, counted, sorted(calls))
+    return Traces(list(ids), of_actions, [row.seq for row in change_rows], deliveries, vector_count, sorted(calls))
 
 
 def _build_test(ids: Sequence[str]) -> Callable[[str], bool]:
@@ -80,7 +80,7 @@ def _build_test(ids: Sequence[str]) -> Callable[[str], bool]:
     wanted_ids = frozenset(ids)
 
     def is_named(text: str) -> bool:
-        return any(found in wanted_ids or found.rstrip("-_") in wanted_ids for found in _ID.findall(text))
+        return any(found_id in wanted_ids or found_id.rstrip("-_") in wanted_ids for found_id in _ID.findall(text))
 
     return is_named
 
@@ -103,8 +103,8 @@ async def erase_traces(ledger: Ledger, traces: Traces) -> None:
         some_actions = traces.actions[start : start + _AT_ONCE]
         ours = _actions.organisation_id == ledger.organisation_id
         for row in (await ledger.load(tables.action_ledger, some_actions)).values():
-            erased = {**row, **erased_values, "result": None if row["result"] is None else ERASED}
-            ledger.count(measure_action(erased) - measure_action(row))
+            erased_row = {**row, **erased_values, "result": None if row["result"] is None else ERASED}
+            ledger.count(measure_action(erased_row) - measure_action(row))
         statement = update(tables.action_ledger).where(ours, _actions.id.in_(some_actions))
         await unit.execute(statement.values(erased_values))
         await unit.execute(statement.where(_actions.result.is_not(None)).values(result=ERASED))
@@ -119,8 +119,8 @@ async def erase_traces(ledger: Ledger, traces: Traces) -> None:
         await unit.execute(update(tables.receipts).where(ours, receipts.action_id.in_(some_actions)).values(salt=None))
         ours = _outbox.organisation_id == ledger.organisation_id
         pending = update(tables.outbox).where(ours, _outbox.action_id.in_(some_actions), _outbox.state == "pending")
-        cancelled = {"state": "cancelled", "round": _outbox.round + 1, "next_attempt_at": None, "updated_at": now}
-        await unit.execute(pending.values(cancelled))
+        cancellation = {"state": "cancelled", "round": _outbox.round + 1, "next_attempt_at": None, "updated_at": now}
+        await unit.execute(pending.values(cancellation))
     await ledger.services.approvals.erase_calls(unit, ledger.organisation_id, traces.calls)
     await ask_to_erase_words(unit, ledger.services, ledger.organisation_id)
     await ledger.services.notices.publish(unit, FORGOTTEN, ledger.organisation_id)

@@ -85,23 +85,23 @@ _RECORDING = {
 
 async def plan_import(ledger: Ledger, parcel: Parcel, action: ActionContext) -> Plan:
     """Says which rows would be made: those whose ids, addresses and external ids are not there yet."""
-    built: dict[str, dict[str, Row]] = {name: {} for name in TABLES}
+    rows_by_table: dict[str, dict[str, Row]] = {name: {} for name in TABLES}
     for number, (name, sent_row) in enumerate(parcel.rows, 1):
         row = _build_row(name, sent_row, action, is_signed=parcel.is_signed, number=number)
-        if row["id"] in built[name]:
+        if row["id"] in rows_by_table[name]:
             raise InvalidImport(f"Row {number}: the id {row['id']} is there twice.")
-        built[name][row["id"]] = row
+        rows_by_table[name][row["id"]] = row
     changes: list[RowChange] = []
     for name, table in TABLES.items():
-        known_rows = await ledger.load(table, built[name])
-        fresh = [row for row in built[name].values() if row["id"] not in known_rows]
+        known_rows = await ledger.load(table, rows_by_table[name])
+        fresh = [row for row in rows_by_table[name].values() if row["id"] not in known_rows]
         fresh = await _leave_out_taken(ledger, table, fresh)
         changes += [RowChange(table, row["id"], None, row) for row in fresh]
     await _clear_references(ledger, changes)
-    recorded = _count_recorded(changes)
-    await require_allowed(ledger, recorded, action.at)
-    if recorded["record_principle"]:
-        await require_room(ledger, recorded["record_principle"])
+    recorded_counts = _count_recorded(changes)
+    await require_allowed(ledger, recorded_counts, action.at)
+    if recorded_counts["record_principle"]:
+        await require_room(ledger, recorded_counts["record_principle"])
     counts = {name: sum(1 for change in changes if change.table is table) for name, table in TABLES.items()}
     return Plan({"imported": counts, "skipped": len(parcel.rows) - len(changes)}, changes)
 
@@ -132,14 +132,14 @@ def _build_row(name: str, sent_row: dict[str, Any], action: ActionContext, *, is
         raise InvalidImport(f"Row {number}: principles are proposed with record_principle.")
     if name == "entities":
         row |= {"merged_into": None, "search_name": normalise(row["display_name"] or "")[:500]}
-    created = _read_moment(sent_row["created_at"], number) if is_signed and "created_at" in sent_row else action.at
+    created_at = _read_moment(sent_row["created_at"], number) if is_signed and "created_at" in sent_row else action.at
     # A file that was written by hand may come from anywhere.
     from_strangers = sent_row.get("from_strangers") is not False if is_signed else True
     return {
         **row,
         "action_id": action.id,
         "from_strangers": from_strangers,
-        "created_at": created,
+        "created_at": created_at,
         "updated_at": action.at,
     }
 

@@ -88,8 +88,8 @@ class RowChange:
         if self.before is None:
             return "insert"
         # An entity that is merged into another is gone from the lists.
-        merged = self.table is tables.entities and self.after is not None
-        if self.after is None or (merged and self.after["merged_into"] and not self.before["merged_into"]):
+        is_merge = self.table is tables.entities and self.after is not None
+        if self.after is None or (is_merge and self.after["merged_into"] and not self.before["merged_into"]):
             return "delete"
         return "update"
 
@@ -103,7 +103,7 @@ class Ledger:
     organisation_id: str
     settings: Any
     _last_at: datetime
-    _used: Usage
+    _usage: Usage
     _messages: list[Row] = field(default_factory=list)
     _decided_actions: list[Mapping[str, Any]] = field(default_factory=list)
 
@@ -138,11 +138,11 @@ class Ledger:
 
     def require_room(self, more: int) -> None:
         """Raises MemoryFull if the organisation's plan has no room for so many bytes more."""
-        self._used.require_room(self.settings.plan, more)
+        self._usage.require_room(self.settings.plan, more)
 
     def count(self, more: int) -> None:
         """Counts bytes that are written or, if negative, erased by other means than `apply`."""
-        self._used = self._used.add(more)
+        self._usage = self._usage.add(more)
 
     async def get(self, table: Table, row_id: str) -> Row | None:
         """A row by its id."""
@@ -212,7 +212,7 @@ class Ledger:
         ]
         await _insert_all(self.unit, tables.changes, rows)
         counters = {"of_organisation": self.organisation_id, "to_seq": last + len(rows), "to_at": self._last_at}
-        counters |= {"to_used": self._used.counted, "to_uncounted": self._used.uncounted}
+        counters |= {"to_used": self._usage.counted_bytes, "to_uncounted": self._usage.uncounted_bytes}
         if self._decided_actions:
             receipt, digest = await write_receipts(self.unit, self.services.vault, self.settings, self._decided_actions)
             counters |= {"to_receipt": receipt, "to_digest": digest}
@@ -252,14 +252,14 @@ async def open_ledger(unit: Unit, services: Services, organisation_id: str) -> A
     """
     await unit.hold(organisation_id)
     of_organisation = {"of_organisation": organisation_id}
-    found = await unit.fetch(_SETTINGS, of_organisation)
-    is_new = not found
+    rows = await unit.fetch(_SETTINGS, of_organisation)
+    is_new = not rows
     if is_new:
         await _provision(unit, services, organisation_id)
-        found = await unit.fetch(_SETTINGS, of_organisation)
-    settings = found[0]
-    counted = await recount(unit.execute, organisation_id) if is_new else settings.used_bytes
-    usage = Usage(counted, settings.uncounted_bytes)
+        rows = await unit.fetch(_SETTINGS, of_organisation)
+    settings = rows[0]
+    used_bytes = await recount(unit.execute, organisation_id) if is_new else settings.used_bytes
+    usage = Usage(used_bytes, settings.uncounted_bytes)
     ledger = Ledger(unit, services, organisation_id, settings, settings.last_at, usage)
     if is_new:
         ledger.tell(tables.entities, "insert", settings.self_entity_id)
@@ -269,8 +269,8 @@ async def open_ledger(unit: Unit, services: Services, organisation_id: str) -> A
 
 async def peek_ledger(unit: Unit, services: Services, organisation_id: str) -> Ledger | None:
     """The ledger of an organisation for reading only, without its lock; None where it has no substrate yet."""
-    found = await unit.fetch(_SETTINGS, {"of_organisation": organisation_id})
-    return Ledger(unit, services, organisation_id, found[0], found[0].last_at, Usage(None)) if found else None
+    rows = await unit.fetch(_SETTINGS, {"of_organisation": organisation_id})
+    return Ledger(unit, services, organisation_id, rows[0], rows[0].last_at, Usage(None)) if rows else None
 
 
 _NOTHING_YET = {"propose_consolidations": True, "last_seq": 0, "last_receipt": 0, "last_receipt_digest": FIRST}

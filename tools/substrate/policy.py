@@ -163,19 +163,24 @@ def _is_new_to_policy(change: RowChange) -> bool:
 
 
 async def _forbid_waiting(ledger: Ledger, principle: Row) -> None:
-    actions, kept, applies_to = tables.action_ledger.c, tables.policy_conflicts, principle["applies_to"]
+    actions, conflict_table, applies_to = tables.action_ledger.c, tables.policy_conflicts, principle["applies_to"]
     waiting = [actions.organisation_id == ledger.organisation_id, actions.status == "proposed", tables.IS_NOT_EXECUTED]
     if applies_to["capability"] != "*":
         waiting.append(actions.capability == applies_to["capability"])
     if applies_to.get("target_role"):
         waiting.append(actions.payload["target_role"].as_string() == applies_to["target_role"])
-    ours = (kept.c.organisation_id == ledger.organisation_id, kept.c.principle_id == principle["id"])
+    ours = (
+        conflict_table.c.organisation_id == ledger.organisation_id,
+        conflict_table.c.principle_id == principle["id"],
+    )
     # Where it was amended, what it asked to approve before is forbidden now.
     stricter: Row = {"constraint_type": "forbid", "updated_at": ledger.stamp()}
     stricter["message"] = f"“{principle['title'][:200]}”: forbids it since it was amended"
-    of_waiting = kept.c.action_id.in_(select(actions.id).where(*waiting))
-    await ledger.unit.execute(update(kept).where(*ours, kept.c.status == "open", of_waiting).values(stricter))
-    judged_actions = select(kept.c.action_id).where(*ours, kept.c.constraint_type == "forbid")
+    of_waiting = conflict_table.c.action_id.in_(select(actions.id).where(*waiting))
+    await ledger.unit.execute(
+        update(conflict_table).where(*ours, conflict_table.c.status == "open", of_waiting).values(stricter)
+    )
+    judged_actions = select(conflict_table.c.action_id).where(*ours, conflict_table.c.constraint_type == "forbid")
     query = select(actions.id, actions.capability).where(*waiting, actions.id.not_in(judged_actions))
     conflicts = {}
     # Not sorted by SQLite, which would go through all actions in their order instead.
@@ -221,9 +226,9 @@ async def settle_conflicts(ledger: Ledger, action_id: str, resolution: str, deci
         if forbidding:
             raise ForbiddenByPrinciple(details={"conflict_ids": forbidding})
     now = ledger.stamp()
-    settled: Row = {"status": "resolved", "resolution": resolution, "resolved_by": decided_by}
-    settled |= {"resolved_at": now, "updated_at": now}
-    await ledger.unit.execute(update(tables.policy_conflicts).where(*which).values(settled))
+    changes: Row = {"status": "resolved", "resolution": resolution, "resolved_by": decided_by}
+    changes |= {"resolved_at": now, "updated_at": now}
+    await ledger.unit.execute(update(tables.policy_conflicts).where(*which).values(changes))
 
 
 async def resolve_conflict(ledger: Ledger, row: Row, resolution: str, reason: str | None, decided_by: str) -> Row:

@@ -45,8 +45,8 @@ async def mirror_user(job: Job, change: UserChange, *, has_waited: bool = False)
     While the memory has no room for it, a job of its own waits for some. has_waited: whether this is that job.
     """
     # The organisation may be gone since.
-    linked = apps.join(organisations, organisations.c.id == apps.c.substrate_organization_id)
-    query = select(organisations.c.id).select_from(linked)
+    linked_apps = apps.join(organisations, organisations.c.id == apps.c.substrate_organization_id)
+    query = select(organisations.c.id).select_from(linked_apps)
     query = query.where(apps.c.id == change.app_id, apps.c.substrate_autopropagate_users.is_(True))
     async with job.services.database.reading() as connection:
         organisation_id = (await connection.execute(query)).scalar_one_or_none()

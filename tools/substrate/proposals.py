@@ -216,9 +216,9 @@ async def reject(ledger: Ledger, action_id: str, decided_by: str, reason: str | 
 async def _carry_out(ledger: Ledger, row: Row, plan: Plan) -> None:
     await ledger.apply(row["id"], plan.changes)
     await forbid_waiting(ledger, plan.changes)
-    await _mark_reverted(ledger, row, plan.reverted)
-    if plan.forgotten is not None:
-        await erase_traces(ledger, plan.forgotten)
+    await _mark_reverted(ledger, row, plan.reverted_ids)
+    if plan.traces is not None:
+        await erase_traces(ledger, plan.traces)
     ledger.note_decided(row)
     await deliver_executed(ledger, row)
 

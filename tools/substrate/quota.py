@@ -34,9 +34,9 @@ _BEFORE_COUNTED = 1024 * 1024
 """What may be added before a memory is counted: its plan may have no more room."""
 
 
-def measure(encoded: Row | None) -> int:
+def measure(encoded_row: Row | None) -> int:
     """Returns the bytes of an encoded row as JSON; 0 without a row."""
-    return 0 if encoded is None else len(to_json(encoded))
+    return 0 if encoded_row is None else len(to_json(encoded_row))
 
 
 def measure_action(row: Mapping[str, Any]) -> int:
@@ -48,34 +48,34 @@ def measure_action(row: Mapping[str, Any]) -> int:
 class Usage:
     """Holds the bytes that a substrate has used."""
 
-    counted: int | None
+    counted_bytes: int | None
     """None while those of an earlier version are being counted."""
-    uncounted: int = 0
+    uncounted_bytes: int = 0
     """What was added meanwhile."""
 
     def add(self, more: int) -> "Usage":
-        if self.counted is None:
-            return Usage(None, self.uncounted + more)
-        return Usage(self.counted + more, self.uncounted)
+        if self.counted_bytes is None:
+            return Usage(None, self.uncounted_bytes + more)
+        return Usage(self.counted_bytes + more, self.uncounted_bytes)
 
     def require_room(self, plan: str, more: int) -> None:
         """Raises MemoryFull if the plan has no room for so many bytes more."""
         cap = PLANS[plan].memory_bytes
         if cap is None:
             return
-        if self.counted is None:
-            if self.uncounted + more > _BEFORE_COUNTED:
+        if self.counted_bytes is None:
+            if self.uncounted_bytes + more > _BEFORE_COUNTED:
                 raise MemoryFull(
                     "What an earlier version has kept in the memory is being counted. Until then,"
                     f" {_BEFORE_COUNTED} bytes can be added.",
                     remediation="Try again in a minute or two.",
                     details={"plan": plan, "what": "bytes of memory", "limit": cap},
                 )
-        elif self.counted + more > cap:
+        elif self.counted_bytes + more > cap:
             raise MemoryFull(
-                f"The plan {plan} has room for {cap} bytes of memory; {self.counted} are used, and {more} more do not"
-                " fit.",
-                details={"plan": plan, "what": "bytes of memory", "limit": cap, "current": self.counted},
+                f"The plan {plan} has room for {cap} bytes of memory; {self.counted_bytes} are used, and {more} more"
+                " do not fit.",
+                details={"plan": plan, "what": "bytes of memory", "limit": cap, "current": self.counted_bytes},
             )
 
 
@@ -97,16 +97,16 @@ async def count_all(job: Job) -> None:
 async def _count(job: Job, organisation_id: str) -> None:
     """Counts a memory without its lock, in one state of the rows, and adds what was written since that state."""
     columns = tables.settings.c
-    uncounted = (columns.organisation_id == organisation_id, columns.used_bytes.is_(None))
+    is_uncounted = (columns.organisation_id == organisation_id, columns.used_bytes.is_(None))
     async with job.database.reading() as connection:
-        then = await connection.scalar(select(columns.uncounted_bytes).where(*uncounted))
+        then = await connection.scalar(select(columns.uncounted_bytes).where(*is_uncounted))
         if then is None:
             return
         used_bytes = await recount(connection.execute, organisation_id)
-    counted = update(tables.settings).where(*uncounted)
+    statement = update(tables.settings).where(*is_uncounted)
     async with job.writing(lock=organisation_id) as unit:
         values = {"used_bytes": columns.uncounted_bytes - then + used_bytes, "uncounted_bytes": 0}
-        await unit.execute(counted.values(values))
+        await unit.execute(statement.values(values))
 
 
 async def recount(execute: Execute, organisation_id: str) -> int:

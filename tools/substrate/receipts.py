@@ -40,9 +40,9 @@ def open_key(vault: Vault, settings: Any) -> Ed25519PrivateKey | None:
 
 
 @lru_cache(maxsize=256)
-def _open(vault: Vault, sealed: str, organisation_id: str) -> Ed25519PrivateKey:
+def _open(vault: Vault, sealed_key: str, organisation_id: str) -> Ed25519PrivateKey:
     # Remembered, since that takes longer than to sign.
-    return Ed25519PrivateKey.from_private_bytes(vault.open(sealed, _CONTEXT + organisation_id))
+    return Ed25519PrivateKey.from_private_bytes(vault.open(sealed_key, _CONTEXT + organisation_id))
 
 
 def encode_public_key(key: Ed25519PrivateKey) -> str:
@@ -63,9 +63,9 @@ async def require_key(unit: Unit, vault: Vault, settings: Any) -> Ed25519Private
     key = open_key(vault, settings)
     if key is None:
         key = Ed25519PrivateKey.generate()
-        sealed = vault.seal(key.private_bytes_raw(), _CONTEXT + settings.organisation_id)
+        sealed_key = vault.seal(key.private_bytes_raw(), _CONTEXT + settings.organisation_id)
         which = tables.settings.c.organisation_id == settings.organisation_id
-        await unit.execute(update(tables.settings).where(which).values(receipt_key=sealed))
+        await unit.execute(update(tables.settings).where(which).values(receipt_key=sealed_key))
     return key
 
 

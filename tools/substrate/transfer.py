@@ -85,8 +85,8 @@ class Parcel:
     is_signed: bool
 
 
-def parse_lines(text: bytes, trusted: frozenset[str]) -> Parcel:
-    """Reads an export. trusted: the public keys whose signatures count. Raises InvalidImport, ProvenanceForged.
+def parse_lines(text: bytes, trusted_keys: frozenset[str]) -> Parcel:
+    """Reads an export. trusted_keys: the public keys whose signatures count. Raises InvalidImport, ProvenanceForged.
 
     Without a signature, rows may be written by hand; then none may say where it comes from.
     """
@@ -98,11 +98,11 @@ def parse_lines(text: bytes, trusted: frozenset[str]) -> Parcel:
     footer = records.pop() if records and "signature" in records[-1] else None
     if header is not None and header.get("format") != FORMAT:
         raise InvalidImport(f"Line 1: the format is {FORMAT}.")
-    signed = b"".join(lines[:-1]) if footer is not None else text
-    sha256 = hashlib.sha256(signed).digest()
+    signed_bytes = b"".join(lines[:-1]) if footer is not None else text
+    sha256 = hashlib.sha256(signed_bytes).digest()
     is_signed = footer is not None or (header is not None and "public_key" in header)
     if is_signed:
-        _check_signature(header, footer, sha256, trusted)
+        _check_signature(header, footer, sha256, trusted_keys)
     rows: list[tuple[str, dict[str, Any]]] = []
     for number, record in enumerate(records, 1 if header is None else 2):
         table, row = record.get("table"), record.get("row")
@@ -127,11 +127,11 @@ def _parse_line(number: int, line: bytes) -> dict[str, Any]:
     return record
 
 
-def _check_signature(header: Any, footer: Any, sha256: bytes, trusted: frozenset[str]) -> None:
+def _check_signature(header: Any, footer: Any, sha256: bytes, trusted_keys: frozenset[str]) -> None:
     if header is None or footer is None:
         raise ProvenanceForged("The file was signed, and its first or last line is missing.")
     public_key, signature = header.get("public_key"), footer.get("signature")
-    if public_key not in trusted:
+    if public_key not in trusted_keys:
         raise ProvenanceForged("The file is signed with a key that is neither yours nor the one that you trust.")
     try:
         decode_public_key(public_key).verify(base64.b64decode(str(signature), validate=True), sha256)

@@ -57,8 +57,8 @@ async def admit(
     await require_user_room(execute, app, now)
     invitation = await find_invitation(execute, app_id, email, now) if proves_address and email is not None else None
     if invitation is not None:
-        this = (_columns.app_id == app_id, _columns.id == invitation.id, _columns.accepted_at.is_(None))
-        if (await execute(update(user_invitations).where(*this).values(accepted_at=now))).rowcount:
+        conditions = (_columns.app_id == app_id, _columns.id == invitation.id, _columns.accepted_at.is_(None))
+        if (await execute(update(user_invitations).where(*conditions).values(accepted_at=now))).rowcount:
             return {"role": invitation.role}
     if (await find_settings(execute, app_id))["invite_only"]:
         raise SignUpClosed

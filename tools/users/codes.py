@@ -109,8 +109,8 @@ async def use_link(call: Call, link: str, purpose: Purpose) -> str:
         if row is not None and row.purpose != purpose:
             row = None
         _require_fresh(row, call.now)
-        this = (user_codes.c.app_id == app_id, user_codes.c.link_digest == row.link_digest)
-        await connection.execute(update(user_codes).where(*this).values(used_at=call.now))
+        conditions = (user_codes.c.app_id == app_id, user_codes.c.link_digest == row.link_digest)
+        await connection.execute(update(user_codes).where(*conditions).values(used_at=call.now))
     return str(row.email)
 
 

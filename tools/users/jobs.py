@@ -63,11 +63,11 @@ async def send_code(
 ) -> None:
     """Stores a new code of an address and mails it, both in the unit. An invitation has a link in any case."""
     now = services.clock.now()
-    issued = await issue_code(unit, services.vault, app_id, email, purpose, now, redirect_to)
-    values = {"code": issued.code}
+    issued_code = await issue_code(unit, services.vault, app_id, email, purpose, now, redirect_to)
+    values = {"code": issued_code.code}
     if redirect_to is not None or purpose == "app_invitation":
-        values["link"] = f"{services.options.base_url}/auth/{app_id}/login-page?link={issued.link}"
-    mail = Mail(to=email, template=purpose, values=values, app_id=app_id, expires_at=issued.expires_at)
+        values["link"] = f"{services.options.base_url}/auth/{app_id}/login-page?link={issued_code.link}"
+    mail = Mail(to=email, template=purpose, values=values, app_id=app_id, expires_at=issued_code.expires_at)
     await services.mailer.send(unit, mail)
 
 
@@ -116,10 +116,10 @@ async def _mail_code(
 async def _make_user(services: Services, unit: Unit, app: App, email: str, now: datetime) -> bool:
     """Makes a user of an address that has asked for a sign-in; returns whether the app takes new users."""
     try:
-        admitted = await admit(unit.execute, app, email, now, proves_address=False)
+        invitation_columns = await admit(unit.execute, app, email, now, proves_address=False)
     except (SignUpClosed, PlanLimitReached):
         return False
-    await unit.execute(insert(users), build_user(services, app.id, email, "magic_link", **admitted))
+    await unit.execute(insert(users), build_user(services, app.id, email, "magic_link", **invitation_columns))
     return True
 
 
@@ -149,8 +149,8 @@ async def auth_prune(job: Job) -> None:
         async with stores.database.writing(lock=None, bulk=True) as connection:
             for table in (user_sessions, user_codes, user_mcp_codes, user_invitations, user_challenges):
                 await connection.execute(delete(table).where(table.c.expires_at < before))
-            expired = user_hook_calls.c.created_at < before - HOOK_CALLS_KEPT
-            await connection.execute(delete(user_hook_calls).where(expired))
+            is_expired = user_hook_calls.c.created_at < before - HOOK_CALLS_KEPT
+            await connection.execute(delete(user_hook_calls).where(is_expired))
 
 
 @auth.job(every=3600.0)
@@ -173,6 +173,6 @@ async def _sweep_app(stores: Stores, app_id: str, before: datetime) -> int:
     async with stores.database.writing(lock=app_id, bulk=True) as connection:
         if await FREEZES.is_frozen(connection.execute, app_id):
             return 0
-        unused = [row.id for row in await connection.execute(select(users.c.id).where(*conditions).limit(_SWEPT))]
-        await delete_users(connection.execute, app_id, unused)
-    return len(unused)
+        user_ids = [row.id for row in await connection.execute(select(users.c.id).where(*conditions).limit(_SWEPT))]
+        await delete_users(connection.execute, app_id, user_ids)
+    return len(user_ids)

@@ -19,12 +19,12 @@ _CONTEXT = "mcp client:"
 
 def create_client(services: Services, app_id: str, redirect_uris: list[str], name: str | None) -> Client:
     """Returns a new client of an app. Raises RedirectRefused, also for more addresses than an id can hold."""
-    checked = [redirects.check_redirect(uri) for uri in redirect_uris]
+    checked_uris = [redirects.check_redirect(uri) for uri in redirect_uris]
     display_name = readable_name(name or "", NAMELESS)
-    client_id = services.vault.seal(json.dumps([display_name, checked]).encode(), _CONTEXT + app_id)
+    client_id = services.vault.seal(json.dumps([display_name, checked_uris]).encode(), _CONTEXT + app_id)
     if len(client_id) > LONGEST:
         raise RedirectRefused("The redirect addresses are too long together.")
-    return {"client_id": client_id, "name": display_name, "redirect_uris": checked, "document": False}
+    return {"client_id": client_id, "name": display_name, "redirect_uris": checked_uris, "document": False}
 
 
 async def find_client(services: Services, app_id: str, client_id: str) -> Client:

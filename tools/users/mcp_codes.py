@@ -43,6 +43,6 @@ async def read_code(call: Call, client_id: str, code: str) -> Any:
 
 async def spend_code(call: Call, unit: Unit, row: Any) -> bool:
     """Uses up a code. Returns False if it was used before."""
-    unused = (_columns.app_id == row.app_id, _columns.digest == row.digest, _columns.used_at.is_(None))
-    update_result = await unit.execute(update(user_mcp_codes).where(*unused).values(used_at=call.now))
+    is_unused = (_columns.app_id == row.app_id, _columns.digest == row.digest, _columns.used_at.is_(None))
+    update_result = await unit.execute(update(user_mcp_codes).where(*is_unused).values(used_at=call.now))
     return bool(update_result.rowcount)

@@ -122,7 +122,7 @@ class ProviderClient:
         self._http = services.http_client
         self._time = services.clock.time
         self._keys: Cache[str, KeySet] = Cache(self._load_keys, services.clock, keep=300.0, keep_absent=1.0)
-        self._fetched: dict[str, float] = {}
+        self._fetched_at: dict[str, float] = {}
 
     async def identify(
         self, account: ProviderAccount, flow: Flow, code: str, callback: str, posted_user: str | None
@@ -150,7 +150,7 @@ class ProviderClient:
         primary = next((each for each in mails if each.get("primary") is True and each.get("verified") is True), None)
         if primary is None or not isinstance(primary.get("email"), str):
             return user
-        return _read(account, {"id": user.uid, "email": primary["email"], "name": user.name}, verified=True)
+        return _read(account, {"id": user.uid, "email": primary["email"], "name": user.name}, is_verified=True)
 
     async def _exchange(self, account: ProviderAccount, flow: Flow, code: str, callback: str) -> dict[str, Any]:
         kind = account.kind
@@ -206,13 +206,13 @@ class ProviderClient:
             return read_claims(token, keys or KeySet([]), _ALGORITHMS)
         except UnknownKey:
             # The provider may have new keys; they are asked for at most twice a minute.
-            if self._time() - self._fetched.get(url, 0.0) < _REFETCH_SECONDS:
+            if self._time() - self._fetched_at.get(url, 0.0) < _REFETCH_SECONDS:
                 raise
             self._keys.forget(url)
             return read_claims(token, await self._keys.get(url) or KeySet([]), _ALGORITHMS)
 
     async def _load_keys(self, url: str) -> KeySet | None:
-        self._fetched[url] = self._time()
+        self._fetched_at[url] = self._time()
         return read_keys(await self._ask("GET", url, {"accept": "application/json"}))
 
     async def _ask(self, method: str, url: str, headers: dict[str, str], body: bytes | None = None) -> Any:
@@ -230,12 +230,12 @@ class ProviderClient:
         return content
 
 
-def _read(account: ProviderAccount, data: Any, *, verified: bool = False) -> ProviderUser:
+def _read(account: ProviderAccount, data: Any, *, is_verified: bool = False) -> ProviderUser:
     try:
         user = read_profile(account.kind.profile, data if isinstance(data, dict) else {})
     except ValueError as exc:
         raise OAuthFailed(f"OAuth error: {exc}") from exc
-    if not verified:
+    if not is_verified:
         return user
     return ProviderUser(user.uid, user.email, user.email is not None, user.name, user.avatar_url)
 

@@ -132,13 +132,15 @@ def read_profile(profile: Profile, data: dict[str, Any]) -> ProviderUser:
         raise ValueError("the provider does not say who the user is")
     match profile:
         case "oidc":
-            verified = data.get("email_verified") in (True, "true")
-            return _build(uid, data.get("email"), data.get("name"), data.get("picture"), verified=verified)
+            is_verified = data.get("email_verified") in (True, "true")
+            return _build(uid, data.get("email"), data.get("name"), data.get("picture"), is_verified=is_verified)
         case "github":
             return _build(uid, data.get("email"), data.get("name") or data.get("login"), data.get("avatar_url"))
         case "discord":
-            verified = data.get("verified") is True
-            return _build(uid, data.get("email"), data.get("global_name") or data.get("username"), verified=verified)
+            is_verified = data.get("verified") is True
+            return _build(
+                uid, data.get("email"), data.get("global_name") or data.get("username"), is_verified=is_verified
+            )
         case "facebook":
             return _build(uid, data.get("email"), data.get("name"))
         case "microsoft":
@@ -150,8 +152,8 @@ def read_profile(profile: Profile, data: dict[str, Any]) -> ProviderUser:
             return _build(uid, synthetic, data.get("name"), data.get("profile_image_url"))
 
 
-def _build(uid: str | int, email: Any, name: Any, avatar: Any = None, *, verified: bool = False) -> ProviderUser:
+def _build(uid: str | int, email: Any, name: Any, avatar: Any = None, *, is_verified: bool = False) -> ProviderUser:
     address = email.strip().lower() if isinstance(email, str) and 3 <= len(email) <= 250 and "@" in email else None
     display_name = "".join(c for c in name if c.isprintable())[:200] if isinstance(name, str) else ""
     picture = avatar if isinstance(avatar, str) and avatar.startswith("https://") and len(avatar) <= 2000 else None
-    return ProviderUser(str(uid)[:250], address, verified and address is not None, display_name, picture)
+    return ProviderUser(str(uid)[:250], address, is_verified and address is not None, display_name, picture)

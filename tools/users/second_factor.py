@@ -60,11 +60,11 @@ async def find_factors(execute: Execute, app_id: str, user_id: str) -> Factors:
     """Returns what a user has set up."""
     is_confirmed = (_totp.app_id == app_id, _totp.user_id == user_id, _totp.confirmed_at.is_not(None))
     codes, keys = user_recovery_codes.c, user_passkeys.c
-    unused = (codes.app_id == app_id, codes.user_id == user_id, codes.used_at.is_(None))
+    is_unused = (codes.app_id == app_id, codes.user_id == user_id, codes.used_at.is_(None))
     of_user = (keys.app_id == app_id, keys.user_id == user_id)
     columns = (
         select(func.count()).select_from(table).where(*conditions).scalar_subquery()
-        for table, conditions in ((user_totp, is_confirmed), (user_recovery_codes, unused), (user_passkeys, of_user))
+        for table, conditions in ((user_totp, is_confirmed), (user_recovery_codes, is_unused), (user_passkeys, of_user))
     )
     has_totp, codes_left, passkeys = (await execute(select(*columns))).one()
     return Factors(bool(has_totp), codes_left, passkeys)
@@ -73,9 +73,9 @@ async def find_factors(execute: Execute, app_id: str, user_id: str) -> Factors:
 async def describe_factors(execute: Execute, app_id: str, user_id: str) -> SecondFactor:
     """Returns what a user has set up, as it is shown."""
     factors = await find_factors(execute, app_id, user_id)
-    required = (await find_settings(execute, app_id))["second_factor"] == "required"
+    is_required = (await find_settings(execute, app_id))["second_factor"] == "required"
     codes_left = factors.recovery_codes if factors.totp else 0
-    return {"totp": factors.totp, "recovery_codes": codes_left, "passkeys": factors.passkeys, "required": required}
+    return {"totp": factors.totp, "recovery_codes": codes_left, "passkeys": factors.passkeys, "required": is_required}
 
 
 async def delete_factors(execute: Execute, app_id: str, user_ids: Any) -> None:
@@ -132,8 +132,8 @@ async def read_challenge(call: Call, challenge: str) -> Any:
 
 async def spend_challenge(execute: Execute, row: Any, now: datetime) -> None:
     """Uses up a challenge. Raises ChallengeOver if another call was quicker."""
-    unused = (_challenges.app_id == row.app_id, _challenges.digest == row.digest, _challenges.used_at.is_(None))
-    if not (await execute(update(user_challenges).where(*unused).values(used_at=now))).rowcount:
+    is_unused = (_challenges.app_id == row.app_id, _challenges.digest == row.digest, _challenges.used_at.is_(None))
+    if not (await execute(update(user_challenges).where(*is_unused).values(used_at=now))).rowcount:
         raise ChallengeOver
 
 
@@ -186,8 +186,8 @@ async def try_code(call: Call, user_id: str, code: str, *, confirms: bool = Fals
 
 async def _try_totp(call: Call, execute: Execute, user_id: str, code: str, *, confirms: bool) -> BaobabError | None:
     app_id, now = call.require_app().id, call.now
-    this = (_totp.app_id == app_id, _totp.user_id == user_id)
-    row: Any = (await execute(select(user_totp).where(*this).with_for_update())).first()
+    conditions = (_totp.app_id == app_id, _totp.user_id == user_id)
+    row: Any = (await execute(select(user_totp).where(*conditions).with_for_update())).first()
     if row is None or (row.confirmed_at is None) != confirms:
         return FactorNotFound() if row is None or not confirms else FactorExists()
     is_counting = row.wrong_since is not None and now - row.wrong_since < WINDOW
@@ -198,12 +198,12 @@ async def _try_totp(call: Call, execute: Execute, user_id: str, code: str, *, co
     period = totp.find_period(secret, code, now, row.last_period)
     if period is None:
         tries, since = (row.wrong_tries + 1, row.wrong_since) if is_counting else (1, now)
-        await execute(update(user_totp).where(*this).values(wrong_tries=tries, wrong_since=since))
+        await execute(update(user_totp).where(*conditions).values(wrong_tries=tries, wrong_since=since))
         return WrongFactorCode()
     changes: dict[str, Any] = {"last_period": period, "wrong_tries": 0, "wrong_since": None}
     if confirms:
         changes["confirmed_at"] = now
-    await execute(update(user_totp).where(*this).values(**changes))
+    await execute(update(user_totp).where(*conditions).values(**changes))
     return None
 
 
@@ -211,10 +211,10 @@ async def _try_recovery_code(
     execute: Execute, app_id: str, user_id: str, code: str, now: datetime
 ) -> BaobabError | None:
     columns = user_recovery_codes.c
-    this = (columns.app_id == app_id, columns.user_id == user_id, columns.used_at.is_(None))
+    conditions = (columns.app_id == app_id, columns.user_id == user_id, columns.used_at.is_(None))
     digest = _digest(app_id, user_id, code)
     update_result = await execute(
-        update(user_recovery_codes).where(*this, columns.digest == digest).values(used_at=now)
+        update(user_recovery_codes).where(*conditions, columns.digest == digest).values(used_at=now)
     )
     return None if update_result.rowcount else WrongFactorCode()
 

@@ -129,8 +129,8 @@ async def find_exchange(call: Call, token: str, client_id: str | None = None) ->
         return Exchange(user, session.session_id, session.generation, rotates=False)
     async with call.stores.database.writing(lock=app_id) as connection:
         await FREEZES.require_thawed(connection.execute, app_id)
-        this = (_columns.app_id == app_id, _columns.id == session.session_id)
-        await connection.execute(delete(user_sessions).where(*this))
+        conditions = (_columns.app_id == app_id, _columns.id == session.session_id)
+        await connection.execute(delete(user_sessions).where(*conditions))
     async with call.services.database.writing_unit(lock=None) as notice_unit:
         await call.services.notices.publish(notice_unit, USER_TOPIC, user_subject(app_id, user["id"]))
     raise WrongRefreshToken
@@ -144,8 +144,8 @@ async def exchange_token(call: Call, unit: Unit, exchange: Exchange) -> str:
         data |= {"newest": exchange.generation, "now": now, "until": now + timedelta(days=app.session_days)}
         if not (await unit.execute(_EXTEND, data)).rowcount:
             # Another exchange of the same token was quicker, or the session has ended in between.
-            this = (_columns.app_id == app.id, _columns.id == exchange.session_id)
-            session = (await unit.execute(select(user_sessions).where(*this))).first()
+            conditions = (_columns.app_id == app.id, _columns.id == exchange.session_id)
+            session = (await unit.execute(select(user_sessions).where(*conditions))).first()
             if session is None or not _is_just_spent(session, exchange.generation - 1, now):
                 raise WrongRefreshToken
         if exchange.user["email"] is None:
@@ -186,9 +186,9 @@ async def announce_change(call: Call, user_id: str) -> None:
 
 async def find_session(call: Call, session_id: str) -> Any:
     """Returns the row of a session of the app, in a transaction that precedes the call's; None if there is none."""
-    this = (_columns.app_id == call.require_app().id, _columns.id == session_id)
+    conditions = (_columns.app_id == call.require_app().id, _columns.id == session_id)
     async with call.stores.database.reading() as connection:
-        return (await connection.execute(select(user_sessions).where(*this))).first()
+        return (await connection.execute(select(user_sessions).where(*conditions))).first()
 
 
 async def list_sessions(execute: Execute, app_id: str, user_id: str, now: datetime) -> list[Any]:

@@ -46,11 +46,11 @@ async def sign_in(
             await confirm_address(unit, user["app_id"], user["id"], password_hash=None)
         if confirms or ends_others:
             await end_sessions(call, unit, user["id"])
-        challenged = await challenge_user(call, unit.execute, user, method, event, is_new=is_new)
-        if challenged is not None:
+        challenge = await challenge_user(call, unit.execute, user, method, event, is_new=is_new)
+        if challenge is not None:
             name_user(call, user["id"])
             call.audit.data |= {"provider": method, "second_factor": "asked"}
-            return challenged
+            return challenge
         refresh_token = await start_session(call, unit, user["id"], session_id, method)
     await report_sign_in(call, user, method, event, is_new=is_new)
     if confirms or (is_new and user["email_verified"]):
@@ -83,13 +83,13 @@ async def confirm_address(unit: Unit, app_id: str, user_id: str, **changes: Any)
     Identities of providers that were attached while nobody had verified the address go: they may be somebody else's.
     Where the password goes for that reason, so do the passkeys and the second factor.
     """
-    unverified = select(users.c.id).where(
+    unverified_users = select(users.c.id).where(
         users.c.app_id == app_id, users.c.id == user_id, users.c.email_verified.is_(False)
     )
-    of_unverified = (user_identities.c.app_id == app_id, user_identities.c.user_id.in_(unverified))
+    of_unverified = (user_identities.c.app_id == app_id, user_identities.c.user_id.in_(unverified_users))
     await unit.execute(delete(user_identities).where(*of_unverified))
     if "password_hash" in changes:
-        await delete_factors(unit.execute, app_id, unverified)
+        await delete_factors(unit.execute, app_id, unverified_users)
     is_this = (users.c.app_id == app_id, users.c.id == user_id)
     await unit.execute(update(users).where(*is_this).values(email_verified=True, **changes))
 

@@ -72,7 +72,7 @@ async def _check(visit: Visit, name: str, text: str) -> dict[str, Any]:
         report = await visit.call("agents_validate", app_id=app["id"], name=name or "_", graph_spec=graph)
         valid = report["valid"]
         problems = [*report.get("issues", ()), *report.get("warnings", ())]
-        issues += [{"path": ".".join(map(str, one["path"])), "message": one["message"]} for one in problems]
+        issues += [{"path": ".".join(map(str, problem["path"])), "message": problem["message"]} for problem in problems]
         if valid:
             drawing = draw_graph(graph)
     except json.JSONDecodeError as exc:

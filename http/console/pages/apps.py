@@ -42,14 +42,14 @@ async def set_access(visit: Visit) -> str:
 
 
 async def set_visibility(visit: Visit) -> str:
-    visibility, listed = visit.form.get("visibility", ""), "listed" in visit.form
-    await visit.call("config_visibility", app_id=visit.parts["app"], visibility=visibility, listed=listed)
+    visibility, is_listed = visit.form.get("visibility", ""), "listed" in visit.form
+    await visit.call("config_visibility", app_id=visit.parts["app"], visibility=visibility, listed=is_listed)
     return PATH.format(**visit.parts) + "?saved=1"
 
 
 async def pause(visit: Visit) -> str:
-    paused = visit.form.get("paused") == "yes"
-    await visit.call("config_pause", app_id=visit.parts["app"], paused=paused)
+    is_paused = visit.form.get("paused") == "yes"
+    await visit.call("config_pause", app_id=visit.parts["app"], paused=is_paused)
     return PATH.format(**visit.parts) + "?saved=1"
 
 

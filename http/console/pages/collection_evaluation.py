@@ -24,17 +24,17 @@ async def evaluate(visit: Visit) -> Context:
     values = await read_collection(visit)
     form = visit.form
     mode, questions = form.get("mode", "all"), form.get("questions", "")
-    judged, reranked = "judged" in form, "rerank" in form
+    is_judged, is_reranked = "judged" in form, "rerank" in form
     top, cases = read_number(form.get("top", "10"), "number of chunks", 50), _parse_lines(questions)
     arguments: dict[str, Any] = {"app_id": visit.parts["app"], "name": visit.parts["collection"], "cases": cases}
-    model = (form.get("model") or None) if judged or reranked else None
-    arguments |= {"topK": top, "rerank": reranked, "synthesize": judged, "model": model}
+    model = (form.get("model") or None) if is_judged or is_reranked else None
+    arguments |= {"topK": top, "rerank": is_reranked, "synthesize": is_judged, "model": model}
     measurements = {
         WAYS.get(way, way): await visit.call("rag_evaluate", **arguments, mode=way)
         for way in (WAYS if mode == "all" else (mode,))
     }
     fields = {"questions": questions, "top": str(top), "mode": mode, "model": form.get("model", "")}
-    ticked_boxes = {"judged": judged, "reranked": reranked}
+    ticked_boxes = {"judged": is_judged, "reranked": is_reranked}
     for measurement in measurements.values():
         for case, result in zip(cases, measurement["cases"], strict=True):
             result["missing"] = [document for document in case["relevant"] if document not in result["found"]]

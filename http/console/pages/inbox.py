@@ -14,7 +14,7 @@ _SHOWN, _DECIDED, _MOST = 50, 10, 160
 
 async def show_inbox(visit: Visit) -> Context:
     rows: list[dict[str, Any]] = []
-    decided: list[dict[str, Any]] = []
+    decided_rows: list[dict[str, Any]] = []
     following: dict[str, str] = {}
     organisation_id = visit.query.get("of")
     organisations = await visit.list_organisations()
@@ -30,20 +30,20 @@ async def show_inbox(visit: Visit) -> Context:
             following[organisation["id"]] = page["next_cursor"]
         if "after" not in visit.query:
             lately = await visit.call("approvals_list", organisation["id"], limit=_DECIDED)
-            decided += [row for row in lately["approvals"] if row["status"] != "pending"]
+            decided_rows += [row for row in lately["approvals"] if row["status"] != "pending"]
     acts = [
         act
         for organisation in organisations
         if organisation_id is None
         for act in await _read_substrate(visit, organisation)
     ]
-    decided.sort(key=lambda row: row["decided_at"] or row["expires_at"], reverse=True)
+    decided_rows.sort(key=lambda row: row["decided_at"] or row["expires_at"], reverse=True)
     return {
         "title": "Inbox",
         "waiting": sorted(rows, key=lambda row: row["expires_at"]),
         "acts": acts,
         "floods": _find_floods(rows),
-        "decided": decided[:_DECIDED],
+        "decided": decided_rows[:_DECIDED],
         "following": following,
         "is_first": "after" not in visit.query,
         "address": visit.registry.services.options.base_url,

@@ -22,7 +22,9 @@ async def show_keys(visit: Visit) -> Context:
         page = await visit.call("api_keys_list", organization_id=organisation["id"])
         budgets = (await visit.call("billing_budgets", org_id=organisation["id"]))["budgets"]
         for key in page["keys"]:
-            key["budgets"] = [one for one in budgets if (one["subject"], one["subject_id"]) == ("key", key["id"])]
+            key["budgets"] = [
+                budget for budget in budgets if (budget["subject"], budget["subject_id"]) == ("key", key["id"])
+            ]
         apps = (await visit.call("apps_list", org_id=organisation["id"], limit=100))["apps"]
         organisations.append({**organisation, "keys": page["keys"], "apps": apps})
     toolsets = sorted({tool.toolset.name for tool in visit.registry.tools.values() if tool.toolset.name != "console"})

@@ -50,8 +50,8 @@ async def show_entry(visit: Visit) -> Context:
 async def store(visit: Visit) -> str:
     """Stores a value, unless it has changed since the page was made."""
     app_id, key = visit.parts["app"], visit.form.get("key", "")
-    expected, value = _parse(visit.form.get("expected", "null")), _parse(visit.form.get("value", ""))
-    if not (await visit.call("kv_cas", app_id=app_id, key=key, expected=expected, next=value))["swapped"]:
+    expected_value, value = _parse(visit.form.get("expected", "null")), _parse(visit.form.get("value", ""))
+    if not (await visit.call("kv_cas", app_id=app_id, key=key, expected=expected_value, next=value))["swapped"]:
         raise ValueChanged
     return _entry(app_id, key) + "&saved=1"
 

@@ -31,7 +31,7 @@ async def show_action(visit: Visit) -> Context:
     changes = (await ask(visit, "substrate_action_changes", action_id=action_id))["changes"]
     conflicts = (await ask(visit, "substrate_policy_conflicts", action_id=action_id))["conflicts"]
     action["by"] = name_proposer(action)
-    forbidding = [one for one in conflicts if one["status"] == "open" and one["type"] == "forbid"]
+    forbidding = [conflict for conflict in conflicts if conflict["status"] == "open" and conflict["type"] == "forbid"]
     return {
         **values,
         "title": action["capability"],

@@ -143,10 +143,12 @@ def _list_waiting(run: Mapping[str, Any], events: list[dict[str, Any]]) -> list[
     if run["status"] != "paused":
         own: list[dict[str, Any]] = []
     else:
-        own = [{"approval_id": one, "tool": payload["tool_name"]} for one, payload in paused_calls.items()]
-    below = [decision for awaited in run.get("waiting_for", []) for decision in awaited["decisions"]]
-    own_ids = {one["approval_id"] for one in own}
-    return [*own, *(one for one in below if one["approval_id"] not in own_ids)]
+        own = [
+            {"approval_id": approval_id, "tool": payload["tool_name"]} for approval_id, payload in paused_calls.items()
+        ]
+    below = [decision for child in run.get("waiting_for", []) for decision in child["decisions"]]
+    own_ids = {decision["approval_id"] for decision in own}
+    return [*own, *(decision for decision in below if decision["approval_id"] not in own_ids)]
 
 
 async def show_event(visit: Visit) -> Context:

@@ -14,8 +14,8 @@ async def show_users(visit: Visit) -> Context:
     app, search = await read_app(visit), visit.query.get("search", "").strip()
     filters = {name: value for name, value in (("search", search), ("cursor", visit.query.get("cursor"))) if value}
     page = await visit.call("users_list", app_id=app["id"], limit=_SHOWN, **filters)
-    invited = (await visit.call("users_invitations_list", app_id=app["id"]))["invitations"]
-    invitations = [each for each in invited if each["accepted_at"] is None and each["expires_at"] > visit.now]
+    all_invitations = (await visit.call("users_invitations_list", app_id=app["id"]))["invitations"]
+    invitations = [each for each in all_invitations if each["accepted_at"] is None and each["expires_at"] > visit.now]
     return {"app": app, "search": search, "invitations": invitations, **page}
 
 

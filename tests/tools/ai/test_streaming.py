@@ -212,7 +212,7 @@ async def test_a_reader_who_reads_nothing_is_let_go(world: Installation) -> None
         await never
 
     async with asyncio.timeout(20):
-        await send_stream(Stream(pieces()), 200, [], wait_forever, unread, stalled=0.05)
+        await send_stream(Stream(pieces()), 200, [], wait_forever, unread, stalled_seconds=0.05)
     assert closed.is_set()
 
 

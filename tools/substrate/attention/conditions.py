@@ -135,8 +135,8 @@ class RowQuery:
 
     async def _read_rows(self, execute: Execute, organisation_id: str, ids: Sequence[str]) -> list[dict[str, Any]]:
         table = _QUERIED[self.table]
-        shown = [column for column in table.c if column.name not in _UNSEEN]
-        query = select(*shown).where(table.c.organisation_id == organisation_id, table.c.id.in_(ids))
+        shown_columns = [column for column in table.c if column.name not in _UNSEEN]
+        query = select(*shown_columns).where(table.c.organisation_id == organisation_id, table.c.id.in_(ids))
         rows = {row["id"]: row for row in (await execute(query)).mappings()}
         return [encode_row(table, dict(rows[row_id])) for row_id in ids if row_id in rows]
 

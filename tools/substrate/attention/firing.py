@@ -105,20 +105,20 @@ async def _propose_all(ledger: Ledger, rule: Any, bindings: list[Binding], tick:
         outcome.status, outcome.skip_reason = "capped", f"the rule may propose {rule.max_fires_per_day} actions a day"
         return outcome
     earlier = await _load_earlier(ledger, rule.id, bindings)
-    renderer, faults, waiting, repeated, left_out = Renderer(), [], 0, 0, 0
+    renderer, faults, waiting_count, repeat_count, left_out_count = Renderer(), [], 0, 0, 0
     for number, binding in enumerate(bindings):
         if len(outcome.action_ids) == room:
-            left_out = len(bindings) - number
+            left_out_count = len(bindings) - number
             break
         try:
             payload = renderer.render(rule.action_payload_template, binding.values)
             name = _name_proposal(rule, binding, payload)
             if name in earlier.waiting:
-                waiting += 1
+                waiting_count += 1
                 continue
-            if binding.written_by and earlier.written.get(binding.written_by) == name:
+            if binding.written_by and earlier.names_by_writer.get(binding.written_by) == name:
                 # The row still matches after what the rule has done to it.
-                repeated += 1
+                repeat_count += 1
                 continue
             proposer = rule_proposer(rule.id, source=binding.source, from_strangers=binding.from_strangers)
             proposal = await propose_in(
@@ -129,7 +129,7 @@ async def _propose_all(ledger: Ledger, rule: Any, bindings: list[Binding], tick:
                 idempotency_key=f"{name}:{binding.state}",
             )
             if proposal.get("replay"):
-                repeated += 1
+                repeat_count += 1
             else:
                 outcome.action_ids.append(proposal["action_id"])
         except BaobabError as error:
@@ -142,9 +142,9 @@ async def _propose_all(ledger: Ledger, rule: Any, bindings: list[Binding], tick:
         outcome.status = "error" if faults else "skipped"
     reasons = [
         (len(faults), f"not proposed: {faults[0]}" if faults else ""),
-        (left_out, f"not proposed: at most {rule.max_fires_per_day} a day"),
-        (waiting, "not proposed again: the same proposal waits for a decision"),
-        (repeated, "not proposed again: the same was proposed before, and nothing has changed since"),
+        (left_out_count, f"not proposed: at most {rule.max_fires_per_day} a day"),
+        (waiting_count, "not proposed again: the same proposal waits for a decision"),
+        (repeat_count, "not proposed again: the same was proposed before, and nothing has changed since"),
     ]
     explanations = [f"{count} of {len(bindings)} {reason}" for count, reason in reasons if count]
     outcome.skip_reason = "; ".join(explanations) or None
@@ -156,7 +156,7 @@ class _Earlier:
     """Holds what a rule has proposed before, by the names of `_name_proposal`."""
 
     waiting: set[str]
-    written: Mapping[str, str]
+    names_by_writer: Mapping[str, str]
     """By the action, for those that wrote rows last."""
 
 

@@ -28,11 +28,11 @@ class Renderer:
     def render(self, template: Mapping[str, Any], binding: Mapping[str, Any]) -> dict[str, Any]:
         """Returns the payload. Values that are not text are inserted as JSON, missing ones as nothing."""
         try:
-            rendered = self._render(template, binding)
+            payload = self._render(template, binding)
         except OverBudget as exc:
             raise TemplateTooLarge from exc
-        assert isinstance(rendered, dict)
-        return rendered
+        assert isinstance(payload, dict)
+        return payload
 
     def _render(self, part: Any, binding: Mapping[str, Any]) -> Any:
         self._budget.spend()

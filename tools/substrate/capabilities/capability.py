@@ -39,9 +39,9 @@ class Plan:
     result: dict[str, Any]
     changes: list[RowChange] = field(default_factory=list)
     links: list[dict[str, str]] = field(default_factory=list)
-    reverted: list[str] = field(default_factory=list)
+    reverted_ids: list[str] = field(default_factory=list)
     """The actions that it undoes."""
-    forgotten: Traces | None = None
+    traces: Traces | None = None
     """What the ledger forgets with the rows that it deletes."""
     agents_wait: str | None = None
     """Why it waits for a person if an agent proposes it; None if the capability alone decides."""
@@ -49,7 +49,7 @@ class Plan:
     @property
     def frees(self) -> bool:
         """Whether it is done even where the memory is full: it makes room, or takes back what was done."""
-        return self.forgotten is not None or bool(self.reverted)
+        return self.traces is not None or bool(self.reverted_ids)
 
     def is_marked(self, *, is_done: bool) -> bool:
         """Whether text of strangers may be in the action: in a row that it makes from its payload, or, once it is

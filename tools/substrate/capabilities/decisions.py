@@ -61,9 +61,9 @@ async def supersede_decision(ledger: Ledger, payload: SupersedeDecision, action:
         supersedes=old["id"],
         valid_from=action.at,
     )
-    replaced = changed_row(action, old, status="superseded", **_end(old, action, None))
+    replaced_row = changed_row(action, old, status="superseded", **_end(old, action, None))
     changes = [
-        RowChange(tables.decisions, old["id"], old, replaced),
+        RowChange(tables.decisions, old["id"], old, replaced_row),
         RowChange(tables.decisions, row["id"], None, row),
     ]
     return Plan({"decision_id": row["id"], "superseded_decision_id": old["id"]}, changes)
@@ -126,8 +126,8 @@ async def record_learning(ledger: Ledger, payload: RecordLearning, action: Actio
     now; it stays, for those who ask what was known.
     """
     _check_validity(payload.valid_from, payload.valid_to)
-    related = payload.related_decision_id
-    if related is not None and await ledger.get(tables.decisions, related) is None:
+    related_id = payload.related_decision_id
+    if related_id is not None and await ledger.get(tables.decisions, related_id) is None:
         raise DecisionNotFound
     from_strangers = await require_artifact(ledger, payload.source_artifact_id)
     row = new_row(action, ledger.new_id("lrn"), **payload.model_dump(), ended_at=None)

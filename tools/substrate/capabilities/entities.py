@@ -106,9 +106,9 @@ async def merge_entities(ledger: Ledger, payload: MergeEntities, action: ActionC
         raise TypeDiffers(details={"entity_id": winner["id"], "type": winner["type"]})
     if await _measure_depth(ledger, loser["id"]) >= _MOST_MERGES:
         raise InvalidPayload(f"payload of merge_entities: the loser stands for {_MOST_MERGES} merges in a row already.")
-    merged = changed_row(action, loser, merged_into=winner["id"])
+    merged_row = changed_row(action, loser, merged_into=winner["id"])
     result = {"entity_id": winner["id"], "merged_entity_id": loser["id"]}
-    return Plan(result, [RowChange(_entities, loser["id"], loser, merged)], _links(winner["id"], loser["id"]))
+    return Plan(result, [RowChange(_entities, loser["id"], loser, merged_row)], _links(winner["id"], loser["id"]))
 
 
 @capability(needs_approval=True)
@@ -120,9 +120,9 @@ async def unmerge_entities(ledger: Ledger, payload: UnmergeEntities, action: Act
     if row["merged_into"] is None:
         raise WrongStatus("The entity is not merged into another one.", details={"status": "live"})
     await _check_email(ledger, row["id"], row["primary_email"])
-    restored = changed_row(action, row, merged_into=None)
+    restored_row = changed_row(action, row, merged_into=None)
     result = {"entity_id": row["id"], "was_merged_into": row["merged_into"]}
-    return Plan(result, [RowChange(_entities, row["id"], row, restored)], _links(row["id"], row["merged_into"]))
+    return Plan(result, [RowChange(_entities, row["id"], row, restored_row)], _links(row["id"], row["merged_into"]))
 
 
 @capability(needs_approval=True)
@@ -283,18 +283,18 @@ def _build_entity(ledger: Ledger, payload: UpsertEntity, action: ActionContext) 
     return new_row(action, payload.id or ledger.new_id("ent"), **values)
 
 
-def _links(entity_id: str, *others: str) -> list[dict[str, str]]:
-    return [{"entity_id": entity_id, "kind": "subject"}, *({"entity_id": each, "kind": "merged"} for each in others)]
+def _links(entity_id: str, *other_ids: str) -> list[dict[str, str]]:
+    return [{"entity_id": entity_id, "kind": "subject"}, *({"entity_id": each, "kind": "merged"} for each in other_ids)]
 
 
 def apply_merge_patch(target: Any, patch: Any) -> Any:
     """Applies a JSON merge patch to a value (RFC 7396) and returns the result."""
     if not isinstance(patch, dict):
         return patch
-    merged = dict(target) if isinstance(target, dict) else {}
+    result = dict(target) if isinstance(target, dict) else {}
     for name, value in patch.items():
         if value is None:
-            merged.pop(name, None)
+            result.pop(name, None)
         else:
-            merged[name] = apply_merge_patch(merged.get(name), value)
-    return merged
+            result[name] = apply_merge_patch(result.get(name), value)
+    return result

@@ -52,7 +52,7 @@ async def forget(ledger: Ledger, payload: Forget, action: ActionContext) -> Plan
         },
         changes,
     )
-    plan.forgotten = traces
+    plan.traces = traces
     deleted_artifacts = [change.id for change in changes if change.table is tables.source_artifacts]
     for table in _REFERRING if deleted_artifacts else ():
         refers_to_deleted = (

@@ -47,8 +47,8 @@ async def revert_action(ledger: Ledger, payload: RevertAction, action: ActionCon
     del action
     undo = await _Undo.load(ledger, [payload.action_id], cascade=payload.cascade)
     undo.revert(payload.action_id)
-    plan = await undo.plan({"reverted_action_id": payload.action_id, "reverted": undo.reverted})
-    if len(undo.reverted) > 1:
+    plan = await undo.plan({"reverted_action_id": payload.action_id, "reverted": undo.reverted_ids})
+    if len(undo.reverted_ids) > 1:
         # As bulk_revert_actions does: an agent must not undo a history with one call.
         plan.agents_wait = "an agent undoes more than one action"
     elif undo.was_approved(payload.action_id):
@@ -64,15 +64,15 @@ async def bulk_revert_actions(ledger: Ledger, payload: BulkRevertActions, action
     del action
     action_ids = list(dict.fromkeys(payload.action_ids))
     undo = await _Undo.load(ledger, action_ids, cascade=payload.cascade)
-    failed: list[dict[str, Any]] = []
+    failures: list[dict[str, Any]] = []
     for action_id in undo.sort_latest_first(action_ids):
-        if action_id in undo.reverted:
+        if action_id in undo.reverted_ids:
             continue
         try:
             undo.revert(action_id)
         except BaobabError as error:
-            failed.append({"action_id": action_id, "error": error.code})
-    return await undo.plan({"reverted": undo.reverted, "failed": failed})
+            failures.append({"action_id": action_id, "error": error.code})
+    return await undo.plan({"reverted": undo.reverted_ids, "failed": failures})
 
 
 class _Undo:
@@ -89,8 +89,8 @@ class _Undo:
         self._original: dict[Place, Row | None] = {}
         self._holders: dict[str, str] = {}
         """Who has an e-mail address: the entity's id, by address."""
-        self.reverted: list[str] = []
-        self._undone: set[str] = set()
+        self.reverted_ids: list[str] = []
+        self._undone_ids: set[str] = set()
 
     @classmethod
     async def load(cls, ledger: Ledger, action_ids: list[str], *, cascade: bool) -> "_Undo":
@@ -115,9 +115,9 @@ class _Undo:
         """Undoes an action, or raises and undoes nothing."""
         self._require_executed(action_id)
         closure = self._collect_later(action_id)
-        others = [each for each in closure if each != action_id]
-        if others and not self._cascade:
-            raise BuiltUpon(details={"action_ids": others[:100]})
+        other_ids = [each for each in closure if each != action_id]
+        if other_ids and not self._cascade:
+            raise BuiltUpon(details={"action_ids": other_ids[:100]})
         for each in closure:
             if not self._actions[each]["reversible"]:
                 if each == action_id:
@@ -134,8 +134,8 @@ class _Undo:
         except BaobabError:
             self._rows, self._holders = state_before
             raise
-        self.reverted += closure
-        self._undone |= set(closure)
+        self.reverted_ids += closure
+        self._undone_ids |= set(closure)
 
     def was_approved(self, action_id: str) -> bool:
         return self._actions[action_id]["approved_by_kind"] is not None
@@ -148,13 +148,13 @@ class _Undo:
             for (name, row_id), before in self._original.items()
             if (after := self._rows[name, row_id]) != before
         ]
-        return Plan(result, changes, reverted=self.reverted)
+        return Plan(result, changes, reverted_ids=self.reverted_ids)
 
     def _require_executed(self, action_id: str) -> None:
         row = self._actions.get(action_id)
         if row is None:
             raise ActionNotFound
-        if row["status"] == "reverted" or action_id in self._undone:
+        if row["status"] == "reverted" or action_id in self._undone_ids:
             raise AlreadyReverted(details={"reverted_by_action_id": row["reverted_by_action_id"]})
         if row["status"] != "executed":
             raise WrongStatus(f"The action is {row['status']}.", details={"status": row["status"]})
@@ -165,7 +165,7 @@ class _Undo:
         """Returns an action and all that build on it and are not undone yet, the latest first."""
         later_ids, waiting = {action_id}, [action_id]
         while waiting:
-            fresh = self._later[waiting.pop()] - later_ids - self._undone
+            fresh = self._later[waiting.pop()] - later_ids - self._undone_ids
             later_ids |= fresh
             waiting += fresh
         return self.sort_latest_first(later_ids)

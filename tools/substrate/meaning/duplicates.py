@@ -73,8 +73,8 @@ async def _group(rows: list[Any], closeness: float) -> list[list[Any]]:
 
 def build_payload(group: Sequence[Any]) -> dict[str, Any]:
     """The payload of `consolidate_memories` that keeps the oldest of a group."""
-    oldest, *others = group
-    return {"kept_id": oldest.id, "duplicate_ids": [row.id for row in others], "reason": _REASON}
+    oldest, *duplicates = group
+    return {"kept_id": oldest.id, "duplicate_ids": [row.id for row in duplicates], "reason": _REASON}
 
 
 async def propose_consolidations(job: Job) -> None:

@@ -20,13 +20,15 @@ _settings, _states, _memory = tables.settings.c, tables.embedding_states.c, tabl
 
 async def fill_all(job: Job) -> None:
     """Gives vectors to the memories of all organisations that have new ones."""
-    joined = tables.settings.outerjoin(tables.embedding_states, _states.organisation_id == _settings.organisation_id)
+    settings_with_states = tables.settings.outerjoin(
+        tables.embedding_states, _states.organisation_id == _settings.organisation_id
+    )
     behind = or_(
         _states.organisation_id.is_(None),
         _states.embedded_until < _settings.last_at,
         _states.embedder != name_embedder(),
     )
-    query = select(_settings.organisation_id).select_from(joined).where(behind).limit(_MOST_ORGANISATIONS)
+    query = select(_settings.organisation_id).select_from(settings_with_states).where(behind).limit(_MOST_ORGANISATIONS)
     async with job.database.reading() as connection:
         organisations = list((await connection.execute(query)).scalars())
     for organisation_id in organisations:
@@ -61,7 +63,7 @@ async def fill_some(job: Job, organisation_id: str) -> bool:
         # There is another round soon.
         return True
     is_done = len(rows) < _TOGETHER
-    reached = last if is_done else rows[-1].updated_at
+    embedded_until = last if is_done else rows[-1].updated_at
     new_rows = [
         {
             "organisation_id": organisation_id,
@@ -83,17 +85,17 @@ async def fill_some(job: Job, organisation_id: str) -> bool:
         if state is not None and state.embedder != embedder:
             await unit.execute(delete(embeddings).where(ours))
         # A memory that was changed or forgotten meanwhile gets no vector of its earlier text.
-        unchanged = select(_memory.id, _memory.updated_at).where(
+        times_query = select(_memory.id, _memory.updated_at).where(
             _memory.organisation_id == organisation_id, _memory.id.in_([row.id for row in rows])
         )
-        still = {row.id: row.updated_at for row in await unit.execute(unchanged)}
+        still = {row.id: row.updated_at for row in await unit.execute(times_query)}
         new_rows = [row for row in new_rows if still.get(row["id"]) == row["memory_at"]]
         if new_rows:
             upsert = build_upsert(unit.database.dialect, embeddings)
             changing = {name: upsert.excluded[name] for name in ("number", "memory_at", "bits", "parts")}
             upsert = upsert.on_conflict_do_update(index_elements=["organisation_id", "id"], set_=changing)
             await unit.execute(upsert, new_rows)
-        values = {"embedder": embedder, "embedded_until": reached}
+        values = {"embedder": embedder, "embedded_until": embedded_until}
         if state is None:
             await unit.execute(insert(tables.embedding_states), {"organisation_id": organisation_id, **values})
         else:

@@ -147,8 +147,8 @@ class MeaningSearch:
         if not best:
             return []
         query = _build_best(self.call.unit.database.dialect)
-        found = await self.call.unit.fetch(query, {"of_organisation": self.organisation_id, "ids": list(best)})
-        rows = {row.id: dict(zip(_NAMES_SHOWN, (*row, round(best[row.id], 6)), strict=True)) for row in found}
+        found_rows = await self.call.unit.fetch(query, {"of_organisation": self.organisation_id, "ids": list(best)})
+        rows = {row.id: dict(zip(_NAMES_SHOWN, (*row, round(best[row.id], 6)), strict=True)) for row in found_rows}
         return [rows[memory_id] for memory_id in best if memory_id in rows]
 
     async def _prepare(

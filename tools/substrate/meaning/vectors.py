@@ -65,22 +65,22 @@ def _embed(np: Any, texts: Sequence[str]) -> list[Vector]:
     vectors = []
     for vector in embeddings.load_best().embed(texts):
         numbers = np.frombuffer(vector, dtype=np.float32)
-        scaled = np.round(numbers * (127 / max(float(np.abs(numbers).max()), 1e-9))).astype(np.int8)
-        vectors.append(Vector(scaled.tobytes(), np.packbits(numbers > 0).tobytes()))
+        scaled_numbers = np.round(numbers * (127 / max(float(np.abs(numbers).max()), 1e-9))).astype(np.int8)
+        vectors.append(Vector(scaled_numbers.tobytes(), np.packbits(numbers > 0).tobytes()))
     return vectors
 
 
-async def compare(vector: bytes, others: Sequence[bytes]) -> list[float]:
+async def compare(vector: bytes, other_vectors: Sequence[bytes]) -> list[float]:
     """Returns how close a vector is to each of the others, from -1 to 1."""
-    work = partial(_compare, await NUMPY.get(), vector, others)
-    return work() if len(others) <= _COMPARED_AT_ONCE else await asyncio.to_thread(work)
+    work = partial(_compare, await NUMPY.get(), vector, other_vectors)
+    return work() if len(other_vectors) <= _COMPARED_AT_ONCE else await asyncio.to_thread(work)
 
 
-def _compare(np: Any, vector: bytes, others: Sequence[bytes]) -> list[float]:
+def _compare(np: Any, vector: bytes, other_vectors: Sequence[bytes]) -> list[float]:
     # Not as a product of matrices: for so few numbers, waking the threads of a library would take most of the time.
-    one, rows = _read_numbers(np, [vector])[0], _read_numbers(np, others)
-    products = np.einsum("ij,j->i", rows, one)
-    squares = np.einsum("ij,ij->i", rows, rows) * np.float64(one @ one)
+    first, rows = _read_numbers(np, [vector])[0], _read_numbers(np, other_vectors)
+    products = np.einsum("ij,j->i", rows, first)
+    squares = np.einsum("ij,ij->i", rows, rows) * np.float64(first @ first)
     closeness: list[float] = (products / np.sqrt(np.maximum(squares, 1e-9))).tolist()
     return closeness
 

@@ -59,13 +59,13 @@ async def substrate_action_changes(call: Call, action_id: ActionId) -> ActionCha
     images = await call.execute(select(_changes.seq, _changes.before).where(*changed_again))
     states = {image.seq: image.before for image in images}
     present = await _read_present(call, rows)
-    shown: list[ActionChange] = []
+    shown_changes: list[ActionChange] = []
     for row in rows:
         state = states[following[row.seq]] if row.seq in following else present.get(row.row_id)
-        shown.append(
+        shown_changes.append(
             {"table": row.tbl, "id": row.row_id, "op": row.op, "before": _show(row.before), "after": _show(state)}
         )
-    return {"changes": shown}
+    return {"changes": shown_changes}
 
 
 async def _find_following(call: Call, rows: Sequence[Any]) -> dict[int, int]:
@@ -128,9 +128,9 @@ async def substrate_restore_preview(
     snapshot = (await call.execute(query)).first()
     if snapshot is None:
         raise SnapshotNotFound
-    given = {"of_organisation": organisation_id, "since": snapshot.created_at}
-    rows = (await call.execute(mark_long(_build_undone()), given)).all()
-    stays = {row[0]: row[1] for row in await call.execute(mark_long(_build_staying()), given)}
+    parameters = {"of_organisation": organisation_id, "since": snapshot.created_at}
+    rows = (await call.execute(mark_long(_build_undone()), parameters)).all()
+    stays = {row[0]: row[1] for row in await call.execute(mark_long(_build_staying()), parameters)}
     ids = [row.id for row in rows[:_MOST_UNDONE]]
     by_capability: dict[str, int] = {}
     for row in rows[:_MOST_UNDONE]:

@@ -25,7 +25,7 @@ _LIST = "substrate:entities"
 _MOST_ALIASES = 200
 _CANDIDATES = 1000
 EntityId = Annotated[fields.EntityId, Field(description="The entity.", examples=["ent_01KAVF3T9GQZ8RT3Q0M5W9YB7C"])]
-Wanted = Annotated[str, Text(200)]
+SearchText = Annotated[str, Text(200)]
 
 
 @substrate.tool(
@@ -44,7 +44,7 @@ Wanted = Annotated[str, Text(200)]
 async def substrate_entities(
     call: Call,
     type: fields.EntityType | None = None,
-    q: Wanted | None = None,
+    q: SearchText | None = None,
     limit: Annotated[int, Field(ge=1, le=200)] = 50,
     count: bool = False,
     primary_email: Email | None = None,
@@ -166,17 +166,22 @@ async def substrate_update_entity(
     )
 
 
-def measure_similarity(one: str, other: str) -> float:
+def measure_similarity(name: str, other: str) -> float:
     """Returns the share of groups of three letters that a name has in common with another one, or with the word of it
     that has the most in common, from 0 to 1.
     """
-    first = _split_trigrams(one)
-    others = [_split_trigrams(part) for part in (other, *other.split())]
-    return max(len(first & each) / len(first | each) for each in others) if first else 0.0
+    first = _split_trigrams(name)
+    other_trigrams = [_split_trigrams(part) for part in (other, *other.split())]
+    return max(len(first & each) / len(first | each) for each in other_trigrams) if first else 0.0
 
 
 def _split_trigrams(name: str) -> set[str]:
-    return {padded[at : at + 3] for word in name.split() for padded in (f"  {word} ",) for at in range(len(padded) - 2)}
+    return {
+        padded_word[at : at + 3]
+        for word in name.split()
+        for padded_word in (f"  {word} ",)
+        for at in range(len(padded_word) - 2)
+    }
 
 
 def render_entity(row: Any) -> Entity:

@@ -39,9 +39,9 @@ async def apps_link_substrate(call: Call, app_id: AppId, organization_id: Uuid |
     """
     caller = call.caller
     assert isinstance(caller, Account)
-    linked = call.require_app().organisation_id if organization_id is None else str(organization_id)
-    require_role(await call.services.directory.role(linked, caller.account_id), "admin")
-    return await _change(call, app_id, substrate_organization_id=linked)
+    linked_organisation_id = call.require_app().organisation_id if organization_id is None else str(organization_id)
+    require_role(await call.services.directory.role(linked_organisation_id, caller.account_id), "admin")
+    return await _change(call, app_id, substrate_organization_id=linked_organisation_id)
 
 
 @substrate_links.tool(

@@ -130,8 +130,8 @@ async def substrate_outbox_target_delete(call: Call, capability: TargetCapabilit
             _outbox.c.capability == capability,
             _outbox.c.state == "pending",
         )
-        cancelled = {"state": "cancelled", "next_attempt_at": None, "updated_at": call.now}
-        await call.execute(update(_outbox).where(*pending).values(cancelled))
+        cancellation = {"state": "cancelled", "next_attempt_at": None, "updated_at": call.now}
+        await call.execute(update(_outbox).where(*pending).values(cancellation))
     call.audit.resource_id = capability
     return {"deleted": True}
 

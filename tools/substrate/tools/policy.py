@@ -41,14 +41,14 @@ async def substrate_capabilities(call: Call) -> Capabilities:
     return {
         "capabilities": [
             {
-                "name": found.name,
-                "description": found.summary,
-                "default_policy": "approval_required" if found.needs_approval else "auto",
-                "reversible": found.is_reversible,
-                "yolo_eligible": found.yolo_eligible,
-                "payload_schema": describe_payload(found.payload),
+                "name": capability.name,
+                "description": capability.summary,
+                "default_policy": "approval_required" if capability.needs_approval else "auto",
+                "reversible": capability.is_reversible,
+                "yolo_eligible": capability.yolo_eligible,
+                "payload_schema": describe_payload(capability.payload),
             }
-            for _, found in sorted(CAPABILITIES.items())
+            for _, capability in sorted(CAPABILITIES.items())
         ]
     }
 

@@ -175,8 +175,8 @@ async def users_delete(call: Call, app_id: AppId, user_id: UserId) -> DeletedUse
         if user["email"] is not None:
             codes = (user_codes.c.app_id == app_id, user_codes.c.email == user["email"])
             await unit.execute(delete(user_codes).where(*codes))
-            invited = (user_invitations.c.app_id == app_id, user_invitations.c.email == user["email"])
-            await unit.execute(delete(user_invitations).where(*invited))
+            invitations = (user_invitations.c.app_id == app_id, user_invitations.c.email == user["email"])
+            await unit.execute(delete(user_invitations).where(*invitations))
             await call.services.mailer.erase(unit.execute, app_id, user["email"])
         await announce_change(call, user_id)
     await report_change(call, DELETED, user)

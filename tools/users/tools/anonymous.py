@@ -137,8 +137,8 @@ async def auth_upgrade_verify(call: Call, app_id: AppId, email: Email, code: Cod
     caller = await _require_anonymous(call)
     await use_code(call, email, "add_address", code)
     async with FREEZES.writing(call) as unit:
-        admitted = await admit(unit.execute, call.require_app(), email, call.now, proves_address=True)
-        further = {"email_verified": True, "provider": "magic_link", **admitted}
+        invitation_columns = await admit(unit.execute, call.require_app(), email, call.now, proves_address=True)
+        further = {"email_verified": True, "provider": "magic_link", **invitation_columns}
         user = await give_address(unit, app_id, caller.user_id, email, **further)
         await end_sessions(call, unit, caller.user_id, but=caller.session_id)
     await report_sign_in(call, user, "magic_link", "signup", is_new=True)

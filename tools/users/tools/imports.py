@@ -51,7 +51,7 @@ async def users_import(
     users: at most a thousand; a user with a hash that cannot be taken is left out, and the others are added.
     """
     results: list[ImportedLine] = []
-    accepted: dict[str, dict[str, Any]] = {}
+    rows_by_email: dict[str, dict[str, Any]] = {}
     for user in users:
         problem = find_hash_problem(user["password_hash"]) if "password_hash" in user else None
         if problem is None and user.get("created_at", call.now) > call.now:
@@ -62,10 +62,12 @@ async def users_import(
         results.append({"email": user["email"], "status": status, "user_id": None, "reason": problem})
         if problem is None:
             further: dict[str, Any] = {name: value for name, value in user.items() if name != "email"}
-            accepted.setdefault(user["email"], build_user(call.services, app_id, user["email"], "email", **further))
-    created = await _insert(call, list(accepted.values()))
+            rows_by_email.setdefault(
+                user["email"], build_user(call.services, app_id, user["email"], "email", **further)
+            )
+    ids_by_email = await _insert(call, list(rows_by_email.values()))
     for line in results:
-        if line["status"] == "exists" and (user_id := created.pop(line["email"], None)) is not None:
+        if line["status"] == "exists" and (user_id := ids_by_email.pop(line["email"], None)) is not None:
             line["status"], line["user_id"] = "created", user_id
     counts = {status: sum(line["status"] == status for line in results) for status in ("created", "exists", "invalid")}
     call.audit.data |= counts
@@ -73,15 +75,15 @@ async def users_import(
     return {"results": results, "created": counts["created"], "exist": counts["exists"], "invalid": counts["invalid"]}
 
 
-async def _insert(call: Call, new: list[dict[str, Any]]) -> dict[str, str]:
+async def _insert(call: Call, new_rows: list[dict[str, Any]]) -> dict[str, str]:
     """Inserts users, but for those whose address the app has. Returns the ids of those that are new, by address."""
-    created: dict[str, str] = {}
+    ids_by_email: dict[str, str] = {}
     async with FREEZES.writing(call) as unit:
-        for start in range(0, len(new), _IN_ONE_STATEMENT):
+        for start in range(0, len(new_rows), _IN_ONE_STATEMENT):
             upsert: Any = build_upsert(call.stores.database.dialect, rows)
-            upsert = upsert.values(new[start : start + _IN_ONE_STATEMENT]).on_conflict_do_nothing()
-            inserted = await unit.execute(upsert.returning(rows.c.email, rows.c.id))
-            created |= {row.email: row.id for row in inserted}
+            upsert = upsert.values(new_rows[start : start + _IN_ONE_STATEMENT]).on_conflict_do_nothing()
+            inserted_rows = await unit.execute(upsert.returning(rows.c.email, rows.c.id))
+            ids_by_email |= {row.email: row.id for row in inserted_rows}
         # After the insert, which alone knows who is new; more than there is room for is taken back as a whole.
         await require_user_room(unit.execute, call.require_app(), call.now, more=0)
-    return created
+    return ids_by_email

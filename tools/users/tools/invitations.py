@@ -117,15 +117,15 @@ async def users_invitations_list(call: Call, app_id: AppId) -> Invitations:
 )
 async def users_invitations_revoke(call: Call, app_id: AppId, invitation_id: InvitationId) -> RevokedInvitation:
     """Revoke an invitation: its link and code stop working at once. Whoever has accepted it stays."""
-    this = (_columns.app_id == app_id, _columns.id == invitation_id)
+    conditions = (_columns.app_id == app_id, _columns.id == invitation_id)
     async with FREEZES.writing(call) as unit:
-        invitation = (await unit.execute(select(user_invitations).where(*this))).first()
+        invitation = (await unit.execute(select(user_invitations).where(*conditions))).first()
         if invitation is None:
             raise InvitationNotFound
         email = invitation.email
         codes = (user_codes.c.app_id == app_id, user_codes.c.email == email, user_codes.c.purpose == "app_invitation")
         await unit.execute(delete(user_codes).where(*codes))
-        await unit.execute(delete(user_invitations).where(*this))
+        await unit.execute(delete(user_invitations).where(*conditions))
         if invitation.accepted_at is None:
             await call.services.mailer.erase(unit.execute, app_id, email)
     call.audit.resource_id = invitation_id
@@ -184,8 +184,8 @@ async def _accept(call: Call, email: str, password_hash: str, display_name: str)
         invitation = await find_invitation(unit.execute, app_id, email, call.now)
         if invitation is None:
             raise CodeExpired("Invitation expired")
-        this = (_columns.app_id == app_id, _columns.id == invitation.id)
-        await unit.execute(update(user_invitations).where(*this).values(accepted_at=call.now))
+        conditions = (_columns.app_id == app_id, _columns.id == invitation.id)
+        await unit.execute(update(user_invitations).where(*conditions).values(accepted_at=call.now))
         user = await find_user(unit.execute, app_id, email=email)
         if user is None:
             further = {"email_verified": True, "password_hash": password_hash, "role": invitation.role}

@@ -133,10 +133,10 @@ async def _join(call: Call, email: str) -> dict[str, Any]:
     user = build_user(call.services, app_id, email, "magic_link", email_verified=True)
     async with call.stores.database.writing_unit(lock=app_id) as unit:
         await FREEZES.require_thawed(unit.execute, app_id)
-        invited = await admit(unit.execute, call.require_app(), email, call.now, proves_address=True)
-        if not invited:
+        invitation_columns = await admit(unit.execute, call.require_app(), email, call.now, proves_address=True)
+        if not invitation_columns:
             # The user was deleted, or the invitation revoked, after the mail was sent.
             raise WrongCode("Invalid sign-in code")
-        user |= invited
+        user |= invitation_columns
         await insert_user(unit, user)
     return user

@@ -54,7 +54,7 @@ from baobab.tools.users.toolset import auth
 RedirectUris = Annotated[
     list[Annotated[str, Text(redirects.LONGEST, min_length=1)]], Field(min_length=1, max_length=MOST_REDIRECTS)
 ]
-Sealed = Annotated[
+SealedRequest = Annotated[
     str, Text(LONGEST, 1, r"^[A-Za-z0-9._=-]+$"), Field(description="The request, as the consent page got it.")
 ]
 Token = Annotated[str, Secret(8192, min_length=1)]
@@ -68,7 +68,7 @@ Code = Annotated[str, Text(100, min_length=1)]
     effect="read",
     raises=(RequestGone, UserToolsClosed),
 )
-async def auth_mcp_request(call: Call, app_id: AppId, request: Sealed) -> McpRequest:
+async def auth_mcp_request(call: Call, app_id: AppId, request: SealedRequest) -> McpRequest:
     """Tell what an MCP client asks a user of the app for: what a consent page shows."""
     app = await get_open_app(call.services.directory, app_id)
     authorization = open_request(call.services, app_id, request)
@@ -94,7 +94,7 @@ async def auth_mcp_request(call: Call, app_id: AppId, request: Sealed) -> McpReq
     rest=Rest(examples={"request": "v1.0a1b2c3d.c2VhbGVk", "decision": "approve"}),
 )
 async def auth_mcp_decide(
-    call: Call, app_id: AppId, request: Sealed, decision: Literal["approve", "deny"], sign_out: bool = False
+    call: Call, app_id: AppId, request: SealedRequest, decision: Literal["approve", "deny"], sign_out: bool = False
 ) -> Decided:
     """Let an MCP client use the app as you, or deny it: the user's decision, made on a consent page.
 
@@ -215,8 +215,8 @@ async def auth_mcp_refresh(call: Call, app_id: AppId, client_id: ClientId, refre
     name_user(call, exchange.user["id"])
     access_token = await mint_access_token(call, exchange.user, exchange.session_id, client_id)
     async with FREEZES.writing(call) as unit:
-        renewed = await exchange_token(call, unit, exchange)
-    return _build_tokens(call, access_token, renewed, client_id)
+        next_refresh_token = await exchange_token(call, unit, exchange)
+    return _build_tokens(call, access_token, next_refresh_token, client_id)
 
 
 @auth.tool(

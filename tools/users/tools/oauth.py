@@ -173,7 +173,7 @@ async def _finish(
     cookies: str,
     posted_user: str | None,
 ) -> SignedIn | Challenged | SentOn:
-    flow, forgotten = resume_flow(call, provider, state, cookies)
+    flow, cookie_removal = resume_flow(call, provider, state, cookies)
     if error is not None:
         printable = "".join(c for c in error if c.isprintable())[:200]
         raise OAuthFailed(f"OAuth error: {printable}")
@@ -189,7 +189,7 @@ async def _finish(
     # Somebody else may have begun the flow with a ticket of theirs: then they are out, and the user is this person's.
     ends_others = flow.upgrade is not None
     signed_in = await sign_in(call, user, provider, "oauth_login", is_new=is_new, ends_others=ends_others)
-    call.headers = [(b"set-cookie", forgotten.encode()), (b"cache-control", b"no-store")]
+    call.headers = [(b"set-cookie", cookie_removal.encode()), (b"cache-control", b"no-store")]
     if flow.redirect_to is None:
         return signed_in
     location = build_address(call, flow.redirect_to, signed_in)
@@ -226,8 +226,8 @@ async def _find_or_create(
     key = (user_identities.c.app_id == app_id, user_identities.c.provider == provider)
     async with call.stores.database.writing_unit(lock=app_id) as unit:
         await FREEZES.require_thawed(unit.execute, app_id)
-        this = select(user_identities.c.user_id).where(*key, user_identities.c.provider_uid == provider_user.uid)
-        user_id = (await unit.execute(this)).scalar()
+        query = select(user_identities.c.user_id).where(*key, user_identities.c.provider_uid == provider_user.uid)
+        user_id = (await unit.execute(query)).scalar()
         user = None if user_id is None else await find_user(unit.execute, app_id, user_id=user_id)
         if user is not None:
             return user, False

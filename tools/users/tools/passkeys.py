@@ -73,8 +73,8 @@ async def list_passkeys(execute: Execute, app_id: str, user_id: str) -> Sequence
 
 async def find_passkey(execute: Execute, app_id: str, credential_id: str, rp_id: str) -> Any:
     """Returns the row of a passkey of the app by the id that browsers know; None if there is none of this host."""
-    this = (columns.app_id == app_id, columns.credential_id == credential_id, columns.rp_id == rp_id)
-    return (await execute(select(user_passkeys).where(*this))).first()
+    conditions = (columns.app_id == app_id, columns.credential_id == credential_id, columns.rp_id == rp_id)
+    return (await execute(select(user_passkeys).where(*conditions))).first()
 
 
 def describe_passkey(row: Any) -> Passkey:
@@ -210,9 +210,9 @@ async def auth_passkey_delete(call: Call, app_id: AppId, passkey_id: Uuid) -> Pa
     """Delete a passkey of the signed-in user. The session must have begun within the last 15 minutes."""
     await require_recent_sign_in(call)
     user_id = _user(call).user_id
-    this = (columns.app_id == app_id, columns.id == passkey_id, columns.user_id == user_id)
+    conditions = (columns.app_id == app_id, columns.id == passkey_id, columns.user_id == user_id)
     async with FREEZES.writing(call) as unit:
-        if not (await unit.execute(delete(user_passkeys).where(*this))).rowcount:
+        if not (await unit.execute(delete(user_passkeys).where(*conditions))).rowcount:
             raise PasskeyNotFound
     call.audit.resource_id = user_id
     return {"deleted": True, "id": passkey_id}
@@ -291,8 +291,8 @@ async def auth_passkey_sign_in(call: Call, app_id: AppId, state: State, credenti
 
 async def _spend(call: Call, execute: Execute, digest: str, user_id: str) -> None:
     """Notes that an attempt was used. Raises PasskeyRefused if it was before."""
-    this = (user_challenges.c.app_id == call.require_app().id, user_challenges.c.digest == digest)
-    if (await execute(select(user_challenges.c.digest).where(*this))).first() is not None:
+    conditions = (user_challenges.c.app_id == call.require_app().id, user_challenges.c.digest == digest)
+    if (await execute(select(user_challenges.c.digest).where(*conditions))).first() is not None:
         raise PasskeyRefused
     row: dict[str, Any] = {"app_id": call.require_app().id, "digest": digest, "user_id": user_id, "method": "passkey"}
     row |= {"event": "passkey_login", "is_new": False, "created_at": call.now, "used_at": call.now}
@@ -304,10 +304,12 @@ async def _count_use(execute: Execute, passkey: Any, count: int, now: Any) -> No
     """Stores the sign count of a passkey. Raises PasskeyRefused if another sign-in has shown one as high meanwhile:
     then there are two of it.
     """
-    this = [columns.app_id == passkey.app_id, columns.id == passkey.id]
+    conditions = [columns.app_id == passkey.app_id, columns.id == passkey.id]
     if count:
-        this.append(columns.sign_count < count)
-    if not (await execute(update(user_passkeys).where(*this).values(sign_count=count, last_used_at=now))).rowcount:
+        conditions.append(columns.sign_count < count)
+    if not (
+        await execute(update(user_passkeys).where(*conditions).values(sign_count=count, last_used_at=now))
+    ).rowcount:
         raise PasskeyRefused
 
 

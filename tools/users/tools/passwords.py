@@ -110,16 +110,16 @@ async def auth_login(
     attempts = PasswordAttempts(call, email)
     await attempts.require_room()
     user = await read_user(call, email=email)
-    encoded: str | None = user["password_hash"] if user else None
-    proven = await verify_password(encoded, password)
-    if user is None or encoded is None or not proven:
+    password_hash: str | None = user["password_hash"] if user else None
+    is_correct = await verify_password(password_hash, password)
+    if user is None or password_hash is None or not is_correct:
         # The refusal does not say which of the two was wrong; the audit row may name the user.
         if user is not None:
             name_user(call, user["id"])
         await attempts.count_wrong()
         raise WrongCredentials
-    if is_outdated(encoded):
-        await _renew_hash(call, user["id"], encoded, await hash_password(password))
+    if is_outdated(password_hash):
+        await _renew_hash(call, user["id"], password_hash, await hash_password(password))
     return await sign_in(call, user, "email", "login")
 
 
@@ -187,9 +187,9 @@ async def auth_reset_password(call: Call, app_id: AppId, email: Email, code: Cod
     return {"message": "Password reset successfully"}
 
 
-async def _renew_hash(call: Call, user_id: str, encoded: str, renewed: str) -> None:
+async def _renew_hash(call: Call, user_id: str, old_hash: str, new_hash: str) -> None:
     """Stores a password's hash with today's parameters, unless another password was set in between."""
-    is_this = (users.c.app_id == call.require_app().id, users.c.id == user_id, users.c.password_hash == encoded)
+    is_this = (users.c.app_id == call.require_app().id, users.c.id == user_id, users.c.password_hash == old_hash)
     async with call.stores.database.writing(lock=call.require_app().id) as connection:
         if not await FREEZES.is_frozen(connection.execute, call.require_app().id):
-            await connection.execute(update(users).where(*is_this).values(password_hash=renewed))
+            await connection.execute(update(users).where(*is_this).values(password_hash=new_hash))

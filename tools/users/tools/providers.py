@@ -104,11 +104,11 @@ async def users_providers_create(
     try:
         async with FREEZES.writing(call) as unit:
             await unit.execute(insert(user_providers), {**row, "created_at": call.now, "updated_at": call.now})
-            saved = await find_row(unit.execute, app_id, provider)
+            saved_row = await find_row(unit.execute, app_id, provider)
     except IntegrityError as exc:
         raise ProviderExists from exc
     call.audit.resource_id = provider
-    return {"message": "OAuth provider configured", "config": describe_provider(call, saved)}
+    return {"message": "OAuth provider configured", "config": describe_provider(call, saved_row)}
 
 
 @users.tool(
@@ -184,10 +184,10 @@ async def users_providers_update(
             raise BadRequest("Nothing to change.")
         is_this = (user_providers.c.app_id == app_id, user_providers.c.id == row.id)
         await unit.execute(update(user_providers).where(*is_this).values(**changes, updated_at=call.now))
-        saved = await find_row(unit.execute, app_id, provider)
+        saved_row = await find_row(unit.execute, app_id, provider)
     call.audit.resource_id = provider
     call.audit.data["fields"] = sorted(changes)
-    return {"message": "OAuth provider updated", "config": describe_provider(call, saved)}
+    return {"message": "OAuth provider updated", "config": describe_provider(call, saved_row)}
 
 
 async def _preview_deletion(call: Call, app_id: str, provider: str) -> str:

@@ -55,8 +55,8 @@ async def auth_refresh(
     name_user(call, exchange.user["id"])
     access_token = await mint_access_token(call, exchange.user, exchange.session_id)
     async with FREEZES.writing(call) as unit:
-        renewed = await exchange_token(call, unit, exchange)
-    return build_tokens(call, access_token, renewed)
+        next_refresh_token = await exchange_token(call, unit, exchange)
+    return build_tokens(call, access_token, next_refresh_token)
 
 
 @auth.tool(
