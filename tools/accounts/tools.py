@@ -122,7 +122,7 @@ async def platform_login(call: Call, email: Email, password: AnyPassword) -> Sig
     effect="write",
     raises=(InvalidRefreshToken,),
     limit=PerAddress(20, _WINDOW),
-    audit=Audit("refresh_token_used", failed="refresh_token_failed", category="auth", resource="session"),
+    audit=Audit("refresh_token_used", failure_event="refresh_token_failed", category="auth", resource="session"),
     rest=Rest(examples={"refresh_token": "bb_rt_..."}),
     mcp=Mcp(offered=False),
 )

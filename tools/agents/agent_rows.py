@@ -40,7 +40,7 @@ async def load_agent_row(fetch: Fetch, app_id: str, name: str) -> Any:
     return rows_found[0]
 
 
-async def agent_meaning(call: Call, app_id: AppId, name: Name, **_others: Any) -> str:
+async def agent_meaning(call: Call, app_id: AppId, name: Name, **_: Any) -> str:
     """Returns a digest of the agent's present state, which an approval of a call that names the agent is bound to."""
     row = await get_agent_row(call, app_id, name)
     names = ("id", "graph_spec", "default_model", "visibility", "status", "taint_checks", "approvers")

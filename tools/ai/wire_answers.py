@@ -93,6 +93,6 @@ async def resolve_models(
     """Returns the settings for the call, and the requested model with its fallbacks."""
     call_settings = await settings.get_call_settings(call, timeout_header)
     # All reads are done: no transaction stays open while the model works.
-    if not call.nested:
+    if not call.is_nested:
         await call.unit.commit()
     return call_settings, select_models(call, name, call_settings, "chat")

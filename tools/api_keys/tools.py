@@ -113,7 +113,7 @@ async def api_keys_create(
     budget: what the key may spend on models in each day or month; only admins and owners can set one.
       op:billing_set_budget changes it later.
     """
-    if call.caller.limits is not None and call.caller.limits.budgeted:
+    if call.caller.limits is not None and call.caller.limits.has_budget:
         # The new key's spending would not count against the budget, which belongs to one key.
         raise KeyLimited(
             "A key with a budget makes no other keys.",
@@ -297,7 +297,7 @@ async def api_keys_ask(
 async def _change(call: Call, row: Any, changes: dict[str, Any]) -> ListedKey:
     """Changes the limits of a key on every worker, and withdraws what it need not ask for any more."""
     # A budget says nothing about what asks.
-    new_limits = Limits.of(SimpleNamespace(**{**row._asdict(), "budgeted": False, **changes})) or Limits()
+    new_limits = Limits.of(SimpleNamespace(**{**row._asdict(), "has_budget": False, **changes})) or Limits()
     open_toolsets = list_open_toolsets(call.registry, new_limits.toolsets, asks=new_limits.asks)
     changes["toolsets"] = None if open_toolsets is None else sorted(open_toolsets)
     if "approval" in changes or "asks" in changes:

@@ -84,17 +84,17 @@ class CallDecisions:
     def _edit_arguments(self, call: Call, row: Any, edit: Edit) -> dict[str, Any]:
         """Returns the columns that hold other arguments than those that the call of the row was proposed with."""
         proposed_arguments, tool = self._texts.arguments(row), call.registry.find(row.tool)
-        if edit.whole == proposed_arguments:
+        if edit.all_arguments == proposed_arguments:
             return {}
-        seals, fields = self._texts.seals, render_fields(tool, edit.whole)
+        seals, fields = self._texts.seals, render_fields(tool, edit.all_arguments)
         call.audit.data |= {
             "edited": True,
             "summary": describe_row(tool, row, fields),
             "asked": self._texts.summarise(row, tool),
         }
         return {
-            "arguments": seals.seal(row.id, "arguments", json.dumps(edit.whole, separators=(",", ":"))),
-            "used": seals.seal(row.id, "used", json.dumps(edit.given, separators=(",", ":"))),
+            "arguments": seals.seal(row.id, "arguments", json.dumps(edit.all_arguments, separators=(",", ":"))),
+            "used": seals.seal(row.id, "used", json.dumps(edit.written_arguments, separators=(",", ":"))),
             "asked_fields": self._texts.seal_fields(row.id, "asked_fields", self._texts.render_fields(row, tool)),
             "fields": self._texts.seal_fields(row.id, "fields", fields),
             "edited": True,

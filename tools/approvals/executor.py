@@ -124,7 +124,7 @@ class Executor:
         approved_call = ApprovedCall(
             row.id, job, self._seals, row.run_id, row.meaning, app_id=row.app_id, tainted=bool(row.tainted)
         )
-        await job.registry.run(tool, arguments, caller, context, approved=approved_call)
+        await job.registry.run(tool, arguments, caller, context, approved_attempt=approved_call)
 
     def _check_can_succeed(self, job: Job, row: Any) -> None:
         if job.attempt > MOST_ATTEMPTS:

@@ -14,5 +14,5 @@ async def read_reserved(services: Services) -> Reading:
     """Credits that are reserved for calls under way, of all organisations together, in US dollars."""
     open_ = credit_reservations.c.ended_at.is_(None)
     async with services.database.reading() as connection:
-        reserved = await connection.scalar(select(func.sum(credit_reservations.c.amount)).where(open_))
-    return {(): usd(int(reserved or 0))}
+        reserved_nanos = await connection.scalar(select(func.sum(credit_reservations.c.amount)).where(open_))
+    return {(): usd(int(reserved_nanos or 0))}

@@ -12,12 +12,12 @@ from baobab.tools.core.types import Uuid
 OrganizationId = Annotated[Uuid, Field(description="Another organisation that you belong to; else the caller's own.")]
 
 
-async def resolve_organisation(call: Call, org_id: str | None, needed: Role = "member") -> str:
+async def resolve_organisation(call: Call, org_id: str | None, required_role: Role = "member") -> str:
     """Returns the organisation that the call names, else the caller's. Raises Forbidden without the role in it.
 
     The directory is asked: what only looks at credits needs no transaction of its own.
     """
     organisation = await resolve_organisation_id(call, org_id)
-    require_role(await call.services.directory.role(organisation, call.account.account_id), needed)
+    require_role(await call.services.directory.role(organisation, call.account.account_id), required_role)
     call.audit.organisation_id = organisation
     return organisation

@@ -77,7 +77,7 @@ credit_budgets = Table(
     Column("reserved", BigInteger, nullable=False),
 )
 
-BUDGETED = (
+HAS_BUDGET = (
     exists()
     .where(
         credit_budgets.c.organisation_id == api_keys.c.organisation_id,
@@ -85,7 +85,7 @@ BUDGETED = (
         credit_budgets.c.subject_id == api_keys.c.id,
     )
     .correlate(api_keys)
-    .label("budgeted")
+    .label("has_budget")
 )
 """A column for queries of keys: whether the key has a budget."""
 

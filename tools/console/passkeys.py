@@ -45,8 +45,8 @@ async def list_own(call: Call) -> Sequence[Any]:
 async def use_passkey(call: Call, state: str, credential: Mapping[str, Any]) -> str:
     """Verifies what a browser has answered, once, and returns the account. Raises PasskeyRefused."""
     attempt = await get_ceremonies(call.services).open_attempt(state, dict(credential))
-    this = (rows.c.credential_id == attempt.credential_id, rows.c.rp_id == attempt.rp_id)
-    row: Any = (await call.execute(select(rows).where(*this).with_for_update())).first()
+    is_passkey = (rows.c.credential_id == attempt.credential_id, rows.c.rp_id == attempt.rp_id)
+    row: Any = (await call.execute(select(rows).where(*is_passkey).with_for_update())).first()
     if row is None or attempt.owner_id != row.account_id:
         raise PasskeyRefused
     count = await attempt.verify(row.public_key, row.sign_count)

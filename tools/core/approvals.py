@@ -59,10 +59,10 @@ class CallFailed(BaobabError):
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """Other arguments for an approved call. given: as its decider wrote them; whole: all arguments of the tool."""
+    """Other arguments for an approved call: as its decider wrote them, and all arguments of the tool."""
 
-    given: Mapping[str, Any]
-    whole: Mapping[str, Any]
+    written_arguments: Mapping[str, Any]
+    all_arguments: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)

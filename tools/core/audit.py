@@ -233,19 +233,19 @@ class AuditLog:
         audit, note, caller = call.tool.audit or _READ, call.audit, call.caller
         # A key that acts for a user is the actor; whom it acted for is part of what it did (contract, document 4 H24).
         acted_for = {"as_user": caller.user_id} if isinstance(caller, EndUser) and caller.key_id else {}
-        approved = {"approval_id": call.approval_id} if call.approval_id else {}
+        approval = {"approval_id": call.approval_id} if call.approval_id else {}
         return {
             "id": self._ids.uuid(),
             "organisation_id": _organisation(call),
             "app_id": call.app.id if call.app else note.app_id,
             "category": audit.category,
-            "event_type": (audit.failed or f"{audit.event}_failed") if failure else audit.event,
+            "event_type": (audit.failure_event or f"{audit.event}_failed") if failure else audit.event,
             "action": audit.action,
             "resource_type": audit.resource,
             "resource_id": note.resource_id,
             "actor_type": note.actor or caller.actor,
             "actor_id": note.actor_id or caller.actor_id,
-            "event_data": {"tool": call.tool.name, "door": call.context.name, **acted_for, **approved, **note.data},
+            "event_data": {"tool": call.tool.name, "door": call.context.name, **acted_for, **approval, **note.data},
             "ip_address": call.context.ip,
             "user_agent": call.context.user_agent[:300],
             "success": failure is None,
@@ -257,7 +257,7 @@ class AuditLog:
 
 def _organisation(call: AuditedCall) -> str | None:
     """Returns the organisation in whose audit log a call is recorded; None if the call belongs to no organisation."""
-    noted, app, caller = call.noted_organisation_id, call.app, call.caller
-    if noted or app is not None:
-        return noted or (app.organisation_id if app is not None else None)
+    noted_id, app, caller = call.noted_organisation_id, call.app, call.caller
+    if noted_id or app is not None:
+        return noted_id or (app.organisation_id if app is not None else None)
     return caller.organisation_id if isinstance(caller, (Account, ScopedKey)) else None

@@ -61,7 +61,7 @@ class Audit:
     category: str = "admin"
     action: str = "update"
     resource: str | None = None
-    failed: str | None = None
+    failure_event: str | None = None
     """The event of a call that its handler refused; left out, the event with `_failed` behind it."""
     tallied: bool = False
     """Count the calls of a minute in one row instead of writing a row for each: for data, not for control."""

@@ -172,26 +172,26 @@ class Tool:
 
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Returns the handler's keyword arguments. Raises pydantic's ValidationError or a domain's own error."""
-        validated: BaseModel = self.arguments.__pydantic_validator__.validate_python(arguments)
-        further = validated.__pydantic_extra__
+        model: BaseModel = self.arguments.__pydantic_validator__.validate_python(arguments)
+        further = model.__pydantic_extra__
         if further and "call" in further:
             # `call` is the handler's first parameter; a field of that name would collide with it.
             raise UnknownField("`call` is not a field of this operation.")
-        return validated.__dict__ | further if further else validated.__dict__
+        return model.__dict__ | further if further else model.__dict__
 
     @cached_property
     def _names(self) -> tuple[frozenset[str], frozenset[str] | None]:
         """The names of required arguments, and of all known ones; None if the tool takes any further argument."""
         fields = {info.alias or name: info for name, info in self.arguments.model_fields.items()}
-        required = frozenset(name for name, info in fields.items() if info.is_required())
-        return required, None if self.arguments.model_config.get("extra") == "allow" else frozenset(fields)
+        required_names = frozenset(name for name, info in fields.items() if info.is_required())
+        return required_names, None if self.arguments.model_config.get("extra") == "allow" else frozenset(fields)
 
     def names_fit(self, arguments: Mapping[str, Any]) -> bool:
         """Returns whether no required argument is missing and none unknown. An `app_id` of null counts as missing."""
-        required, allowed_names = self._names
+        required_names, allowed_names = self._names
         keys = arguments.keys()
         names_app = self.app_parameter is None or arguments.get(self.app_parameter) is not None
-        return names_app and required <= keys and (allowed_names is None or keys <= allowed_names)
+        return names_app and required_names <= keys and (allowed_names is None or keys <= allowed_names)
 
     def decode(self, text: str) -> Any:
         """Decodes a result from its JSON text."""
@@ -229,7 +229,7 @@ class ToolRunner(Protocol):
         context: RequestContext,
         *,
         unit: Unit | None = None,
-        approved: "ApprovedAttempt | None" = None,
+        approved_attempt: "ApprovedAttempt | None" = None,
     ) -> tuple[Any, "Call"]:
         """Calls a tool and returns its result with the record of the call."""
         ...
@@ -274,13 +274,13 @@ class Call:
         "_audit",
         "allowance",
         "app",
-        "approved",
+        "approved_attempt",
         "caller",
         "context",
         "cost",
         "effect",
         "headers",
-        "nested",
+        "is_nested",
         "registry",
         "role",
         "services",
@@ -302,8 +302,8 @@ class Call:
         self.effect = tool.effect
         """The effect of the tool; `destructive` once the call turned out to destroy or replace something."""
         self.allowance: Allowance | None = None
-        self.approved: ApprovedAttempt | None = None
-        self.nested = False
+        self.approved_attempt: ApprovedAttempt | None = None
+        self.is_nested = False
         """Whether another call invoked this one, in the same unit of work."""
         self.headers: list[tuple[bytes, bytes]] | None = None
         """Headers that accompany the result over REST."""
@@ -326,7 +326,7 @@ class Call:
     @property
     def approval_id(self) -> str | None:
         """The id of the approval that this call executes; None if nobody had to approve it."""
-        return None if self.approved is None else self.approved.id
+        return None if self.approved_attempt is None else self.approved_attempt.id
 
     @property
     def waits_for_approval(self) -> bool:
@@ -349,7 +349,7 @@ class Call:
         """Whether a person must agree before this call destroys or replaces something."""
         limits = self.caller.limits
         asks = limits is not None and limits.requires_approval(self.tool.name, "destructive")
-        return asks and not self.nested and self.approved is None
+        return asks and not self.is_nested and self.approved_attempt is None
 
     def declare_destructive(self) -> None:
         """Declares, before doing it, that the call destroys or replaces something that exists now.
@@ -377,7 +377,7 @@ class Call:
         """The stores of the app's region."""
         region = self.require_app().region
         stores = self.services.stores_of(region)
-        return stores if self.approved is None else self.approved.stores_for_attempt(region, stores)
+        return stores if self.approved_attempt is None else self.approved_attempt.stores_for_attempt(region, stores)
 
     @property
     def now(self) -> datetime:
@@ -449,15 +449,17 @@ class Call:
         """The organisation of the call's app, also for callers of other organisations; None without an app."""
         return self.app.organisation_id if self.app is not None else None
 
-    async def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
+    async def progress(self, current: float, total: float | None = None, message: str | None = None) -> None:
         """Reports progress to the client, if it asked for progress."""
         if self.context.report is not None:
-            await self.context.report(done, total, message)
+            await self.context.report(current, total, message)
 
     async def invoke(self, name: str, **arguments: Any) -> Any:
         """Calls another tool as the same caller in the same unit of work. Its effect must not be graver."""
         tool = self.registry.find(name)
         if exceeds(tool.effect, self.tool.effect):
             raise RuntimeError(f"{self.tool.name}: {name} has a graver effect than its caller says it has")
-        run = self.registry.run(tool, arguments, self.caller, self.context, unit=self.unit, approved=self.approved)
+        run = self.registry.run(
+            tool, arguments, self.caller, self.context, unit=self.unit, approved_attempt=self.approved_attempt
+        )
         return (await run)[0]

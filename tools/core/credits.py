@@ -127,7 +127,7 @@ class Credits(Protocol):
     """
 
     @property
-    def budgeted_column(self) -> ColumnElement[bool]:
+    def has_budget_column(self) -> ColumnElement[bool]:
         """A column to select beside those of `api_keys`: whether the key has a budget."""
         ...
 

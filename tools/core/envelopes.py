@@ -61,7 +61,9 @@ class Structured(Envelope):
         inner = {"code": text, "message": text, "remediation": text, "documentation_url": text}
         return _object(
             error=_object(
-                **inner, details={"type": "object"}, required=("code", "message", "remediation", "documentation_url")
+                **inner,
+                details={"type": "object"},
+                required_names=("code", "message", "remediation", "documentation_url"),
             )
         )
 
@@ -83,8 +85,8 @@ class PlanEnvelope(Envelope):
         return _object(None, **texts, limit=number, current=number)
 
 
-def _object(required: tuple[str, ...] | None = None, **properties: Schema) -> Schema:
-    return {"type": "object", "properties": properties, "required": list(required or properties)}
+def _object(required_names: tuple[str, ...] | None = None, **properties: Schema) -> Schema:
+    return {"type": "object", "properties": properties, "required": list(required_names or properties)}
 
 
 STRUCTURED = Structured()

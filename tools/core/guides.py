@@ -126,15 +126,15 @@ def _parts(text: str) -> list[Part]:
     lines: list[str] = []
     slug, title, level = "", "", 1
     slugs = Slugs()
-    fenced = False
+    is_fenced = False
 
     def close() -> None:
         for number, piece in enumerate(_pieces(lines)):
             parts.append(Part(slug if not number else f"{slug}~{number + 1}", title, level + bool(number), piece))
 
     for line in text.splitlines(keepends=True):
-        heading = None if fenced else _HEADING.match(line)
-        fenced ^= line.startswith(_FENCE)
+        heading = None if is_fenced else _HEADING.match(line)
+        is_fenced ^= line.startswith(_FENCE)
         if heading is not None:
             if lines:
                 close()

@@ -45,8 +45,8 @@ def build_model(handler: Handler, hints: Mapping[str, Any]) -> tuple[type[BaseMo
     fields: dict[str, Any] = {}
     extra: Literal["allow", "forbid"] = "forbid"
     by_name = {parameter.name: parameter for parameter in parameters[1:]}
-    for untyped in (p.name for p in parameters[1:] if p.kind is not _FURTHER and p.name not in hints):
-        raise RegistrationError(f"{name}: {untyped} has no type")
+    for parameter_name in (p.name for p in parameters[1:] if p.kind is not _FURTHER and p.name not in hints):
+        raise RegistrationError(f"{name}: {parameter_name} has no type")
     for argument, hint in hints.items():
         # The field of a group is no parameter by itself, and holds its default in its type.
         parameter = by_name.get(argument)

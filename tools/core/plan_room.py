@@ -52,15 +52,15 @@ def read_plan(rows: Sequence[Row[Any]]) -> Plan:
 
 
 def require_room(
-    what: str, plan: Plan, cap: int | None, used: int, more: int = 1, error: type[PlanLimitReached] = PlanLimitReached
+    what: str, plan: Plan, cap: int | None, count: int, more: int = 1, error: type[PlanLimitReached] = PlanLimitReached
 ) -> None:
     """Raises PlanLimitReached if `more` of something do not fit under the limit.
 
-    used: counted in the transaction that adds them, so that concurrent callers cannot exceed the limit together.
+    count: taken in the transaction that adds them, so that concurrent callers cannot exceed the limit together.
     """
-    if cap is not None and used + more > cap:
-        details = {"plan": plan.name, "what": what, "limit": cap, "current": used}
-        raise error(f"The plan {plan.name} has room for {cap} {what}; there are {used}.", details=details)
+    if cap is not None and count + more > cap:
+        details = {"plan": plan.name, "what": what, "limit": cap, "current": count}
+        raise error(f"The plan {plan.name} has room for {cap} {what}; there are {count}.", details=details)
 
 
 async def cap_of_apps(unit: Unit, organisation_id: str, plan: Plan) -> int | None:

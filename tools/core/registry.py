@@ -153,39 +153,39 @@ class Registry:
         context: RequestContext,
         *,
         unit: Unit | None = None,
-        approved: ApprovedAttempt | None = None,
+        approved_attempt: ApprovedAttempt | None = None,
     ) -> tuple[Any, Call]:
         """Does the same as `call`, and also returns the record of the call, from which REST reads the remaining
         allowance.
 
-        approved: the approval that this call is the execution of.
+        approved_attempt: the attempt at an approved call that this call is.
         """
         services = self.services
-        nested = unit is not None
+        is_nested = unit is not None
         if unit is not None and tool.effect != "read" and not unit.writes:
             raise RuntimeError(f"{tool.name}: a read may not invoke a tool that changes something")
-        work = unit or services.database.build_unit(write=tool.effect != "read" or approved is not None)
+        work = unit or services.database.build_unit(write=tool.effect != "read" or approved_attempt is not None)
         call = Call(self, services, tool, caller, context, work)
-        call.approved = approved
-        call.nested = nested
-        started = time.perf_counter()
+        call.approved_attempt = approved_attempt
+        call.is_nested = is_nested
+        started_at = time.perf_counter()
         status = "ok"
         try:
-            result = await self._steps(call, arguments, nested)
+            result = await self._steps(call, arguments, is_nested)
         except BaobabError as error:
             status = error.code
             error.naming = self.naming(context)
-            if not nested:
+            if not is_nested:
                 await self.record_refusal(tool, arguments, context, error, caller)
             raise
         except BaseException as exc:
             status = "error"
-            if not nested and isinstance(exc, Exception):
+            if not is_nested and isinstance(exc, Exception):
                 await self.record_refusal(tool, arguments, context, Internal(), caller)
             raise
         finally:
             if self.observers:
-                seconds = time.perf_counter() - started
+                seconds = time.perf_counter() - started_at
                 for observe in self.observers:
                     observe(tool, context, status, seconds)
         return result, call
@@ -228,7 +228,7 @@ class Registry:
         """
         call = Call(self, self.services, tool, caller, context, unit)
         key_limits.check_limits(caller, tool, arguments.get(tool.app_parameter or ""))
-        values = await self._admit_call(call, arguments, nested=True)
+        values = await self._admit_call(call, arguments, is_nested=True)
         text: str | None = None if tool.preview is None else await tool.preview(call, **values)
         changes = None if tool.changes is None else bound_changes(await tool.changes(call, **values))
         return Preview(text, changes)
@@ -289,23 +289,23 @@ class Registry:
         answer = await self._foresee(call, arguments, values, meaning)
         return True, await proposals.propose(call, arguments, meaning) if answer is None else answer
 
-    async def _steps(self, call: Call, arguments: Mapping[str, Any], nested: bool) -> Any:
+    async def _steps(self, call: Call, arguments: Mapping[str, Any], is_nested: bool) -> Any:
         try:
-            values = await self._admit_call(call, arguments, nested)
+            values = await self._admit_call(call, arguments, is_nested)
             # Nothing else can make a call wait for a person.
             if call.caller.limits is not None or call.context.step is not None:
                 need_not_ask = call.need_not_ask_any_more and not _has_stream(values)
-                if not nested and call.approved is None and (call.waits_for_approval or need_not_ask):
+                if not is_nested and call.approved_attempt is None and (call.waits_for_approval or need_not_ask):
                     is_answered, answer = await self._ask_person(call, arguments, values)
                     if is_answered:
                         return answer
                 if call.tool.destructive_when is not None and call.needs_destroy_approval:
                     return await self._work_or_propose(call, values, arguments)
-            if call.approved is not None and not nested and call.approved.meaning is not None:
+            if call.approved_attempt is not None and not is_nested and call.approved_attempt.meaning is not None:
                 meaning = None if call.tool.meaning is None else await call.tool.meaning(call, **values)
-                if meaning != call.approved.meaning:
+                if meaning != call.approved_attempt.meaning:
                     raise MeaningChanged
-            return await self._work(call, values, nested)
+            return await self._work(call, values, is_nested)
         except (IntegrityError, NoResultFound) as exc:
             # The app may have been deleted during the call.
             if call.app is not None and await call.services.directory.is_gone(call.app.id):
@@ -351,7 +351,7 @@ class Registry:
         meaning = None if call.tool.meaning is None else await call.tool.meaning(call, **values)
         if not await call.services.part(Proposals).has_proposal(call, arguments, meaning):
             try:
-                return await self._work(call, values, nested=False)
+                return await self._work(call, values, is_nested=False)
             except WouldDestroy:
                 # Its changes have been rolled back.
                 pass
@@ -359,7 +359,7 @@ class Registry:
         await call.unit.commit()
         return await call.services.part(Proposals).propose(call, arguments, meaning)
 
-    async def _admit_call(self, call: Call, arguments: Mapping[str, Any], nested: bool) -> dict[str, Any]:
+    async def _admit_call(self, call: Call, arguments: Mapping[str, Any], is_nested: bool) -> dict[str, Any]:
         """Authorises, limits and validates a call, and returns its validated arguments."""
         tool = call.tool
         is_anonymous = isinstance(call.caller, Anonymous)
@@ -372,27 +372,27 @@ class Registry:
             call.app = directory.cached_app(app_id) or await directory.app(app_id)
         if is_anonymous and tool.access.anonymous:
             require_sign_in(call)
-        if not nested and call.unit.writes:
+        if not is_nested and call.unit.writes:
             call.unit.lock_for(_lock_owner(call))
         await tool.access.authorise(call, arguments)
-        if not nested:
+        if not is_nested:
             set_tenant(_tenant(call))
-        if call.caller.limits is not None and not nested and tool.access.credential:
+        if call.caller.limits is not None and not is_nested and tool.access.credential:
             key_limits.check_limits(call.caller, tool, None if call.app is None else call.app.id)
-        if tool.limit is not None and not nested and call.approved is None:
+        if tool.limit is not None and not is_nested and call.approved_attempt is None:
             allowance = tool.limit.spend(call, arguments)
             # A limit that is counted in this process answers without a coroutine, on the hot path.
             if allowance is not None and not isinstance(allowance, Allowance):
                 allowance = await allowance
             call.allowance = allowance
         values = _validate_arguments(tool, arguments)
-        if tool.widens and not nested:
+        if tool.widens and not is_nested:
             key_limits.check_arguments(call.caller, tool, values, arguments)
-        if tool.spends and not nested:
+        if tool.spends and not is_nested:
             key_limits.check_spending(call.caller, tool, values)
         return values
 
-    async def _work(self, call: Call, values: dict[str, Any], nested: bool) -> Any:
+    async def _work(self, call: Call, values: dict[str, Any], is_nested: bool) -> Any:
         tool = call.tool
         try:
             result = await tool.handler(call, **values)
@@ -401,12 +401,12 @@ class Registry:
                     call.services.audit_log.tally(call, values)
                 else:
                     await call.services.audit_log.record(call, values)
-            if call.approved is not None and not nested:
-                await call.approved.finish(call, result)
-            if not nested and not call.unit.is_untouched:
+            if call.approved_attempt is not None and not is_nested:
+                await call.approved_attempt.finish(call, result)
+            if not is_nested and not call.unit.is_untouched:
                 await call.unit.commit()
         except BaseException as exc:
-            if nested:
+            if is_nested:
                 raise
             await call.unit.rollback(exc)
             if isinstance(exc, BaobabError) and not isinstance(exc, Internal):

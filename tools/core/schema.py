@@ -115,4 +115,4 @@ def _lean_inside(schema: Any, word: str) -> Any:
         return schema
     if word == "properties":
         return {name: _lean_inside(inner, "") for name, inner in schema.items()}
-    return {known: _lean_inside(inner, known) for known, inner in schema.items() if known not in _LENGTHS}
+    return {keyword: _lean_inside(inner, keyword) for keyword, inner in schema.items() if keyword not in _LENGTHS}

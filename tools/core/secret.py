@@ -55,8 +55,8 @@ def holds_secret(hint: Any) -> bool:
 
 def find_undeclared_secrets(name: str, hint: Any) -> Iterator[str]:
     """Names the texts of a parameter that are called like secrets, and declared neither Secret nor NotSecret."""
-    declared = any(isinstance(mark, Secret | NotSecret) for mark in _marks(hint))
-    if not declared and _is_called_like_one(name) and _is_text(hint):
+    is_declared = any(isinstance(mark, Secret | NotSecret) for mark in _marks(hint))
+    if not is_declared and _is_called_like_one(name) and _is_text(hint):
         yield name
     for inner in _leaves(hint):
         if is_typeddict(inner):

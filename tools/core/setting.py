@@ -17,4 +17,4 @@ class Setting(TypedDict):
 class InstallationSettings:
     """The port to the settings of the installation, without secrets."""
 
-    listed: Sequence[Setting]
+    settings: Sequence[Setting]

@@ -365,14 +365,16 @@ def _bind(name: str, base: str, route: str, arguments: type[BaseModel], rest: Re
         if parameter not in names_on_wire:
             raise RegistrationError(f"{name}: {parameter} is in the route but not in the signature")
     # A form or a query, which another page can make a browser send, must not set what comes in a header.
-    withheld = set(rest.from_headers) if rest.form else set()
+    withheld_names = set(rest.from_headers) if rest.form else set()
     if rest.further_query is not None:
-        withheld |= set(rest.from_headers) - set(rest.query)
-    others = tuple(p for p in names_on_wire if p not in in_path and p not in withheld and p != rest.further_query)
+        withheld_names |= set(rest.from_headers) - set(rest.query)
+    other_names = tuple(
+        p for p in names_on_wire if p not in in_path and p not in withheld_names and p != rest.further_query
+    )
     if rest.body is not None:
-        in_query = tuple(p for p in others if p != rest.body)
+        in_query = tuple(p for p in other_names if p != rest.body)
     else:
-        in_query = others if method in ("GET", "DELETE") else tuple(rest.query)
+        in_query = other_names if method in ("GET", "DELETE") else tuple(rest.query)
     status = _SWITCHED if rest.socket else rest.status
     if callable(status) and not rest.statuses:
         raise RegistrationError(f"{name}: name the statuses that its function can answer")
@@ -383,7 +385,7 @@ def _bind(name: str, base: str, route: str, arguments: type[BaseModel], rest: Re
         statuses=tuple(rest.statuses) if callable(status) or rest.statuses else (status,),
         path_parameters=in_path,
         query_parameters=in_query,
-        body_parameters=tuple(p for p in others if p not in in_query and p != rest.raw_body),
+        body_parameters=tuple(p for p in other_names if p not in in_query and p != rest.raw_body),
         media_type=rest.media_type,
         max_body=rest.max_body,
         headers=rest.headers,

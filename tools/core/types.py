@@ -151,10 +151,10 @@ Uuid = Annotated[
 
 def _normalise_address(value: str) -> str:
     """Returns the one spelling of an address: accented letters as one character each, and no invisible characters."""
-    normalised = normalize("NFC", value)
-    if not all(map(is_seen, normalised)):
+    address = normalize("NFC", value)
+    if not all(map(is_seen, address)):
         raise ValueError("has characters that cannot be seen")
-    return normalised
+    return address
 
 
 Email = Annotated[

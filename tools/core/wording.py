@@ -67,8 +67,8 @@ def describe_call(
     arguments = [(name, text) for name, text in fields if name != OUTCOME]
     lines += [f"{name}: {text}" for name, text in arguments[:_MOST_FIELDS]]
     if len(arguments) > _MOST_FIELDS:
-        hidden = len(arguments) - _MOST_FIELDS
-        lines.append(f"{hidden} more fields are not shown here; read all of the arguments.")
+        hidden_count = len(arguments) - _MOST_FIELDS
+        lines.append(f"{hidden_count} more fields are not shown here; read all of the arguments.")
     return "\n".join(line for line in lines if line)
 
 
@@ -92,36 +92,40 @@ def redact_arguments(tool: Tool, arguments: Mapping[str, Any]) -> dict[str, Any]
     return safe
 
 
-def restore_hidden(tool: Tool, proposed: Mapping[str, Any], edited: Mapping[str, Any]) -> dict[str, Any]:
+def restore_hidden(
+    tool: Tool, proposed_arguments: Mapping[str, Any], edited_arguments: Mapping[str, Any]
+) -> dict[str, Any]:
     """Returns the arguments that a person edited, with the proposed secrets in place of `(hidden)`.
 
     Raises HiddenIsUnknown if a text reads `(hidden)` where nothing was proposed.
     """
-    restored_arguments: dict[str, Any] = _with_secrets(tool.input_schema, dict(proposed), dict(edited))
+    restored_arguments: dict[str, Any] = _with_secrets(
+        tool.input_schema, dict(proposed_arguments), dict(edited_arguments)
+    )
     return restored_arguments
 
 
-def _with_secrets(schema: Mapping[str, Any], proposed: Any, edited: Any) -> Any:
-    if schema.get("writeOnly") and edited == HIDDEN:
-        if proposed is _NOTHING or proposed is None:
+def _with_secrets(schema: Mapping[str, Any], proposed_value: Any, edited_value: Any) -> Any:
+    if schema.get("writeOnly") and edited_value == HIDDEN:
+        if proposed_value is _NOTHING or proposed_value is None:
             raise HiddenIsUnknown
-        return proposed
+        return proposed_value
     for variant in _variants(schema):
-        edited = _with_secrets(variant, proposed, edited)
-    if isinstance(edited, dict):
-        before = proposed if isinstance(proposed, dict) else {}
+        edited_value = _with_secrets(variant, proposed_value, edited_value)
+    if isinstance(edited_value, dict):
+        before = proposed_value if isinstance(proposed_value, dict) else {}
         return {
             name: _with_secrets(_field_schema(schema, name), before.get(name, _NOTHING), item)
-            for name, item in edited.items()
+            for name, item in edited_value.items()
         }
-    if isinstance(edited, list):
-        earlier, items = proposed if isinstance(proposed, list) else [], _item_schema(schema)
+    if isinstance(edited_value, list):
+        earlier, items = proposed_value if isinstance(proposed_value, list) else [], _item_schema(schema)
         # By its place, and only where all else of the item is as it was.
         return [
             _with_secrets(items, earlier[n] if _is_alike(items, earlier[n : n + 1], item) else _NOTHING, item)
-            for n, item in enumerate(edited)
+            for n, item in enumerate(edited_value)
         ]
-    return edited
+    return edited_value
 
 
 def _is_alike(schema: Mapping[str, Any], earlier: list[Any], item: Any) -> bool:
@@ -133,8 +137,10 @@ def _variants(schema: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
 
 
 def _field_schema(schema: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    others = schema.get("additionalProperties")
-    field_schema: Mapping[str, Any] = schema.get("properties", {}).get(name, others if isinstance(others, dict) else {})
+    further_schema = schema.get("additionalProperties")
+    field_schema: Mapping[str, Any] = schema.get("properties", {}).get(
+        name, further_schema if isinstance(further_schema, dict) else {}
+    )
     return field_schema
 
 
@@ -159,8 +165,8 @@ def _shorten_value(value: Any) -> str:
     text = escape_json(value)
     if len(text) <= _LONGEST_VALUE:
         return text
-    hidden = len(text) - _LONGEST_VALUE
-    return f"{text[:_LONGEST_VALUE]}… ({hidden} more characters are not shown here; read all of the arguments)"
+    hidden_count = len(text) - _LONGEST_VALUE
+    return f"{text[:_LONGEST_VALUE]}… ({hidden_count} more characters are not shown here; read all of the arguments)"
 
 
 def _count_operations(schema: Mapping[str, Any], value: Any) -> str | None:
@@ -170,5 +176,5 @@ def _count_operations(schema: Mapping[str, Any], value: Any) -> str | None:
         return None
     operations = [item.get("op") if isinstance(item, dict) else None for item in value]
     counts = [f"{operations.count(kind)} {kind}" for kind in kinds if kind in operations]
-    others = sum(kind not in kinds for kind in operations)
-    return ", ".join(counts + ([f"{others} of no known kind"] if others else [])) or "none"
+    other_count = sum(kind not in kinds for kind in operations)
+    return ", ".join(counts + ([f"{other_count} of no known kind"] if other_count else [])) or "none"

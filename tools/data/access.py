@@ -46,7 +46,7 @@ class OpenToPolicies:
             raise Forbidden("This key does not open the app's tables.")
         if not isinstance(caller, Account | AppKey) and (arguments.get("as_role") or arguments.get("as_user")):
             raise Forbidden("Only those who run the app see it as somebody else.")
-        if call.require_app().paused:
+        if call.require_app().is_paused:
             raise AppPaused(call.require_app().paused_reason)
 
 

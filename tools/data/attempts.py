@@ -42,7 +42,7 @@ def read_attempt(call: Call, actor: Actor, options: WriteOptions | None, request
     """Returns the attempt of a call, by the client's idempotency key or by its approval. None without either."""
     key = options["idempotency_key"] if options is not None else None
     if key is None:
-        return Attempt(call.approved.id) if call.approved is not None else None
+        return Attempt(call.approved_attempt.id) if call.approved_attempt is not None else None
     digest = hashlib.sha256(json.dumps(request, sort_keys=True).encode()).hexdigest()
     scope = [call.tool.name, call.caller.actor_id, actor.role, actor.user_id, key]
     if isinstance(call.caller, Anonymous):

@@ -93,7 +93,7 @@ class _Entry:
 
 
 def find_author(call: Call, actor: Actor) -> Author:
-    step, approved_attempt = call.context.step, call.approved
+    step, approved_attempt = call.context.step, call.approved_attempt
     run_id = step.run_id if step is not None else approved_attempt.run_id if approved_attempt is not None else None
     return Author(actor, call.caller.actor_id, run_id, call.tool.name)
 

@@ -84,5 +84,5 @@ def is_readable(call: Call) -> list[ColumnElement[bool]]:
 
 def _require_running(call: Call) -> None:
     app = call.require_app()
-    if app.paused:
+    if app.is_paused:
         raise AppPaused(app.paused_reason)

@@ -180,7 +180,7 @@ def organisation_of(call: Call) -> str:
 
 def acting_app(call: Call) -> str | None:
     """Returns the app whose agent makes a call, now or once it is approved; None if no run makes it."""
-    step, approved_attempt = call.context.step, call.approved
+    step, approved_attempt = call.context.step, call.approved_attempt
     if step is not None:
         return step.app_id
     return None if approved_attempt is None or approved_attempt.run_id is None else approved_attempt.app_id
@@ -190,7 +190,7 @@ def proposer_of(call: Call, trigger_context: Mapping[str, Any] | None = None) ->
     """Returns the proposer of a call's action. A call over MCP or from a run is an agent's, and so is a call with a key
     that has to ask a person for some of its calls.
     """
-    step, approved_attempt, caller = call.context.step, call.approved, call.caller
+    step, approved_attempt, caller = call.context.step, call.approved_attempt, call.caller
     # A call of a run that a person has approved is still the run's.
     run_id = step.run_id if step is not None else approved_attempt and approved_attempt.run_id
     is_agent = run_id is not None or call.context.name == "mcp" or caller.limits is not None

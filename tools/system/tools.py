@@ -164,7 +164,7 @@ async def system_settings(call: Call) -> SystemSettings:
     A secret is only said to be set. Settings are environment variables: they are changed where the server is started.
     """
     services = call.services
-    settings = list(services.part(InstallationSettings).listed)
+    settings = list(services.part(InstallationSettings).settings)
     faults = list_faults({setting["name"]: setting["value"] for setting in settings}, services.options.base_url)
     checks = (await call.invoke("system_ready"))["checks"]
     faults += [f"{name} is {state}." for name, state in checks.items() if state not in ("ok", "ready", "starting")]

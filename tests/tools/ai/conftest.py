@@ -102,7 +102,7 @@ class Installation(Baobab):
         # Asked once: a caller who asks too often is refused.
         organisation = await get_first_organisation(self)
         async with asyncio.timeout(TIMEOUT_SECONDS):
-            while (balance := await self.credits.balance(organisation)).reserved:
+            while (balance := await self.credits.balance(organisation)).reserved_nanos:
                 await asyncio.sleep(0.01)
         return balance
 

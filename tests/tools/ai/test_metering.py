@@ -249,7 +249,7 @@ async def test_what_cannot_be_given_back_for_now_hides_no_failure_and_keeps_nobo
         return
     assert (answer.status_code, answer.headers["x-baobab-model"]) == (200, works)
     left = await baobab.get_balance()
-    assert left.reserved > 0  # until its time is over
+    assert left.reserved_nanos > 0  # until its time is over
     assert left.total == 1 * USD - (11 * 180 + 7 * 720)
 
 
@@ -307,13 +307,13 @@ async def test_what_a_killed_server_had_set_aside_comes_back(tmp_path: Path) -> 
     clock = FixedClock(time.time())
     async with composition.open_application(load_settings(settings, data=data), clock=clock) as application:
         (organisation,) = await list_organisations(application)
-        assert (await application.services.part(Credits).balance(organisation)).reserved > 0
+        assert (await application.services.part(Credits).balance(organisation)).reserved_nanos > 0
         await jobs.run_job(application, "credits_sweep")
-        assert (await application.services.part(Credits).balance(organisation)).reserved > 0
+        assert (await application.services.part(Credits).balance(organisation)).reserved_nanos > 0
         clock.advance(600)
         await jobs.run_job(application, "credits_sweep")
         balance = await application.services.part(Credits).balance(organisation)
-    assert (balance.reserved, balance.total) == (0, 1 * USD)
+    assert (balance.reserved_nanos, balance.total) == (0, 1 * USD)
     release_data(data)
 
 

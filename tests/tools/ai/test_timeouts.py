@@ -163,7 +163,7 @@ async def test_a_caller_who_leaves_while_a_model_thinks_frees_the_provider(world
         writer.transport.abort()
         while world.fake.broken_off == left:
             await asyncio.sleep(0.01)
-    assert (await world.get_settled_balance()).reserved == 0
+    assert (await world.get_settled_balance()).reserved_nanos == 0
     assert await world.get_spent() == 0
 
 

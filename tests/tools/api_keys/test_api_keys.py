@@ -378,7 +378,7 @@ async def test_a_key_is_made_with_a_budget_or_not_at_all(harness: ToolHarness) -
     assert (budget["subject_id"], budget["period"], budget["limit_usd"]) == (made["key_id"], "day", 2.5)
     limits = (await harness.authenticate(made["key"])).limits
     assert limits is not None
-    assert limits.budgeted
+    assert limits.has_budget
     # Only admins and owners set budgets; whoever may not gets no key without one.
     organisation = await harness.create_organisation(ada)
     member = await harness.join(organisation, ada, "member@example.com", "member")

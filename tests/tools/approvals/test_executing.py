@@ -48,7 +48,7 @@ async def attempt_call(approvals_client: ApprovalsClient, approval_id: str) -> N
     overtaken: Any = OvertakenJob()
     attempt = ApprovedCall(approval_id, overtaken, service_of(application.services).texts.seals)
     with pytest.raises(JobLost):
-        await application.registry.run(tool, arguments, caller, RequestContext("test", "t"), approved=attempt)
+        await application.registry.run(tool, arguments, caller, RequestContext("test", "t"), approved_attempt=attempt)
 
 
 async def test_what_a_dead_server_left_is_executed_by_whoever_looks_next(approvals_client: ApprovalsClient) -> None:

@@ -99,7 +99,7 @@ def _select_page(*columns: str, goes_on: bool) -> Select[Any]:
     return query.order_by(rows.c.created_at.desc(), rows.c.id.desc()).limit(bindparam("most"))
 
 
-async def _preview_run(call: Call, app_id: AppId, name: Name, **_others: Any) -> str:
+async def _preview_run(call: Call, app_id: AppId, name: Name, **_: Any) -> str:
     return await describe_agent(call, await get_agent_row(call, app_id, name))
 
 

@@ -279,9 +279,9 @@ async def mcp_servers_call(
 
     digest: the tool's digest when the call was proposed; a changed tool is not called.
     """
-    step, approved = call.context.step, call.approved
-    if approved is not None and approved.run_id is not None:
-        key = approved.id
+    step, approved_attempt = call.context.step, call.approved_attempt
+    if approved_attempt is not None and approved_attempt.run_id is not None:
+        key = approved_attempt.id
     elif step is not None:
         key = f"{step.run_id}:{step.call_id}"
     else:
@@ -304,7 +304,7 @@ async def _get_pinned_server(call: Call, app_id: str, server_id: str, tool: str,
 
 async def _probe_server(call: Call, server: ToolServer) -> tuple[dict[str, Any], BaobabError | None]:
     """Returns the columns of a server after a probe, and why it did not answer, if it did not."""
-    if not call.nested:
+    if not call.is_nested:
         # No transaction stays open while another server answers.
         await call.unit.commit()
     now = {"last_health": call.now, "updated_at": call.now}

@@ -50,7 +50,7 @@ async def submit(
     )
     reservation = await _reserve_credits(call, kind, max_charge)
     # The id is derived from the approval, so that a second attempt finds the job of the first.
-    job_id = str(uuid5(_APPROVED, call.approved.id)) if call.approved else call.services.ids.uuid()
+    job_id = str(uuid5(_APPROVED, call.approved_attempt.id)) if call.approved_attempt else call.services.ids.uuid()
     is_stored = False
 
     def mark_kept() -> None:

@@ -152,7 +152,7 @@ async def _chat(
     cache: CacheOptions | None,
 ) -> Any:
     # All reads are done: no transaction stays open while the model works.
-    if not call.nested:
+    if not call.is_nested:
         await call.unit.commit()
     gateway_ = call.services.part(Gateway)
     models = select_models(call, name, ai_settings, "chat")

@@ -128,7 +128,7 @@ async def _embed(
 
     texts: as OpenAI takes them. name: of the model; None for the built-in embeddings.
     """
-    if not call.nested:
+    if not call.is_nested:
         await call.unit.commit()
     gateway_ = call.services.part(Gateway)
     models = select_models(call, name, ai_settings, "embedding")

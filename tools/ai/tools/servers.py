@@ -238,7 +238,7 @@ async def model_servers_delete(call: Call, name: ServerName) -> ServerRemoved:
 
 async def _probe_models(call: Call, name: str, url: str, key: str | None) -> dict[str, Any]:
     """Asks a server for its models and returns the values for its row. Raises AddressRefused or UrlRefused."""
-    if not call.nested:
+    if not call.is_nested:
         # No transaction stays open while another server works.
         await call.unit.commit()
     provider = Provider(name, url, key or "", "openai", lists_models=True, is_own=True, is_guarded=True)

@@ -239,7 +239,7 @@ async def notices_channel_test(call: Call, channel_id: ChannelId) -> ChannelTrie
             call.unit, Mail(open_target(call.services.vault, row)["email"], "waiting_calls", values)
         )
         return {"delivered": True, "answer": None}
-    if not call.nested:
+    if not call.is_nested:
         # No transaction stays open while another server works.
         await call.unit.commit()
     outcome = await send_message(call.services, row, message)

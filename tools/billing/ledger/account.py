@@ -20,25 +20,25 @@ class Account:
     organisation_id: str
     terms: Terms
     month: date
-    used: int
+    allowance_used: int
     """The part of this month's allowance that was used."""
     once_used: int
     """The part that was used of an allowance that is given only once."""
     credits: int
-    reserved: int
+    reserved_nanos: int
 
     def roll(self, today: date) -> None:
         """Begins the month of this day; never an earlier one, for another machine's clock may be ahead."""
         month = today.replace(day=1)
         if month > self.month:
-            self.month, self.used = month, 0
+            self.month, self.allowance_used = month, 0
 
     @property
     def balance(self) -> Balance:
         allowance = self.terms.allowance
-        used_allowance = self.once_used if self.terms.once else self.used
+        used_allowance = self.once_used if self.terms.once else self.allowance_used
         allowance_left = None if allowance is None else max(0, allowance - used_allowance)
-        return Balance(allowance_left, self.credits, self.reserved, self.terms.floor)
+        return Balance(allowance_left, self.credits, self.reserved_nanos, self.terms.floor)
 
     def debit(self, cost: int) -> None:
         """Charges an amount: to the allowance, then to the top-ups, whose balance may become negative."""
@@ -47,7 +47,7 @@ class Account:
         if self.terms.once:
             self.once_used += from_allowance
         else:
-            self.used += from_allowance
+            self.allowance_used += from_allowance
         self.credits -= cost - from_allowance
 
 

@@ -25,7 +25,7 @@ class Budget:
     most: int
     since: date
     spent_nanos: int
-    reserved: int
+    reserved_nanos: int
 
     def roll(self, today: date) -> None:
         """Begins the period of this day; never an earlier one, for another machine's clock may be ahead."""
@@ -34,7 +34,7 @@ class Budget:
             self.since, self.spent_nanos = since, 0
 
     def fits(self, amount: int) -> bool:
-        return self.spent_nanos + self.reserved + amount <= self.most
+        return self.spent_nanos + self.reserved_nanos + amount <= self.most
 
     @property
     def resets_at(self) -> datetime:
@@ -50,6 +50,6 @@ class Budget:
             "period": self.period,
             "limit_usd": usd(self.most),
             "spent_usd": usd(self.spent_nanos),
-            "reserved_usd": usd(self.reserved),
+            "reserved_usd": usd(self.reserved_nanos),
             "resets_at": self.resets_at.isoformat(),
         }

@@ -23,7 +23,7 @@ from baobab.tools.billing.ledger.operations import Release, Reserve, Settle, Top
 from baobab.tools.billing.ledger.terms import TERMS, Balance
 from baobab.tools.billing.ledger.usage import UsagePart, read_usage
 from baobab.tools.billing.ledger.writer import CreditWriter
-from baobab.tools.billing.tables import BUDGETED, credit_accounts, credit_budgets, credit_reservations
+from baobab.tools.billing.tables import HAS_BUDGET, credit_accounts, credit_budgets, credit_reservations
 from baobab.tools.core.auth.tables import organisations
 from baobab.tools.core.credits import Reservation, Spender, Usage, UsageLine
 from baobab.tools.core.money import MOST
@@ -61,7 +61,7 @@ class Credits:
     here that writes before it is committed.
     """
 
-    budgeted_column = BUDGETED
+    has_budget_column = HAS_BUDGET
 
     def __init__(self, database: Database, clock: Clock, ids: Ids) -> None:
         self._database = database
@@ -139,7 +139,7 @@ class Credits:
 
     async def sweep(self) -> int:
         """Releases expired reservations, deletes those that ended long ago, and returns how many were released."""
-        released = 0
+        released_count = 0
         columns = credit_reservations.c
         while True:
             due = (
@@ -150,13 +150,13 @@ class Credits:
             )
             async with self._database.reading() as connection:
                 rows = (await connection.execute(due)).all()
-            ending = [Release(row.id, row.organisation_id, expired=True) for row in rows]
-            ended: list[bool] = await self._writer.execute_all(ending)
-            released += sum(ended)
+            ending = [Release(row.id, row.organisation_id, only_overdue=True) for row in rows]
+            were_open: list[bool] = await self._writer.execute_all(ending)
+            released_count += sum(were_open)
             if len(rows) < _ROUND:
                 break
         await self._forget()
-        return released
+        return released_count
 
     async def account(self, organisation_id: str) -> Account:
         """Returns an organisation's terms and what it has used of them this month. Raises NoCreditAccount (404)."""
@@ -195,9 +195,9 @@ class Credits:
 
         def add_top_up(_: Statements, ledger: Ledger) -> Balance:
             ledger.read([], [reference], set())
-            added = operation.apply(ledger)
+            balance_after = operation.apply(ledger)
             ledger.save()
-            return added
+            return balance_after
 
         balance: Balance
         if unit is None:
@@ -249,9 +249,11 @@ class Credits:
             _require_account(ledger, organisation_id)
             since = first_day(period, ledger.today)
             ((spent_nanos,),) = statements.rows(_SPENT, organisation_id, since, subject, subject_id)
-            ((reserved,),) = statements.rows(_RESERVED, organisation_id, subject, subject_id)
+            ((reserved_nanos,),) = statements.rows(_RESERVED, organisation_id, subject, subject_id)
             # Postgres adds up 64-bit integers into a decimal.
-            budget = Budget(organisation_id, subject, subject_id, period, most, since, int(spent_nanos), int(reserved))
+            budget = Budget(
+                organisation_id, subject, subject_id, period, most, since, int(spent_nanos), int(reserved_nanos)
+            )
             statements.rows(_SET_BUDGET, *astuple(budget))
             return budget
 
@@ -343,13 +345,13 @@ class Credits:
     async def _forget(self) -> None:
         now, columns = self._clock.now(), credit_reservations.c
         # The cost of a run is reported while the run lives.
-        settled = (columns.cost == 0) | (columns.cost.is_not(None) & columns.run_id.is_(None))
-        late = columns.ended_at < now - LATE
-        old = select(columns.id).where(columns.ended_at < now - REMEMBERED, settled | late).limit(_ROUND)
+        is_settled = (columns.cost == 0) | (columns.cost.is_not(None) & columns.run_id.is_(None))
+        is_late = columns.ended_at < now - LATE
+        old = select(columns.id).where(columns.ended_at < now - REMEMBERED, is_settled | is_late).limit(_ROUND)
         while True:
             async with self._database.writing(lock=None) as connection:
                 result = await connection.execute(
-                    delete(credit_reservations).where(columns.id.in_(old), settled | late)
+                    delete(credit_reservations).where(columns.id.in_(old), is_settled | is_late)
                 )
             if result.rowcount < _ROUND:
                 break

@@ -22,7 +22,7 @@ class NoCreditAccount(NotFound):
 
 def describe_exhausted_credits(balance: Balance, amount: int) -> CreditsExhausted:
     """The error for an amount that the balance does not allow: what there is, and whether calls under way hold it."""
-    fits = balance.available is not None and balance.available + balance.reserved >= amount
+    fits = balance.available is not None and balance.available + balance.reserved_nanos >= amount
     details = {"exhausted": "credits", "reason": _REASONS[fits], "required_usd": usd(amount), **balance.as_details()}
     if not fits:
         return CreditsExhausted(details=details)

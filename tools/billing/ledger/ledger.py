@@ -72,7 +72,7 @@ class ReservationRow:
     def subjects(self) -> list[tuple[BudgetSubject, str]]:
         """The app, key and agents whose budgets it counts against."""
         subjects: list[tuple[BudgetSubject, str | None]] = [("app", self.app_id), ("key", self.key_id)]
-        agents: list[tuple[BudgetSubject, str]] = [("agent", one) for one in (self.agent_ids or "").split()]
+        agents: list[tuple[BudgetSubject, str]] = [("agent", agent_id) for agent_id in (self.agent_ids or "").split()]
         return [(subject, id_) for subject, id_ in subjects if id_] + agents
 
 
@@ -87,8 +87,8 @@ class Ledger:
         self.reservations: dict[str, ReservationRow] = {}
         self.topped_up: dict[tuple[str, str], int] = {}
         self._budgets: dict[tuple[str, str], list[Budget]] = {}
-        self._reserved: list[tuple[Any, ...]] = []
-        self._ended: dict[str, ReservationRow] = {}
+        self._new_reservations: list[tuple[Any, ...]] = []
+        self._ended_reservations: dict[str, ReservationRow] = {}
         self._new_top_ups: list[tuple[Any, ...]] = []
         self._usage: dict[tuple[Any, ...], list[int]] = {}
 
@@ -97,11 +97,11 @@ class Ledger:
         balance_rows = self._statements.rows(_LOCKED, sorted(set(organisation_ids)))
         self.now = now()
         self.today = self.now.date()
-        for organisation_id, month, used, once_used, money, reserved, allowance, floor, plan in balance_rows:
+        for org_id, month, allowance_used, once_used, money, reserved_nanos, allowance, floor, plan in balance_rows:
             terms = terms_of(plan, allowance, floor)
-            account = Account(organisation_id, terms, _day(month), used, once_used, money, reserved)
+            account = Account(org_id, terms, _day(month), allowance_used, once_used, money, reserved_nanos)
             account.roll(self.today)
-            self.accounts[organisation_id] = account
+            self.accounts[org_id] = account
 
     def read(self, reservations: list[str], references: list[str], subjects: set[str]) -> None:
         """Reads the rows that the operations need. It comes after the locks, so that nobody changes the rows."""
@@ -136,7 +136,7 @@ class Ledger:
     def bound_agent(self, organisation_id: str, agent_id: str, most: int) -> None:
         """Sets the daily budget of an agent, with its present limit."""
         budgets = self._budgets.setdefault((organisation_id, agent_id), [])
-        budget = next((one for one in budgets if one.subject == "agent"), None)
+        budget = next((agent_budget for agent_budget in budgets if agent_budget.subject == "agent"), None)
         if budget is None:
             budget = Budget(organisation_id, "agent", agent_id, "day", most, self.today, 0, 0)
             budgets.append(budget)
@@ -144,11 +144,11 @@ class Ledger:
 
     def hold(self, reservation: ReservationRow, purpose: str, until: datetime) -> None:
         """Adds a reservation: to the reserved money of the account and of its budgets."""
-        self.accounts[reservation.organisation_id].reserved += reservation.amount
+        self.accounts[reservation.organisation_id].reserved_nanos += reservation.amount
         for budget in self.budgets(reservation):
-            budget.reserved += reservation.amount
+            budget.reserved_nanos += reservation.amount
         payer = (reservation.id, reservation.organisation_id, reservation.app_id, reservation.key_id)
-        self._reserved.append(
+        self._new_reservations.append(
             (*payer, purpose, reservation.amount, self.now, until, reservation.run_id, reservation.agent_ids)
         )
 
@@ -157,15 +157,15 @@ class Ledger:
         account = self.accounts[reservation.organisation_id]
         budgets = self.budgets(reservation)
         if reservation.is_open:
-            account.reserved -= reservation.amount
+            account.reserved_nanos -= reservation.amount
             for budget in budgets:
-                budget.reserved -= reservation.amount
+                budget.reserved_nanos -= reservation.amount
         if cost is not None:
             account.debit(cost)
             for budget in budgets:
                 budget.spent_nanos += cost
         reservation.cost, reservation.is_open = cost, False
-        self._ended[reservation.id] = reservation
+        self._ended_reservations[reservation.id] = reservation
 
     def top_up(self, organisation_id: str, amount: int, reference: str) -> None:
         self.accounts[organisation_id].credits += amount
@@ -189,17 +189,18 @@ class Ledger:
 
     def save(self) -> None:
         each = self._statements.execute_many
-        if self._reserved:
-            each(_ADD_RESERVATION, self._reserved)
-        if self._ended:
+        if self._new_reservations:
+            each(_ADD_RESERVATION, self._new_reservations)
+        if self._ended_reservations:
             each(
-                _END_RESERVATION, [(reservation.cost, self.now, reservation.id) for reservation in self._ended.values()]
+                _END_RESERVATION,
+                [(reservation.cost, self.now, reservation.id) for reservation in self._ended_reservations.values()],
             )
         if self._new_top_ups:
             each(_ADD_TOP_UP, self._new_top_ups)
         if self._usage:
             each(_ADD_USAGE, [(*place, *counts) for place, counts in self._usage.items()])
-        if self._reserved or self._ended or self._new_top_ups:
+        if self._new_reservations or self._ended_reservations or self._new_top_ups:
             each(_SAVE_ACCOUNT, map(_account_row, self.accounts.values()))
             budgets = [budget for some in self._budgets.values() for budget in some]
             if budget_rows := [_budget_row(budget) for budget in budgets if budget.subject != "agent"]:
@@ -210,13 +211,13 @@ class Ledger:
 
 
 def _account_row(account: Account) -> tuple[Any, ...]:
-    money = (account.used, account.once_used, account.credits, account.reserved)
+    money = (account.allowance_used, account.once_used, account.credits, account.reserved_nanos)
     return (account.month, *money, account.organisation_id)
 
 
 def _budget_row(budget: Budget) -> tuple[Any, ...]:
     name = (budget.organisation_id, budget.subject, budget.subject_id, budget.period)
-    return (budget.since, budget.spent_nanos, budget.reserved, *name)
+    return (budget.since, budget.spent_nanos, budget.reserved_nanos, *name)
 
 
 def _day(day: date | str) -> date:

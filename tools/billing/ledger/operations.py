@@ -67,7 +67,7 @@ class Reserve(Operation):
                 ledger.bound_agent(self.organisation_id, agent_id, MOST if most is None else most)
             balance, budgets = account.balance, ledger.budgets(reservation)
             if self.least is not None:
-                room_left = [budget.most - budget.spent_nanos - budget.reserved for budget in budgets]
+                room_left = [budget.most - budget.spent_nanos - budget.reserved_nanos for budget in budgets]
                 room_left += [] if balance.available is None else [balance.available]
                 # Something is left for other calls.
                 amount = max(self.least, min([amount, *(room // _SHARES for room in room_left)]))
@@ -109,7 +109,7 @@ class Settle(Operation):
 class Release(Operation):
     reservation_id: str
     organisation_id: str
-    expired: bool = False
+    only_overdue: bool = False
     """Whether only a reservation whose time is over is released."""
 
     def apply(self, ledger: Ledger) -> bool:
@@ -117,7 +117,7 @@ class Release(Operation):
         reservation = ledger.reservations.get(self.reservation_id)
         if reservation is None or not reservation.is_open or reservation.organisation_id != self.organisation_id:
             return False
-        if self.expired and not reservation.is_overdue:
+        if self.only_overdue and not reservation.is_overdue:
             return False
         ledger.end(reservation, None)
         return True

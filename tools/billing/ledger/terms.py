@@ -32,7 +32,7 @@ class Balance:
     """The rest of the allowance; None if it has no cap."""
     credits: int
     """The rest of the top-ups; negative if more was used."""
-    reserved: int
+    reserved_nanos: int
     floor: int
 
     @property
@@ -42,7 +42,7 @@ class Balance:
     @property
     def available(self) -> int | None:
         """The amount that may be reserved; negative if the balance is below its floor."""
-        return None if self.total is None else self.total - self.floor - self.reserved
+        return None if self.total is None else self.total - self.floor - self.reserved_nanos
 
     def as_details(self) -> dict[str, Any]:
         """Returns the fields of an answer, in dollars."""
@@ -52,7 +52,7 @@ class Balance:
             "available_usd": _optional_usd(None if self.available is None else max(0, self.available)),
             "monthly_allowance_usd": _optional_usd(self.allowance),
             "credits_usd": usd(self.credits),
-            "reserved_usd": usd(self.reserved),
+            "reserved_usd": usd(self.reserved_nanos),
             "auto_refill_enabled": False,
             "auto_refill_amount_usd": None,
             "auto_refill_last_failure": None,

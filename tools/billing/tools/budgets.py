@@ -131,7 +131,7 @@ def render_budget(budget: Budget) -> BudgetRow:
         "period": budget.period,
         "limit_usd": usd(budget.most),
         "spent_usd": usd(budget.spent_nanos),
-        "reserved_usd": usd(budget.reserved),
+        "reserved_usd": usd(budget.reserved_nanos),
         "resets_at": budget.resets_at,
     }
 
@@ -139,10 +139,10 @@ def render_budget(budget: Budget) -> BudgetRow:
 async def _require_own(call: Call, organisation: str, subject: BudgetSubject, subject_id: str) -> None:
     """SubjectNotFound unless it is an app or a live key of the organisation."""
     table = apps if subject == "app" else api_keys
-    owned = select(table.c.id).where(table.c.id == subject_id, table.c.organisation_id == organisation)
+    own_query = select(table.c.id).where(table.c.id == subject_id, table.c.organisation_id == organisation)
     if subject == "key":
-        owned = owned.where(api_keys.c.revoked_at.is_(None))
-    if (await call.execute(owned)).first() is None:
+        own_query = own_query.where(api_keys.c.revoked_at.is_(None))
+    if (await call.execute(own_query)).first() is None:
         raise SubjectNotFound
 
 

@@ -49,7 +49,7 @@ async def billing_get(call: Call, org_id: OrganizationId | None = None) -> Billi
     plan = (await call.execute(select(organisations.c.plan).where(organisations.c.id == organisation))).scalar_one()
     apps = await cap_of_apps(call.unit, organisation, PLANS[plan])
     platform, byok = (
-        _consumption([one for one in usage_lines if one.byok is is_own_key]) for is_own_key in (False, True)
+        _consumption([line for line in usage_lines if line.byok is is_own_key]) for is_own_key in (False, True)
     )
     return {
         "organization_id": organisation,
@@ -134,7 +134,7 @@ def _credits(account: Account) -> CreditsTold:
         "monthly_allowance_usd": _or_uncapped(balance.allowance),
         "topup_usd": usd(balance.credits),
         "total_usd": _or_uncapped(balance.total),
-        "reserved_usd": usd(balance.reserved),
+        "reserved_usd": usd(balance.reserved_nanos),
         "available_usd": None if balance.available is None else usd(max(0, balance.available)),
         "floor_usd": usd(balance.floor),
     }
@@ -143,16 +143,16 @@ def _credits(account: Account) -> CreditsTold:
 def _ai_credits(account: Account) -> AiCredits:
     return {
         "included": _or_uncapped(account.terms.allowance),
-        "used": usd(account.once_used if account.terms.once else account.used),
+        "used": usd(account.once_used if account.terms.once else account.allowance_used),
         "remaining": _or_uncapped(account.balance.allowance),
     }
 
 
 def _consumption(lines: list[UsageLine]) -> Consumption:
     return {
-        "requests": sum(one.requests for one in lines),
-        "tokens": sum(one.prompt_tokens + one.completion_tokens for one in lines),
-        "cost": usd(sum(one.cost for one in lines)),
+        "requests": sum(line.requests for line in lines),
+        "tokens": sum(line.prompt_tokens + line.completion_tokens for line in lines),
+        "cost": usd(sum(line.cost for line in lines)),
     }
 
 

@@ -71,7 +71,7 @@ async def billing_usage(
     )
     if len(used_rows) > MOST_ROWS:
         raise TooMuchUsage(details={"limit": MOST_ROWS})
-    rows = [_row(used, parts) for used in used_rows]
+    rows = [_row(line, parts) for line in used_rows]
     return {"organization_id": organisation, "startDate": first, "endDate": last, "usage": rows}
 
 

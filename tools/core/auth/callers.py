@@ -15,7 +15,7 @@ class Limits:
     """The toolsets that it opens; None: all."""
     read_only: bool = False
     approval: Policy = "none"
-    budgeted: bool = False
+    has_budget: bool = False
     """Whether there is a budget of what it spends, which nothing that it hands out may get around."""
     app_id: str | None = None
     """The only app that it opens; None: all apps that its account may use."""
@@ -29,9 +29,9 @@ class Limits:
 
     @classmethod
     def of(cls, row: Any) -> "Limits | None":
-        """Builds the limits from a key's row with `budgeted` (tools/core/credits.py); None if it has no limits."""
+        """Builds the limits from a key's row with `has_budget` (tools/core/credits.py); None if it has no limits."""
         toolsets = None if row.toolsets is None else frozenset(row.toolsets)
-        limits = cls(toolsets, row.read_only, row.approval, row.budgeted, row.only_app_id, row.ends_at)
+        limits = cls(toolsets, row.read_only, row.approval, row.has_budget, row.only_app_id, row.ends_at)
         if row.asks:
             always, never = (frozenset(tool for tool, ask in row.asks.items() if ask == rule) for rule in get_args(Ask))
             limits = replace(limits, always_ask=always, never_ask=never)

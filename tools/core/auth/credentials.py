@@ -59,7 +59,7 @@ class Credentials:
         """When the entry ends, the caller, and what it depends on, by the digest of the credential."""
         self._depending: dict[_Subject, set[bytes]] = {}
         """The digests of the cached credentials that depend on something."""
-        self._used: dict[str, float] = {}
+        self._used_at: dict[str, float] = {}
         self._changes = 0
         for topic in ("members", "account"):
             notices.subscribe(topic, self._forget_callers)
@@ -119,7 +119,7 @@ class Credentials:
         await run_to_completion(self._flush(database))
 
     async def _flush(self, database: Database) -> None:
-        used_keys, self._used = self._used, {}
+        used_keys, self._used_at = self._used_at, {}
         if not used_keys:
             return
         # In one order, or two workers that flush at once would wait for each other.
@@ -129,7 +129,7 @@ class Credentials:
             async with database.writing(lock=None) as connection:
                 await connection.execute(statement, rows)
         except DatabaseUnavailable:
-            self._used = used_keys | self._used
+            self._used_at = used_keys | self._used_at
             raise
 
     async def _verify(self, authorization: bytes) -> Caller:
@@ -175,7 +175,7 @@ class Credentials:
         expiry = math.inf if key.expires_at is None else key.expires_at
         if expiry <= self._time():
             raise InvalidApiKey("This access token has expired.", remediation="Exchange the refresh token for another.")
-        self._used[key.id] = self._time()
+        self._used_at[key.id] = self._time()
         if key.app_id is not None:
             gateway = "ai:gateway" in key.scopes
             return AppKey(key.app_id, key.id, key.account_id, key.limits, gateway=gateway), expiry

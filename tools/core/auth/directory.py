@@ -35,7 +35,7 @@ class App:
     access_mode: str
     visibility: str
     allowed_origins: frozenset[str]
-    paused: bool
+    is_paused: bool
     paused_reason: str | None
     anon_key: str
     plan: Plan
@@ -150,7 +150,7 @@ class Directory:
             access_mode=row.access_mode,
             visibility=row.visibility,
             allowed_origins=frozenset(row.allowed_origins),
-            paused=row.paused_at is not None,
+            is_paused=row.paused_at is not None,
             paused_reason=row.paused_reason,
             anon_key=row.anon_key,
             plan=PLANS[row.plan],
@@ -182,7 +182,7 @@ class Directory:
             api_keys.c.only_app_id,
             api_keys.c.ends_at,
             api_keys.c.expires_at,
-            self._credits.budgeted_column,
+            self._credits.has_budget_column,
         )
         row = await self._first(select(*columns).where(api_keys.c.digest == digest, api_keys.c.revoked_at.is_(None)))
         if row:

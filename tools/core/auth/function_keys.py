@@ -26,10 +26,10 @@ async def rotate_function_key(call: Call, app_id: str, *, shown_to: str | None, 
     shown_to, key_id: the account that will be shown it, and the API key by which it asked; None for nobody.
     """
     key, sealed_key = make_function_key(call.services.ids, call.services.vault, app_id)
-    this = apps.c.id == app_id
-    old = (await call.execute(select(apps.c.function_key_digest).where(this))).scalar_one()
+    is_app = apps.c.id == app_id
+    old = (await call.execute(select(apps.c.function_key_digest).where(is_app))).scalar_one()
     viewer = {"function_key_account_id": shown_to, "function_key_key_id": key_id}
-    await call.execute(update(apps).where(this).values(**sealed_key, **viewer))
+    await call.execute(update(apps).where(is_app).values(**sealed_key, **viewer))
     await call.services.notices.publish(call.unit, "key", old)
     return key
 
@@ -48,8 +48,8 @@ async def void_function_keys_shown_by(call: Call, key_ids: Select[Any]) -> int:
     return await _void(call, apps.c.function_key_key_id.in_(key_ids))
 
 
-async def _void(call: Call, *which: ColumnElement[bool]) -> int:
-    app_ids: Any = (await call.execute(select(apps.c.id).where(*which))).scalars().all()
+async def _void(call: Call, *conditions: ColumnElement[bool]) -> int:
+    app_ids: Any = (await call.execute(select(apps.c.id).where(*conditions))).scalars().all()
     for app_id in app_ids:
         await rotate_function_key(call, app_id, shown_to=None, key_id=None)
     return len(app_ids)

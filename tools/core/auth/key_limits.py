@@ -38,7 +38,7 @@ def find_exceeded_limit(caller: Caller, tool: Tool) -> str | None:  # noqa: PLR0
         return f"This key cannot call {tool.name}: the key opens one app only."
     if tool.grants:
         # The credential that it hands out would not have this key's limits.
-        limit_name = "a budget" if limits.budgeted else "limits"
+        limit_name = "a budget" if limits.has_budget else "limits"
         return f"A key with {limit_name} cannot call {tool.name}, which hands out credentials or rights."
     return None
 
@@ -82,21 +82,21 @@ def check_limits(caller: Caller, tool: Tool, app_id: str | None) -> None:
         raise KeyLimited(reason, details={"tool": tool.name})
 
 
-def narrow_limits(requested: Limits, maker: Limits | None) -> Limits:
+def narrow_limits(requested_limits: Limits, maker: Limits | None) -> Limits:
     """Returns the limits of a new key: at least those of the key that creates it."""
     if maker is None:
-        return requested
-    toolsets = requested.toolsets
+        return requested_limits
+    toolsets = requested_limits.toolsets
     if maker.toolsets is not None:
         toolsets = maker.toolsets if toolsets is None else toolsets & maker.toolsets
     return Limits(
         toolsets,
-        requested.read_only or maker.read_only,
-        stricter(requested.approval, maker.approval),
-        app_id=maker.app_id or requested.app_id,
+        requested_limits.read_only or maker.read_only,
+        stricter(requested_limits.approval, maker.approval),
+        app_id=maker.app_id or requested_limits.app_id,
         # The maker's exemptions are not inherited: a person gave them to that key only.
         always_ask=maker.always_ask,
-        ends_at=min((end for end in (maker.ends_at, requested.ends_at) if end is not None), default=None),
+        ends_at=min((end for end in (maker.ends_at, requested_limits.ends_at) if end is not None), default=None),
     )
 
 

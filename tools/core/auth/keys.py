@@ -67,24 +67,24 @@ async def require_room(call: Call, organisation_id: str) -> None:
     plan_room.require_room("live API keys", plan, plan.api_keys, count)
 
 
-async def revoke(call: Call, *which: ColumnElement[bool], keep_made: bool = False) -> int:
+async def revoke(call: Call, *conditions: ColumnElement[bool], keep_made: bool = False) -> int:
     """Revokes the matching live keys on every worker and returns their number. Their rows stay.
 
     What they made goes with them unless `keep_made`: the keys that they made, and those that these made; invitations
     that nobody has accepted; function keys that they were shown.
     """
     live = api_keys.c.revoked_at.is_(None)
-    key_ids = select(api_keys.c.id).where(*which, live)
+    key_ids = select(api_keys.c.id).where(*conditions, live)
     if not keep_made:
         key_ids = _with_made(key_ids)
         await call.execute(delete(invitations).where(invitations.c.key_id.in_(key_ids), _UNACCEPTED))
         await void_function_keys_shown_by(call, key_ids)
-    conditions = (api_keys.c.id.in_(key_ids), live)
-    digests = (await call.execute(select(api_keys.c.digest).where(*conditions))).scalars().all()
+    key_conditions = (api_keys.c.id.in_(key_ids), live)
+    digests = (await call.execute(select(api_keys.c.digest).where(*key_conditions))).scalars().all()
     if digests:
-        await call.execute(update(api_keys).where(*conditions).values(revoked_at=call.now))
-    for revoked in digests:
-        await call.services.notices.publish(call.unit, "key", revoked)
+        await call.execute(update(api_keys).where(*key_conditions).values(revoked_at=call.now))
+    for digest in digests:
+        await call.services.notices.publish(call.unit, "key", digest)
     return len(digests)
 
 

@@ -34,6 +34,6 @@ def check_password(password: str) -> None:
         "a digit": any(c.isdigit() for c in password),
         "a special character": any(not c.isalnum() for c in password),
     }
-    broken = [rule for rule, is_fulfilled in rules.items() if not is_fulfilled]
-    if broken:
-        raise WeakPassword(f"The password needs {', '.join(broken)}.", details={"rules": broken})
+    broken_rules = [rule for rule, is_fulfilled in rules.items() if not is_fulfilled]
+    if broken_rules:
+        raise WeakPassword(f"The password needs {', '.join(broken_rules)}.", details={"rules": broken_rules})

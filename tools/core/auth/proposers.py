@@ -71,10 +71,10 @@ _FIND_ROLE = select(members.c.role).where(
 
 
 @cache
-def _select_live_key(budgeted_column: ColumnElement[bool]) -> Select[Any]:
+def _select_live_key(has_budget_column: ColumnElement[bool]) -> Select[Any]:
     """Builds the query for a live key. It is built once, because each run uses it."""
     live = (api_keys.c.id == bindparam("key"), api_keys.c.revoked_at.is_(None))
-    return select(api_keys, budgeted_column).where(*live)
+    return select(api_keys, has_budget_column).where(*live)
 
 
 async def restore_caller(
@@ -90,7 +90,7 @@ async def restore_caller(
     """
     limits = None
     if proposer["key_id"] is not None:
-        keys = await fetch(_select_live_key(credits_.budgeted_column), {"key": proposer["key_id"]})
+        keys = await fetch(_select_live_key(credits_.has_budget_column), {"key": proposer["key_id"]})
         if not keys:
             raise InvalidApiKey("The key that proposed this call has been revoked.")
         (key,) = keys

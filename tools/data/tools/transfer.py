@@ -150,7 +150,7 @@ async def data_import(
     dry_run: only tell what would happen. Lines are checked against the rows that are there, 500 at a time.
     """
     app = call.require_app()
-    if app.paused:
+    if app.is_paused:
         raise AppPaused(app.paused_reason)
     actor = find_actor(call, options)
     if not call.unit.is_untouched:

@@ -120,7 +120,7 @@ async def mail_test(call: Call, app_id: AppId, to: Email) -> MailTried:
     if route is None:
         answer = "Neither the app nor the installation has a mail server: mails stay in the outbox."
         return {"delivered": False, "server": None, "answer": answer}
-    if not call.nested:
+    if not call.is_nested:
         # No transaction stays open while another server works.
         await call.unit.commit()
     name = call.require_app().name if settings is None or settings.from_name is None else settings.from_name

@@ -255,7 +255,7 @@ async def auth_passkey_sign_in_options(
     effect="write",
     raises=(PasskeyRefused, ChallengeOver, UserBanned),
     limit=PerAddress(20, WINDOW, per_app=True),
-    audit=Audit("passkey_login", failed="login_failed", category="auth", action="create", resource="session"),
+    audit=Audit("passkey_login", failure_event="login_failed", category="auth", action="create", resource="session"),
     rest=Rest(max_body=_LARGEST, examples=_EXAMPLE),
 )
 async def auth_passkey_sign_in(call: Call, app_id: AppId, state: State, credential: Answer) -> SignedIn:

@@ -75,7 +75,9 @@ AppCode = Annotated[
     effect="write",
     raises=(ChallengeOver, WrongFactorCode, FactorNotFound, UserBanned),
     limit=PerAddress(20, WINDOW, per_app=True),
-    audit=Audit("second_factor_login", failed="login_failed", category="auth", action="create", resource="session"),
+    audit=Audit(
+        "second_factor_login", failure_event="login_failed", category="auth", action="create", resource="session"
+    ),
     rest=Rest(examples={"challenge": "bb_2f_...", "code": "123456"}),
 )
 async def auth_second_factor(call: Call, app_id: AppId, challenge: Challenge, code: FactorCode) -> SignedIn:

@@ -36,7 +36,7 @@ RefreshText = Annotated[str, Secret(200, min_length=1)]
     effect="write",
     raises=(WrongRefreshToken, UserBanned),
     limit=PerAddress(20, WINDOW, per_app=True),
-    audit=Audit("refresh_token_used", failed="refresh_token_failed", category="auth", resource="session"),
+    audit=Audit("refresh_token_used", failure_event="refresh_token_failed", category="auth", resource="session"),
     rest=Rest(examples={"refresh_token": "bb_ur_..."}),
 )
 async def auth_refresh(

@@ -85,6 +85,6 @@ def _balance_lines(account: Account) -> Iterator[str]:
         yield f"allowance {dollars(terms.allowance)} {how_often}, {dollars(balance.allowance)} left"
     yield f"topped up {dollars(balance.credits)} left"
     yield f"floor {dollars(balance.floor)}"
-    yield f"reserved {dollars(balance.reserved)}"
+    yield f"reserved {dollars(balance.reserved_nanos)}"
     if balance.available is not None:
         yield f"available {dollars(max(0, balance.available))}"

@@ -58,8 +58,8 @@ async def test_organisations_take_turns_when_what_nobody_looks_at_is_put_in_orde
     await baobab.run_sweep(301)
     assert (await baobab.get_row(path)).released_at is not None
     credits_ = baobab.application.services.part(Credits)
-    assert (await credits_.balance(other.organisation_id)).reserved == 0
-    assert (await credits_.balance(greedy.organisation_id)).reserved > 0
+    assert (await credits_.balance(other.organisation_id)).reserved_nanos == 0
+    assert (await credits_.balance(greedy.organisation_id)).reserved_nanos > 0
 
 
 async def test_what_goes_on_after_a_move_is_still_its_organisations(baobab: MediaBaobab) -> None:

@@ -134,7 +134,7 @@ async def test_what_is_not_done_within_a_day_expires(baobab: MediaBaobab) -> Non
     await baobab.run_due_jobs(200)
     job = await baobab.poll(path)
     assert (job["status"], job["charged_credits_usd"]) == ("expired", 0)
-    assert (await baobab.get_balance()).reserved == 0
+    assert (await baobab.get_balance()).reserved_nanos == 0
 
 
 async def test_what_was_done_while_the_server_was_away_is_kept_however_long_that_was(
@@ -212,7 +212,7 @@ async def test_what_a_killed_server_had_begun_is_made_once_and_paid_once(
         assert (await application.get(job["content_urls"][0])).content == PNG
         (used,) = await application.list_usage()
         assert (used.requests, used.cost) == (1, round(job["charged_credits_usd"] * 10**9))
-        assert (await application.get_balance()).reserved == 0
+        assert (await application.get_balance()).reserved_nanos == 0
         app = path.split("/")[2]
         assert len(await application.application.services.regions["local"].objects.list(f"{app}/", "", 10)) == 1
     assert [one["key"] for one in fake.begun] == [job["job_id"]] * 2

@@ -22,7 +22,7 @@ EACH = 48_000_000
 async def test_money_is_set_aside_at_once_and_charged_when_somebody_sees_the_end(baobab: MediaBaobab) -> None:
     app = await baobab.create_app()
     path = await baobab.submit_job(app, "video", model=VIDEO, duration=4)
-    assert (await baobab.get_balance()).reserved == CHARGED
+    assert (await baobab.get_balance()).reserved_nanos == CHARGED
     for _ in range(3):
         await baobab.run_due_jobs(1)
     # It is done, and nobody has looked.
@@ -31,7 +31,7 @@ async def test_money_is_set_aside_at_once_and_charged_when_somebody_sees_the_end
     job = await baobab.poll(path)
     assert job["charged_credits_usd"] == CHARGED / USD
     left = await baobab.get_balance()
-    assert (left.total, left.reserved) == (5 * USD - CHARGED, 0)
+    assert (left.total, left.reserved_nanos) == (5 * USD - CHARGED, 0)
     usage = (await baobab.get(f"/v1/{app}/ai/usage", baobab.owner)).json()
     assert usage["byModel"][VIDEO] == {"tokens": 0, "cost": CHARGED / USD, "requests": 1}
     # Whoever looks again sees the same, and pays nothing more.
@@ -42,7 +42,7 @@ async def test_money_is_set_aside_at_once_and_charged_when_somebody_sees_the_end
 async def test_what_the_provider_says_was_used_counts_more_than_what_was_expected(baobab: MediaBaobab) -> None:
     app = await baobab.create_app()
     path = await baobab.submit_job(app, "image", model=IMAGE, n=2)
-    expected = (await baobab.get_balance()).reserved
+    expected = (await baobab.get_balance()).reserved_nanos
     job = await baobab.poll_at_end(path)
     # 10 tokens of text at 5 dollars a million, 1000 of images at 30, and the markup.
     assert job["charged_credits_usd"] == (10 * 5000 + 1000 * 30_000) * 120 // 100 / USD
@@ -58,18 +58,18 @@ async def test_pictures_are_charged_as_they_are_delivered_and_never_more_than_wa
     baobab.application.services.part(Gateway).catalogue.register_models("drawings", [drawing])
     baobab.fake.pictures = made
     path = await baobab.submit_job(await baobab.create_app(), "image", model=drawing.id, n=3)
-    assert (await baobab.get_balance()).reserved == 3 * EACH
+    assert (await baobab.get_balance()).reserved_nanos == 3 * EACH
     job = await baobab.poll_at_end(path)
     assert (len(job["content_urls"]), job["charged_credits_usd"]) == (made, charged * EACH / USD)
     left = await baobab.get_balance()
-    assert (left.total, left.reserved) == (5 * USD - charged * EACH, 0)
+    assert (left.total, left.reserved_nanos) == (5 * USD - charged * EACH, 0)
 
 
 async def test_tokens_of_pictures_beyond_what_was_set_aside_are_not_charged(baobab: MediaBaobab) -> None:
     # 500 tokens each, of which two pictures may have 2 * 4096.
     baobab.fake.pictures = 20
     path = await baobab.submit_job(await baobab.create_app(), "image", model=IMAGE, n=2, provider={"quality": "medium"})
-    set_aside = (await baobab.get_balance()).reserved
+    set_aside = (await baobab.get_balance()).reserved_nanos
     assert (await baobab.poll_at_end(path))["charged_credits_usd"] == set_aside / USD
 
 
@@ -102,7 +102,7 @@ async def test_what_came_to_nothing_costs_nothing(baobab: MediaBaobab, status: s
     assert job["charged_credits_usd"] == 0
     assert job["settled_at"] is not None
     left = await baobab.get_balance()
-    assert (left.total, left.reserved) == (5 * USD, 0)
+    assert (left.total, left.reserved_nanos) == (5 * USD, 0)
     assert await baobab.list_usage() == []
 
 
@@ -111,12 +111,12 @@ async def test_money_for_a_job_that_nobody_looks_at_comes_back_and_is_charged_wh
 ) -> None:
     path = await baobab.submit_job(await baobab.create_app(), "video", model=VIDEO, duration=4)
     await baobab.run_sweep(299)
-    assert (await baobab.get_balance()).reserved == CHARGED
+    assert (await baobab.get_balance()).reserved_nanos == CHARGED
     await baobab.run_sweep(2)
-    assert (await baobab.get_balance()).reserved == 0
+    assert (await baobab.get_balance()).reserved_nanos == 0
     await baobab.run_sweep(86_400)
     assert (await baobab.poll(path))["charged_credits_usd"] == CHARGED / USD
-    assert (await baobab.get_balance()).reserved == 0
+    assert (await baobab.get_balance()).reserved_nanos == 0
     (used,) = await baobab.list_usage()
     assert (used.requests, used.cost) == (1, CHARGED)
 
@@ -127,7 +127,7 @@ async def test_money_for_a_job_that_is_looked_at_stays_set_aside(baobab: MediaBa
     for _ in range(6):
         await baobab.run_sweep(120)
         assert (await baobab.poll(path))["settled_at"] is None
-    assert (await baobab.get_balance()).reserved == CHARGED
+    assert (await baobab.get_balance()).reserved_nanos == CHARGED
 
 
 async def test_what_nobody_has_looked_at_while_its_files_were_kept_is_not_charged(baobab: MediaBaobab) -> None:
@@ -154,7 +154,7 @@ async def test_who_has_too_little_is_told_what_there_is_before_anything_is_begun
     assert user.keys() <= {"code", "error", "remediation"} | {name for name in user if name.startswith("auto_refill")}
     await baobab.run_due_jobs(1)
     assert baobab.fake.begun == []
-    assert (await baobab.get_balance()).reserved == 0
+    assert (await baobab.get_balance()).reserved_nanos == 0
 
 
 async def test_jobs_at_once_spend_no_more_than_there_is(baobab: MediaBaobab) -> None:

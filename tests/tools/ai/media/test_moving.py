@@ -58,7 +58,7 @@ async def test_jobs_and_files_are_there_after_the_move_and_none_is_made_twice(ba
     assert (await baobab.get(before["content_urls"][0])).content == image
     refused = await baobab.submit(app, "image")
     assert (refused.status_code, refused.json()["code"]) == (503, "app_migrating")
-    assert (await baobab.get_balance()).reserved == 4 * 120_000_000
+    assert (await baobab.get_balance()).reserved_nanos == 4 * 120_000_000
     await finish_move(baobab, move)
     assert await baobab.poll(done) == before
     assert (await baobab.get(before["content_urls"][0])).content == image
@@ -97,7 +97,7 @@ async def test_what_has_ended_before_a_move_is_told_and_handed_out_after_it_and_
     assert (await baobab.poll(path))["charged_credits_usd"] == 0.48
     (used,) = await baobab.list_usage()
     assert (used.requests, used.cost) == (1, 480_000_000)
-    assert (await baobab.get_balance()).reserved == 0
+    assert (await baobab.get_balance()).reserved_nanos == 0
 
 
 async def test_an_app_of_another_region_has_its_jobs_and_files_there_only(baobab: MediaBaobab) -> None:

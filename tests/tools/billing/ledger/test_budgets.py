@@ -83,8 +83,8 @@ async def test_a_new_budget_counts_what_this_period_has_spent_already_and_what_i
     await bank.reserve(ours, 8 * USD, app_id=APP)
     day = await bank.credits.set_budget(ours, "app", APP, "day", 20 * USD)
     month = await bank.credits.set_budget(ours, "app", APP, "month", 20 * USD)
-    assert (day.spent_nanos, day.reserved) == (2 * USD, 8 * USD)
-    assert (month.spent_nanos, month.reserved) == (3 * USD, 8 * USD)
+    assert (day.spent_nanos, day.reserved_nanos) == (2 * USD, 8 * USD)
+    assert (month.spent_nanos, month.reserved_nanos) == (3 * USD, 8 * USD)
     assert (await bank.credits.set_budget(ours, "key", KEY, "month", 0)).spent_nanos == 1 * USD
 
 
@@ -95,7 +95,7 @@ async def test_a_budget_that_is_changed_keeps_what_was_spent_and_a_deleted_one_b
     await bank.credits.set_budget(ours, "app", APP, "day", 2 * USD)
     await bank.credits.settle(open_one, 1 * USD, USAGE)
     (budget,) = await bank.credits.budgets(ours, "app", APP)
-    assert (budget.most, budget.spent_nanos, budget.reserved) == (2 * USD, 1 * USD, 0)
+    assert (budget.most, budget.spent_nanos, budget.reserved_nanos) == (2 * USD, 1 * USD, 0)
     assert await bank.credits.delete_budget(ours, "app", APP, "day")
     assert not await bank.credits.delete_budget(ours, "app", APP, "day")
     await bank.spend(ours, 4 * USD, app_id=APP)
@@ -119,7 +119,7 @@ async def test_a_settlement_beyond_the_budget_is_counted_in_full(bank: Bank) -> 
     await bank.credits.sweep()
     await bank.credits.settle(reservation, 3 * USD, USAGE)
     (budget,) = await bank.credits.budgets(ours, "key")
-    assert (budget.spent_nanos, budget.reserved) == (3 * USD, 0)
+    assert (budget.spent_nanos, budget.reserved_nanos) == (3 * USD, 0)
     await bank.check_sums(ours)
 
 
@@ -144,7 +144,7 @@ async def test_runs_spend_the_budgets_of_all_agents_that_they_are_for(bank: Bank
     for agent, spent in (("inner", 3 * USD // 2), ("outer", USD // 2)):
         budget = await bank.credits.agent_budget(ours, agent)
         assert budget is not None
-        assert (budget.spent_nanos, budget.reserved) == (spent, 0)
+        assert (budget.spent_nanos, budget.reserved_nanos) == (spent, 0)
     assert [await bank.credits.run_cost(run) for run in ("run-1", "run-2", "run-3")] == [1 * USD, USD // 2, 0]
     # They are the agents' own affair, and in no list of what an organisation has set.
     assert await bank.credits.budgets(ours) == []

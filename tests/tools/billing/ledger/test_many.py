@@ -145,7 +145,7 @@ async def test_killed_at_any_moment_nothing_is_lost_and_nothing_counted_twice(ba
     await settle_all(bank, costs)
     await check_charged_once(bank, every, costs, exactly=True)
     for organisation_id in every:
-        assert (await bank.credits.balance(organisation_id)).reserved == 0
+        assert (await bank.credits.balance(organisation_id)).reserved_nanos == 0
         await bank.check_sums(organisation_id)
 
 

@@ -190,7 +190,7 @@ class ModelRunner:
             assert await self.bank.credits.balance(self.ours) == self.model.balance
             for budget in await self.bank.credits.budgets(self.ours):
                 named = (budget.subject, budget.subject_id, budget.period)
-                assert (budget.spent_nanos, budget.reserved) == self.model.sum_budget(*named)
+                assert (budget.spent_nanos, budget.reserved_nanos) == self.model.sum_budget(*named)
         await self.compare_usage()
 
     async def run_step(self, known: int, what: str, *given: Any) -> str:

@@ -25,7 +25,7 @@ async def test_a_reservation_sets_aside_and_its_settlement_gives_back_the_rest(b
     assert await bank.get_available(ours) == 2 * USD
     await bank.credits.settle(reservation, 1, USAGE)
     balance = await bank.credits.balance(ours)
-    assert (balance.available, balance.reserved) == (5 * USD - 1, 0)
+    assert (balance.available, balance.reserved_nanos) == (5 * USD - 1, 0)
 
 
 async def test_what_does_not_fit_is_refused_and_the_answer_says_what_there_is(bank: Bank) -> None:
@@ -179,7 +179,7 @@ async def test_what_is_settled_after_the_sweeper_came_is_charged_exactly_once(ba
         await bank.credits.settle(reservation, 2 * USD, USAGE)
         await bank.credits.sweep()
     balance = await bank.credits.balance(ours)
-    assert (balance.available, balance.reserved) == (3 * USD, 0)
+    assert (balance.available, balance.reserved_nanos) == (3 * USD, 0)
 
 
 async def test_old_reservations_are_forgotten_but_those_that_may_still_be_settled(bank: Bank) -> None:
