@@ -35,33 +35,42 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix=PREFIX, extra="forbid", frozen=True)
 
     data: Path = Field(
-        Path("data"), description="Folder for the database, keys and objects; created if it does not exist."
+        Path("data"),
+        description="The data folder: database, keys and values, files. It is created if it does not exist.",
     )
     host: str = Field("127.0.0.1", description="Address to listen on.")
     port: int = Field(8000, ge=1, le=65535, description="Port to listen on.")
-    workers: int = Field(1, ge=1, le=64, description="Server processes.")
+    workers: int = Field(1, ge=1, le=64, description="Number of server processes.")
     drain_seconds: int = Field(
         0,
         ge=0,
         le=600,
         description="Seconds after SIGTERM in which the server still takes requests; `/health/ready` says `draining`.",
     )
-    base_url: str = Field("", description="Address at which clients reach the server; HOST and PORT if empty.")
+    base_url: str = Field(
+        "", description="Address at which clients reach the server; if empty, `BAOBAB_HOST` and `BAOBAB_PORT`."
+    )
     database_url: DatabaseUrl = Field(
-        "", description="Database: `sqlite:///FILE`, `postgresql://...`, or empty for a file in DATA."
+        "", description="Database: `sqlite:///FILE` or `postgresql://...`; if empty, a file in the data folder."
     )
     notices_url: NoticesUrl = Field(
         "",
-        description="Address of Postgres itself, for LISTEN, if DATABASE_URL leads to a pooler; DATABASE_URL if empty.",
+        description="Address of Postgres itself, for `LISTEN`, if `BAOBAB_DATABASE_URL` is that of a pooler; if empty, "
+        "the same address.",
     )
     valkey_url: ValkeyUrl = Field(
-        "", description="Valkey or Redis for rate limits and, with KV=valkey, keys; `redis://...`, or empty for none."
+        "",
+        description="Valkey or Redis for rate limits and, with `BAOBAB_KV=valkey`, keys and values: `redis://...`; if "
+        "empty, none.",
     )
     kv: KvPlace = Field(
-        "database", description="Where the key-value store is: in the database, or in Valkey (needs VALKEY_URL)."
+        "database",
+        description="Where the key-value store is: in the database, or in Valkey (needs `BAOBAB_VALKEY_URL`).",
     )
     objects_url: ObjectsUrl = Field(
-        "", description="Where files are stored: `s3://BUCKET/PREFIX`, `file:///FOLDER`, or empty for DATA/objects."
+        "",
+        description="Where files are stored: `s3://BUCKET/PREFIX` or `file:///FOLDER`; if empty, `objects` in the data "
+        "folder.",
     )
     jobs: int = Field(
         8,
@@ -72,13 +81,14 @@ class Settings(BaseSettings):
     secret_key: str = Field(
         "",
         repr=False,
-        description="Keys that encrypt secrets: base64url of 32 bytes, newest first; DATA/secret.key if empty.",
+        description="Keys that encrypt secrets: base64url of 32 bytes, comma separated, newest first; if empty, "
+        "`secret.key` in the data folder.",
     )
     bootstrap_key: str = Field(
         "",
         repr=False,
         pattern=r"^(bb_sk_[A-Za-z0-9]{40})?$",
-        description="An API key (`bb_sk_` and 40 letters or digits) for the first account.",
+        description="API key of the first account, if you want to choose it: `bb_sk_` and 40 letters or digits.",
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         "info", description="Lowest severity that is logged."
@@ -97,12 +107,13 @@ class Settings(BaseSettings):
         "", description="TOML file of further regions: one table per region, with the addresses of its stores."
     )
     ai_servers: str = Field(
-        "", description="Your own model servers with an OpenAI-compatible API: `name=https://HOST/v1`, comma separated."
+        "",
+        description="Your own model servers that speak OpenAI's wire format: `name=https://HOST/v1`, comma separated.",
     )
     ai_markup: int = Field(0, ge=0, le=200, description="Percent added to what providers charge for models.")
     ai_drop_params: bool = Field(
         default=False,
-        description="Whether parameters that a model does not support are left out instead of refused.",
+        description="Whether parameters that a model does not support are left out instead of being refused.",
     )
     ai_web_search: Literal["drop", "refuse", "allow"] = Field(
         "drop",
@@ -118,7 +129,7 @@ class Settings(BaseSettings):
         1200, ge=1, le=7200, description="Longest time of a call to a model, with all its retries, in seconds."
     )
     ai_probe: bool = Field(
-        default=True, description="Whether model servers on this machine (Ollama and others) are looked for."
+        default=True, description="Whether the server looks for model servers on this machine, such as Ollama."
     )
     run_retention_days: int = Field(
         90, ge=0, le=3650, description="Days that ended runs are kept, unless their agent says otherwise; 0 for ever."
@@ -135,50 +146,57 @@ class Settings(BaseSettings):
     )
     row_security: bool = Field(
         default=True,
-        description="Whether Postgres's own row-level security guards the rows of apps, too. See [data.md](data.md).",
+        description="Whether Postgres itself also checks the policies of apps' tables, by its row-level security.",
     )
     slow_statement_ms: int = Field(
         200,
         ge=0,
         le=60_000,
-        description="A statement on an app's tables that takes longer is listed as slow, in milliseconds.",
+        description="Milliseconds from which on a statement on an app's tables is listed as slow.",
     )
-    plan: str = Field("playground", description=f"Plan of new organisations: {', '.join(PLANS)}.")
-    signup: Literal["open", "closed"] = Field("open", description="Whether POST /platform/signup creates accounts.")
+    plan: str = Field(
+        "playground", description=f"Plan of new organisations: {', '.join(f'`{name}`' for name in PLANS)}."
+    )
+    signup: Literal["open", "closed"] = Field(
+        "open", description="Whether strangers can create accounts with `POST /platform/signup`."
+    )
     smtp_url: str = Field(
         "",
         repr=False,
-        description="Server that mails go to: `smtp://USER:PASSWORD@HOST:587` (must offer STARTTLS), `smtps://...`; "
-        "empty keeps them in the outbox.",
+        description="Mail server: `smtp://USER:PASSWORD@HOST:587` (must offer STARTTLS) or `smtps://...`; if empty, "
+        "mails stay in the outbox.",
     )
     mail_from: str = Field(
         "",
         pattern=r"^([!-?A-~]+@[!-?A-~]+)?$",
-        description="Address that mails come from; `no-reply@` and the host of BASE_URL if empty.",
+        description="Address that mails come from; if empty, `no-reply@` and the host of `BAOBAB_BASE_URL`.",
     )
     allowed_hosts: WordList = Field((), description="Further host names that clients may use, comma separated.")
     files_domain: str = Field(
         "",
         pattern=r"^([a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*)?$",
         max_length=200,
-        description="Domain below which each app's files have a host of their own, such as `files.example.com`; empty: "
-        "BASE_URL's.",
+        description="Domain below which each app's files have a host of their own, such as `files.example.com`; "
+        "if empty, the API's host.",
     )
     trusted_proxies: WordList = Field(
-        (), description="Proxies whose X-Forwarded-For is trusted: addresses or networks, comma separated."
+        (), description="Proxies whose `X-Forwarded-For` is trusted: addresses or networks, comma separated."
     )
     egress_allow: WordList = Field(
-        (), description="Private addresses and networks that outgoing requests may reach: `127.0.0.1,10.1.0.0/16`."
+        (),
+        description="Private addresses and networks that outgoing requests may reach, such as `127.0.0.1,10.1.0.0/16`.",
     )
     metrics_token: str = Field(
-        "", repr=False, description="Bearer token for /metrics; the one in DATA/metrics.token if empty."
+        "",
+        repr=False,
+        description="Bearer token for `/metrics`; if empty, the one in `metrics.token` in the data folder.",
     )
     otel_url: str = Field(
-        "", description="OTLP/HTTP collector; if set, every tool call and every model call is a span."
+        "",
+        description="OTLP/HTTP collector, such as `http://collector:4318`; if set, every call of a tool or a model is "
+        "a span.",
     )
-    trace_content: bool = Field(
-        default=False, description="Whether spans of model calls hold the prompts and the answers."
-    )
+    trace_content: bool = Field(default=False, description="Whether spans of model calls contain prompts and answers.")
 
     @field_validator("allowed_hosts", "trusted_proxies", "egress_allow", mode="before")
     @classmethod

@@ -36,8 +36,8 @@ CHECKS = {
         Check("chat", "models", "asks a model and gets its answer", ("Hello from a client.",)),
         Check("stream", "models", "reads an answer piece by piece", ("Hello from a client.",)),
         Check("tools", "models", "runs its own tool when the model calls it", ("Rain in Oslo.",)),
-        Check("structured", "models", "gets an answer to its schema", ('"city":"Oslo"', '"degrees":7')),
-        Check("turns", "models", "goes on with a conversation", ("One.", "Two.")),
+        Check("structured", "models", "gets an answer that fits its schema", ('"city":"Oslo"', '"degrees":7')),
+        Check("turns", "models", "continues a conversation", ("One.", "Two.")),
         Check(
             "refused",
             "models",

@@ -13,6 +13,7 @@ _GIVEN = {
     r"`\$\{V1\}/data`": '"http://127.0.0.1:8000/v1/APP/data"',
     r"\b(?:checks\.)?V1\b": '"http://127.0.0.1:8000/v1/APP"',
     r"\b(?:checks\.)?BASE\b": '"http://127.0.0.1:8000"',
+    r"\bHEADERS\b": '{ Authorization: "Bearer bb_sk_..." }',
     r"\b(?:checks\.)?KEY\b": '"bb_sk_..."',
 }
 """What scripts call the server's address and the key, and what stands for them on the page."""
@@ -41,19 +42,30 @@ def render_page(made: str) -> str:
         "# Clients",
         made,
         "",
-        "These clients were run, unchanged and at these versions, against a real server. Find yours, paste its lines,",
-        "and put in your server's address, your key and, for `APP`, the id of your app.",
-        "Others that speak the same protocols work the same way:",
+        "Find your client below, paste its lines, and put in your server's address, your key and, for `APP`, the id of",
+        "your app. Each was run, unchanged, against a real server: [What was tried](#what-was-tried) says what worked,",
+        "and at which version.",
         "",
-        "- **models**: the OpenAI wire at `/v1`, or at `/v1/APP` for one app; the Anthropic wire at `/v1/messages`.",
+        "Other clients that speak the same protocols work the same way:",
+        "",
+        "- **models**: OpenAI's wire format at `/v1`, or at `/v1/APP` for one app; Anthropic's at `/v1/messages`.",
         "  Take your model's name from `GET /v1/models`; `baobab/echo` is [built in](models.md#the-built-in-model).",
         "- **tools**: MCP at `/mcp`, with `?app_id=APP` for one app ([more](mcp.md#the-address-chooses-the-view)).",
-        "- **tables**: PostgREST's grammar at `/v1/APP/TABLE` ([more](data.md)).",
+        "- **tables**: PostgREST's grammar at `/v1/APP/data/TABLE` ([more](data.md)).",
         "",
-        "The first table of models was made with `baobab/echo`, the second with models of a provider.",
-        "They were run at the addresses of one app, `/v1/APP` and `/mcp?app_id=APP`, and programs were started from",
-        "their packages and not by `npx`; the Anthropic clients at the server's own address.",
-        "`make clients` runs them all, and notes the day. A star marks those that run with every change (`make e2e`).",
+        "## Lines to paste",
+    ]
+    for client in clients:
+        lines += ["", f"### {client.title}", "", client.lines or read_lines(client)]
+        lines += ["", client.note.strip()] if client.note else []
+    lines += [
+        "",
+        "## What was tried",
+        "",
+        "`make clients` runs all clients and writes the day down. A star marks those that also run with every change",
+        "(`make e2e`). An empty field means: not tried. The clients called the addresses of one app, `/v1/APP` and",
+        "`/mcp?app_id=APP`; Anthropic's called the server's own address. Programs were started from their packages,",
+        "not by `npx`.",
     ]
     interfaces: tuple[tuple[Interface, str], ...] = (
         ("models", "Models"),
@@ -61,12 +73,8 @@ def render_page(made: str) -> str:
         ("tables", "Tables of an app"),
     )
     for interface, title in interfaces:
-        lines += ["", f"## {title}", "", *_render_table(interface, clients, results)]
+        lines += ["", f"### {title}", "", *_render_table(interface, clients, results)]
         lines += ["", *_render_provider_table(clients, results)] if interface == "models" else []
-    lines += ["", "## Lines to paste"]
-    for client in clients:
-        lines += ["", f"### {client.title}", "", client.lines or read_lines(client)]
-        lines += ["", client.note] if client.note else []
     left_out = load_left_out()
     if left_out:
         lines += ["", "## Not run", "", *(f"- {name}: {reason}" for name, reason in left_out.items())]
@@ -86,8 +94,6 @@ def _render_table(interface: Interface, clients: list[Client], found: Mapping[st
         versions = ", ".join(f"`{package}` {version}" for package, version in client.packages.items())
         yield f"| {client.title}{star} | {versions} | {result['date']} | {' | '.join(cells)} |"
     yield ""
-    yield "An empty field: not tried."
-    yield ""
     yield from (f"- **{check.name}**: it {check.description}" for check in checks)
     for client in shown:
         for check, reason in client.faults.items():
@@ -101,9 +107,10 @@ def _render_provider_table(clients: list[Client], found: Mapping[str, Any]) -> I
     models = " and ".join(f"`{model}` of {wires[wire]}" for wire, model in PROVIDER_MODELS.items())
     yield "### Models of a provider"
     yield ""
-    yield f"These clients also ran on {models}. A fake provider on the same machine answered for both: on their wires,"
-    yield "but with scripted answers. A model whose provider speaks the client's wire is **relayed**; for another the"
-    yield "server has **translated** the request and the answer."
+    yield f"The table above was made with `baobab/echo`. These clients also ran on {models}."
+    yield "A fake provider on the same machine answered for both, with scripted answers in their wire formats. If the"
+    yield "provider speaks the client's wire format, the server has **relayed** the request and the answer; otherwise"
+    yield "it has **translated** them."
     yield ""
     yield "| Client | Model | " + " | ".join(checks) + " |"
     yield "|---" * (len(checks) + 2) + "|"

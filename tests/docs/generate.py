@@ -26,7 +26,7 @@ from baobab.tools.core.errors import (
     WrongHost,
     name_operations,
 )
-from baobab.tools.core.plans import PLANS
+from baobab.tools.core.plans import GB, MB, PLANS
 from baobab.tools.core.registry import Registry
 from baobab.tools.core.tool_errors import errors_of
 from baobab.tools.system.guidance import guidance
@@ -54,24 +54,47 @@ _OF_DOORS: tuple[type[BaobabError], ...] = (
 _MADE = "<!-- Made by `make docs`. Change the code that it is made from. -->"
 
 
-_CAPS = {
-    "Apps": "apps",
-    "API keys": "api_keys",
-    "Model servers": "model_servers",
-    "Rows of the audit log": "audit_rows",
-    "Bytes of memory (its substrate)": "memory_bytes",
-    "Requests a minute, for each app": "requests_per_minute",
-    "KV operations a second, for each app": "kv_ops_per_second",
-    "KV bytes, for each app": "kv_bytes",
-    "KV keys, for each app": "kv_keys",
-    "Bytes of files, for each app": "file_bytes",
-    "Users in a month, for each app": "monthly_users",
-    "Bytes of rows, for each app": "table_bytes",
-    "Agents, for each app": "agents",
-    "Bytes of agents' graphs, for each app": "agent_bytes",
-    "Tool servers, for each app": "tool_servers",
+_SETTINGS: Mapping[str, tuple[str, ...]] = {
+    "The server": ("data", "host", "port", "base_url", "workers", "drain_seconds", "jobs", "log_level", "access_log"),
+    "Stores": ("database_url", "notices_url", "valkey_url", "kv", "objects_url", "row_security", "slow_statement_ms"),
+    "Secrets": ("secret_key", "bootstrap_key", "metrics_token"),
+    "Network": ("allowed_hosts", "trusted_proxies", "files_domain", "egress_allow"),
+    "Accounts and mail": ("signup", "plan", "smtp_url", "mail_from"),
+    "Models": (
+        "ai_servers",
+        "ai_probe",
+        "ai_markup",
+        "ai_drop_params",
+        "ai_web_search",
+        "ai_first_seconds",
+        "ai_between_seconds",
+        "ai_total_seconds",
+    ),
+    "Data of apps": ("run_retention_days", "undo_days", "undo_megabytes", "realtime_connections"),
+    "Regions": ("region", "geography", "max_apps", "regions"),
+    "Traces": ("otel_url", "trace_content"),
 }
-"""The caps of a plan as the page of settings shows them."""
+"""The sections of the page of settings, and the settings of each."""
+
+_REFUSED, _FULL = "403 `plan_limit_exceeded`", "402 `QUOTA_STORAGE_EXCEEDED`"
+_CAPS = {
+    "Apps": ("apps", "403 `project_limit_reached`"),
+    "API keys": ("api_keys", _REFUSED),
+    "Model servers": ("model_servers", _REFUSED),
+    "Rows of the audit log": ("audit_rows", "the oldest rows are removed"),
+    "Size of the substrate": ("memory_bytes", _REFUSED),
+    "Size of files of all apps in a region": ("file_bytes", _FULL),
+    "Requests a minute, for each app": ("requests_per_minute", "429"),
+    "Key-value operations a second, for each app": ("kv_ops_per_second", "429"),
+    "Keys, for each app": ("kv_keys", "507 `kv_keys_exhausted`"),
+    "Size of keys and values, for each app": ("kv_bytes", "507 `kv_storage_full`"),
+    "Size of rows of tables, for each app": ("table_bytes", _FULL),
+    "Users in a month, for each app": ("monthly_users", _REFUSED),
+    "Agents, for each app": ("agents", _REFUSED),
+    "Size of agents' graphs, for each app": ("agent_bytes", _REFUSED),
+    "Tool servers, for each app": ("tool_servers", _REFUSED),
+}
+"""The limits of a plan as the page of settings shows them: the field, and what happens beyond it."""
 
 
 def render_settings(_registry: Registry) -> str:
@@ -80,40 +103,56 @@ def render_settings(_registry: Registry) -> str:
         "# Settings",
         _MADE,
         "",
-        f"You configure a server with environment variables, such as `{PREFIX}PORT=9000 make serve`. Options of",
-        "`baobab serve` override them. A variable with this prefix that is not in the table, or a wrong value, is",
-        "an error: the server names it in one line and does not start.",
+        "You configure a server with environment variables:",
         "",
-        "| Variable | Takes | Default | What it is |",
-        "|---|---|---|---|",
+        "```sh",
+        f"{PREFIX}PORT=9000 {PREFIX}LOG_LEVEL=warning make serve",
+        "```",
+        "",
+        "Options of `baobab serve`, such as `--port`, override them. If a value is wrong, or a variable with this",
+        "prefix is not on this page, the server says so in one line and does not start.",
     ]
-    for name, field in Settings.model_fields.items():
-        default = ",".join(field.default) if isinstance(field.default, tuple) else str(field.default)
-        shown = f"`{default}`" if default else "empty"
-        lines.append(
-            f"| `{PREFIX}{name.upper()}` | {_describe_schema(properties[name])} | {shown} | {field.description} |"
-        )
+    listed = [name for names in _SETTINGS.values() for name in names]
+    assert sorted(listed) == sorted(Settings.model_fields), "every setting has one section"
+    for title, names in _SETTINGS.items():
+        lines += ["", f"## {title}", "", "| Variable | Takes | Default | What it is |", "|---|---|---|---|"]
+        for name in names:
+            field = Settings.model_fields[name]
+            default = ",".join(field.default) if isinstance(field.default, tuple) else str(field.default)
+            shown = f"`{default}`" if default else "empty"
+            takes = _describe_schema(properties[name]).removesuffix(" or ``")
+            lines.append(f"| `{PREFIX}{name.upper()}` | {takes} | {shown} | {field.description} |")
     lines += [
         "",
         "## Plans",
         "",
-        f"A plan limits what an organisation and each of its apps can use. `{PREFIX}PLAN` is the plan of new",
-        "organisations. Beyond a limit, calls answer 403 `plan_limit_exceeded`, or `project_limit_reached` for",
-        "apps. After a change to a smaller plan, everything that exists stays.",
+        "A plan limits what an organisation and its apps can use. To give an organisation another plan, run this on",
+        "the machine that has the data folder:",
         "",
-        "To give an organisation another plan, run this on the machine that has the data folder; it takes effect",
-        "at once: `baobab plan ada@example.com launch`.",
+        "```sh",
+        "baobab plan ada@example.com launch",
+        "```",
         "",
-        "The first account's organisation can have any number of apps on every plan, because it belongs to whoever",
-        f"runs the server. To lift all limits for everybody on your own server, set `{PREFIX}PLAN=enterprise`.",
+        "It takes effect at once. If the new plan is smaller, nothing is deleted except the oldest rows of the audit",
+        f"log. `{PREFIX}PLAN` is the plan of new organisations. To lift all limits for everybody on your own server,",
+        f"set `{PREFIX}PLAN=enterprise`. The first account's organisation can have any number of apps on every plan,",
+        "because it belongs to whoever runs the server.",
         "",
-        "| | " + " | ".join(f"`{name}`" for name in PLANS) + " |",
-        "|---|" + "---|" * len(PLANS),
+        "| | " + " | ".join(f"`{name}`" for name in PLANS) + " | Beyond it |",
+        "|---|" + "---|" * (len(PLANS) + 1),
     ]
-    for caption, cap_name in _CAPS.items():
-        caps = [getattr(plan, cap_name) for plan in PLANS.values()]
-        lines.append(f"| {caption} | " + " | ".join("no cap" if cap is None else str(cap) for cap in caps) + " |")
+    for caption, (cap_name, beyond) in _CAPS.items():
+        caps = [_render_cap(cap_name, getattr(plan, cap_name)) for plan in PLANS.values()]
+        lines.append(f"| {caption} | " + " | ".join(caps) + f" | {beyond} |")
     return _join_lines(lines)
+
+
+def _render_cap(name: str, cap: int | None) -> str:
+    if cap is None:
+        return "no limit"
+    if name.endswith("_bytes"):
+        return f"{cap // GB} GiB" if cap >= GB else f"{cap // MB} MiB"
+    return f"{cap:,}".replace(",", " ")
 
 
 def render_errors(registry: Registry) -> str:
@@ -217,7 +256,7 @@ PAGES: Mapping[str, Callable[[Registry], str]] = {
 def _render_tool(tool: Tool, registry: Registry) -> Iterator[str]:
     yield f"### {tool.name}"
     yield ""
-    apart = "" if tool.mcp else "; models are not offered it over MCP"
+    apart = "" if tool.mcp else "; not offered over MCP"
     yield f"{f'`{tool.rest.method} {tool.rest.path}`, ' if tool.rest else ''}{tool.effect}{apart}"
     yield ""
     yield name_operation_routes(tool.description, registry)
@@ -229,11 +268,12 @@ def _render_tool(tool: Tool, registry: Registry) -> Iterator[str]:
         yield "A key with limits cannot use it."
     elif tool.widens:
         yield ""
-        yield f"A key with limits cannot give, where it widens something: {', '.join(f'`{n}`' for n in tool.widens)}."
+        widening = ", ".join(f"`{name}`" for name in tool.widens)
+        yield f"A key with limits cannot use these arguments where they widen access: {widening}."
     if tool.spends:
         yield ""
         spending = ", ".join(f"`{name}`" for name in sorted(tool.spends))
-        yield f"A key that only reads cannot give, because it spends money: {spending}."
+        yield f"A read-only key cannot use these arguments, because they spend money: {spending}."
     yield ""
     yield f"Who: {tool.access.description}"
     properties = tool.input_schema["properties"]

@@ -7,12 +7,12 @@ class FileNotFound(NotFound):
     """Also answered for a file that the caller may not see."""
 
     summary = "There is no such file."
-    remediation = "List the files that you may see with op:files_list. A file is listed when its bytes have arrived."
+    remediation = "List the files that you may see with op:files_list. A file is listed once its bytes have arrived."
 
 
 class ContentTypeRefused(InvalidType):
     summary = "The app takes no files of this content type."
-    remediation = "Send a type of details.allowed_types, or add this one with op:config_storage."
+    remediation = "Send a file of a type in details.allowed_types, or allow this type with op:config_storage."
 
 
 class FileTooLarge(BaobabError):
@@ -32,8 +32,8 @@ class QuotaExceeded(BaobabError):
 class TooManyUploads(BaobabError):
     code = "FILES_UPLOADS_OPEN"
     status = 429
-    summary = "Too many uploads have been started whose bytes have not arrived."
-    remediation = "Send their bytes, or wait until their addresses expire, five minutes after they were answered."
+    summary = "Too many uploads have been started without their bytes having arrived."
+    remediation = "Send their bytes, or wait until their addresses expire, which takes five minutes."
 
 
 class StoreFailed(BaobabError):
@@ -49,8 +49,8 @@ class ContentTypeDiffers(InvalidType):
 
 
 class LengthDiffers(BadRequest):
-    summary = "The body does not have the length that the upload announced."
-    remediation = "Send exactly details.expected_bytes, or announce another upload with the right sizeBytes."
+    summary = "The body does not have the announced length."
+    remediation = "Send exactly details.expected_bytes bytes, or announce another upload with the right sizeBytes."
 
 
 class AlreadyStored(AlreadyExists):
@@ -60,13 +60,13 @@ class AlreadyStored(AlreadyExists):
 
 class UploadRunning(AlreadyExists):
     code = "FILES_UPLOAD_RUNNING"
-    summary = "Another request is sending the bytes of this file at this moment."
-    remediation = "Wait until it has ended, then read with op:files_list whether the file is there."
+    summary = "Another request is sending the bytes of this file."
+    remediation = "Wait until it has ended, then look for the file with op:files_list."
 
 
 class NoThumbnail(NotFound):
     summary = "The file has no thumbnail."
-    remediation = "Thumbnails are drawn of JPEG, PNG, GIF, WebP and AVIF up to 20 MiB. Show the file itself."
+    remediation = "Show the file itself. Thumbnails are made of PNG, JPEG, GIF, WebP and AVIF pictures of up to 20 MiB."
 
 
 class RangeNotSatisfiable(BaobabError):
@@ -78,7 +78,7 @@ class RangeNotSatisfiable(BaobabError):
 
 class NotText(InvalidType):
     summary = "The file is not text in UTF-8."
-    remediation = "Ask for its address with op:files_download and fetch the bytes."
+    remediation = "Get its address with op:files_download, and fetch the bytes there."
 
 
 class ContentInvalid(BadRequest):
@@ -89,7 +89,7 @@ class ContentInvalid(BadRequest):
 class TusVersionRefused(BaobabError):
     code = "TUS_VERSION"
     status = 412
-    summary = "This address takes uploads over tus 1.0.0, and the request does not name that version."
+    summary = "This address takes uploads over tus 1.0.0, but the request does not name that version."
     remediation = "Use a client of tus 1.0, or send the header `Tus-Resumable: 1.0.0`."
 
 
@@ -106,7 +106,7 @@ class OffsetDiffers(Conflict):
 class BodyTypeRefused(BaobabError):
     code = "VALIDATION_INVALID_TYPE"
     status = 415
-    summary = "Bytes of a resumed upload have a Content-Type of their own."
+    summary = "The bytes of a resumable upload need a Content-Type of their own."
     remediation = "Send `Content-Type: application/offset+octet-stream`."
 
 

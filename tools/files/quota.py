@@ -90,12 +90,12 @@ async def read_user_usage(execute: Execute, app_id: str, user_id: str, now: date
 async def require_room(unit: Unit, app: App, user_id: str | None, size: int, now: datetime) -> Usage:
     """Returns the usage of the app. Raises QuotaExceeded. It is exact, because the unit holds the app's lock."""
     usage = await read_usage(unit.execute, app.id, now)
-    _require_below("The app's files and begun uploads take", usage.total, size, compute_limit(app))
+    _require_below("The app's files and started uploads take", usage.total, size, compute_limit(app))
     if user_id is not None:
         used_bytes = await read_user_usage(unit.execute, app.id, user_id, now)
         remedy = "Delete files of yours with op:files_delete, or have the app raise userLimitBytes."
         _require_below(
-            "Your files and begun uploads in this app take",
+            "Your files and started uploads in this app take",
             used_bytes,
             size,
             compute_user_limit(app),
@@ -108,7 +108,11 @@ async def require_room(unit: Unit, app: App, user_id: str | None, size: int, now
             raise QuotaExceeded("The app has no room left for files.", remediation="Ask those who run the app.")
         remedy = "Delete files of this or another app with op:files_delete, or choose a larger plan."
         _require_below(
-            "The organisation's files and begun uploads take", used_bytes, size, app.plan.file_bytes, remediation=remedy
+            "The organisation's files and started uploads take",
+            used_bytes,
+            size,
+            app.plan.file_bytes,
+            remediation=remedy,
         )
     return usage
 

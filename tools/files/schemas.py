@@ -44,7 +44,7 @@ ContentType = Annotated[
     str,
     Text(200, pattern=rf'^{_WORD}/{_WORD}(; ?{_WORD}=("[ -!#-\[\]-~]*"|{_WORD}))*$'),
     AfterValidator(normalise_type),
-    Field(description="The MIME type, which the upload must have too.", examples=["image/png"]),
+    Field(description="The MIME type.", examples=["image/png"]),
 ]
 SizeBytes = Annotated[int, Field(ge=0, le=2**40, description="The exact length of the file in bytes.")]
 FileId = Annotated[Uuid, Field(description="The file's id: `objectId` of its upload.")]
@@ -52,12 +52,12 @@ FileId = Annotated[Uuid, Field(description="The file's id: `objectId` of its upl
 
 class ResourceInfo(TypedDict):
     storage_used_bytes: int
-    storage_reserved_bytes: Annotated[int, Field(description="What uploads hold that have been begun; not in `used`.")]
+    storage_reserved_bytes: Annotated[int, Field(description="What started uploads reserve; not in `used`.")]
     storage_limit_bytes: int
     storage_used_percent: float
     files_count: int
     user_used_bytes: NotRequired[
-        Annotated[int, Field(description="Of a user's call: what their files and begun uploads take.")]
+        Annotated[int, Field(description="For a user: what their files and started uploads take.")]
     ]
     user_limit_bytes: NotRequired[int]
 
@@ -70,7 +70,7 @@ class Upload(TypedDict):
     uploadUrl: Annotated[str, Field(description="Where to send the bytes, with the announced type.")]
     objectKey: str
     objectId: str
-    expiresIn: Annotated[int, Field(description="Seconds within which the sending must begin.")]
+    expiresIn: Annotated[int, Field(description="Seconds within which the upload must begin.")]
     _meta: UploadMeta
 
 
@@ -78,7 +78,7 @@ class Download(TypedDict):
     downloadUrl: Annotated[str, Field(description="Whoever has it may read the file there until it expires.")]
     filename: str
     expiresIn: Annotated[int, Field(description="Seconds until the addresses expire.")]
-    thumbnailUrl: Annotated[str | None, Field(description="A small copy of a picture; null for all else.")]
+    thumbnailUrl: Annotated[str | None, Field(description="A small copy of a picture; null for other files.")]
 
 
 class StoredFile(TypedDict):
@@ -127,7 +127,8 @@ class NamedFile(TypedDict):
     content_type: str
     size_bytes: int
     content_base64: Annotated[
-        str | None, Field(description="Its bytes; null beyond 256 KiB: then op:files_download has an address of them.")
+        str | None,
+        Field(description="Its bytes; null if there are more than 256 KiB: get their address with op:files_download."),
     ]
 
 

@@ -30,7 +30,7 @@ class NotForUsers(Forbidden):
 
 class SourceMissing(BadRequest):
     code = "VALIDATION_INVALID_SCHEMA"
-    summary = "A document comes from exactly one source."
+    summary = "A document needs exactly one source."
     remediation = "Send one of these: `text`, the `storage_object_id` of a file, or a `url`."
 
 
@@ -48,8 +48,8 @@ class FileRefused(InvalidType):
 class VectorsUnavailable(BaobabError):
     code = "RAG_UNAVAILABLE"
     status = 503
-    summary = "The Postgres of this server lacks the extension pgvector, so no documents can be searched."
-    remediation = "Ask the operator to install pgvector 0.7 or later and to start the server again."
+    summary = "The server's Postgres lacks the extension pgvector, so documents cannot be searched."
+    remediation = "Ask the operator to install pgvector 0.7 or later and to restart the server."
 
 
 class TooManyCollections(BaobabError):
@@ -63,7 +63,7 @@ class TooManyDocuments(BaobabError):
     code = "RAG_DOCUMENTS_LIMIT"
     status = 402
     summary = "The collection has reached its limit of documents."
-    remediation = "Delete documents, or make another collection."
+    remediation = "Delete documents, or create another collection."
 
 
 class FilterInvalid(UnknownField):
@@ -81,8 +81,8 @@ class FilterTypeInvalid(InvalidType):
 
 class ModelChanged(Conflict):
     code = "RAG_MODEL_UNAVAILABLE"
-    summary = "The model that made the vectors of this collection cannot be called now."
-    remediation = "Make the model callable again, or make the vectors anew with op:rag_reindex."
+    summary = "The model that made the vectors of this collection is not available now."
+    remediation = "Make the model available again, or create new vectors with another model, with op:rag_reindex."
 
 
 class StorageFull(BaobabError):

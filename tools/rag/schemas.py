@@ -31,8 +31,8 @@ Description = Annotated[str, Text(500), Field(description="What the collection i
 AccessMode = Annotated[
     Literal["private", "shared", "custom"],
     Field(
-        description="What users of the app may do: `private`, each sees and manages the documents they have added; "
-        "`shared`, every user reads all and may add; `custom`, nothing."
+        description="What users of the app may do: `private`, see and manage the documents that they added; "
+        "`shared`, read all documents and add some; `custom`, nothing."
     ),
 ]
 ChunkSize = Annotated[int, Field(ge=100, le=4000, description="The most characters of a chunk.")]
@@ -40,7 +40,7 @@ ChunkOverlap = Annotated[int, Field(ge=0, le=500, description="Characters that a
 EmbeddingModel = Annotated[str, Text(200, min_length=1), Field(description="The model that makes the vectors.")]
 DocumentId = Annotated[Uuid, Field(description="The document's id: `documentId` of its ingest.")]
 DocumentText = Annotated[str, Text(MOST_TEXT, min_length=1), Field(description="The text itself, plain or Markdown.")]
-ObjectId = Annotated[Uuid, Field(description="A file of the app: the objectId that its upload answered.")]
+ObjectId = Annotated[Uuid, Field(description="A file of the app: the `objectId` of its upload.")]
 SourceUrl = Annotated[
     str,
     Text(2000, min_length=1),
@@ -59,7 +59,9 @@ def _check_size(metadata: dict[str, Any]) -> dict[str, Any]:
 
 
 Metadata = Annotated[
-    JsonObject, AfterValidator(_check_size), Field(description="What filters can ask for; an object of your own.")
+    JsonObject,
+    AfterValidator(_check_size),
+    Field(description="An object of your own, by which filters can choose documents."),
 ]
 MetadataFilter = Annotated[
     JsonObject,
@@ -73,14 +75,14 @@ QueryText = Annotated[str, Text(10_000, min_length=1), Field(description="What t
 TopK = Annotated[int, Field(ge=1, le=50, description="The most chunks to return.")]
 Threshold = Annotated[
     float,
-    Field(ge=0, le=1, description="The least similarity of a chunk to the query, as the cosine of their vectors."),
+    Field(ge=0, le=1, description="The lowest cosine similarity of chunk and query."),
 ]
 Mode = Annotated[
     Literal["hybrid", "vector", "text"],
     Field(description="`hybrid` finds by meaning and by words together, `vector` by meaning, `text` by words alone."),
 ]
 Diversity = Annotated[
-    float, Field(ge=0, le=1, description="How much the chunks should differ from each other, from 0.")
+    float, Field(ge=0, le=1, description="How different the chunks should be from each other: 0 to 1.")
 ]
 ModelId = Annotated[str, Text(200, min_length=1), Field(description="The model that writes the answer.")]
 

@@ -9,38 +9,40 @@ class SnapshotNotFound(NotFound):
 
 
 class BlobNotFound(NotFound):
-    summary = "The repository has no such content."
-    remediation = "Read with op:repo_latest which contents the latest snapshot has."
+    summary = "The repository has no such blob."
+    remediation = "op:repo_latest lists the files of the latest snapshot with the SHA-256 of each."
 
 
 class ManifestInvalid(BadRequest):
     summary = "The list of files is not valid."
-    remediation = "Name each path once, below the limits that details name, and each content with one size."
+    remediation = "Name each path once, and each blob with one size, within the limits in details."
 
 
 class RepoFileTooLarge(BaobabError):
     code = "QUOTA_FILE_SIZE_EXCEEDED"
     status = 413
     summary = "A file or the snapshot is too large."
-    remediation = "Keep files within 10 MiB each and a snapshot within 100 MiB; leave out what can be built anew."
+    remediation = (
+        "Keep files within 10 MiB each and a snapshot within 100 MiB; leave out what can be built from the rest."
+    )
 
 
 class RepoFull(BaobabError):
     code = "QUOTA_STORAGE_EXCEEDED"
     status = 402
-    summary = "Too much uploaded content waits for a commit."
-    remediation = "Commit what was uploaded, or wait an hour: what is not committed by then is removed."
+    summary = "Too many uploaded blobs wait for a commit."
+    remediation = "Commit what you have uploaded, or wait an hour: what is not committed by then is removed."
 
 
 class BlobsMissing(Conflict):
     code = "STATE_PREREQUISITE_MISSING"
-    summary = "Contents of the snapshot are missing, or have another size."
+    summary = "Blobs of the snapshot are missing, or have another size."
     remediation = "Prepare the snapshot again with op:repo_prepare, upload what it says is missing, then commit."
 
 
 class BlobDiffers(BadRequest):
-    summary = "The body is not the content that the snapshot names."
-    remediation = "Send the bytes whose SHA-256 and length were prepared."
+    summary = "The body is not the blob that the address names."
+    remediation = "Send exactly the bytes whose SHA-256 and length you prepared."
 
 
 class BlobStoreFailed(BaobabError):

@@ -28,19 +28,19 @@ Sha256 = Annotated[
     str,
     Text(64, pattern="^[0-9a-f]{64}$"),
     Field(
-        description="The SHA-256 of the content, in hexadecimal.",
+        description="The SHA-256 of the file's bytes, in hexadecimal.",
         examples=["2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824"],
     ),
 ]
 SnapshotId = Annotated[
-    str, Text(64, pattern="^[0-9a-f]{64}$"), Field(description="The snapshot, as a commit answered it.")
+    str, Text(64, pattern="^[0-9a-f]{64}$"), Field(description="The snapshot's id, as the commit answered it.")
 ]
 
 
 class RepoFile(TypedDict):
     path: RepoPath
     sha256: Sha256
-    size: Annotated[int, Field(ge=0, le=2**40, description="The length of the content in bytes.")]
+    size: Annotated[int, Field(ge=0, le=2**40, description="The length of the file in bytes.")]
 
 
 RepoFiles = Annotated[list[RepoFile], Field(max_length=MOST_FILES, description="The files of the snapshot.")]
@@ -53,7 +53,7 @@ class Manifest(TypedDict):
 
 class MissingBlob(TypedDict):
     sha256: str
-    uploadUrl: Annotated[str, Field(description="Where to send the content, within ten minutes.")]
+    uploadUrl: Annotated[str, Field(description="Where to send the bytes, within ten minutes.")]
 
 
 class Prepared(TypedDict):
@@ -87,7 +87,7 @@ class Snapshot(TypedDict):
 class Blob(TypedDict):
     sha256: str
     size: int
-    downloadUrl: Annotated[str, Field(description="Whoever has it may read the content there until it expires.")]
+    downloadUrl: Annotated[str, Field(description="Whoever has it may read the blob there until it expires.")]
     expiresIn: Annotated[int, Field(description="Seconds until the address expires.")]
 
 

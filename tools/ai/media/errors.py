@@ -1,4 +1,4 @@
-"""The errors of generation jobs, and their flat envelope with codes in capitals (documents 2 and 4)."""
+"""The errors of generation jobs, and their flat envelope with codes in capitals."""
 
 from typing import Any
 
@@ -34,14 +34,14 @@ class BadReference(BadRequest):
 
 class InvalidIndex(BadRequest):
     code = "INVALID_INDEX"
-    summary = "`index` is not a whole number of 0 or more."
-    remediation = "Use a number from 0 to the number of the job's files minus 1, as in its content_urls."
+    summary = "`index` is not a whole number from 0."
+    remediation = "Use the index of an address in the job's content_urls: the first is 0."
 
 
 class IndexOutOfRange(NotFound):
     code = "INDEX_OUT_OF_RANGE"
-    summary = "The job has no file of this number."
-    remediation = "Use a number from 0 to the number of the job's files minus 1."
+    summary = "The job has no file with this index."
+    remediation = "Use the index of an address in the job's content_urls: the first is 0."
 
 
 class JobNotFound(NotFound):

@@ -64,7 +64,7 @@ async def files_store(
     """Send the bytes of a file to the address that op:files_upload answered, once.
 
     The type and the length must be those that were announced. If the connection breaks before the last byte, nothing is
-    stored, and the same address can be used again until it expires.
+    stored, and you can use the same address again until it expires.
 
     content: the bytes.
     type: the announced content type.
@@ -121,7 +121,7 @@ async def files_content(
 ) -> Bytes:
     """Read the bytes of a file at the address that op:files_download answered, whole or one range of them.
 
-    Images, sound, video and plain text may be shown by a browser; all else is saved, whatever its type says.
+    A browser may show PNG, JPEG, GIF, WebP and AVIF pictures, audio, video and plain text. It saves everything else.
     """
     async with call.reading() as execute:
         row = await find_row(execute, app_id, object_id, ~PENDING)

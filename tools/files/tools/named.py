@@ -70,9 +70,10 @@ async def files_write_named(
     content_base64: Base64,
     content_type: ContentType = "application/octet-stream",
 ) -> StoredFile:
-    """Store a file under a name, in place of your earlier files of this name: the app's own, or the user's.
+    """Store a file under a name, in place of your earlier files with this name: the app's own, or the user's.
 
-    Until its bytes have arrived, the earlier file stays, and both need space. Of two at once, the last stays.
+    The earlier file stays until the new one is stored, so both need space for a moment. Of two calls at once, the last
+    one stays.
 
     key: the file's name; slashes may divide it.
     """
@@ -100,7 +101,7 @@ async def files_write_named(
     ),
 )
 async def files_read_named(call: Call, app_id: AppId, key: FileKey) -> NamedFile:
-    """Read a file by its name: the latest of those that you may see. Its bytes are in the answer up to 256 KiB.
+    """Read a file by its name: the latest that you may see. Up to 256 KiB, its bytes are in the answer.
 
     key: the file's name.
     """

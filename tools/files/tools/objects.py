@@ -69,9 +69,9 @@ async def files_upload(
 ) -> Upload:
     """Begin to upload a file of any size: returns an address to send its bytes to.
 
-    The request there has the method `put`, this Content-Type and exactly this many bytes, and begins within five
-    minutes. The file is listed once they have arrived. A user's file belongs to that user; with a key of the app, the
-    file is the app's own. Up to 1 MiB is easier with op:files_put, which takes the content itself.
+    Send exactly `sizeBytes` bytes there with the method `put` and the same Content-Type, and begin within five minutes.
+    The file is listed once its bytes have arrived. It belongs to the user who uploads it; with a key of the app, to the
+    app itself. For up to 1 MiB, op:files_put is easier: it takes the content itself.
 
     public: whether every signed-in user of the app may download it.
     """
@@ -114,7 +114,7 @@ async def files_list(
     limit: Annotated[int, Field(ge=1, le=100)] = 100,
     cursor: FileId | None = None,
 ) -> list[StoredFile]:
-    """List the files that you may see, newest first: with a key of the app all of them, as a user your own.
+    """List files, newest first: with a key of the app all of them, as a user your own.
 
     limit: how many at most.
     cursor: the id of the last file of the previous page.
@@ -141,7 +141,7 @@ async def files_list(
     ),
 )
 async def files_usage(call: Call, app_id: AppId) -> ResourceInfo:
-    """Read how many bytes an app's files take, and how many they may take."""
+    """Read how many bytes an app's files use, and how many they may use."""
     async with call.reading() as execute:
         usage = await quota.read_usage(execute, app_id, call.now)
         description = quota.describe_usage(call.require_app(), usage)
@@ -166,7 +166,7 @@ async def files_usage(call: Call, app_id: AppId) -> ResourceInfo:
     ),
 )
 async def files_download(call: Call, app_id: AppId, object_id: FileId) -> Download:
-    """Get an address at which anybody can read a file for an hour; for pictures, a thumbnail too."""
+    """Get an address at which anybody can read a file for an hour; for a picture, also one of its thumbnail."""
     async with call.reading() as execute:
         row = await find_row(execute, app_id, object_id, ~PENDING, *is_readable(call))
     if row is None:
@@ -196,7 +196,7 @@ async def files_download(call: Call, app_id: AppId, object_id: FileId) -> Downlo
     ),
 )
 async def files_update(call: Call, app_id: AppId, object_id: FileId, public: bool) -> StoredFile:
-    """Change who may download a file. Addresses of it that were given before stay valid until they expire.
+    """Change who may download a file. Existing addresses of it stay valid until they expire.
 
     public: whether every signed-in user of the app may download it.
     """
@@ -232,7 +232,7 @@ async def _preview_deletion(call: Call, app_id: str, object_id: str) -> str:
     mcp=Mcp(keywords="remove, erase a file, free space; Datei löschen, entfernen; borrar, eliminar archivo"),
 )
 async def files_delete(call: Call, app_id: AppId, object_id: FileId) -> None:
-    """Delete a file for good, or cancel an upload that has not arrived. Its space is free at once."""
+    """Delete a file for ever, or cancel an upload that has not arrived. Its space is free at once."""
     async with FREEZES.writing(call) as unit:
         row = await find_row(unit.execute, app_id, object_id, *is_own(call.caller))
         if row is None:

@@ -72,7 +72,7 @@ async def files_put(
     encoding: Encoding = "text",
     public: bool = False,
 ) -> StoredFile:
-    """Store a file of up to 1 MiB whose content is in the call. Larger ones go through op:files_upload.
+    """Store a file of up to 1 MiB whose content is in the call. For larger files, use op:files_upload.
 
     encoding: `text` stores the content as UTF-8; `base64` decodes it first.
     public: whether every signed-in user of the app may download it.
@@ -116,7 +116,7 @@ async def files_read(
     offset: Annotated[int, Field(ge=0, le=2**40)] = 0,
     limit: Annotated[int, Field(ge=4, le=MOST_READ)] = MOST_READ,
 ) -> FileText:
-    """Read a text file in UTF-8, at most 64 KiB at a time.
+    """Read a text file in UTF-8, up to 64 KiB at a time.
 
     offset: the byte to begin at; continue with `next_offset` of the previous part.
     limit: the most bytes to read.

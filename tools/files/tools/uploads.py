@@ -72,7 +72,7 @@ async def files_upload_begin(
     upload_metadata: Metadata = "",
     tus_resumable: Version = "",
 ) -> Progress:
-    """Begin an upload that can be resumed; Location says where its bytes go.
+    """Begin a resumable upload (tus 1.0). The header Location says where to send its bytes.
 
     content: the first bytes of the file, or nothing.
     """
@@ -126,7 +126,7 @@ async def files_upload_begin(
     mcp=_QUIET,
 )
 async def files_upload_status(call: Call, app_id: AppId, object_id: FileId, tus_resumable: Version = "") -> Progress:
-    """Read how many bytes of an upload have arrived. A client of tus asks this with the method HEAD."""
+    """Read how many bytes of an upload have arrived. Clients of tus send HEAD."""
     if call.context.method == "HEAD":
         _require_version(tus_resumable)
     async with call.reading() as execute:
@@ -170,9 +170,9 @@ async def files_upload_status(call: Call, app_id: AppId, object_id: FileId, tus_
 async def files_upload_append(
     call: Call, app_id: AppId, object_id: FileId, content: Body, upload_offset: Offset = "", tus_resumable: Version = ""
 ) -> None:
-    """Send the bytes of an upload that follow those that have arrived; the last ones complete the file.
+    """Send the next bytes of an upload. The last ones complete the file.
 
-    What arrives before a connection breaks stays.
+    If the connection breaks, the bytes that have arrived stay.
 
     content: the bytes.
     """

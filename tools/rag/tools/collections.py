@@ -67,7 +67,7 @@ async def rag_collections_create(
 ) -> Collection:
     """Create a collection. Add documents to it with op:rag_ingest.
 
-    description: what it is for; null is none.
+    description: what the collection is for.
     embeddingModel: by default, the built-in embeddings, which need no key.
     """
     _require_overlap(chunkSize, chunkOverlap)
@@ -125,7 +125,7 @@ async def rag_collections_list(call: Call, app_id: AppId) -> list[Collection]:
     ),
 )
 async def rag_collections_get(call: Call, app_id: AppId, name: CollectionName) -> CollectionDetails:
-    """Read a collection, and how many documents and chunks it has for you."""
+    """Read a collection, and how many documents and chunks of it you may see."""
     del app_id
     async with call.reading() as execute:
         row = await load_collection(execute, call, name)
@@ -178,7 +178,7 @@ async def rag_collections_update(
     """Change a collection's description, or what users of the app may do with it.
 
     description: null removes it.
-    accessMode: left out or null, it stays as it is.
+    accessMode: what users of the app may do; null keeps it.
     """
     values: dict[str, Any] = {"updated_at": call.now}
     if description is not OMITTED:

@@ -91,16 +91,15 @@ async def rag_ingest(
     filename: DocumentName | None = None,
     metadata: Metadata | None = None,
 ) -> IngestResult:
-    """Add a document to a collection: a text, a file that was uploaded, or a page on the web.
+    """Add a document to a collection: a text, an uploaded file, or a web page.
 
-    Processing follows: op:rag_documents_get shows its state.
+    A job reads it: op:rag_documents_get shows its status. If the collection has a document with the same content and
+    metadata already, the answer is that one.
 
-    A document with the same content and metadata is not added twice: the existing one is returned.
-
-    text: the text, if you send one.
-    storage_object_id: the uploaded file, if it is one.
-    url: the address of a page or file on the web, if it is one.
-    filename: what the document is called; null takes the name of the file or page. Its ending says what type a text is.
+    text: the text. Send exactly one of this, `storage_object_id` and `url`.
+    storage_object_id: the id of an uploaded file.
+    url: the address of a web page, or of a file on the web.
+    filename: the document's name; null for that of the file or page. For a text, its ending says which type it is.
     metadata: values for the filters of op:rag_query; null is none.
     """
     source = await find_source(call, text, storage_object_id, url, filename)
@@ -130,9 +129,9 @@ async def rag_documents_list(
 ) -> list[RagDocument]:
     """List the documents of a collection that you may see, newest first.
 
-    status: left out or null, in any state.
+    status: only documents with this status; null for all.
     limit: how many at most.
-    cursor: the id of the last document of the page before, to go on after it; null begins with the newest.
+    cursor: the id of the last document of the previous page; null for the first page.
     """
     del app_id
     async with call.reading() as execute:
@@ -159,7 +158,7 @@ async def rag_documents_list(
     mcp=Mcp(keywords="status, progress of ingest, why a document failed; Stand des Einlesens; estado del documento"),
 )
 async def rag_documents_get(call: Call, app_id: AppId, name: CollectionName, document_id: DocumentId) -> RagDocument:
-    """Read a document's state: `pending`, `processing`, `ready`, or `failed` and why."""
+    """Read a document's status: `pending`, `processing`, `ready`, or `failed` and why."""
     del app_id
     async with call.reading() as execute:
         collection = await load_collection(execute, call, name)
@@ -243,13 +242,13 @@ async def rag_documents_replace(
     filename: DocumentName | None = None,
     metadata: Metadata | None = None,
 ) -> IngestResult:
-    """Replace a document. Searches find the old one until the new one is ready, and never both.
+    """Replace a document. Searches find the old version until the new one is ready, and never both.
 
-    text: the text, if you send one.
-    storage_object_id: the uploaded file, if it is one.
-    url: the address of a page or file on the web, if it is one.
+    text: the text. Send exactly one of this, `storage_object_id` and `url`.
+    storage_object_id: the id of an uploaded file.
+    url: the address of a web page, or of a file on the web.
     filename: null keeps the name.
-    metadata: null keeps what there is.
+    metadata: null keeps the metadata.
     """
     source = await find_source(call, text, storage_object_id, url, filename)
     async with FREEZES.writing(call) as unit:
@@ -289,7 +288,7 @@ async def _preview_deletion(call: Call, app_id: str, name: str, document_id: str
     mcp=Mcp(keywords="remove a document from a knowledge base; Dokument löschen; eliminar documento"),
 )
 async def rag_documents_delete(call: Call, app_id: AppId, name: CollectionName, document_id: DocumentId) -> None:
-    """Delete a document for ever, with its chunks. No search finds it from now on."""
+    """Delete a document for ever, with its chunks. From then on, no search finds it."""
     del app_id
     async with FREEZES.writing(call) as unit:
         collection = await load_collection(unit.execute, call, name)

@@ -62,12 +62,12 @@ async def rag_evaluate(
     synthesize: bool = False,
     model: ModelId | None = None,
 ) -> Evaluation:
-    """Measure how well a collection answers questions of yours: recall, nDCG and reciprocal rank of what is found.
+    """Measure how well a collection answers your questions: recall, nDCG and reciprocal rank of what is found.
 
     cases: questions, each with the documents that should be found.
-    filter: only documents whose metadata match; null for all.
-    rerank: have a model reorder the best 30 chunks of each question first.
-    synthesize: have a model answer too, and judge which sentences of the answers their sources support.
+    filter: only documents whose metadata match, as in op:rag_query; null for all.
+    rerank: let a model put the best 30 chunks of each question in order first.
+    synthesize: also let a model answer, and judge which sentences of the answers their sources support.
     model: the model that reranks, answers and judges; null for the app's default.
     """
     del app_id

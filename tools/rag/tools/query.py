@@ -58,14 +58,15 @@ async def rag_query(
     model: ModelId | None = None,
     stream: bool = False,
 ) -> QueryResult:
-    """Find the parts of documents that answer a question, the best first; op:rag_read shows more of their text.
+    """Find the chunks of documents that answer a question, the best first; op:rag_read shows the text around them.
 
-    filter: only documents whose metadata match; null for all.
-    rerank: have a model reorder the best 30 chunks first; this costs a call to the model.
-    synthesize: have a model write an answer from the chunks, which cites them as [1], [2].
+    filter: only documents whose metadata match, such as {"lang": "en", "year": {"$gte": 2020}}; null for all.
+        Operators: $eq, $ne, $in, $nin, $gt, $gte, $lt, $lte, $exists; $and, $or, $not.
+    rerank: let a model put the best 30 chunks in order first; this costs a call to the model.
+    synthesize: let a model write an answer that cites the chunks as [1], [2].
     model: the model that reranks and writes the answer; null for the app's default.
-    stream: with `synthesize`, send the answer as server-sent events: `chunks`, `delta`, `sentence`, `done`. MCP answers
-        at once.
+    stream: with `synthesize`, send the answer as server-sent events: `chunks`, `delta`, `sentence`, `done`. Over MCP,
+        it comes in one piece.
     """
     del app_id
     async with call.reading() as execute:

@@ -40,11 +40,11 @@ async def rag_reindex(
 ) -> Reindexing:
     """Split and embed all documents of a collection again, from their stored texts.
 
-    Searches continue: each document is found as it was until it is ready again.
+    You can search meanwhile: each document is found in its old form until the new one is ready.
 
-    chunkSize: null leaves it as it is.
-    chunkOverlap: null leaves it as it is.
-    embeddingModel: null leaves it as it is.
+    chunkSize: the most characters of a chunk; null keeps the present size.
+    chunkOverlap: characters that a chunk repeats of the one before; null keeps the present number.
+    embeddingModel: the model that makes the vectors; null keeps the present one.
     """
     async with FREEZES.writing(call) as unit:
         row = await load_collection(unit.execute, call, name)

@@ -1,4 +1,4 @@
-"""/v1/{app_id}/repo/blobs: where contents are, and the contents themselves at signed addresses."""
+"""/v1/{app_id}/repo/blobs: the bytes of files, at signed addresses."""
 
 from collections.abc import AsyncGenerator
 from typing import Annotated, Any
@@ -34,7 +34,7 @@ _LIMIT = PerAddress(3000, 60, per_app=True)
     mcp=Mcp(keywords="download a source file, content by digest; Quelldatei laden; descargar archivo fuente"),
 )
 async def repo_blob(call: Call, app_id: AppId, sha256: Sha256) -> Blob:
-    """Get the address at which a content of the repository can be read for an hour."""
+    """Get the address of a blob, the bytes of a file in the repository. It is valid for an hour."""
     async with call.reading() as execute:
         blob_rows = await find_blobs(execute, app_id, [sha256])
     if not blob_rows:
@@ -52,7 +52,7 @@ async def repo_blob(call: Call, app_id: AppId, sha256: Sha256) -> Blob:
 async def repo_blobs(
     call: Call, app_id: AppId, shas: Annotated[list[Sha256], Field(max_length=1000, description="The contents.")]
 ) -> Blobs:
-    """Get the addresses of many contents of the repository; those that it does not have are left out."""
+    """Get the addresses of up to 1000 blobs of the repository. Those that it does not have are left out."""
     async with call.reading() as execute:
         blob_rows = await find_blobs(execute, app_id, shas)
     return {"blobs": [_describe(call, blob_rows[digest]) for digest in dict.fromkeys(shas) if digest in blob_rows]}
@@ -77,7 +77,7 @@ async def repo_blob_store(
     expires: Expires = 0,
     signature: Signature = "",
 ) -> StoredBlob:
-    """Send a content to the address that op:repo_prepare answered. It is stored if its digest and length are right.
+    """Send a blob to the address that op:repo_prepare answered. It is stored if its digest and length are right.
 
     content: the bytes.
     size: the prepared length in bytes.
@@ -104,7 +104,7 @@ async def repo_blob_store(
 async def repo_blob_content(
     call: Call, app_id: AppId, sha256: Sha256, expires: Expires = 0, signature: Signature = ""
 ) -> Bytes:
-    """Read a content at the address that op:repo_blob answered."""
+    """Read a blob at the address that op:repo_blob answered."""
     async with call.reading() as execute:
         blob_rows = await find_blobs(execute, app_id, [sha256])
     if not blob_rows:

@@ -62,9 +62,9 @@ _columns = repo_snapshots.c
     ),
 )
 async def repo_prepare(call: Call, app_id: AppId, files: RepoFiles) -> Prepared:
-    """Begin a snapshot: tells which contents the repository lacks, and where to upload them within ten minutes.
+    """Begin a snapshot: answers which blobs the repository lacks, and where to upload them within ten minutes.
 
-    Then commit it with op:repo_commit. A content that is there already is not uploaded again.
+    Then commit it with op:repo_commit. A blob is the bytes of a file; each is uploaded and stored once.
     """
     total = _check_files(files)
     sizes = {file["sha256"]: file["size"] for file in files}
@@ -105,7 +105,7 @@ async def repo_prepare(call: Call, app_id: AppId, files: RepoFiles) -> Prepared:
     mcp=Mcp(keywords="commit, finish a push, publish a version of the code; Version abschließen; confirmar versión"),
 )
 async def repo_commit(call: Call, app_id: AppId, manifest: Manifest) -> Committed:
-    """Complete a snapshot whose contents have all been uploaded, and make it the latest. The last five are kept.
+    """Complete a snapshot whose blobs have all been uploaded, and make it the latest. The last five are kept.
 
     manifest: the files that were prepared, and perhaps a message.
     """
@@ -156,7 +156,7 @@ async def repo_snapshots_list(call: Call, app_id: AppId) -> Snapshots:
     mcp=Mcp(keywords="pull code, latest version, files of the project; neueste Version; última versión del código"),
 )
 async def repo_latest(call: Call, app_id: AppId) -> Snapshot:
-    """Read the files of the latest snapshot; op:repo_blobs tells where their contents are."""
+    """Read which files the latest snapshot has; op:repo_blobs answers the addresses of their bytes."""
     query = select(repo_snapshots).where(_columns.app_id == app_id).order_by(_columns.position.desc()).limit(1)
     async with call.reading() as execute:
         row = (await execute(query)).first()
@@ -174,7 +174,7 @@ async def repo_latest(call: Call, app_id: AppId) -> Snapshot:
     mcp=Mcp(keywords="an earlier version of the code, compare versions; frühere Version; versión anterior"),
 )
 async def repo_snapshot(call: Call, app_id: AppId, snapshot_id: SnapshotId) -> Snapshot:
-    """Read the files of a snapshot; op:repo_blobs tells where their contents are."""
+    """Read which files a snapshot has; op:repo_blobs answers the addresses of their bytes."""
     async with call.reading() as execute:
         query = select(repo_snapshots).where(_columns.app_id == app_id, _columns.id == snapshot_id)
         row = (await execute(query)).first()
@@ -199,7 +199,7 @@ async def _preview_removal(call: Call, app_id: str) -> str:
     mcp=Mcp(keywords="wipe, delete the repository, all versions of the code; Repository löschen; borrar repositorio"),
 )
 async def repo_delete(call: Call, app_id: AppId) -> Removed:
-    """Delete the repository of an app for ever: every snapshot and every content."""
+    """Delete the repository of an app for ever: every snapshot and every blob."""
     async with FREEZES.writing(call) as unit:
         await unit.execute(delete(repo_snapshots).where(_columns.app_id == app_id))
         rows = (await unit.execute(select(repo_blobs).where(repo_blobs.c.app_id == app_id))).all()
@@ -218,7 +218,7 @@ def _check_files(files: Sequence[RepoFile]) -> int:
             raise ManifestInvalid(f"The path `{file['path'][:200]}` is named twice.")
         paths.add(file["path"])
         if sizes.setdefault(file["sha256"], file["size"]) != file["size"]:
-            raise ManifestInvalid(f"The content {file['sha256']} is named with two sizes.")
+            raise ManifestInvalid(f"The blob {file['sha256']} is named with two sizes.")
         if file["size"] > MOST_FILE_BYTES:
             raise RepoFileTooLarge(
                 f"`{file['path'][:200]}` has {file['size']} bytes; a file has at most {MOST_FILE_BYTES}.",

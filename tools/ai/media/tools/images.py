@@ -59,19 +59,19 @@ async def images_generate(
     provider: JsonObject | None = None,
     **further: Any,
 ) -> Submitted:
-    """Have a model make images, at the expense of the app's organisation.
+    """Let a model make images, at the expense of the app's organisation.
 
-    The answer comes at once. Then poll the polling_url every 2 to 5 seconds. Each model takes only some of the fields.
-    If you send another one, the error lists the fields that the model takes.
+    This starts a job. Poll its polling_url every 2 to 5 seconds. Each model takes only some of the fields. If you send
+    another one, the error lists the fields that the model takes.
 
-    size: such as 1024x1024, or 1K, 2K, 4K.
-    aspect_ratio: such as 16:9.
+    size: the size, such as 1024x1024, 1K, 2K or 4K.
+    aspect_ratio: the aspect ratio, such as 16:9.
     n: the number of images.
     seed: the same request with the same seed gives similar images, if the model supports seeds.
     input_images: https URLs of images that the model uses as references.
-    mask: https URL of an image whose transparent parts are made anew.
+    mask: https URL of an image whose transparent parts the model fills in.
     negative_prompt: what the image does not show.
-    provider: fields that only this model has.
+    provider: further fields that this model takes.
     """
     named_parameters = {
         "size": size,
@@ -116,8 +116,8 @@ async def images_job(call: Call, app_id: AppId, job_id: JobId) -> GenerationJob:
     ),
 )
 async def images_content(call: Call, app_id: AppId, job_id: JobId, index: Index = 0) -> Bytes:
-    """Download an image of a completed job that you have submitted: PNG, JPEG or WebP, as Content-Type says.
+    """Download an image of a completed job that you submitted: PNG, JPEG or WebP, as Content-Type says.
 
-    Over MCP the answer says where the image is.
+    Over MCP, the answer is the image's address.
     """
     return await content.stream_content(call, app_id, "image", job_id, index)

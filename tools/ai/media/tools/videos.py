@@ -60,20 +60,20 @@ async def videos_generate(
     provider: JsonObject | None = None,
     **further: Any,
 ) -> Submitted:
-    """Have a model make a video, at the expense of the app's organisation.
+    """Let a model make a video, at the expense of the app's organisation.
 
-    The answer comes at once. Then poll the polling_url every 30 seconds. Each model takes only some of the fields. If
-    you send another one, the error lists the fields that the model takes.
+    This starts a job. Poll its polling_url every 30 seconds. Each model takes only some of the fields. If you send
+    another one, the error lists the fields that the model takes.
 
     duration: the length in seconds; each model supports certain lengths.
-    resolution: such as 720p.
-    aspect_ratio: such as 16:9, 9:16 or 1:1.
+    resolution: the resolution, such as 720p.
+    aspect_ratio: the aspect ratio, such as 16:9, 9:16 or 1:1.
     generate_audio: whether the video has sound.
     seed: the same request with the same seed gives similar videos, if the model supports seeds.
     input_images: https URLs of images that the video begins with.
     input_references: https URLs of images of people or things that the video shows.
     frame_images: the first and the last frame: `{url, frame}`, or `{type: image_url, image_url: {url}, frame_type}`.
-    provider: fields that only this model has.
+    provider: further fields that this model takes.
     """
     named_parameters = {
         "duration": duration,
@@ -122,9 +122,9 @@ async def videos_job(call: Call, app_id: AppId, job_id: JobId) -> GenerationJob:
     ),
 )
 async def videos_content(call: Call, app_id: AppId, job_id: JobId, index: Index = 0) -> Bytes:
-    """Download a video of a completed job that you have submitted.
+    """Download a video of a completed job that you submitted.
 
-    Over MCP the answer says where the video is.
+    Over MCP, the answer is the video's address.
     """
     return await content.stream_content(call, app_id, "video", job_id, index)
 
