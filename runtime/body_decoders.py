@@ -25,12 +25,12 @@ class InflateDecoder:
     def __init__(self, wbits: int) -> None:
         self._wbits = wbits
         self._inflate = zlib.decompressobj(wbits)
-        self._started = False
+        self._has_started = False
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        if not self._started and self._wbits == zlib.MAX_WBITS and not _is_zlib(data):
+        if not self._has_started and self._wbits == zlib.MAX_WBITS and not _is_zlib(data):
             self._inflate = zlib.decompressobj(-zlib.MAX_WBITS)
-        self._started = True
+        self._has_started = True
         while data:
             if self._inflate.eof:
                 # A body may consist of several gzip members.
@@ -51,7 +51,7 @@ class InflateDecoder:
                 return
 
     def finish(self) -> None:
-        if self._started and not self._inflate.eof:
+        if self._has_started and not self._inflate.eof:
             raise EgressUnavailable("The compressed answer of the service is incomplete.")
 
 

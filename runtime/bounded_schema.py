@@ -70,9 +70,9 @@ class BoundedSchema:
         """Returns the approximate size of a value in machine words, at least 1. Each value is counted, and charged,
         once.
         """
-        cached = self._weights.get(id(value))
-        if cached is not None:
-            return cached[1]
+        cached_entry = self._weights.get(id(value))
+        if cached_entry is not None:
+            return cached_entry[1]
         total, waiting = 0, [value]
         while waiting:
             item = waiting.pop()

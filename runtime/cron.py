@@ -76,10 +76,10 @@ class Cron:
         texts = expression.lower().split()
         if len(texts) != len(_FIELDS) or len(expression) > _MOST_CHARACTERS:
             raise CronInvalid("has five fields: minute, hour, day of the month, month, day of the week")
-        parsed = [field.parse(text) for field, text in zip(_FIELDS, texts, strict=True)]
-        self._minutes, self._hours = sorted(parsed[0]), sorted(parsed[1])
-        self._days, self._months = parsed[2], parsed[3]
-        self._weekdays = frozenset(number % 7 for number in parsed[4])
+        parsed_fields = [field.parse(text) for field, text in zip(_FIELDS, texts, strict=True)]
+        self._minutes, self._hours = sorted(parsed_fields[0]), sorted(parsed_fields[1])
+        self._days, self._months = parsed_fields[2], parsed_fields[3]
+        self._weekdays = frozenset(number % 7 for number in parsed_fields[4])
         self._any_day, self._any_weekday = texts[2].startswith("*"), texts[4].startswith("*")
         self.find_next(datetime(2000, 1, 1, tzinfo=UTC))
 

@@ -140,12 +140,12 @@ class EgressStream:
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         decoder = build_decoder(self.headers.get("Content-Encoding", ""))
-        received = decoded = 0
+        received_size = decoded_size = 0
         while data := await self._read_chunk():
             # Both are counted: endless empty compressed blocks decode to nothing.
-            received = self._add_size(received, data)
+            received_size = self._add_size(received_size, data)
             for piece in decoder.feed(data):
-                decoded = self._add_size(decoded, piece)
+                decoded_size = self._add_size(decoded_size, piece)
                 yield piece
         decoder.finish()
 

@@ -63,8 +63,8 @@ class HostResolver:
             await dns_resolver.close()
 
     def _find_cached(self, host: str) -> _LookupResult | None:
-        cached = self._cache.get(host)
-        return cached[1] if cached is not None and cached[0] > asyncio.get_running_loop().time() else None
+        entry = self._cache.get(host)
+        return entry[1] if entry is not None and entry[0] > asyncio.get_running_loop().time() else None
 
     def _start_lookup(self, host: str) -> "asyncio.Task[_LookupResult]":
         task = self._lookups.get(host)

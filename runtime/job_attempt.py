@@ -39,7 +39,7 @@ class JobAttempt:
         self.database = database
         self.kind = kind
         self.arguments: Mapping[str, Any] = row.arguments
-        self.ended = False
+        self.has_ended = False
         self.started_at = asyncio.get_running_loop().time()
         self._clock = clock
 
@@ -76,7 +76,7 @@ class JobAttempt:
             self.attempt = 1
 
     def end(self) -> None:
-        self.ended = True
+        self.has_ended = True
 
     @asynccontextmanager
     async def writing(self, *, last: bool = False, lock: str | None = None, bulk: bool = False) -> AsyncIterator[Unit]:

@@ -275,13 +275,13 @@ class JobRunner:
         reservations: list[SlotReservation] = []
         self._lacks_slots = False
         for pool, kinds in due.items():
-            reserved = dict.fromkeys(sorted(kinds, key=pool.count_inside), 0)
-            tenants = list(reserved)
+            reserved_slots = dict.fromkeys(sorted(kinds, key=pool.count_inside), 0)
+            tenants = list(reserved_slots)
             while tenants:
                 tenants = [tenant for tenant in tenants if pool.try_acquire(tenant)]
                 for tenant in tenants:
-                    reserved[tenant] += 1
-            for tenant, slots in reserved.items():
+                    reserved_slots[tenant] += 1
+            for tenant, slots in reserved_slots.items():
                 if slots:
                     reservations.append(SlotReservation(pool, tenant, kinds[tenant], slots))
                 else:
@@ -359,7 +359,7 @@ class JobRunner:
         running = self._running.pop(task)
         self._lease_timers.pop(task).cancel()
         running.slot.end_job()
-        if running.was_doubtful or not running.attempt.ended:
+        if running.was_doubtful or not running.attempt.has_ended:
             # Another doubtful job may begin now, and this one may be due again.
             self.wake()
         elif self._lacks_slots:
@@ -464,7 +464,7 @@ class JobRunner:
             await kind.work(attempt, **attempt.arguments)
         else:
             await kind.work(attempt, await attempt.event())
-        if not attempt.ended:
+        if not attempt.has_ended:
             await attempt.finish()
 
     async def _record_failure(self, attempt: JobAttempt, error: str) -> None:

@@ -145,10 +145,10 @@ class Ceremonies:
     time: Callable[[], float]
     family: str
 
-    async def begin_registration(self, site: Site, owner: Owner, *, known: Sequence[str] = ()) -> tuple[Any, str]:
+    async def begin_registration(self, site: Site, owner: Owner, *, known_ids: Sequence[str] = ()) -> tuple[Any, str]:
         """Returns the options for `navigator.credentials.create` and the state for `finish_registration`.
 
-        known: the ids of the owner's passkeys, so that the browser does not create one of them again.
+        known_ids: the ids of the owner's passkeys, so that the browser does not create one of them again.
         """
         webauthn, structs = await _library.get(), await _get_structs()
         challenge = secrets.token_bytes(32)
@@ -165,7 +165,7 @@ class Ceremonies:
                 resident_key=structs.ResidentKeyRequirement.REQUIRED,
                 user_verification=structs.UserVerificationRequirement.REQUIRED,
             ),
-            exclude_credentials=_describe(webauthn, structs, known),
+            exclude_credentials=_describe(webauthn, structs, known_ids),
         )
         return json.loads(webauthn.options_to_json(options)), self._seal("create", site, challenge, owner.id)
 

@@ -35,55 +35,55 @@ async def hash_password(password: str) -> str:
         return await _pool.run_work(lambda: hasher.hash(password))
 
 
-async def verify_password(encoded: str | None, password: str) -> bool:
+async def verify_password(encoded_hash: str | None, password: str) -> bool:
     """Returns whether a password matches a hash. Without a hash it returns False after the same amount of work.
 
     Raises Unavailable if too many passwords of this tenant are waiting.
     """
     with _pool.reserve_place():
-        answer = await _pool.run_work(lambda: _verify(encoded or _make_dummy_hash(), password))
-    return answer and encoded is not None
+        answer = await _pool.run_work(lambda: _verify(encoded_hash or _make_dummy_hash(), password))
+    return answer and encoded_hash is not None
 
 
-def is_outdated(encoded: str) -> bool:
+def is_outdated(encoded_hash: str) -> bool:
     """Returns whether a hash was made in another way, or with other parameters, than new ones."""
-    return not encoded.startswith("$argon2") or hasher.check_needs_rehash(encoded)
+    return not encoded_hash.startswith("$argon2") or hasher.check_needs_rehash(encoded_hash)
 
 
-def find_hash_problem(encoded: str) -> str | None:
+def find_hash_problem(encoded_hash: str) -> str | None:
     """Returns why a hash from another system cannot be imported; None if it can. A hash states how much work it needs,
     so that is limited here, and not at a sign-in.
     """
-    if encoded.startswith("$argon2"):
+    if encoded_hash.startswith("$argon2"):
         try:
-            parameters = extract_parameters(encoded)
+            parameters = extract_parameters(encoded_hash)
         except (InvalidHashError, ValueError):
             return "it is no argon2 hash"
         costs = (parameters.memory_cost, parameters.time_cost, parameters.parallelism)
         too_costly = any(value > most for value, most in zip(costs, (_MOST_ARGON2_KIB, 10, 16), strict=True))
         return f"argon2 may take at most {_MOST_ARGON2_KIB} KiB, 10 passes and 16 lanes" if too_costly else None
-    if encoded.startswith("$2"):
-        matched = _BCRYPT.fullmatch(encoded)
-        if matched is None:
+    if encoded_hash.startswith("$2"):
+        match = _BCRYPT.fullmatch(encoded_hash)
+        if match is None:
             return "it is no bcrypt hash"
-        within = _LEAST_BCRYPT <= int(matched[1]) <= _MOST_BCRYPT
+        within = _LEAST_BCRYPT <= int(match[1]) <= _MOST_BCRYPT
         return None if within else f"the cost of bcrypt must be from {_LEAST_BCRYPT} to {_MOST_BCRYPT}"
-    if encoded.startswith("$scrypt$"):
-        return "it is no scrypt hash, or asks for more than 128 MiB" if _Scrypt.parse(encoded) is None else None
+    if encoded_hash.startswith("$scrypt$"):
+        return "it is no scrypt hash, or asks for more than 128 MiB" if _Scrypt.parse(encoded_hash) is None else None
     return "it is no hash of bcrypt, scrypt or argon2"
 
 
-def _verify(encoded: str, password: str) -> bool:
-    if encoded.startswith("$2"):
+def _verify(encoded_hash: str, password: str) -> bool:
+    if encoded_hash.startswith("$2"):
         import bcrypt  # noqa: PLC0415 - only few installations have such hashes
 
         # bcrypt has never looked at more than 72 bytes.
-        return bcrypt.checkpw(password.encode()[:72], encoded.encode())
-    if encoded.startswith("$scrypt$"):
-        scrypt = _Scrypt.parse(encoded)
+        return bcrypt.checkpw(password.encode()[:72], encoded_hash.encode())
+    if encoded_hash.startswith("$scrypt$"):
+        scrypt = _Scrypt.parse(encoded_hash)
         return scrypt is not None and scrypt.verify(password)
     try:
-        return hasher.verify(encoded, password)
+        return hasher.verify(encoded_hash, password)
     except (VerificationError, InvalidHashError):
         return False
 
@@ -99,14 +99,14 @@ class _Scrypt:
     digest: bytes
 
     @classmethod
-    def parse(cls, encoded: str) -> "_Scrypt | None":
+    def parse(cls, encoded_hash: str) -> "_Scrypt | None":
         """Parses a hash; returns None if it is not such a hash or needs too much work."""
-        matched = _SCRYPT.fullmatch(encoded)
-        if matched is None:
+        match = _SCRYPT.fullmatch(encoded_hash)
+        if match is None:
             return None
-        cost_log2, block_size, parallelism = (int(matched[index]) for index in (1, 2, 3))
+        cost_log2, block_size, parallelism = (int(match[index]) for index in (1, 2, 3))
         try:
-            salt, digest = (base64.b64decode(matched[index] + "==") for index in (4, 5))
+            salt, digest = (base64.b64decode(match[index] + "==") for index in (4, 5))
         except binascii.Error:
             return None
         memory = 128 * block_size << cost_log2 if cost_log2 < 32 else _MOST_SCRYPT_BYTES + 1
@@ -115,10 +115,10 @@ class _Scrypt:
 
     def verify(self, password: str) -> bool:
         options = {"n": 1 << self.cost_log2, "r": self.block_size, "p": self.parallelism}
-        computed = hashlib.scrypt(
+        computed_digest = hashlib.scrypt(
             password.encode(), salt=self.salt, **options, maxmem=2 * _MOST_SCRYPT_BYTES, dklen=len(self.digest)
         )
-        return hmac.compare_digest(computed, self.digest)
+        return hmac.compare_digest(computed_digest, self.digest)
 
 
 def _make_dummy_hash() -> str:

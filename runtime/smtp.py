@@ -73,11 +73,11 @@ async def send_message(server: SmtpServer, message: EmailMessage, dial: Dial | N
     """
     import aiosmtplib
 
-    connected = None if dial is None else await _connect(server, dial)
+    connected_socket = None if dial is None else await _connect(server, dial)
     client = aiosmtplib.SMTP(
         hostname=server.host,
-        port=server.port if connected is None else None,
-        sock=connected,
+        port=server.port if connected_socket is None else None,
+        sock=connected_socket,
         use_tls=server.implicit_tls,
         start_tls=server.start_tls,
         # Nothing can listen in between on this machine, and a relay's certificate is usually self-signed.

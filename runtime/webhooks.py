@@ -28,6 +28,6 @@ def build_headers(event_id: str, sent_at: datetime, body: bytes, secrets: Sequen
 
 def sign(secret: str, headers: Mapping[str, str], body: bytes) -> str:
     """Computes one signature. headers: with the webhook's id and timestamp."""
-    signed = b".".join((headers["webhook-id"].encode(), headers["webhook-timestamp"].encode(), body))
+    signed_content = b".".join((headers["webhook-id"].encode(), headers["webhook-timestamp"].encode(), body))
     key = base64.b64decode(secret.removeprefix(_PREFIX))
-    return "v1," + base64.b64encode(hmac.new(key, signed, sha256).digest()).decode()
+    return "v1," + base64.b64encode(hmac.new(key, signed_content, sha256).digest()).decode()

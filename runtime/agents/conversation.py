@@ -61,8 +61,8 @@ def remove_repair(talk: list[Message]) -> list[Message]:
 def _strip_fence(text: str) -> str:
     """Strips the code fence that some models put around their JSON."""
     text = text.strip()
-    fenced = text.startswith("```") and text.endswith("```") and "\n" in text
-    return text[text.index("\n") + 1 : -3] if fenced else text
+    is_fenced = text.startswith("```") and text.endswith("```") and "\n" in text
+    return text[text.index("\n") + 1 : -3] if is_fenced else text
 
 
 def parse_answer(node: LlmNode, message: Message) -> Any:

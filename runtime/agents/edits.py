@@ -36,14 +36,14 @@ async def edit_call(call: Call, row: Any, decider: Decider, edited_arguments: Ma
         arguments = {**proposed_arguments, "arguments": dict(edited_arguments)}
     else:
         # A tool of an organisation does not name the app.
-        bound = {BOUND: proposed_arguments[BOUND]} if tool.app_parameter == BOUND else {}
-        if bound and edited_arguments.get(BOUND, proposed_arguments[BOUND]) != proposed_arguments[BOUND]:
+        bound_argument = {BOUND: proposed_arguments[BOUND]} if tool.app_parameter == BOUND else {}
+        if bound_argument and edited_arguments.get(BOUND, proposed_arguments[BOUND]) != proposed_arguments[BOUND]:
             raise BadRequest(
                 f"`{BOUND}` is bound to the run's own app.", remediation=f"Leave `{BOUND}` out: it cannot be changed."
             )
-        edited_arguments = {name: value for name, value in edited_arguments.items() if name not in bound}
+        edited_arguments = {name: value for name, value in edited_arguments.items() if name not in bound_argument}
         # The decider saw secrets as hidden: where they still read as hidden, the proposed ones are used.
-        arguments = restore_hidden(tool, proposed_arguments, {**edited_arguments, **bound})
+        arguments = restore_hidden(tool, proposed_arguments, {**edited_arguments, **bound_argument})
         edited_arguments = redact_arguments(tool, edited_arguments)
     if row.tool == _QUESTION:
         arguments |= _require_answer(proposed_arguments, arguments)

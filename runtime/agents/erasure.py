@@ -26,17 +26,17 @@ UNUSED = ~exists().where(
 """Whether the run is not a child of a run that has not ended."""
 
 
-async def erase_runs(services: Services, database: Database, ids: Sequence[str], *, remembered: bool) -> None:
+async def erase_runs(services: Services, database: Database, ids: Sequence[str], *, with_thread_messages: bool) -> None:
     """Erases runs that have ended, as `erase_in` does, with their approvals, in transactions of their own."""
     # First, because a failure in between must leave the runs, by which the rest is found.
     async with services.database.writing(lock=None) as connection:
         await services.approvals.erase_of_runs(connection.execute, ids)
-    work = partial(erase_in, ids=ids, remembered=remembered)
+    work = partial(erase_in, ids=ids, with_thread_messages=with_thread_messages)
     await database.transact(work)
 
 
-def erase_in(statements: Statements, ids: Sequence[str], *, remembered: bool) -> None:
-    """Erases runs that have ended. remembered: whether their messages in threads are erased, too."""
+def erase_in(statements: Statements, ids: Sequence[str], *, with_thread_messages: bool) -> None:
+    """Erases runs that have ended. with_thread_messages: whether their messages in threads are erased, too."""
     # What refers to a run goes with it.
     delete_ended = "DELETE FROM agent_runs WHERE id IN ? AND finished_at IS NOT NULL RETURNING app_id, id"
     ended_ids_by_app: dict[str, list[str]] = {}
@@ -46,7 +46,7 @@ def erase_in(statements: Statements, ids: Sequence[str], *, remembered: bool) ->
         for table in _OF_THREAD:
             deleting = f"DELETE FROM {table} WHERE app_id = ? AND thread_id IN ?"  # noqa: S608 - our names
             statements.rows(deleting, app_id, ended_ids)
-        if remembered:
+        if with_thread_messages:
             # Not by the app as well: SQLite might read all messages of the app.
             statements.rows("DELETE FROM agent_messages WHERE run_id IN ?", ended_ids)
 
@@ -84,7 +84,7 @@ async def sweep_runs(services: Services, database: Database) -> None:
             if not batch:
                 break
             batches_left -= 1
-            await erase_runs(services, database, list(batch), remembered=False)
+            await erase_runs(services, database, list(batch), with_thread_messages=False)
     async with database.writing(lock=None) as connection:
         is_run = (runs.c.app_id == live_texts.c.app_id, runs.c.id == live_texts.c.run_id)
         ended_runs = select(runs.c.id).where(*is_run, runs.c.finished_at.is_not(None))

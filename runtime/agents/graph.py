@@ -88,20 +88,22 @@ class _GraphCompiler:
             session, step = runtime.context, self._next_step(state)
             talk: list[Message] = state["talks"].get(node_id) or []
             opening: list[Message] = []
-            tainted, recalled = state["tainted"], RecalledMessages()
+            tainted, recalled_messages = state["tainted"], RecalledMessages()
             if not talk:
                 session.event_log.emit_event("node_start", {"node_id": node_id, "step": step}, f"start {step}")
                 opening = open_conversation(node_id, node, state)
             # A conversation that an earlier version began already holds the messages that it recalled.
             recalled_until = state.get("recalled", {}).get(node_id)
             if node.remembers and (not talk or recalled_until is not None):
-                recalled = await session.memory.recall_messages(node_id, node, recalled_until if talk else None)
-                if recalled.tainted:
+                recalled_messages = await session.memory.recall_messages(
+                    node_id, node, recalled_until if talk else None
+                )
+                if recalled_messages.tainted:
                     session.event_log.taint()
                     tainted = True
             await session.event_log.flush()
             answer = await _ask_model(
-                session, node_id, node, insert_earlier([*opening, *talk], recalled.messages), step
+                session, node_id, node, insert_earlier([*opening, *talk], recalled_messages.messages), step
             )
             message = answer.message
             tool_calls = message.get("tool_calls") or []
@@ -115,7 +117,7 @@ class _GraphCompiler:
                     repair_update: dict[str, Any] = {"talks": {node_id: [*opening, message, repair]}}
                     repair_update |= {"steps": 1, "tainted": tainted}
                     if opening and node.remembers:
-                        repair_update["recalled"] = {node_id: recalled.position}
+                        repair_update["recalled"] = {node_id: recalled_messages.position}
                     return Command(update=repair_update, goto=name)
                 session.event_log.emit_event("node_end", {"node_id": node_id, "step": step}, f"end {step}")
                 new_values = {node.output_key: value}
@@ -136,7 +138,7 @@ class _GraphCompiler:
             messages_by_node = {node_id: [*opening, message]}
             update = {"talks": messages_by_node, "steps": 1, "calls": len(tool_calls), "tainted": tainted}
             if opening and node.remembers:
-                update["recalled"] = {node_id: recalled.position}
+                update["recalled"] = {node_id: recalled_messages.position}
             return Command(update=update, goto=sends)
 
         return think

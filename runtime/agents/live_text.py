@@ -84,7 +84,7 @@ class LiveTexts:
         self._wanted_until: dict[str, float] = {}
         """The time until which readers in other processes follow a run, by run id."""
         self._most_wanted = _FEW
-        self._followed: dict[str, tuple[Database, float]] = {}
+        self._followed_runs: dict[str, tuple[Database, float]] = {}
         """The runs of other processes that are followed here, with the time of the last request for their text."""
         self._loading: asyncio.Task[None] | None = None
         services.notices.subscribe(_TOPIC, self._note_wanted)
@@ -129,16 +129,16 @@ class LiveTexts:
         ago.
         """
         now = asyncio.get_running_loop().time()
-        asked_at = self._followed[run_id][1] if run_id in self._followed else -_ASKED_SECONDS
+        asked_at = self._followed_runs[run_id][1] if run_id in self._followed_runs else -_ASKED_SECONDS
         if self._watcher.is_executing(run_id) or asked_at + _ASKED_SECONDS > now:
             return
-        self._followed[run_id] = database, now
+        self._followed_runs[run_id] = database, now
         async with self._services.database.writing_unit(lock=None) as unit:
             await self._services.notices.publish(unit, _TOPIC, run_id)
 
     async def load(self, run_id: str, database: Database) -> LiveText | None:
         """Returns the text as it is now, even if another process writes it."""
-        if run_id in self._followed and not self._watcher.is_executing(run_id):
+        if run_id in self._followed_runs and not self._watcher.is_executing(run_id):
             await self._load_texts(database, [run_id])
         return self.find(run_id)
 
@@ -151,28 +151,28 @@ class LiveTexts:
 
     async def _share(self, run: Any, text: LiveText, database: Database) -> None:
         """Writes the text for other processes until it has ended."""
-        shared: tuple[int, int, bool] | None = None
+        shared_state: tuple[int, int, bool] | None = None
         while True:
             state = (text.attempt, text.length, text.has_ended)
-            if state != shared:
+            if state != shared_state:
                 with contextlib.suppress(DatabaseUnavailable):
                     await database.transact(_writing(run, text), durable=False, announce=[_TEXTS])
-                shared = state
+                shared_state = state
             if state[-1]:
                 return
             await asyncio.sleep(_WRITE_SECONDS)
 
     def _load_soon(self) -> None:
         now = asyncio.get_running_loop().time()
-        for run_id in [run_id for run_id, (_, at) in self._followed.items() if at + 2 * _ASKED_SECONDS < now]:
-            del self._followed[run_id]
+        for run_id in [run_id for run_id, (_, at) in self._followed_runs.items() if at + 2 * _ASKED_SECONDS < now]:
+            del self._followed_runs[run_id]
             self._texts.pop(run_id, None)
-        if self._followed and (self._loading is None or self._loading.done()):
+        if self._followed_runs and (self._loading is None or self._loading.done()):
             self._loading = asyncio.create_task(self._load_followed(), name="live texts")
 
     async def _load_followed(self) -> None:
         by_database: dict[Database, list[str]] = {}
-        for run_id, (database, _) in self._followed.items():
+        for run_id, (database, _) in self._followed_runs.items():
             by_database.setdefault(database, []).append(run_id)
         for database, run_ids in by_database.items():
             for start in range(0, len(run_ids), 500):

@@ -170,7 +170,7 @@ def describe_function(tool: Tool, graph_name: GraphName, name: str) -> dict[str,
     schema, theirs = tool.input_schema, graph_name.arguments
     fields = {field: about for field, about in schema.get("properties", {}).items() if field != BOUND}
     properties = {theirs.get(field, field): about for field, about in fields.items()}
-    required = [theirs.get(field, field) for field in schema.get("required", ()) if field != BOUND]
-    parameters = {**schema, "properties": properties, "required": required}
+    required_fields = [theirs.get(field, field) for field in schema.get("required", ()) if field != BOUND]
+    parameters = {**schema, "properties": properties, "required": required_fields}
     function = {"name": name, "description": tool.description, "parameters": parameters}
     return {"type": "function", "function": name_operations_within(function)}

@@ -80,7 +80,7 @@ class CheckpointPacker:
     def __init__(self, dumps: Callable[[Any], str]) -> None:
         self._dumps = dumps
         self._channels: Mapping[str, PackedValue] = {}
-        self._stored: set[str] = set()
+        self._stored_digests: set[str] = set()
 
     def pack_checkpoint(self, checkpoint: Mapping[str, Any]) -> PackedCheckpoint:
         """Packs a checkpoint. Call `mark_saved` when it is stored."""
@@ -89,7 +89,7 @@ class CheckpointPacker:
             name: self._pack_value(value, self._channels.get(name), fresh, _LEVELS.get(name, 0))
             for name, value in checkpoint["channel_values"].items()
         }
-        values = _join_object({name: packed.text for name, packed in channels.items()})
+        values = _join_object({name: channel.text for name, channel in channels.items()})
         other_fields = {name: value for name, value in checkpoint.items() if name != "channel_values"}
         text = f'{self._dumps(other_fields)[:-1]},"channel_values":{values}}}'
         return PackedCheckpoint(text, len(text) + sum([each.size for each in channels.values()]), fresh, channels)
@@ -97,11 +97,11 @@ class CheckpointPacker:
     def mark_saved(self, package: PackedCheckpoint) -> None:
         """Notes that a checkpoint was stored: its pieces need not be stored again."""
         self._channels = package.channels
-        self._stored.update(package.fresh)
+        self._stored_digests.update(package.fresh)
 
     def mark_stored(self, digests: Iterable[str]) -> None:
         """Notes that pieces are stored, because they were read."""
-        self._stored.update(digests)
+        self._stored_digests.update(digests)
 
     def _pack_value(self, value: Any, before: PackedValue | None, fresh: dict[str, str], levels: int) -> PackedValue:
         # Values of a state are never changed in place, so the same object is the same value.
@@ -125,7 +125,7 @@ class CheckpointPacker:
         size = len(text) + sum([part.size for part in parts.values()])
         if len(text) > _LEAST:
             digest = blake2b(text.encode(), digest_size=_DIGEST_LENGTH // 2).hexdigest()
-            if digest not in self._stored:
+            if digest not in self._stored_digests:
                 fresh[digest] = text
             text = f'{_REFERENCE_START}{digest}"}}'
         return PackedValue(value, text, size, parts)
@@ -151,13 +151,13 @@ async def read_pieces(execute: Execute, app_id: str, thread_ids: Iterable[str], 
     of_runs = (pieces.c.app_id == app_id, pieces.c.thread_id.in_(sorted(set(thread_ids))))
     missing = sorted(find_digests(texts))
     while missing:
-        loaded: dict[str, str] = {}
+        loaded_texts: dict[str, str] = {}
         for start in range(0, len(missing), _AT_ONCE):
             in_batch = pieces.c.digest.in_(missing[start : start + _AT_ONCE])
             query = select(pieces.c.digest, pieces.c.text).where(*of_runs, in_batch)
-            loaded |= {row.digest: row.text for row in (await execute(query)).all()}
-        texts_by_digest |= loaded
-        missing = sorted(find_digests(loaded.values()) - texts_by_digest.keys())
+            loaded_texts |= {row.digest: row.text for row in (await execute(query)).all()}
+        texts_by_digest |= loaded_texts
+        missing = sorted(find_digests(loaded_texts.values()) - texts_by_digest.keys())
     return texts_by_digest
 
 

@@ -88,7 +88,7 @@ class _Replayer:
             self.emit_event("run_end", {"output": final_state.get("output")})
 
     def emit_event(self, type_: str, payload: Mapping[str, Any], subject: str | None = None) -> bool:
-        if subject in self._emitted_subjects or payload.get("call_id") in self.record.inherited:
+        if subject in self._emitted_subjects or payload.get("call_id") in self.record.inherited_calls:
             return False
         if subject is not None:
             self._emitted_subjects.add(subject)
@@ -132,8 +132,8 @@ class _Replayer:
         return arguments
 
     def get_server_name(self, ref: ToolRef, call_id: str) -> str | None:
-        recorded = self.record.calls.get(call_id) or self.record.inherited.get(call_id) or {}
-        return recorded.get("server")
+        recorded_call = self.record.calls.get(call_id) or self.record.inherited_calls.get(call_id) or {}
+        return recorded_call.get("server")
 
     def is_tainting(self, ref: ToolRef) -> bool:
         calls = self.record.calls.values()
@@ -149,7 +149,7 @@ class _Replayer:
         return RecalledMessages()
 
     def _get_recorded(self, name: str, call_id: str) -> Mapping[str, Any]:
-        recorded_call = self.record.calls.get(call_id) or self.record.inherited.get(call_id)
+        recorded_call = self.record.calls.get(call_id) or self.record.inherited_calls.get(call_id)
         if recorded_call is None or recorded_call["tool_name"] != name:
             raise _RecordExhausted
         if recorded_call["status"] == "ok" and "result" not in recorded_call:

@@ -223,7 +223,7 @@ class RunExecutor:
             graph_input, config, context=session, stream_mode="values", output_keys=_RESULTS, durability="sync"
         ):
             if "__interrupt__" in chunk:
-                waiting += [interrupted.value for interrupted in chunk["__interrupt__"]]
+                waiting += [interrupt.value for interrupt in chunk["__interrupt__"]]
             else:
                 state = chunk
         if waiting:
@@ -238,27 +238,25 @@ class RunExecutor:
 
         Raises RetryLater in the case of a rate limit.
         """
-        pending = [interrupted for interrupted in waiting if "approval_id" in interrupted]
+        pending = [interrupt for interrupt in waiting if "approval_id" in interrupt]
         deadlines: list[datetime] = []
-        for interrupted in pending:
+        for interrupt in pending:
             # An approval that has just been decided has none.
-            deadline = datetime.fromisoformat(interrupted["until"]) if interrupted["until"] else None
+            deadline = datetime.fromisoformat(interrupt["until"]) if interrupt["until"] else None
             deadlines += [deadline] if deadline else []
             payload = {
-                "approval_id": interrupted["approval_id"],
-                "tool_name": interrupted["tool_name"],
-                "tool_source": interrupted["tool_source"],
-                **({"server": interrupted["server"]} if "server" in interrupted else {}),
-                "call_id": interrupted["call_id"],
-                "args": interrupted["args"],
-                "tainted": interrupted["tainted"],
-                "approvers": interrupted["approvers"],
+                "approval_id": interrupt["approval_id"],
+                "tool_name": interrupt["tool_name"],
+                "tool_source": interrupt["tool_source"],
+                **({"server": interrupt["server"]} if "server" in interrupt else {}),
+                "call_id": interrupt["call_id"],
+                "args": interrupt["args"],
+                "tainted": interrupt["tainted"],
+                "approvers": interrupt["approvers"],
                 "expires_at": deadline,
             }
-            self._event_log.emit_event("run_paused", payload, f"paused {interrupted['approval_id']}", above=True)
-        limit_seconds = max(
-            (interrupted["again_in"] for interrupted in waiting if "again_in" in interrupted), default=0
-        )
+            self._event_log.emit_event("run_paused", payload, f"paused {interrupt['approval_id']}", above=True)
+        limit_seconds = max((interrupt["again_in"] for interrupt in waiting if "again_in" in interrupt), default=0)
         # Waiting for a rate limit uses up the run's time; waiting for people does not.
         counted_seconds = 0 if pending else limit_seconds
         status, first_deadline = ("paused", min(deadlines, default=None)) if pending else ("running", None)
@@ -283,11 +281,11 @@ class RunExecutor:
         self._event_log.emit_event("run_end", {"output": output}, "run_end")
         return await self._finish_run("completed", output=output, turns_by_node=turns_by_node)
 
-    async def _end_run(self, status: str, event: str, failed: RunFailed) -> None:
+    async def _end_run(self, status: str, event: str, failure: RunFailed) -> None:
         await self._event_log.claim()
         await self._services.approvals.abandon(self._run_id)
-        self._event_log.emit_event(event, failed.event, "run_end")
-        await self._finish_run(status, error=failed.error)
+        self._event_log.emit_event(event, failure.event, "run_end")
+        await self._finish_run(status, error=failure.error)
 
     async def _cancel_run(self) -> None:
         await self._event_log.claim()

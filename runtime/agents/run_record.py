@@ -27,7 +27,7 @@ class RunRecord:
     events: list[Event] = field(default_factory=list)
     calls: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     answers: dict[int, Message] = field(default_factory=dict)
-    inherited: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    inherited_calls: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     """The `calls` of the run that this one was forked from, which this run did not repeat."""
     initial_checkpoint: tuple[dict[str, Any], Any] | None = None
     """The checkpoint that a forked run began with, and its metadata."""
@@ -49,7 +49,7 @@ async def load_record(database: Database, run: Any, spec: GraphSpec) -> RunRecor
             for payload in (await connection.execute(select(events.c.payload).where(*inherited_ends))).scalars():
                 step, _, call = payload["call_id"].partition(".")
                 if call and int(step) == run.forked_step and payload["call_id"] not in own_call_ids:
-                    record.inherited[payload["call_id"]] = payload
+                    record.inherited_calls[payload["call_id"]] = payload
         of_run = (
             checkpoints.c.app_id == run.app_id,
             checkpoints.c.thread_id == run.id,
@@ -78,7 +78,7 @@ async def load_record(database: Database, run: Any, spec: GraphSpec) -> RunRecor
 
 
 def _add_answer(
-    record: RunRecord, before: Mapping[str, Any], state: Mapping[str, Any], ended: Mapping[int, LlmNode]
+    record: RunRecord, before: Mapping[str, Any], state: Mapping[str, Any], models_by_step: Mapping[int, LlmNode]
 ) -> None:
     """Adds a model's answer from between two checkpoints: in `talks` while it calls tools, else in the key that it
     writes.
@@ -86,8 +86,8 @@ def _add_answer(
     step = state["steps"]
     if not before or step == before["steps"]:
         return
-    if step in ended:
-        node = ended[step]
+    if step in models_by_step:
+        node = models_by_step[step]
         value = state["state"][node.output_key]
         record.answers[step] = {
             "role": "assistant",

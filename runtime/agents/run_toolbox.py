@@ -199,8 +199,8 @@ class RunToolbox:
         except BaobabError as exc:
             self.charges.may_be_incomplete = True
             took = round((time.monotonic() - began_at) * 1000)
-            failed = ModelCallRecord(step, node_id, request["model"], messages, None, exc.message, 0, 0, 0, took)
-            self.event_log.add_model_call(failed)
+            failed_call = ModelCallRecord(step, node_id, request["model"], messages, None, exc.message, 0, 0, 0, took)
+            self.event_log.add_model_call(failed_call)
             if isinstance(exc, BudgetExhausted) and exc.budget.subject == "agent":
                 raise RunFailed("daily_budget_usd", OUT_OF_BUDGET) from exc
             raise RunFailed("model_failed", exc.message, quotes=True) from exc
@@ -333,10 +333,10 @@ def _find_wait(error: BaobabError) -> int | None:
     return max(math.ceil(error.retry_after), 1)
 
 
-def _decode_result(encoded: bytes) -> Any:
+def _decode_result(encoded_result: bytes) -> Any:
     """Decodes a result. Raises ToolFailed if it is nested too deeply for a checkpoint, which a stranger may cause."""
     try:
-        result = from_json(encoded)
+        result = from_json(encoded_result)
     except ValueError:
         # The parser refuses a depth of more than 200.
         deep = True

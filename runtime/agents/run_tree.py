@@ -79,11 +79,14 @@ def emit_to_parents(
     statements: Statements,
     app_id: str,
     parent_id: str,
-    emitted: Iterable[tuple[str, Mapping[str, Any], str | None]],
+    emitted_events: Iterable[tuple[str, Mapping[str, Any], str | None]],
     at: datetime,
 ) -> list[str]:
-    """Adds events of a run to its parents. emitted: type, payload and subject of each. Returns the parents' ids."""
-    events, ids = list(emitted), []
+    """Adds events of a run to its parents, and returns the parents' ids.
+
+    emitted_events: type, payload and subject of each.
+    """
+    events, ids = list(emitted_events), []
     ancestor_id: str | None = parent_id
     while ancestor_id is not None and events:
         reserved_rows = statements.rows(_RESERVE_SEQ, len(events), app_id, ancestor_id)

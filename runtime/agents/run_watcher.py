@@ -21,18 +21,18 @@ class RunNews:
     """Wakes one reader of a run. has_events: whether there may be events that it has not read."""
 
     def __init__(self) -> None:
-        self._notified = asyncio.Event()
+        self._notification = asyncio.Event()
         self.has_events = True
 
     def tell(self, *, has_events: bool) -> None:
         self.has_events = self.has_events or has_events
-        self._notified.set()
+        self._notification.set()
 
     async def wait(self) -> None:
-        await self._notified.wait()
+        await self._notification.wait()
 
     def clear(self) -> None:
-        self._notified.clear()
+        self._notification.clear()
         self.has_events = False
 
 

@@ -61,13 +61,14 @@ class Shape:
     """The parts of a graph that could be read.
 
     spec: the graph without its faults, so that the rest can be validated; None where too much is wrong.
-    replaced: the paths of nodes and edges, and of `entry`, that could not be read and have a substitute in `spec`.
+    replaced_paths: the paths of nodes and edges, and of `entry`, that could not be read and have a substitute in
+        `spec`.
     unknown: the fields of the graph of which an unreadable part was left out of `spec`.
     """
 
     spec: GraphSpec | None
     issues: list[Issue]
-    replaced: frozenset[Path] = frozenset()
+    replaced_paths: frozenset[Path] = frozenset()
     unknown: frozenset[str] = frozenset()
 
 
@@ -256,5 +257,5 @@ def _field_names(model: type[BaseModel] | None) -> Iterator[str]:
     return ((field.alias or name) for name, field in model.model_fields.items()) if model else iter(())
 
 
-def _format_bound(bound: float) -> str:
-    return str(bound).removesuffix(".0")
+def _format_bound(limit: float) -> str:
+    return str(limit).removesuffix(".0")

@@ -38,7 +38,7 @@ Text = Annotated[str, StringConstraints(max_length=100_000)]
 
 Mode = Literal["read_only", "read_write"]
 Exposure = Literal["developer_only", "end_user"]
-OnDenied = Literal["fail", "tell"]
+DenialPolicy = Literal["fail", "tell"]
 OnError = Annotated[
     Literal["fail", "tell"],
     Field(
@@ -143,7 +143,7 @@ class LlmNode(_Part):
     max_tokens: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     output_schema: dict[str, JsonValue] | None = None
     """JSON Schema: the answer is JSON that matches it."""
-    on_denied: OnDenied = "fail"
+    on_denied: DenialPolicy = "fail"
     """What a refused approval does: `fail` ends the run, `tell` tells the model."""
     approvers: NamedApprovers | None = None
     """Who may approve the calls that wait; left out, those that the agent names."""
@@ -161,7 +161,7 @@ class ToolNode(_Part):
     """The tool's arguments without app_id; texts are templates."""
     output_key: OutputKey | None = None
     """The result becomes state.OUTPUT_KEY."""
-    on_denied: OnDenied = "fail"
+    on_denied: DenialPolicy = "fail"
     """`tell` writes {"error": ...} instead of the result."""
     on_error: OnError = "fail"
     """`tell` writes {"error": ...} for the edges to decide about."""
@@ -178,7 +178,7 @@ class MapNode(_Part):
     output_key: OutputKey
     args_template: Arguments = {}
     """As in a tool node; `{{ item }}` is the item of the list."""
-    on_denied: OnDenied = "fail"
+    on_denied: DenialPolicy = "fail"
     on_error: OnError = "fail"
     """`tell` writes {"error": ...} for the edges to decide about."""
     approvers: NamedApprovers | None = None

@@ -113,16 +113,16 @@ def _parse_pieces(text: str) -> tuple[str | Name, ...]:
     while (start := text.find(_OPEN, end)) >= 0:
         if start > end:
             pieces.append(text[end:start])
-        if matched := _NAME.match(text, start):
-            pieces.append(tuple(matched[1].split(".")))
-        elif matched := _LITERAL.match(text, start):
+        if match := _NAME.match(text, start):
+            pieces.append(tuple(match[1].split(".")))
+        elif match := _LITERAL.match(text, start):
             pieces.append(_OPEN)
         else:
             raise TemplateInvalid(
                 f"{_OPEN} at character {start + 1} does not begin a placeholder such as {{{{ state.x }}}} or "
                 f'{{{{ input.x }}}}; literal braces are written {{{{ "{{{{" }}}}'
             )
-        end = matched.end()
+        end = match.end()
     if end < len(text):
         pieces.append(text[end:])
     return tuple(pieces)

@@ -74,7 +74,7 @@ class ThreadMemory:
     def __init__(self, database: Database, run: Any) -> None:
         self._database = database
         self._run = run
-        self._recalled: dict[str, RecalledMessages] = {}
+        self._recalled_messages: dict[str, RecalledMessages] = {}
 
     async def recall_messages(self, node_id: str, node: LlmNode, until: int | None) -> RecalledMessages:
         """Reads the latest turns of a node, as many whole ones as its bounds allow.
@@ -83,10 +83,10 @@ class ThreadMemory:
         """
         if self._run.thread_id is None:
             return RecalledMessages()
-        recalled = self._recalled.get(node_id)
-        if until is None or recalled is None or recalled.position != until:
-            recalled = self._recalled[node_id] = await self._read_messages(node_id, node, until)
-        return recalled
+        recalled_messages = self._recalled_messages.get(node_id)
+        if until is None or recalled_messages is None or recalled_messages.position != until:
+            recalled_messages = self._recalled_messages[node_id] = await self._read_messages(node_id, node, until)
+        return recalled_messages
 
     async def _read_messages(self, node_id: str, node: LlmNode, until: int | None) -> RecalledMessages:
         run = self._run

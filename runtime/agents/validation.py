@@ -73,15 +73,15 @@ def find_issues(value: Any, tools: OfferSource) -> tuple[GraphSpec | None, list[
     if spec is None:
         return None, shape.issues[:MAX_ISSUES]
     # If an edge could not be read, it is not known which nodes are connected.
-    connected = "edges" not in shape.unknown and not any(path[0] == "edges" for path in shape.replaced)
+    are_edges_known = "edges" not in shape.unknown and not any(path[0] == "edges" for path in shape.replaced_paths)
     # If a node could not be read, it is not known which keys it writes.
-    complete = connected and not any(path[0] == "nodes" for path in shape.replaced)
+    complete = are_edges_known and not any(path[0] == "nodes" for path in shape.replaced_paths)
     tool_issues = () if "tools" in shape.unknown else _find_tool_issues(spec, tools)
     text_issues = (_find_text_issues(spec, complete=complete), _find_schema_issues(spec))
     rule_issues = (
         issue
-        for issue in chain(find_wiring_issues(spec, connected=connected), tool_issues, *text_issues)
-        if issue.path[:1] not in shape.replaced and issue.path[:2] not in shape.replaced
+        for issue in chain(find_wiring_issues(spec, are_edges_known=are_edges_known), tool_issues, *text_issues)
+        if issue.path[:1] not in shape.replaced_paths and issue.path[:2] not in shape.replaced_paths
     )
     return spec, list(islice(chain(shape.issues, rule_issues), MAX_ISSUES))
 
@@ -231,7 +231,7 @@ def _find_widening(path: Path, override: Override, offer: ToolOffer) -> Iterator
 def _find_text_issues(spec: GraphSpec, *, complete: bool) -> Iterator[Issue]:
     """Validates templates and conditions. complete: whether all keys that nodes write to the state are known."""
     before = writable_before(spec)
-    written = frozenset[str]().union(*map(written_keys, spec.nodes.values()))
+    written_names = frozenset[str]().union(*map(written_keys, spec.nodes.values()))
     for node_id, node in spec.nodes.items():
         keys = before[node_id]
         for path, text, has_item in _node_templates(node):
@@ -247,7 +247,7 @@ def _find_text_issues(spec: GraphSpec, *, complete: bool) -> Iterator[Issue]:
             for name in dict.fromkeys(template.names):
                 if name[0] == "item" and not has_item:
                     yield Issue(where, "item is only available in the args_template of a map")
-                yield from _find_unwritten(where, name, keys, written) if complete else ()
+                yield from _find_unwritten(where, name, keys, written_names) if complete else ()
     for index, edge in enumerate(spec.edges):
         if edge.when is None or edge.from_ not in spec.nodes:
             continue
@@ -259,7 +259,7 @@ def _find_text_issues(spec: GraphSpec, *, complete: bool) -> Iterator[Issue]:
             continue
         keys = before[edge.from_] | written_keys(spec.nodes[edge.from_])
         for name in dict.fromkeys(condition.names):
-            yield from _find_unwritten(where, name, keys, written) if complete else ()
+            yield from _find_unwritten(where, name, keys, written_names) if complete else ()
 
 
 def _find_single_braces(path: Path, template: Template) -> Iterator[Issue]:
@@ -299,14 +299,14 @@ def _list_children(tree: Any) -> Iterable[tuple[str | int, Any]]:
 
 
 def _find_unwritten(
-    path: Path, name: Sequence[str], keys: AbstractSet[str], written: AbstractSet[str]
+    path: Path, name: Sequence[str], keys: AbstractSet[str], written_names: AbstractSet[str]
 ) -> Iterator[Issue]:
     if len(name) < 2 or name[0] != "state" or name[1] in keys:
         return
-    if name[1] in written:
+    if name[1] in written_names:
         yield Issue(path, f"state.{_shorten_name(name[1])} is not written yet: no node that writes it comes before")
     else:
-        matches = difflib.get_close_matches(name[1][:64], sorted(written)[:_MOST_COMPARED], 1, 0.75)
+        matches = difflib.get_close_matches(name[1][:64], sorted(written_names)[:_MOST_COMPARED], 1, 0.75)
         suggestion = f"state.{matches[0]}" if matches else f"input.{name[1]}"
         yield Issue(path, f"no node writes state.{_shorten_name(name[1])}; did you mean {_shorten_name(suggestion)}?")
 

@@ -12,15 +12,15 @@ from baobab.runtime.agents.templates import list_names
 Leads = Mapping[str, Sequence[str]]
 
 
-def find_wiring_issues(spec: GraphSpec, *, connected: bool = True) -> Iterator[Issue]:
-    """Validates the connections. connected: whether all edges are known; else what nodes lead to is not checked."""
+def find_wiring_issues(spec: GraphSpec, *, are_edges_known: bool = True) -> Iterator[Issue]:
+    """Validates the connections. If not all edges are known, what nodes lead to is not checked."""
     leads = build_leads(spec)
     reached_nodes = _find_reachable([spec.entry], leads) if spec.entry in leads else None
     if reached_nodes is None:
         yield Issue(("entry",), _no_node_message(spec, spec.entry))
-    yield from _find_end_issues(spec, reached_nodes if connected else None)
+    yield from _find_end_issues(spec, reached_nodes if are_edges_known else None)
     yield from _find_edge_issues(spec)
-    if not connected:
+    if not are_edges_known:
         return
     yield from _find_node_issues(spec, reached_nodes)
     for cycle in _find_endless_cycles(leads):

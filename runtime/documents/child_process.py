@@ -82,12 +82,14 @@ class _Child:
         self._most = most
         self._lock = threading.Lock()
         self._lifeline: int | None = None
-        self._stopped = False
+        self._is_stopped = False
 
     def run(self) -> bytes:
         deadline = time.monotonic() + self._seconds
-        opened = self._source.open("rb") if isinstance(self._source, Path) else contextlib.nullcontext(self._source)
-        with opened as source:
+        opened_source = (
+            self._source.open("rb") if isinstance(self._source, Path) else contextlib.nullcontext(self._source)
+        )
+        with opened_source as source:
             for _ in range(_STARTS):
                 if answer := self._start(source.fileno(), deadline):
                     # Its first byte only says that the process was started.
@@ -99,7 +101,7 @@ class _Child:
     def _start(self, source: int, deadline: float) -> bytes:
         """Starts the process and returns its whole output; nothing if it could not be started."""
         with self._lock:
-            if self._stopped:
+            if self._is_stopped:
                 raise ChildFailed
             answer, self._lifeline = self._fork_server.start(self._task, self._options, source)
         try:
@@ -111,7 +113,7 @@ class _Child:
 
     def stop(self) -> None:
         with self._lock:
-            self._stopped = True
+            self._is_stopped = True
         self._end_process()
 
     def _end_process(self) -> None:

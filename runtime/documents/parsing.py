@@ -40,34 +40,34 @@ async def parse_document(
     if size > limits.source_bytes:
         raise UnreadableDocument(f"The file has {size} bytes; documents of up to {limits.source_bytes} bytes are read.")
     options = {"name": name[-300:], "media_type": (media_type or "")[:300], **dataclasses.asdict(limits)}
-    parsed = await _run("parse", options, source, limits)
-    if not parsed.pictures:
-        return parsed
+    document = await _run("parse", options, source, limits)
+    if not document.pictures:
+        return document
     if find_networks():
-        return await _recognise(parsed, options, source, limits)
-    if not parsed.blocks:
+        return await _recognise(document, options, source, limits)
+    if not document.blocks:
         raise UnreadableDocument(
             "The text of this file is a picture, and this server does not recognise text in pictures. Ask its operator "
             "to install rapidocr, or let a model read the picture and add its answer."
         )
-    return parsed
+    return document
 
 
 async def _recognise(
-    parsed: ParsedDocument, options: Mapping[str, object], source: Path, limits: ParseLimits
+    document: ParsedDocument, options: Mapping[str, object], source: Path, limits: ParseLimits
 ) -> ParsedDocument:
     """Returns the document with the text of its pictures. Raises UnreadableDocument."""
-    if len(parsed.pictures) > limits.pictures:
+    if len(document.pictures) > limits.pictures:
         raise UnreadableDocument(
-            f"The document has {len(parsed.pictures)} pages that are pictures; up to {limits.pictures} are read. "
+            f"The document has {len(document.pictures)} pages that are pictures; up to {limits.pictures} are read. "
             "Split it."
         )
     own_limits = dataclasses.replace(
         limits, seconds=limits.picture_seconds, memory_bytes=limits.picture_memory_bytes, pages=limits.pictures
     )
-    options = {**options, **dataclasses.asdict(own_limits), "media_type": parsed.media_type}
-    read = [parsed]
-    for page in parsed.pictures:
+    options = {**options, **dataclasses.asdict(own_limits), "media_type": document.media_type}
+    read = [document]
+    for page in document.pictures:
         try:
             read.append(await _run("recognise", {**options, "page": page}, source, own_limits))
         except UnreadableDocument as exc:

@@ -55,8 +55,8 @@ def load_price_map() -> PriceMap:
         raise FileNotFoundError("litellm is not installed")
     # Texts, because a float would change the price: 1.5e-07 has no exact binary form.
     text = (Path(package.origin).parent / _FILE).read_bytes()
-    loaded: PriceMap = json.loads(text, parse_float=str)
-    return loaded
+    price_map: PriceMap = json.loads(text, parse_float=str)
+    return price_map
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +75,12 @@ class _Listing:
 class _CatalogueIndex:
     """All models that are available on one day. aliases: other names of ids, the vendors' before the servers'."""
 
-    def __init__(self, today: date, priced: Iterable[_Listing], offered: Sequence[_Listing]) -> None:
+    def __init__(self, today: date, listings: Iterable[_Listing], offered_listings: Sequence[_Listing]) -> None:
         self.listings: dict[str, list[_Listing]] = {}
-        priced_listings = sorted((one for one in priced if one.is_sold(today)), key=lambda one: (one.rank, one.key))
+        priced_listings = sorted((one for one in listings if one.is_sold(today)), key=lambda one: (one.rank, one.key))
         # Separate, so that a server's names neither replace a vendor's nor make them ambiguous.
-        self.aliases = (_build_aliases(priced_listings), _build_aliases(offered))
-        for listing in (*priced_listings, *offered):
+        self.aliases = (_build_aliases(priced_listings), _build_aliases(offered_listings))
+        for listing in (*priced_listings, *offered_listings):
             self.listings.setdefault(listing.model.id, []).append(listing)
         self.vendors = frozenset(id_.partition("/")[0] for id_ in self.listings)
         self.all_models: tuple[Model, ...] | None = None
@@ -180,9 +180,9 @@ class Catalogue:
     def _get_index(self) -> _CatalogueIndex:
         day = int(self._clock.time() // _DAY)
         if self._cached_index is None or self._cached_day != day:
-            offered = [listing for offer in self._offers.values() for listing in offer]
+            offered_listings = [listing for offer in self._offers.values() for listing in offer]
             self._cached_index, self._cached_day = (
-                _CatalogueIndex(self._clock.now().date(), self._priced_listings, offered),
+                _CatalogueIndex(self._clock.now().date(), self._priced_listings, offered_listings),
                 day,
             )
         return self._cached_index

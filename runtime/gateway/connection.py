@@ -35,13 +35,13 @@ class IncompleteAnswer(Exception):
 class HttpAnswer:
     """A server's answer, whose headers have arrived. Iterate over its body once, and always `close` it."""
 
-    __slots__ = ("_connection", "_done", "_first_piece", "headers", "status")
+    __slots__ = ("_connection", "_first_piece", "_on_done", "headers", "status")
 
-    def __init__(self, connection: "Connection", done: Callable[["Connection"], None]) -> None:
+    def __init__(self, connection: "Connection", on_done: Callable[["Connection"], None]) -> None:
         self.status, self.headers = connection.status, connection.headers
         """headers: by their names in lower case; if a header is repeated, the last one."""
         self._connection: Connection | None = connection
-        self._done = done
+        self._on_done = on_done
         self._first_piece = b""
 
     async def peek(self) -> bytes:
@@ -62,7 +62,7 @@ class HttpAnswer:
         """Returns the connection to the pool if the answer is complete; otherwise ends it."""
         connection, self._connection = self._connection, None
         if connection is not None:
-            self._done(connection)
+            self._on_done(connection)
 
 
 class Connection(asyncio.Protocol):
@@ -78,7 +78,7 @@ class Connection(asyncio.Protocol):
         self._waiter: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._pieces: list[bytes] = []
-        self._buffered = self._non_body = 0
+        self._buffered_bytes = self._non_body = 0
         self._silence = self._between = self._deadline = self._heard_at = 0.0
         # The state of the current exchange.
         self._is_request_written = self._has_head = self._is_complete = True
@@ -124,7 +124,7 @@ class Connection(asyncio.Protocol):
         if self._is_paused and self._transport is not None:
             self._is_paused, self._heard_at = False, self._loop.time()
             self._transport.resume_reading()
-        pieces, self._pieces, self._buffered = self._pieces, [], 0
+        pieces, self._pieces, self._buffered_bytes = self._pieces, [], 0
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def abort(self) -> None:
@@ -237,8 +237,8 @@ class Connection(asyncio.Protocol):
             return
         self.status, self._has_head = status, True
         self._keeps_alive = self._parser.should_keep_alive()
-        chunked = "chunked" in self.headers.get("transfer-encoding", "").lower()
-        self._reads_to_end = not chunked and "content-length" not in self.headers and status not in (204, 304)
+        is_chunked = "chunked" in self.headers.get("transfer-encoding", "").lower()
+        self._reads_to_end = not is_chunked and "content-length" not in self.headers and status not in (204, 304)
         self._wake_waiter()
 
     def on_body(self, body: bytes) -> None:
@@ -251,8 +251,8 @@ class Connection(asyncio.Protocol):
                 self._timer.cancel()
                 self._watch_deadline()
         self._pieces.append(body)
-        self._buffered += len(body)
-        if self._buffered > _MAX_BUFFERED and not self._is_paused and self._transport is not None:
+        self._buffered_bytes += len(body)
+        if self._buffered_bytes > _MAX_BUFFERED and not self._is_paused and self._transport is not None:
             self._is_paused = True
             self._transport.pause_reading()
         self._wake_waiter()

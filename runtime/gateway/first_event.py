@@ -13,22 +13,22 @@ async def wait_for_first_event(pieces: AsyncGenerator[bytes, None], meter: Usage
     """Returns the same pieces once the first event has arrived; raises a failure before it, so it can be retried."""
     clock = asyncio.get_running_loop().time
     until = clock() + _FIRST_SECONDS
-    received: list[bytes] = []
+    received_pieces: list[bytes] = []
     # The clock bounds the loop too, because comments may arrive for ever.
     while not meter.has_begun and clock() < until:
         next_piece = asyncio.create_task(_read_next(pieces))
         try:
-            done, _ = await asyncio.wait((next_piece,), timeout=max(0.0, until - clock()))
+            finished_tasks, _ = await asyncio.wait((next_piece,), timeout=max(0.0, until - clock()))
         except asyncio.CancelledError:
             next_piece.cancel()
             raise
-        if not done:
-            return _resume_stream(received, next_piece, pieces)
+        if not finished_tasks:
+            return _resume_stream(received_pieces, next_piece, pieces)
         piece = next_piece.result()
         if piece is None:
             break
-        received.append(piece)
-    return _resume_stream(received, None, pieces)
+        received_pieces.append(piece)
+    return _resume_stream(received_pieces, None, pieces)
 
 
 async def _read_next(pieces: AsyncGenerator[bytes, None]) -> bytes | None:
@@ -36,10 +36,10 @@ async def _read_next(pieces: AsyncGenerator[bytes, None]) -> bytes | None:
 
 
 async def _resume_stream(
-    received: list[bytes], coming: asyncio.Task[bytes | None] | None, pieces: AsyncGenerator[bytes, None]
+    received_pieces: list[bytes], coming: asyncio.Task[bytes | None] | None, pieces: AsyncGenerator[bytes, None]
 ) -> AsyncGenerator[bytes, None]:
     try:
-        for piece in received:
+        for piece in received_pieces:
             yield piece
         if coming is not None:
             late = await coming

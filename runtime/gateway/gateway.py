@@ -388,8 +388,10 @@ class Gateway:
                 bounds = bounds.limit_total(max(deadline - asyncio.get_running_loop().time(), 0.0))
             meter.served_model, meter.api_base = upstream.served_model, upstream.api_base
             try:
-                bounded = upstream if bounds is self.retry_timeouts else replace(upstream, retry_timeouts=bounds)
-                return await call(bounded)
+                bounded_upstream = (
+                    upstream if bounds is self.retry_timeouts else replace(upstream, retry_timeouts=bounds)
+                )
+                return await call(bounded_upstream)
             except UpstreamFailed as exc:
                 last_error = exc
                 self._router.record_failure(upstream, exc)
@@ -406,9 +408,9 @@ class Gateway:
         if own_provider is not None:
             return [_build_upstream(model, model, own_provider)]
         return [
-            _get_upstream(model, served, provider)
-            for served in self.catalogue.list_deployments(model.id) or (model,)
-            if (provider := self._providers.get(served.provider)) is not None
+            _get_upstream(model, served_model, provider)
+            for served_model in self.catalogue.list_deployments(model.id) or (model,)
+            if (provider := self._providers.get(served_model.provider)) is not None
         ]
 
     def _new_metadata(self) -> AnswerMetadata:
@@ -439,16 +441,17 @@ def _tell_text(answer: Mapping[str, Any], follow_text: FollowText | None) -> Non
         follow_text(content)
 
 
-def _build_upstream(model: Model, served: Model, provider: Provider) -> Upstream:
+def _build_upstream(model: Model, served_model: Model, provider: Provider) -> Upstream:
     secret = provider.api_key
+    secret_digest = sha256(secret.encode()).hexdigest()[:12]
     return Upstream(
-        id=f"{model.id} {served.provider}:{served.upstream_name} {sha256(secret.encode()).hexdigest()[:12]}",
-        provider=served.provider,
-        model=served.upstream_name,
+        id=f"{model.id} {served_model.provider}:{served_model.upstream_name} {secret_digest}",
+        provider=served_model.provider,
+        model=served_model.upstream_name,
         api_base=provider.api_base,
         api_key=secret,
-        served_model=served,
-        is_relayed=provider.wire == "openai" and "responses_only" not in served.features,
+        served_model=served_model,
+        is_relayed=provider.wire == "openai" and "responses_only" not in served_model.features,
         is_guarded=provider.is_guarded,
     )
 

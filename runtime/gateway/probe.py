@@ -43,18 +43,18 @@ async def probe_servers(
     own_port: int,
     ports: Mapping[str, int] = PORTS,
     *,
-    declared: Collection[str] = (),
+    declared_names: Collection[str] = (),
     seconds: float = PROBE_SECONDS,
 ) -> list[tuple[Provider, list[Model]]]:
     """Finds the local servers that answer, with their models. Takes at most `seconds` for all of them together.
 
-    own_port: this server's own port, which is skipped. declared: the names of servers whose addresses the settings
-    give, which are skipped too.
+    own_port: this server's own port, which is skipped. declared_names: the names of servers whose addresses
+    the settings give, which are skipped too.
     """
     candidates = [
         build_own_server(name, f"http://127.0.0.1:{port}/v1")
         for name, port in ports.items()
-        if port != own_port and name not in declared
+        if port != own_port and name not in declared_names
     ]
     answers = await _fetch_lists(candidates, seconds)
     found_models = [

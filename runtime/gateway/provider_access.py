@@ -37,8 +37,8 @@ class OwnServer:
     @cached_property
     def models(self) -> Mapping[str, Model]:
         """The models in its last list, by id."""
-        built = (self._build_model(name, window) for name, window in self.listed_models.items())
-        return {model.id: model for model in built}
+        built_models = (self._build_model(name, window) for name, window in self.listed_models.items())
+        return {model.id: model for model in built_models}
 
     def find_model(self, id_: str) -> Model | None:
         """Returns the model of that id, listed or not, because the list may be older. None if it cannot be a name."""

@@ -78,7 +78,7 @@ class ProviderStream:
 
     def _translate_error(self, exc: Exception) -> Exception:
         try:
-            translated: Exception = self._library.exception_type(
+            translated_error: Exception = self._library.exception_type(
                 model=self._wrapper.model,
                 custom_llm_provider=self._provider,
                 original_exception=exc,
@@ -86,8 +86,8 @@ class ProviderStream:
                 extra_kwargs={},
             )
         except Exception as raised:  # noqa: BLE001 - the function raises its result
-            translated = raised
-        return translated
+            translated_error = raised
+        return translated_error
 
     async def _watch_lines(self, lines: AsyncGenerator[str, None]) -> AsyncGenerator[str, None]:
         is_counted = False

@@ -77,10 +77,10 @@ def _is_path(core: str, request: Mapping[str, Any] | None) -> bool:
 
 def _list_names(value: Any) -> Iterator[str]:
     """Yields the names in the request: its fields and short texts."""
-    pending, visited = [value], 0
-    while pending and visited < _MOST_NAMES:
+    pending, visited_count = [value], 0
+    while pending and visited_count < _MOST_NAMES:
         item = pending.pop()
-        visited += 1
+        visited_count += 1
         if isinstance(item, str):
             if len(item) <= _LONGEST_NAME:
                 yield item

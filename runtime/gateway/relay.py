@@ -92,7 +92,7 @@ class Relay:
         wire: the wire format, if it is not OpenAI's chat completions or embeddings.
         """
         with _TranslateErrors():
-            response = await self._send_request(upstream, path, body, meter, wire, streamed=False)
+            response = await self._send_request(upstream, path, body, meter, wire, is_streamed=False)
         return await self._read_answer(response, upstream, path, meter, wire)
 
     async def _read_answer(
@@ -107,7 +107,7 @@ class Relay:
             finally:
                 response.close()
         check = _CHECKS[path] if wire is None else wire.check_answer
-        parse = partial(_parse_answer, raw, check, guarded=upstream.is_guarded)
+        parse = partial(_parse_answer, raw, check, is_guarded=upstream.is_guarded)
         answer = parse() if len(raw) <= _AT_ONCE else await asyncio.to_thread(parse)
         # Only now: nobody pays for half an answer.
         meter.has_begun = True
@@ -128,7 +128,7 @@ class Relay:
         options = {**(given_options if isinstance(given_options, dict) else {}), "include_usage": True}
         with _TranslateErrors():
             response = await self._send_request(
-                upstream, path, {**body, "stream": True, "stream_options": options}, meter, streamed=True
+                upstream, path, {**body, "stream": True, "stream_options": options}, meter, is_streamed=True
             )
             is_whole = await _is_whole(response)
         if is_whole:
@@ -145,7 +145,7 @@ class Relay:
         """Returns the events of an answer in another wire format, whose events have names."""
         with _TranslateErrors():
             response = await self._send_request(
-                upstream, wire.path, {**body, "stream": True}, meter, wire, streamed=True
+                upstream, wire.path, {**body, "stream": True}, meter, wire, is_streamed=True
             )
         return _relay_wire_events(response, wire, meter, self._longest)
 
@@ -157,7 +157,7 @@ class Relay:
         meter: UsageMeter,
         wire: Wire | None = None,
         *,
-        streamed: bool,
+        is_streamed: bool,
     ) -> HttpAnswer:
         """Sends the request and returns the answer with its headers.
 
@@ -165,11 +165,11 @@ class Relay:
         or another of the gateway's errors.
         """
         return await ask_without_refused(
-            body, meter, partial(self._post_request, upstream, path, wire, streamed=streamed)
+            body, meter, partial(self._post_request, upstream, path, wire, is_streamed=is_streamed)
         )
 
     async def _post_request(
-        self, upstream: Upstream, path: str, wire: Wire | None, body: Mapping[str, Any], *, streamed: bool
+        self, upstream: Upstream, path: str, wire: Wire | None, body: Mapping[str, Any], *, is_streamed: bool
     ) -> HttpAnswer:
         headers = {**_HEADERS, **upstream.headers}
         if wire is not None:
@@ -178,7 +178,7 @@ class Relay:
         content = to_json(request)
         connections, target = self._choose_connections(upstream, upstream.build_url(path))
         retry_timeouts = upstream.retry_timeouts or self.retry_timeouts
-        if not streamed:
+        if not is_streamed:
             # The provider sends nothing until the whole answer is ready.
             retry_timeouts = RetryTimeouts(retry_timeouts.total, retry_timeouts.total, retry_timeouts.total)
         response = await connections.post_request(target, headers, content, retry_timeouts)
@@ -303,8 +303,8 @@ def _count_choices(body: Mapping[str, Any]) -> int:
     return count if isinstance(count, int) and count > 0 else 1
 
 
-def _parse_answer(raw: bytes, check: Callable[[Mapping[str, Any]], None], *, guarded: bool) -> dict[str, Any]:
-    if guarded and is_heavy(raw):
+def _parse_answer(raw: bytes, check: Callable[[Mapping[str, Any]], None], *, is_guarded: bool) -> dict[str, Any]:
+    if is_guarded and is_heavy(raw):
         raise UpstreamMalformed
     try:
         answer = parse_json(raw)
@@ -360,14 +360,14 @@ def _raise_reported_error(payload: Mapping[str, Any]) -> None:
 
 def _parse_failure(event: bytes, payload: bytes) -> dict[str, Any]:
     """Parses the data of an event. An event named `error` always counts as an error, whatever it contains."""
-    parsed = _parse_object(payload)
-    return {**parsed, "error": parsed.get("error") or parsed or True} if event.startswith(_FAILS) else parsed
+    data = _parse_object(payload)
+    return {**data, "error": data.get("error") or data or True} if event.startswith(_FAILS) else data
 
 
 def _is_usage_alone(payload: bytes | None, meter: UsageMeter) -> bool:
     """Counts the usage that an event reports. Returns whether it reports nothing else, as OpenAI's usage event does."""
-    parsed = _parse_object(payload)
-    usage, choices = parsed.get("usage"), parsed.get("choices")
+    data = _parse_object(payload)
+    usage, choices = data.get("usage"), data.get("choices")
     if usage is None and isinstance(choices, list):
         # Moonshot reports the usage in the last choice.
         usage = next((choice.get("usage") for choice in choices if isinstance(choice, dict)), None)
@@ -377,10 +377,10 @@ def _is_usage_alone(payload: bytes | None, meter: UsageMeter) -> bool:
 
 def _parse_object(payload: bytes | None) -> dict[str, Any]:
     try:
-        parsed = from_json(payload or b"{}")
+        parsed_value = from_json(payload or b"{}")
     except ValueError as exc:
         raise UpstreamMalformed from exc
-    return parsed if isinstance(parsed, dict) else {}
+    return parsed_value if isinstance(parsed_value, dict) else {}
 
 
 async def _limit_size(response: HttpAnswer, longest: int) -> AsyncGenerator[bytes, None]:

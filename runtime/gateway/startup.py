@@ -54,9 +54,9 @@ async def open_gateway(
         files=RemoteFiles(outgoing),
     )
     # Servers that the operator has declared are trusted at any address.
-    trusted = Egress(_ANYWHERE)
+    trusted_egress = Egress(_ANYWHERE)
     tasks: list[asyncio.Task[Any]] = [
-        asyncio.create_task(_discover_models(gateway, providers, trusted, own_port), name="model servers")
+        asyncio.create_task(_discover_models(gateway, providers, trusted_egress, own_port), name="model servers")
     ]
     if _will_need_litellm(providers):
         # Imported now, because the first call would otherwise wait for seconds and slow down others.
@@ -67,15 +67,15 @@ async def open_gateway(
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks)
-        await trusted.close()
+        await trusted_egress.close()
         await gateway.close()
 
 
 async def _discover_models(gateway: Gateway, providers: list[Provider], client: Egress, own_port: int | None) -> None:
     listing_providers = [provider for provider in providers if provider.lists_models]
     if own_port is not None:
-        declared = [provider.name for provider in providers]
-        for provider, models in await probe_servers(own_port, declared=declared):
+        declared_names = [provider.name for provider in providers]
+        for provider, models in await probe_servers(own_port, declared_names=declared_names):
             gateway.add_provider(provider, models)
     while listing_providers:
         for provider in listing_providers:

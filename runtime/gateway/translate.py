@@ -187,26 +187,26 @@ class _ChunkReader:
         """The finish reason of each choice, by its index."""
         self.usage: dict[str, Any] | None = None
         """The last usage that the stream has reported."""
-        self._shared: dict[str, Any] = {}
+        self._shared_fields: dict[str, Any] = {}
         self._begun_choices: set[int] = set()
 
     def read_chunk(self, chunk: dict[str, Any]) -> dict[str, Any] | None:
         """Returns the part of a chunk that is passed on now; None if there is none."""
         self.usage = chunk.pop("usage", None) or self.usage
         choices = [choice for choice in chunk.get("choices", ()) if self._prepare_choice(choice)]
-        if not self._shared:
-            self._shared = {name: chunk.get(name) for name in ("id", "created", "model", "object")}
+        if not self._shared_fields:
+            self._shared_fields = {name: chunk.get(name) for name in ("id", "created", "model", "object")}
         if not choices:
             return None
         other_fields = {name: value for name, value in chunk.items() if value not in ([], {})}
-        return {**other_fields, **self._shared, "choices": choices}
+        return {**other_fields, **self._shared_fields, "choices": choices}
 
     def final_chunks(self, *, with_usage: bool) -> Iterator[dict[str, Any]]:
         """Yields the last chunks: the finish reasons, and the usage."""
         for index, reason in sorted(self.reasons.items()):
-            yield {**self._shared, "choices": [{"index": index, "delta": {}, "finish_reason": reason}]}
+            yield {**self._shared_fields, "choices": [{"index": index, "delta": {}, "finish_reason": reason}]}
         if with_usage and self.usage is not None:
-            yield {**self._shared, "choices": [], "usage": self.usage}
+            yield {**self._shared_fields, "choices": [], "usage": self.usage}
 
     def _prepare_choice(self, choice: dict[str, Any]) -> bool:
         """Prepares a choice for passing on. Returns whether it has anything but a finish reason."""
@@ -267,8 +267,8 @@ async def _post_request(
     library: Any, call: Any, upstream: Upstream, options: Mapping[str, Any], body: Mapping[str, Any]
 ) -> Any:
     arguments = {name: value for name, value in body.items() if name in _KNOWN_PARAMETERS}
-    withheld = _KNOWN_PARAMETERS | _OWN_FIELDS | _WITHHELD_FIELDS.get(upstream.provider, frozenset())
-    extra_fields = {name: value for name, value in body.items() if name not in withheld}
+    withheld_names = _KNOWN_PARAMETERS | _OWN_FIELDS | _WITHHELD_FIELDS.get(upstream.provider, frozenset())
+    extra_fields = {name: value for name, value in body.items() if name not in withheld_names}
     if extra_fields and upstream.provider == "anthropic":
         arguments["client"] = build_adding_client(library, extra_fields)
     elif extra_fields:
@@ -309,11 +309,11 @@ def translate_error(
     if isinstance(exc, kinds.UnsupportedParamsError):
         return _build_unsupported_error(str(exc), body or {}, upstream)
     http, causes = library.httpx, tuple(_list_causes(exc))
-    broken = next((cause for cause in causes if isinstance(cause, http.TransportError)), None)
-    if isinstance(broken, (http.ConnectError, http.ConnectTimeout, http.PoolTimeout)):
+    transport_error = next((cause for cause in causes if isinstance(cause, http.TransportError)), None)
+    if isinstance(transport_error, (http.ConnectError, http.ConnectTimeout, http.PoolTimeout)):
         return UpstreamFailed("The model's provider cannot be reached.").mark_unbilled()
-    if broken is not None:
-        timed_out = isinstance(broken, http.TimeoutException)
+    if transport_error is not None:
+        timed_out = isinstance(transport_error, http.TimeoutException)
         return UpstreamTimeout() if timed_out else UpstreamFailed("The model's provider broke off.")
     if any(isinstance(cause, JSONDecodeError) for cause in causes) and not any(
         isinstance(cause, http.HTTPStatusError) for cause in causes
@@ -328,8 +328,8 @@ def translate_error(
         elif isinstance(exc, kinds.ContentPolicyViolationError):
             error.setdefault("code", "content_policy_violation")
         return build_refusal(status, to_json({"error": error}), headers, body, upstream)
-    malformed = isinstance(exc, (TypeError, LookupError, ValueError, AttributeError))
-    return UpstreamMalformed() if malformed else UpstreamFailed()
+    is_malformed = isinstance(exc, (TypeError, LookupError, ValueError, AttributeError))
+    return UpstreamMalformed() if is_malformed else UpstreamFailed()
 
 
 def _build_unsupported_error(words: str, body: Mapping[str, Any], upstream: Upstream | None) -> BaobabError:
@@ -381,11 +381,11 @@ def _adding_client_class(library: ModuleType) -> type[Any]:
     class Adding(handlers.AsyncHTTPHandler):  # type: ignore[misc]  # it is loaded late
         def __init__(self, fields: Mapping[str, Any]) -> None:
             # The connections are shared by all calls.
-            self._shared = handlers.get_async_httpx_client(llm_provider=library.LlmProviders.ANTHROPIC)
+            self._shared_client = handlers.get_async_httpx_client(llm_provider=library.LlmProviders.ANTHROPIC)
             self._fields = fields
 
         async def post(self, url: str, *, data: Any = None, json: Any = None, **options: Any) -> Any:
             body = {**self._fields, **(from_json(data) if json is None else json)}
-            return await self._shared.post(url, data=to_json(body), **options)
+            return await self._shared_client.post(url, data=to_json(body), **options)
 
     return Adding

@@ -21,32 +21,32 @@ class UpstreamRouter:
 
     def __init__(self) -> None:
         self._router: Any = None
-        self._registered: set[str] = set()
+        self._registered_ids: set[str] = set()
 
     async def pick_upstream(
-        self, model: str, upstreams: Sequence[Upstream], tried: Collection[str] = ()
+        self, model: str, upstreams: Sequence[Upstream], tried_ids: Collection[str] = ()
     ) -> Upstream | None:
         """Returns an upstream that was not tried yet, if possible one that is not resting; None if all were tried."""
-        untried = [upstream for upstream in upstreams if upstream.id not in tried]
-        if len(upstreams) == 1 or not untried:
-            return untried[0] if untried else None
+        untried_upstreams = [upstream for upstream in upstreams if upstream.id not in tried_ids]
+        if len(upstreams) == 1 or not untried_upstreams:
+            return untried_upstreams[0] if untried_upstreams else None
         library = await load_litellm()
         router = self._register_upstreams(library, model, upstreams)
         try:
             deployment = await router.async_get_available_deployment(model=model, request_kwargs={})
         except library.types.router.RouterRateLimitError:
             # All of them are resting: calling one is better than calling none.
-            return untried[0]
+            return untried_upstreams[0]
         # The router also knows upstreams whose provider has been removed since.
         upstream_id = deployment["model_info"]["id"]
-        return next((upstream for upstream in untried if upstream.id == upstream_id), untried[0])
+        return next((upstream for upstream in untried_upstreams if upstream.id == upstream_id), untried_upstreams[0])
 
     def record_failure(self, upstream: Upstream, error: UpstreamFailed) -> None:
         """Counts a failure. An upstream that is busy, or fails several times within a minute, rests.
 
         It rests for as long as it has asked to, between five seconds and five minutes.
         """
-        if self._router is None or upstream.id not in self._registered:
+        if self._router is None or upstream.id not in self._registered_ids:
             return
         now = datetime.now(UTC)
         rest_seconds = min(max(COOLDOWN_SECONDS, _requested_rest(error)), _LONGEST_REST_SECONDS)
@@ -65,8 +65,8 @@ class UpstreamRouter:
             )
         types = library.types.router
         for upstream in upstreams:
-            if upstream.id not in self._registered:
-                self._registered.add(upstream.id)
+            if upstream.id not in self._registered_ids:
+                self._registered_ids.add(upstream.id)
                 # The router only chooses; the caller has the provider's address and key.
                 parameters = types.LiteLLM_Params(model=f"openai/{upstream.model}", api_key="not used")
                 deployment = types.Deployment(

@@ -73,7 +73,7 @@ class UsageMeter:
         details = _read_object(usage, "prompt_tokens_details") or _read_object(usage, "input_tokens_details")
         if "prompt_tokens" in usage or details:
             # DeepSeek and Moonshot have the cached tokens beside the prompt's details.
-            cached = _read_first(details, "cached_tokens") or _read_first(
+            cached_tokens = _read_first(details, "cached_tokens") or _read_first(
                 usage, "prompt_cache_hit_tokens", "cached_tokens"
             )
             cache_written = _read_first(details, "cache_write_tokens", "cache_creation_tokens")
@@ -82,10 +82,10 @@ class UsageMeter:
             )
         else:
             # Anthropic does not include tokens read from or written to its cache in the prompt's.
-            cached = _read_first(usage, "cache_read_input_tokens")
+            cached_tokens = _read_first(usage, "cache_read_input_tokens")
             cache_written = _read_first(usage, "cache_creation_input_tokens")
             written_for_hour = _read_first(_read_object(usage, "cache_creation"), "ephemeral_1h_input_tokens")
-            prompt += cached + cache_written
+            prompt += cached_tokens + cache_written
         details = _read_object(usage, "completion_tokens_details") or _read_object(usage, "output_tokens_details")
         reasoning = _read_first(details, "reasoning_tokens")
         if total is not None and total == prompt + completion + reasoning:
@@ -94,7 +94,7 @@ class UsageMeter:
         self.prompt, self.completion, self.is_counted = prompt, completion, True
         self._written_before = self.written_bytes
         self.reasoning = min(reasoning, completion)
-        self.cached = min(cached, prompt)
+        self.cached = min(cached_tokens, prompt)
         cache_written = min(cache_written, prompt - self.cached)
         self.cache_write_hour = min(written_for_hour, cache_written)
         self.cache_write = cache_written - self.cache_write_hour

@@ -58,10 +58,10 @@ class EvaluationContext:
                     waiting.append(list(item.values()))
             self.spend(steps)
 
-    def spend(self, steps: int = 0, made: int = 0) -> None:
-        """Counts work that is about to be done; `made` is in bytes. Raises RuleFailed if a limit is exceeded."""
+    def spend(self, steps: int = 0, made_bytes: int = 0) -> None:
+        """Counts steps and bytes that are about to be spent. Raises RuleFailed if a limit is exceeded."""
         try:
-            self._budget.spend(steps, made)
+            self._budget.spend(steps, made_bytes)
         except OverBudget as exc:
             if self._budget.steps < 0:
                 raise RuleFailed(f"the rules would visit more than {MAX_VISITED} values") from exc

@@ -41,10 +41,10 @@ def find_missing(names: Sequence[tuple[Any, Name]], data: EvaluationContext) -> 
     return [text for text, name in names if look_up(name, data.values) in (None, "")]
 
 
-def find_missing_some(needed: Any, names: Sequence[tuple[Any, Name]], data: EvaluationContext) -> list[Any]:
+def find_missing_some(needed_count: Any, names: Sequence[tuple[Any, Name]], data: EvaluationContext) -> list[Any]:
     """Returns the names that are missing, or none where as many as are needed are there."""
     missing = find_missing(names, data)
-    return [] if len(names) - len(missing) >= to_double(needed) else missing
+    return [] if len(names) - len(missing) >= to_double(needed_count) else missing
 
 
 def _compute_name(value: Any, data: EvaluationContext) -> Name:
@@ -69,10 +69,10 @@ def _run_missing(arguments: Sequence[Run], data: EvaluationContext) -> list[Any]
 
 
 def _run_missing_some(arguments: Sequence[Run], data: EvaluationContext) -> list[Any]:
-    needed, texts = arguments[0](data), arguments[1](data)
+    needed_count, texts = arguments[0](data), arguments[1](data)
     if not isinstance(texts, list):
         raise RuleFailed("missing_some takes a number and a list of names")
-    return find_missing_some(needed, [(text, _compute_name(text, data)) for text in texts], data)
+    return find_missing_some(needed_count, [(text, _compute_name(text, data)) for text in texts], data)
 
 
 OPERATIONS = {

@@ -82,12 +82,12 @@ def _join_texts(values: list[Any]) -> str:
 
 
 def _merge_lists(values: list[Any]) -> list[Any]:
-    merged: list[Any] = []
+    merged_items: list[Any] = []
     for value in values:
-        merged += value if isinstance(value, list) else [value]
-        if len(merged) > MAX_ITEMS:
+        merged_items += value if isinstance(value, list) else [value]
+        if len(merged_items) > MAX_ITEMS:
             raise RuleFailed(f"merge makes more than {MAX_ITEMS} items")
-    return merged
+    return merged_items
 
 
 def _return_null(_: EvaluationContext) -> Any:
@@ -126,7 +126,7 @@ def _evaluate_all(
         data.visit(values)
         result = calculate(values)
         if size is not None:
-            data.spend(made=size(result))
+            data.spend(made_bytes=size(result))
         return result
 
     return run
@@ -162,11 +162,11 @@ def _filter_items(arguments: Sequence[Run], data: EvaluationContext) -> list[Any
 
 
 def _collect(values: Iterator[Any], data: EvaluationContext) -> list[Any]:
-    collected = []
+    collected_values = []
     for value in values:
-        data.spend(made=_POINTER)
-        collected.append(value)
-    return collected
+        data.spend(made_bytes=_POINTER)
+        collected_values.append(value)
+    return collected_values
 
 
 def _reduce_items(arguments: Sequence[Run], data: EvaluationContext) -> Any:

@@ -134,9 +134,9 @@ class _Parser:
     def parse_literal_missing_some(self, arguments: list[Any], path: _Path, depth: int) -> Run:
         if len(arguments) != 2 or not isinstance(arguments[1], list):
             raise RuleInvalid(path, "takes a number and a list of names")
-        needed = self.parse_rule(arguments[0], (*path, 0), depth + 1)
+        read_needed_count = self.parse_rule(arguments[0], (*path, 0), depth + 1)
         parsed_names = [(text, self._parse_name(text, (*path, 1))) for text in arguments[1]]
-        return lambda data: names.find_missing_some(needed(data), parsed_names, data)
+        return lambda data: names.find_missing_some(read_needed_count(data), parsed_names, data)
 
     def _parse_name(self, text: Any, path: _Path) -> Name:
         """Parses a name, which must be literal text: a computed name could not be checked in advance."""

@@ -22,11 +22,11 @@ def check_redirect(uri: str) -> str:
     return uri
 
 
-def is_same_redirect(registered: str, requested: str) -> bool:
+def is_same_redirect(registered_address: str, requested_address: str) -> bool:
     """Returns whether an address is the registered one; http on loopback may have any port (RFC 8252, 7.3)."""
-    if _refusal(requested):
+    if _refusal(requested_address):
         return False
-    one, other = urlsplit(registered), urlsplit(requested)
+    one, other = urlsplit(registered_address), urlsplit(requested_address)
     if one.scheme == "http":
         return _apart(one, one.hostname) == _apart(other, other.hostname)
     return _apart(one, one.netloc.lower()) == _apart(other, other.netloc.lower())
@@ -56,12 +56,12 @@ def _refusal(uri: str) -> str | None:
         return "A redirect address must not hold a user name."
     match parts.scheme:
         case "https":
-            allowed = bool(parts.hostname)
+            is_allowed = bool(parts.hostname)
         case "http":
-            allowed = parts.hostname in _LOOPBACK
+            is_allowed = parts.hostname in _LOOPBACK
         case scheme:
-            allowed = scheme in _EDITORS or "." in scheme
-    return None if allowed else "A redirect address is https, http on this machine, or a program's private scheme."
+            is_allowed = scheme in _EDITORS or "." in scheme
+    return None if is_allowed else "A redirect address is https, http on this machine, or a program's private scheme."
 
 
 def _apart(parts: SplitResult, host: str | None) -> tuple[str, str | None, str, str]:

@@ -50,8 +50,8 @@ def seal_request(services: Services, context: str, request: AuthorizationRequest
         raise OAuthError("`code_challenge` must be an S256 challenge of 43 characters.")
     if len(request.state or "") > _MOST_STATE:
         raise OAuthError(f"`state` is longer than {_MOST_STATE} characters.")
-    dated = replace(request, expires_at=services.clock.time() + LIFETIME_SECONDS)
-    return services.vault.seal(json.dumps(asdict(dated)).encode(), context)
+    dated_request = replace(request, expires_at=services.clock.time() + LIFETIME_SECONDS)
+    return services.vault.seal(json.dumps(asdict(dated_request)).encode(), context)
 
 
 def open_request(services: Services, context: str, text: str) -> AuthorizationRequest:

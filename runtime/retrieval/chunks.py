@@ -64,11 +64,11 @@ def split_text(text: str, blocks: Sequence[Block], *, size: int, overlap: int, m
         if position >= len(text):
             return chunks
         end, is_border = outline.find_end(position, size, overlap)
-        trimmed = position + len(text[position:end].rstrip())
-        if trimmed > position:
+        trimmed_end = position + len(text[position:end].rstrip())
+        if trimmed_end > position:
             if len(chunks) == most:
                 raise TooManyChunks
-            chunks.append(Chunk(position, trimmed, outline.find_page(position), outline.find_headings(position)))
+            chunks.append(Chunk(position, trimmed_end, outline.find_page(position), outline.find_headings(position)))
         repeats = not is_border and end < len(text)
         position = _begin_word(text, max(end - overlap, position + 1), end) if repeats else end
 

@@ -154,7 +154,7 @@ class ManualWorker:
                 await kind.work(attempt, **attempt.arguments)
             else:
                 await kind.work(attempt, await attempt.event())
-            if not attempt.ended:
+            if not attempt.has_ended:
                 await attempt.finish()
         except RetryLater as again:
             await attempt.reschedule(again.seconds, blameless=True)

@@ -176,7 +176,7 @@ async def agents_erase(
             few = (await connection.execute(query)).scalars().all()
         if not few:
             break
-        await erase_runs(services, job.database, list(few), remembered=True)
+        await erase_runs(services, job.database, list(few), with_thread_messages=True)
     if alive:
         raise RetryLater(_AGAIN_SECONDS, "runs are being cancelled")
 

@@ -182,7 +182,7 @@ async def console_passkey_begin(call: Call, session_id: SessionId) -> PasskeyBeg
     ).one()
     owner = Owner(account_id, account_row.email, account_row.name, "Baobab")
     known_credentials = [row.credential_id for row in own_passkeys if row.rp_id == site.rp_id]
-    options, state = await get_ceremonies(call.services).begin_registration(site, owner, known=known_credentials)
+    options, state = await get_ceremonies(call.services).begin_registration(site, owner, known_ids=known_credentials)
     return {"options": options, "state": state}
 
 

@@ -19,8 +19,8 @@ ToolState = Literal["accepted", "new", "changed", "gone"]
 class ToolServer:
     """A tool server of an app.
 
-    acl: `mode` and `exposed_to` that the owner has set, by tool. accepted: the tools as the owner accepted them.
-    seen: the tools as the server last described them; None where it never has.
+    acl: `mode` and `exposed_to` that the owner has set, by tool. accepted_tools: the tools as the owner accepted them.
+    seen_tools: the tools as the server last described them; None where it never has.
     """
 
     id: str
@@ -29,32 +29,32 @@ class ToolServer:
     transport: str
     credential: str | None = field(repr=False)
     acl: Mapping[str, Mapping[str, str]]
-    accepted: Mapping[str, ToolDescription]
-    seen: Mapping[str, ToolDescription] | None
+    accepted_tools: Mapping[str, ToolDescription]
+    seen_tools: Mapping[str, ToolDescription] | None
 
     @classmethod
     def from_row(cls, row: Mapping[Any, Any]) -> Self:
-        seen = None if row["seen"] is None else _parse_tools(row["seen"])
+        seen_tools = None if row["seen"] is None else _parse_tools(row["seen"])
         where = (row["id"], row["name"], row["url"], row["transport"], row["credential"])
-        return cls(*where, acl=row["tool_acl"], accepted=_parse_tools(row["accepted"]), seen=seen)
+        return cls(*where, acl=row["tool_acl"], accepted_tools=_parse_tools(row["accepted"]), seen_tools=seen_tools)
 
     def get_state(self, name: str) -> ToolState:
         """Returns the state of a tool that was accepted or seen."""
-        accepted, seen = self.accepted.get(name), (self.seen or {}).get(name)
-        if accepted is None:
+        accepted_tool, seen_tool = self.accepted_tools.get(name), (self.seen_tools or {}).get(name)
+        if accepted_tool is None:
             return "new"
-        if seen is None:
+        if seen_tool is None:
             return "gone"
-        return "accepted" if accepted.digest == seen.digest else "changed"
+        return "accepted" if accepted_tool.digest == seen_tool.digest else "changed"
 
     def get_tool(self, name: str) -> ToolDescription:
         """Returns a tool that may be called. Raises ToolNotOffered and ToolChanged."""
-        accepted = self.accepted.get(name)
-        if accepted is None or self.get_state(name) == "gone":
+        tool = self.accepted_tools.get(name)
+        if tool is None or self.get_state(name) == "gone":
             raise ToolNotOffered
         if self.get_state(name) == "changed":
             raise ToolChanged
-        return accepted
+        return tool
 
     def build_offer(self, tool: ToolDescription) -> ToolOffer:
         """Builds the offer of a tool. It is read-only if server and owner agree, and open to users if the owner says

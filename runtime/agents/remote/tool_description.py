@@ -79,9 +79,12 @@ def describe_tool(
     """
     if not 0 < len(name) <= MAX_NAME or not all(map(is_seen, name)):
         return None
-    bounded = {"description": _INVISIBLE.sub("\ufffd", (description or "")[:MAX_DESCRIPTION]), "schema": dict(schema)}
-    if any(find_violations(bounded)) or len(json.dumps(bounded["schema"])) > _MAX_SCHEMA:
+    visible_part = {
+        "description": _INVISIBLE.sub("\ufffd", (description or "")[:MAX_DESCRIPTION]),
+        "schema": dict(schema),
+    }
+    if any(find_violations(visible_part)) or len(json.dumps(visible_part["schema"])) > _MAX_SCHEMA:
         return None
-    if _INVISIBLE.search(json.dumps(bounded["schema"], ensure_ascii=False)):
+    if _INVISIBLE.search(json.dumps(visible_part["schema"], ensure_ascii=False)):
         return None
-    return ToolDescription(name, str(bounded["description"]), dict(schema), read_only)
+    return ToolDescription(name, str(visible_part["description"]), dict(schema), read_only)

@@ -66,8 +66,10 @@ class ToolServerClient:
         if result.is_error:
             raise RemoteToolFailed(text[:_LONGEST_MESSAGE] or None)
         parts = [_describe_part(part) for part in result.content if part.type != "text"]
-        hidden = _replace_texts({"structured": result.structured_content, "parts": parts}, session.hide_credential)
-        answer = {"text": text, **hidden}
+        redacted_content = _replace_texts(
+            {"structured": result.structured_content, "parts": parts}, session.hide_credential
+        )
+        answer = {"text": text, **redacted_content}
         for issue in find_violations(answer):
             raise ToolServerFailed(f"The tool's answer {issue.message}.")
         if result.structured_content is None:

@@ -70,12 +70,14 @@ def _receive(requests: socket.socket) -> tuple[list[Any], list[int]] | None:
     return (json.loads(pieces), descriptors) if head else None
 
 
-def _become_child(name: str, options: dict[str, Any], source: int, answer: int, inherited: list[int]) -> NoReturn:
+def _become_child(
+    name: str, options: dict[str, Any], source: int, answer: int, inherited_descriptors: list[int]
+) -> NoReturn:
     status = 1
     try:
         os.dup2(source, 0)
         os.dup2(answer, 1)
-        for descriptor in (source, answer, *inherited):
+        for descriptor in (source, answer, *inherited_descriptors):
             os.close(descriptor)
         os.write(1, b"+")
         do_task(name, options)

@@ -181,7 +181,7 @@ def _find_rectangles(marks: NDArray[np.float32]) -> Iterator[Rectangle]:
     ]
     largest = np.argsort(-sizes, kind="stable")[:_MOST_LINES]
     for index in largest:
-        left, right, top, bottom = (float(bound[index]) for bound in bounds)
+        left, right, top, bottom = (float(side[index]) for side in bounds)
         if scores[index] < _SURE or min(right - left, bottom - top) < _SMALLEST:
             continue
         angle, middle, level = float(angles[index]), (left + right) / 2, (top + bottom) / 2

@@ -37,14 +37,14 @@ class _Reader:
         self._rows: list[list[str]] | None = None
         self._cell: list[str] = []
         self._is_text = False
-        self._skipped = 0
+        self._skip_depth = 0
 
     def read(self, source: bytes) -> None:
         parse_xml(source, self._start, self._end, self._add_text)
 
     def _start(self, tag: str, attributes: dict[str, str]) -> None:
-        if tag == "Fallback" or self._skipped:
-            self._skipped += 1
+        if tag == "Fallback" or self._skip_depth:
+            self._skip_depth += 1
         elif tag == "sp":
             self._placeholder, self._title = "", []
         elif tag == "ph":
@@ -63,8 +63,8 @@ class _Reader:
             self._pieces.append("\n" if tag == "br" else "\t")
 
     def _end(self, tag: str) -> None:
-        if self._skipped:
-            self._skipped -= 1
+        if self._skip_depth:
+            self._skip_depth -= 1
         elif tag == "t":
             self._is_text = False
         elif tag == "p":
@@ -79,7 +79,7 @@ class _Reader:
             self._title = []
 
     def _add_text(self, data: str) -> None:
-        if self._is_text and not self._skipped:
+        if self._is_text and not self._skip_depth:
             self._pieces.append(data)
 
     def _add_paragraph(self, text: str) -> None:

@@ -62,8 +62,8 @@ class _Walk:
         # (node, whether it was entered before)
         stack: list[tuple[LexborNode, bool]] = [(body, False)]
         while stack:
-            node, entered = stack.pop()
-            if entered:
+            node, was_entered = stack.pop()
+            if was_entered:
                 self._leave(node)
                 continue
             if self._enter(node):

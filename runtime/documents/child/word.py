@@ -72,7 +72,7 @@ class _Reader:
         # A text box is a paragraph within a paragraph, and a cell may hold a table.
         self._paragraphs: list[_Paragraph] = []
         self._tables: list[_Table] = []
-        self._skipped = 0
+        self._skip_depth = 0
         self._properties = 0
         self._is_text = False
 
@@ -81,8 +81,8 @@ class _Reader:
 
     def _start(self, tag: str, attributes: dict[str, str]) -> None:
         # The same drawing once more, for old programs.
-        if tag == "Fallback" or self._skipped:
-            self._skipped += 1
+        if tag == "Fallback" or self._skip_depth:
+            self._skip_depth += 1
             return
         paragraph = self._paragraphs[-1] if self._paragraphs else None
         if tag == "p":
@@ -115,8 +115,8 @@ class _Reader:
             paragraph.is_item = value != "0"
 
     def _end(self, tag: str) -> None:
-        if self._skipped:
-            self._skipped -= 1
+        if self._skip_depth:
+            self._skip_depth -= 1
         elif tag == "t":
             self._is_text = False
         elif tag == "pPr":
@@ -133,7 +133,7 @@ class _Reader:
                 self._builder.add_table(table.rows)
 
     def _add_text(self, data: str) -> None:
-        if self._is_text and self._paragraphs and not self._skipped:
+        if self._is_text and self._paragraphs and not self._skip_depth:
             self._paragraphs[-1].pieces.append(data)
 
     def _add_paragraph(self, paragraph: _Paragraph) -> None:

@@ -76,11 +76,12 @@ def _read_turn(messages: Sequence[Message]) -> _Turn:
 
 def _request_calls(request: ChatRequest, turn: _Turn, budget: Budget) -> tuple[RequestedCall, ...]:
     tools_by_name = {tool.name: tool for tool in request.tools}
-    planned = turn.plan.next_calls(len(turn.results), parallel=request.parallel)
-    if planned and all(call.name in tools_by_name for call in planned):
+    planned_calls = turn.plan.next_calls(len(turn.results), parallel=request.parallel)
+    if planned_calls and all(call.name in tools_by_name for call in planned_calls):
         filling = ArgumentFiller([result for _, result in turn.results], turn.message.text, budget)
         return tuple(
-            RequestedCall(call.name, json_text.encode_json(filling.fill_value(call.arguments))) for call in planned
+            RequestedCall(call.name, json_text.encode_json(filling.fill_value(call.arguments)))
+            for call in planned_calls
         )
     if request.must_call:
         tool = request.tools[0]
@@ -89,8 +90,8 @@ def _request_calls(request: ChatRequest, turn: _Turn, budget: Budget) -> tuple[R
                 tool.name, json_text.encode_json(_write_instance(tool.parameters or {}, turn, budget, "tools", tool))
             ),
         )
-    if planned and request.tools:
-        missing = next(call.name for call in planned if call.name not in tools_by_name)
+    if planned_calls and request.tools:
+        missing = next(call.name for call in planned_calls if call.name not in tools_by_name)
         raise PlanUnreadable(f"there is no tool called `{missing}`; there are {', '.join(tools_by_name)}")
     return ()
 
@@ -119,9 +120,9 @@ def _write_instance(schema: Any, turn: _Turn, budget: Budget, param: str, tool: 
     if tool is not None:
         schema = {"type": "object", **schema}
     objects = _find_objects(turn, budget)
-    bounded = BoundedSchema(schema, budget)
+    bounded_schema = BoundedSchema(schema, budget)
     try:
-        matching = (one for one in objects if bounded.is_valid(schema, one))
+        matching = (one for one in objects if bounded_schema.is_valid(schema, one))
         properties = schema.get("properties", {}) if isinstance(schema.get("properties", {}), dict) else {}
         partial_matches = (one for one in objects if one.keys() & properties.keys())
         return write_instance(schema, next(matching, None) or next(partial_matches, NOTHING), budget)

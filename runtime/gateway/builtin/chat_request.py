@@ -211,9 +211,9 @@ def _choose_tools(tools: tuple[Tool, ...], choice: Any) -> tuple[tuple[Tool, ...
         return (), False
     mode, names = choice, [tool.name for tool in tools]
     if isinstance(choice, Mapping):
-        allowed = _read_object(choice, "allowed_tools", "tool_choice")
-        mode = allowed.get("mode") if choice.get("type") == "allowed_tools" else "required"
-        options = allowed.get("tools") if choice.get("type") == "allowed_tools" else [choice]
+        allowed_tools = _read_object(choice, "allowed_tools", "tool_choice")
+        mode = allowed_tools.get("mode") if choice.get("type") == "allowed_tools" else "required"
+        options = allowed_tools.get("tools") if choice.get("type") == "allowed_tools" else [choice]
         names = [_chosen_name(option) for option in _check_array(options, "tool_choice.allowed_tools.tools")]
     if str(mode) not in {"auto", "required"}:
         raise BadParameter("tool_choice", "must be `none`, `auto`, `required` or name a function")

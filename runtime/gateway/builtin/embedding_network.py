@@ -45,10 +45,10 @@ class Network:
 
         One text at a time: products of this size gain nothing from more rows, and so no text influences another.
         """
-        embedded = self._words[np.asarray(tokens)] + self._positions[: len(tokens)]
-        (hidden,) = self._session.run(None, {_ROWS: embedded[None]})
+        embedded_rows = self._words[np.asarray(tokens)] + self._positions[: len(tokens)]
+        (hidden_rows,) = self._session.run(None, {_ROWS: embedded_rows[None]})
         # The sum has the direction of the mean, and its length is normalised.
-        vector: Matrix = hidden[0].sum(axis=0)
+        vector: Matrix = hidden_rows[0].sum(axis=0)
         vector /= np.linalg.norm(vector)
         return vector
 
@@ -59,11 +59,11 @@ _ROWS = "rows"
 
 def _build_model(weights: Mapping[str, Matrix]) -> bytes:
     builder = _Builder(weights)
-    hidden = builder.normalise_rows("embeddings", _ROWS)
+    hidden_rows = builder.normalise_rows("embeddings", _ROWS)
     for layer in range(_LAYERS):
-        hidden = builder.add_layer(f"encoder.layer.{layer}", hidden)
+        hidden_rows = builder.add_layer(f"encoder.layer.{layer}", hidden_rows)
     shape = (1, "tokens", _WIDTH)
-    return builder.graph.serialise(_ROWS, shape, hidden, shape)
+    return builder.graph.serialise(_ROWS, shape, hidden_rows, shape)
 
 
 class _Builder:
@@ -74,12 +74,12 @@ class _Builder:
         self._weights = weights
         self._last_axis = self.graph.add_weight(np.array([-1]))
 
-    def add_layer(self, name: str, hidden: str) -> str:
-        attended = self._multiply([f"{name}.attention.output.dense"], self._attend(name, hidden))
-        hidden = self.normalise_rows(f"{name}.attention.output", self.graph.add("Add", attended, hidden))
-        wide = self._multiply_by_rows(f"{name}.intermediate.dense", hidden)
+    def add_layer(self, name: str, hidden_rows: str) -> str:
+        attention = self._multiply([f"{name}.attention.output.dense"], self._attend(name, hidden_rows))
+        hidden_rows = self.normalise_rows(f"{name}.attention.output", self.graph.add("Add", attention, hidden_rows))
+        wide = self._multiply_by_rows(f"{name}.intermediate.dense", hidden_rows)
         output = self._multiply_by_rows(f"{name}.output.dense", self.graph.add("Gelu", wide, domain=MICROSOFT))
-        return self.normalise_rows(f"{name}.output", self.graph.add("Add", output, hidden))
+        return self.normalise_rows(f"{name}.output", self.graph.add("Add", output, hidden_rows))
 
     def normalise_rows(self, name: str, rows: str) -> str:
         """Changes rows to mean 0 and variance 1, then scales and shifts them."""
@@ -87,8 +87,8 @@ class _Builder:
         shift = self.graph.add_weight(self._weights[f"{name}.LayerNorm.bias"])
         return self.graph.add("LayerNormalization", rows, scale, shift, axis=-1, epsilon=_EPSILON)
 
-    def _attend(self, name: str, hidden: str) -> str:
-        three = self._multiply([f"{name}.attention.self.{part}" for part in ("query", "key", "value")], hidden)
+    def _attend(self, name: str, hidden_rows: str) -> str:
+        three = self._multiply([f"{name}.attention.self.{part}" for part in ("query", "key", "value")], hidden_rows)
         parts = self.graph.split("Split", three, outputs=3, axis=-1, num_outputs=3)
         return self.graph.add("MultiHeadAttention", *parts, domain=MICROSOFT, num_heads=_HEADS)
 
@@ -105,8 +105,8 @@ class _Builder:
         """Multiplies rows, rounded to 8 bits, by the weights of these names side by side, rounded to 7 bits."""
         weight = np.concatenate([self._weights[f"{name}.weight"] for name in names]).T
         scales = np.abs(weight).max(axis=0) / np.float32(_LARGEST)
-        rounded = self.graph.add_weight(np.rint(weight / scales).astype(np.int8))
-        inputs = [rows, rounded, self.graph.add_weight(scales)]
+        rounded_weights = self.graph.add_weight(np.rint(weight / scales).astype(np.int8))
+        inputs = [rows, rounded_weights, self.graph.add_weight(scales)]
         if shift:
             bias = np.concatenate([self._weights[f"{name}.bias"] for name in names])
             inputs += ["", self.graph.add_weight(bias)]

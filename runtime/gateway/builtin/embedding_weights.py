@@ -21,13 +21,13 @@ def read_weights(path: Path) -> dict[str, Matrix]:
     The file is memory-mapped: its pages are loaded when they are needed, and processes share them.
     """
     with path.open("rb") as file:
-        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    (size,) = struct.unpack_from("<Q", mapped)
+        mapped_file = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    (size,) = struct.unpack_from("<Q", mapped_file)
     start = 8 + size
-    tensors = json.loads(mapped[8:start])
+    tensors = json.loads(mapped_file[8:start])
     tensors.pop("__metadata__", None)
     return {
-        name: np.frombuffer(mapped, np.float32, prod(tensor["shape"]), start + tensor["data_offsets"][0]).reshape(
+        name: np.frombuffer(mapped_file, np.float32, prod(tensor["shape"]), start + tensor["data_offsets"][0]).reshape(
             tensor["shape"]
         )
         for name, tensor in tensors.items()

@@ -62,9 +62,9 @@ def _list_features(words: Sequence[str]) -> Iterator[tuple[str, float]]:
             yield word, 0.1
             continue
         yield word, 1.0
-        bounded = f"<{word}>"
+        bounded_word = f"<{word}>"
         for size in (3, 4):
-            for start in range(len(bounded) - size + 1):
-                yield bounded[start : start + size], 0.5
+            for start in range(len(bounded_word) - size + 1):
+                yield bounded_word[start : start + size], 0.5
     for first, second in pairwise(words):
         yield f"{first} {second}", 0.1 if first in _COMMON or second in _COMMON else 0.5

@@ -94,9 +94,9 @@ def _encode(field: int, value: float | str | bytes) -> bytes:
 
 
 def _encode_integer(value: int) -> bytes:
-    encoded = bytearray()
+    encoded_bytes = bytearray()
     while value > 0x7F:
-        encoded.append(value & 0x7F | 0x80)
+        encoded_bytes.append(value & 0x7F | 0x80)
         value >>= 7
-    encoded.append(value)
-    return bytes(encoded)
+    encoded_bytes.append(value)
+    return bytes(encoded_bytes)

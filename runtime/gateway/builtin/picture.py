@@ -35,8 +35,8 @@ def draw_png(width: int, height: int, texts: Sequence[str], seed: str) -> bytes:
     size = max(6, min(width // 18, height // 12))
     font = ImageFont.load_default(size)
     across = max(4, int(width / (size * 0.6)) - 2)
-    wrapped = [line for text in texts for line in textwrap.wrap(_strip_accents(text[:_MOST_READ]), across)]
-    lines = wrapped[: max(1, height // (size + 4) - 1)]
+    wrapped_lines = [line for text in texts for line in textwrap.wrap(_strip_accents(text[:_MOST_READ]), across)]
+    lines = wrapped_lines[: max(1, height // (size + 4) - 1)]
     text = "\n".join(lines)
     west, north, east, south = canvas.multiline_textbbox((width / 2, height / 2), text, font=font, anchor="mm")
     canvas.rectangle((west - size / 2, north - size / 2, east + size / 2, south + size / 2), fill=2)

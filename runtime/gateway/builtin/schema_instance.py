@@ -42,16 +42,16 @@ class _Nothing:
 NOTHING: Final = _Nothing()
 
 
-def write_instance(schema: Any, offered: Any, budget: Budget) -> Any:
-    """Writes a JSON value that satisfies the schema, from the parts of `offered` that fit.
+def write_instance(schema: Any, offered_value: Any, budget: Budget) -> Any:
+    """Writes a JSON value that satisfies the schema, from the parts of `offered_value` that fit.
 
     Other parts are left out. Missing values are made up: the first of an enum, the number nearest to zero, the shortest
     allowed array, and for a free string the name of its property. A property that is not required is written only if it
     was offered. Raises SchemaUnusable and OverBudget.
     """
-    bounded = BoundedSchema(schema, budget)
-    value = _Writer(bounded).write_value(schema, offered, "text", 0, frozenset({"#"}))
-    if not bounded.is_valid(schema, value):
+    bounded_schema = BoundedSchema(schema, budget)
+    value = _Writer(bounded_schema).write_value(schema, offered_value, "text", 0, frozenset({"#"}))
+    if not bounded_schema.is_valid(schema, value):
         raise SchemaUnusable("the schema contradicts itself, or asks for what the built-in model cannot make up")
     return value
 
@@ -63,11 +63,11 @@ class _Writer:
         self._whole = whole
         self._budget = whole.budget
 
-    def write_value(self, schema: Any, offered: Any, name: str, depth: int, open_: frozenset[str]) -> Any:
+    def write_value(self, schema: Any, offered_value: Any, name: str, depth: int, open_: frozenset[str]) -> Any:
         if depth > _MOST_DEPTH:
             raise SchemaUnusable("the schema is nested too deeply, or has no end")
-        if offered is not NOTHING and self._whole.is_valid(schema, offered):
-            return offered
+        if offered_value is not NOTHING and self._whole.is_valid(schema, offered_value):
+            return offered_value
         node, open_ = self._merge_schemas(schema, open_)
         if "const" in node:
             return self._charge_value(node["const"])
@@ -76,25 +76,27 @@ class _Writer:
             return self._charge_value(
                 next((option for option in options if self._whole.is_valid(schema, option)), None)
             )
-        return self._write_open(node, offered, name, depth, open_)
+        return self._write_open(node, offered_value, name, depth, open_)
 
-    def _write_open(self, node: Mapping[str, Any], offered: Any, name: str, depth: int, open_: frozenset[str]) -> Any:
+    def _write_open(
+        self, node: Mapping[str, Any], offered_value: Any, name: str, depth: int, open_: frozenset[str]
+    ) -> Any:
         """Writes a value for a schema without `const` and `enum`."""
         kind = node.get("type", next((kind for kind, words in _IMPLIED if any(word in node for word in words)), None))
         branching = next((keyword for keyword in ("anyOf", "oneOf") if keyword in node), None)
         if branching or isinstance(kind, list):
             branches = _read_list(node, branching) if branching else [{"type": one} for one in node["type"]]
             beside = {key: value for key, value in node.items() if key != (branching or "type")}
-            return self._write_branch(beside, branches, offered, name, depth, open_)
+            return self._write_branch(beside, branches, offered_value, name, depth, open_)
         if kind is None:
             return self._charge_value(name)
         makers: dict[str, Callable[[], Any]] = {
-            "array": lambda: self._write_array(node, offered, name, depth, open_),
+            "array": lambda: self._write_array(node, offered_value, name, depth, open_),
             "boolean": lambda: False,
             "integer": lambda: _write_number(node, whole=True),
             "null": lambda: None,
             "number": lambda: _write_number(node, whole=False),
-            "object": lambda: self._write_object(node, offered, depth, open_),
+            "object": lambda: self._write_object(node, offered_value, depth, open_),
             "string": lambda: self._write_string(node, name),
         }
         if not isinstance(kind, str) or kind not in makers:
@@ -107,11 +109,11 @@ class _Writer:
         If two have different values of a keyword that is not merged, the first counts; the finished value is checked
         against all of them.
         """
-        merged: dict[str, Any] = {}
+        merged_schema: dict[str, Any] = {}
         pending = [schema]
         for _ in range(_MOST_DEPTH * 8):
             if not pending:
-                return merged, open_
+                return merged_schema, open_
             part = pending.pop()
             if part is True:
                 continue
@@ -122,7 +124,9 @@ class _Writer:
             self._budget.spend(2 + len(part))
             for keyword, value in part.items():
                 if keyword not in {"$ref", "allOf"}:
-                    merged[keyword] = _join_keyword(keyword, merged, part) if keyword in merged else value
+                    merged_schema[keyword] = (
+                        _join_keyword(keyword, merged_schema, part) if keyword in merged_schema else value
+                    )
             if "allOf" in part:
                 pending += reversed(_read_list(part, "allOf"))
             if "$ref" in part:
@@ -133,46 +137,56 @@ class _Writer:
                 pending.append(self._whole.resolve_reference(reference))
         raise SchemaUnusable("the schema is too intricate for the built-in model")
 
-    def _write_inner(self, schema: Any, offered: Any, name: str, depth: int, open_: frozenset[str]) -> Any:
+    def _write_inner(self, schema: Any, offered_value: Any, name: str, depth: int, open_: frozenset[str]) -> Any:
         # An offered value is finite, so references may repeat in it.
-        return self.write_value(schema, offered, name, depth + 1, open_ if offered is NOTHING else frozenset())
+        return self.write_value(
+            schema, offered_value, name, depth + 1, open_ if offered_value is NOTHING else frozenset()
+        )
 
     def _write_branch(
-        self, beside: dict[str, Any], branches: list[Any], offered: Any, name: str, depth: int, open_: frozenset[str]
+        self,
+        beside: dict[str, Any],
+        branches: list[Any],
+        offered_value: Any,
+        name: str,
+        depth: int,
+        open_: frozenset[str],
     ) -> Any:
         reason = SchemaUnusable("the schema allows nothing here")
         for branch in branches:
-            chosen = {"allOf": [beside, branch]}
+            chosen_schema = {"allOf": [beside, branch]}
             try:
-                value = self.write_value(chosen, offered, name, depth + 1, open_)
+                value = self.write_value(chosen_schema, offered_value, name, depth + 1, open_)
             except SchemaUnusable as unusable:
                 reason = unusable
                 continue
-            if self._whole.is_valid(chosen, value):
+            if self._whole.is_valid(chosen_schema, value):
                 return value
         raise reason
 
-    def _write_object(self, node: Mapping[str, Any], offered: Any, depth: int, open_: frozenset[str]) -> dict[str, Any]:
-        properties, needed = _read_mapping(node, "properties"), _read_names(node, "required")
-        offered_properties = offered if isinstance(offered, dict) else {}
-        self._budget.spend(len(properties) + len(needed))
+    def _write_object(
+        self, node: Mapping[str, Any], offered_value: Any, depth: int, open_: frozenset[str]
+    ) -> dict[str, Any]:
+        properties, required_names = _read_mapping(node, "properties"), _read_names(node, "required")
+        offered_properties = offered_value if isinstance(offered_value, dict) else {}
+        self._budget.spend(len(properties) + len(required_names))
         members: dict[str, Any] = {}
-        required = set(needed)
+        required_set = set(required_names)
         for key, schema in properties.items():
-            if key in required:
+            if key in required_set:
                 members[key] = self._write_inner(schema, offered_properties.get(key, NOTHING), key, depth, open_)
             elif key in offered_properties and self._whole.is_valid(schema, offered_properties[key]):
                 members[key] = offered_properties[key]
-        for key in needed:
+        for key in required_names:
             if key not in members:
                 members[key] = self.write_value(node.get("additionalProperties", True), NOTHING, key, depth + 1, open_)
         return members
 
     def _write_array(
-        self, node: Mapping[str, Any], offered: Any, name: str, depth: int, open_: frozenset[str]
+        self, node: Mapping[str, Any], offered_value: Any, name: str, depth: int, open_: frozenset[str]
     ) -> list[Any]:
         prefix, items_schema = _read_list(node, "prefixItems"), node.get("items", True)
-        offered_items = offered if isinstance(offered, list) else []
+        offered_items = offered_value if isinstance(offered_value, list) else []
         length = math.ceil(
             min(max(_read_number(node, "minItems", 0), len(offered_items)), _read_number(node, "maxItems", math.inf))
         )
@@ -219,11 +233,11 @@ def _join_keyword(keyword: str, one: Mapping[str, Any], other: Mapping[str, Any]
     match keyword:
         case "properties":
             one_properties, other_properties = _read_mapping(one, keyword), _read_mapping(other, keyword)
-            shared = {
+            shared_properties = {
                 key: {"allOf": [one_properties[key], other_properties[key]]}
                 for key in one_properties.keys() & other_properties.keys()
             }
-            return {**one_properties, **other_properties, **shared}
+            return {**one_properties, **other_properties, **shared_properties}
         case "required":
             return list(dict.fromkeys([*_read_names(one, keyword), *_read_names(other, keyword)]))
         case "minimum" | "exclusiveMinimum" | "minLength" | "minItems":

@@ -38,8 +38,8 @@ def list_models() -> list[Model]:
 
 def count_units(model: Model, request: MediaRequest) -> int:
     """Returns the number of images or seconds. Raises RequestRefused for values that the model does not take."""
-    planned = _plan_job(model, request)
-    return int(planned["count"])
+    job_plan = _plan_job(model, request)
+    return int(job_plan["count"])
 
 
 def start_job(model: Model, request: MediaRequest) -> Progress:

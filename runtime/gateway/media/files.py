@@ -43,10 +43,10 @@ class RemoteFiles:
 
     def __init__(self, outgoing: Egress) -> None:
         self._outgoing = outgoing
-        self._trusted = Egress(_ANYWHERE)
+        self._trusted_egress = Egress(_ANYWHERE)
 
     async def close(self) -> None:
-        await self._trusted.close()
+        await self._trusted_egress.close()
 
     async def fetch_images(self, urls: Iterable[str], name: str) -> list[Image]:
         """Fetches the images at the URLs. name: the request's field. Raises RequestRefused for what is no image."""
@@ -68,7 +68,7 @@ class RemoteFiles:
     ) -> AsyncGenerator[EgressStream, None]:
         """Opens a file that an upstream has made, at its own address or at one from its answer. Translates errors."""
         is_own_address = bool(upstream.api_base) and _url_origin(url) == _url_origin(upstream.api_base)
-        client = self._trusted if is_own_address else self._outgoing
+        client = self._trusted_egress if is_own_address else self._outgoing
         try:
             async with client.stream(
                 "GET",

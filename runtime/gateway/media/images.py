@@ -113,18 +113,18 @@ class ImageJobs:
 
     async def _read_files(self, upstream: Upstream, data: Sequence[Mapping[str, Any]]) -> list[bytes]:
         async def read_image(item: Mapping[str, Any]) -> bytes:
-            if encoded := item.get("b64_json"):
-                return _decode_image(encoded)
+            if encoded_image := item.get("b64_json"):
+                return _decode_image(encoded_image)
             return await self._files.read_file(upstream, item["url"], _LARGEST)
 
         # Some models answer with a text beside the images, or in place of them.
         return await asyncio.gather(*(read_image(item) for item in data if item.get("b64_json") or item.get("url")))
 
 
-def _decode_image(encoded: str) -> bytes:
+def _decode_image(encoded_image: str) -> bytes:
     try:
         # Some send it as a data URL.
-        return b64decode(encoded.rpartition("base64,")[2], validate=True)
+        return b64decode(encoded_image.rpartition("base64,")[2], validate=True)
     except NotBase64 as exc:
         raise UpstreamMalformed from exc
 

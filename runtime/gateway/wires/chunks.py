@@ -45,8 +45,8 @@ def encode_named_event(payload: dict[str, Any]) -> bytes:
 
 def get_thought(message: dict[str, Any]) -> str:
     """Returns the reasoning text of a message or delta, under either of its usual names."""
-    thought = message.get("reasoning_content") or message.get("reasoning")
-    return thought if isinstance(thought, str) else ""
+    thought_text = message.get("reasoning_content") or message.get("reasoning")
+    return thought_text if isinstance(thought_text, str) else ""
 
 
 def get_text(message: dict[str, Any]) -> str:

@@ -25,8 +25,8 @@ def render_answer(completion: Mapping[str, Any], body: Mapping[str, Any], metada
     """Renders a finished completion as a message."""
     message, reason = chunks.first_message(completion)
     content: list[dict[str, Any]] = []
-    if _wants_thoughts(body) and (thought := chunks.get_thought(message)):
-        content.append({"type": "thinking", "thinking": thought, "signature": ""})
+    if _wants_thoughts(body) and (thought_text := chunks.get_thought(message)):
+        content.append({"type": "thinking", "thinking": thought_text, "signature": ""})
     if text := chunks.get_text(message):
         content.append({"type": "text", "text": text})
     for call in chunks.get_calls(message):
@@ -84,9 +84,9 @@ class _BlockWriter:
     def write_delta(self, delta: dict[str, Any]) -> list[dict[str, Any]]:
         """Returns the events for a delta."""
         events: list[dict[str, Any]] = []
-        if self._wants_thoughts and (thought := chunks.get_thought(delta)):
+        if self._wants_thoughts and (thought_text := chunks.get_thought(delta)):
             events += self._open_block("thinking", {"type": "thinking", "thinking": "", "signature": ""})
-            events.append(self._render_delta(self._index, {"type": "thinking_delta", "thinking": thought}))
+            events.append(self._render_delta(self._index, {"type": "thinking_delta", "thinking": thought_text}))
         if text := chunks.get_text(delta):
             events += self._open_block("text", {"type": "text", "text": ""})
             events.append(self._render_delta(self._index, {"type": "text_delta", "text": text}))

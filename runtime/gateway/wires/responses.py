@@ -45,9 +45,9 @@ class ResponsesWire:
         The reasoning is returned encrypted instead, so that the caller can send it back with the next request.
         """
         request = {**body, "store": False}
-        included = body.get("include")
-        if "reasoning" in model.features and (included is None or isinstance(included, list)):
-            request["include"] = [*(one for one in included or () if one != _THOUGHTS), _THOUGHTS]
+        included_names = body.get("include")
+        if "reasoning" in model.features and (included_names is None or isinstance(included_names, list)):
+            request["include"] = [*(one for one in included_names or () if one != _THOUGHTS), _THOUGHTS]
         return request
 
     def build_parser(self, meter: UsageMeter) -> "_StreamParser":

@@ -83,7 +83,7 @@ def _render_response(
     """Renders the response object: finished if `items` is given, otherwise in progress."""
     incomplete = _INCOMPLETE.get(reason or "")
     final_status = "incomplete" if incomplete else "completed"
-    echoed = {name: other if body.get(name) is None else body[name] for name, other in _ECHOED_FIELDS.items()}
+    echoed_fields = {name: other if body.get(name) is None else body[name] for name, other in _ECHOED_FIELDS.items()}
     return {
         "id": f"resp_{metadata.id}",
         "object": "response",
@@ -97,7 +97,7 @@ def _render_response(
         "previous_response_id": None,
         "store": False,
         "usage": None if meter is None else _render_usage(meter),
-        **echoed,
+        **echoed_fields,
     }
 
 

@@ -34,8 +34,8 @@ class ItemWriter:
 
     def write_delta(self, message: dict[str, Any]) -> list[Event]:
         events: list[Event] = []
-        if thought := chunks.get_thought(message):
-            events += self._write_text("reasoning_text", thought)
+        if thought_text := chunks.get_thought(message):
+            events += self._write_text("reasoning_text", thought_text)
         content = message.get("content")
         if isinstance(content, str) and content:
             events += self._write_text("output_text", content)
@@ -79,8 +79,8 @@ class ItemWriter:
         if is_new_item:
             events.append({"type": "response.content_part.added", **at, "part": dict(part)})
         part["refusal" if kind == "refusal" else "text"] += text
-        logged: dict[str, Any] = {"logprobs": []} if kind == "output_text" else {}
-        return [*events, {"type": f"response.{kind}.delta", **at, "delta": text, **logged}]
+        logprob_fields: dict[str, Any] = {"logprobs": []} if kind == "output_text" else {}
+        return [*events, {"type": f"response.{kind}.delta", **at, "delta": text, **logprob_fields}]
 
     def _write_call(self, number: object, call: dict[str, Any]) -> list[Event]:
         events: list[Event] = []

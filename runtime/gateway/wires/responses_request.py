@@ -162,17 +162,22 @@ def _build_result(item: Mapping[str, Any], at: str) -> list[dict[str, Any]]:
 
 def _move_results_together(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Moves the other parts of tool results behind the last result, so that the results directly follow each other."""
-    ordered: list[dict[str, Any]] = []
-    deferred: list[dict[str, Any]] = []
+    ordered_messages: list[dict[str, Any]] = []
+    deferred_messages: list[dict[str, Any]] = []
     for number, message in enumerate(messages):
         next_role = messages[number + 1]["role"] if number + 1 < len(messages) else ""
-        if message["role"] == "user" and ordered and ordered[-1]["role"] == "tool" and next_role == "tool":
-            deferred.append(message)
+        if (
+            message["role"] == "user"
+            and ordered_messages
+            and ordered_messages[-1]["role"] == "tool"
+            and next_role == "tool"
+        ):
+            deferred_messages.append(message)
             continue
         if message["role"] != "tool":
-            ordered, deferred = [*ordered, *deferred], []
-        ordered.append(message)
-    return [*ordered, *deferred]
+            ordered_messages, deferred_messages = [*ordered_messages, *deferred_messages], []
+        ordered_messages.append(message)
+    return [*ordered_messages, *deferred_messages]
 
 
 def _build_tools(body: Mapping[str, Any]) -> dict[str, Any]:
@@ -216,8 +221,11 @@ def _build_choice(choice: Any) -> Any:
             name = flat_name(choice.get("namespace"), require_text(choice, "name", "tool_choice"))
             return {"type": kind, kind: {"name": name}}
         case "allowed_tools":
-            allowed = [_build_choice(tool) for _, tool in list_objects(choice, "tools", "tool_choice")]
-            return {"type": "allowed_tools", "allowed_tools": {"mode": choice.get("mode", "auto"), "tools": allowed}}
+            allowed_tools = [_build_choice(tool) for _, tool in list_objects(choice, "tools", "tool_choice")]
+            return {
+                "type": "allowed_tools",
+                "allowed_tools": {"mode": choice.get("mode", "auto"), "tools": allowed_tools},
+            }
         case _:
             raise field_error("tool_choice.type", "must be `function`, `custom` or `allowed_tools` for this model")
 

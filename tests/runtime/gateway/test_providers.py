@@ -299,7 +299,7 @@ async def test_we_do_not_take_ourselves_for_a_local_server() -> None:
 
 async def test_a_local_server_that_settings_declare_is_not_looked_for() -> None:
     async with serve_models(list_handler({"id": "llama3.2"})) as port:
-        assert await probe_servers(1, {"ollama": port}, declared=["ollama"], seconds=TIMEOUT_SECONDS) == []
+        assert await probe_servers(1, {"ollama": port}, declared_names=["ollama"], seconds=TIMEOUT_SECONDS) == []
 
 
 async def test_nobody_there_is_nothing_found() -> None:

@@ -136,12 +136,12 @@ def server_of(row: Mapping[str, Any]) -> McpServer:
 
 def tools_of(row: Mapping[str, Any]) -> list[RemoteTool]:
     server = ToolServer.from_row(row)
-    return [_tool(server, name) for name in sorted({*server.accepted, *(server.seen or {})})]
+    return [_tool(server, name) for name in sorted({*server.accepted_tools, *(server.seen_tools or {})})]
 
 
 def _tool(server: ToolServer, name: str) -> RemoteTool:
-    accepted_tool, state = server.accepted.get(name), server.get_state(name)
-    tool = (server.seen or {}).get(name) or accepted_tool
+    accepted_tool, state = server.accepted_tools.get(name), server.get_state(name)
+    tool = (server.seen_tools or {}).get(name) or accepted_tool
     assert tool is not None
     offer = server.build_offer(tool)
     before: Before | None = None

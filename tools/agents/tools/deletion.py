@@ -51,7 +51,7 @@ async def agents_runs_delete(call: Call, app_id: AppId, name: Name, id: RunId) -
     call.audit.resource_id = id
     await call.services.approvals.erase_of_runs(call.execute, ids)
     async with FREEZES.writing(call) as unit:
-        await unit.run_statements(lambda statements: erase_in(statements, ids, remembered=True))
+        await unit.run_statements(lambda statements: erase_in(statements, ids, with_thread_messages=True))
 
 
 async def _get_ended_family(call: Call, app_id: str, name: str, run_id: str) -> list[str]:

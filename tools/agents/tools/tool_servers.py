@@ -230,7 +230,7 @@ async def mcp_servers_probe(
     answer, error = await _probe_server(call, server)
     descriptions = {name: ToolDescription.from_row(name, row) for name, row in answer.get("seen", {}).items()}
     call.audit.resource_id, call.audit.data["accept"] = id, accept
-    if error is None and (accept is not False or server.seen is None):
+    if error is None and (accept is not False or server.seen_tools is None):
         accepted_tools = _accepted_tools(server, descriptions, accept)
         answer["accepted"] = {name: tool.row for name, tool in accepted_tools.items()}
     async with FREEZES.writing(call) as unit:
@@ -321,14 +321,14 @@ def _accepted_tools(
     server: ToolServer, descriptions: Mapping[str, ToolDescription], accept: bool | list[str]
 ) -> Mapping[str, ToolDescription]:
     """Returns the tools that may be called from now on. Raises ToolChanged if a digest fits none of them."""
-    if server.seen is None:
+    if server.seen_tools is None:
         # The first tool is shown in the error.
         return descriptions
-    digests = {tool.digest for tool in server.seen.values()} if isinstance(accept, bool) else set(accept)
+    digests = {tool.digest for tool in server.seen_tools.values()} if isinstance(accept, bool) else set(accept)
     now = {tool.digest for tool in descriptions.values()}
     if not isinstance(accept, bool) and (unknown := sorted(digests - now)):
         raise ToolChanged("No tool of the server has this digest now.", details={"digests": unknown})
-    remaining = {name: tool for name, tool in server.accepted.items() if name in descriptions}
+    remaining = {name: tool for name, tool in server.accepted_tools.items() if name in descriptions}
     return remaining | {name: tool for name, tool in descriptions.items() if tool.digest in digests}
 
 

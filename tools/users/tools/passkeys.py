@@ -127,7 +127,7 @@ async def auth_passkey_options(
         raise TooManyPasskeys
     owner = Owner(user_id, user["email"], user["display_name"], call.require_app().name)
     here = [row.credential_id for row in own_passkeys if row.rp_id == site.rp_id]
-    options, state = await get_ceremonies(call).begin_registration(site, owner, known=here)
+    options, state = await get_ceremonies(call).begin_registration(site, owner, known_ids=here)
     return {"options": options, "state": state}
 
 
