@@ -137,8 +137,8 @@ bench-peers: $(VENV)/.developing
 ## make crash: break servers, stores and disks under load, in ten rounds of each test instead of one to five
 crash: export BAOBAB_CRASH_ROUNDS ?= 10
 crash: $(VENV)/.developing
-	$(CRASH) tests/crash $(ARGS)
-	$(CRASH) --backend postgres tests/crash $(ARGS)
+	$(CRASH) --timeout 7200 tests/crash $(ARGS)
+	$(CRASH) --timeout 7200 --backend postgres tests/crash $(ARGS)
 
 ## make e2e: let the public MCP conformance suite judge the server, the light clients use it, and people decide in a browser (needs npm, Chromium and Linux on x86-64)
 e2e: $(VENV)/.developing $(E2E)/node_modules/.installed
