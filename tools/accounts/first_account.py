@@ -65,8 +65,8 @@ async def set_password(services: Services, email: str | None, password: str) -> 
             raise NoAccountYet
         set_hash = update(accounts).where(accounts.c.id == account.id).values(password_hash=password_hash)
         await connection.execute(set_hash)
-        live = (refresh_tokens.c.account_id == account.id, refresh_tokens.c.revoked_at.is_(None))
-        end_sessions = update(refresh_tokens).where(*live).values(revoked_at=services.clock.now())
+        is_live = (refresh_tokens.c.account_id == account.id, refresh_tokens.c.revoked_at.is_(None))
+        end_sessions = update(refresh_tokens).where(*is_live).values(revoked_at=services.clock.now())
         await connection.execute(end_sessions)
     return str(account.email)
 

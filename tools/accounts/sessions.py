@@ -68,22 +68,22 @@ async def rotate(call: Call, token: str) -> str:
     row, now = await _row(call, token), call.now
     if row is None or not _is_live(row, now) or _is_spent(row, now):
         raise InvalidRefreshToken
-    heir = _successor(call.services.vault, token)
+    successor = _successor(call.services.vault, token)
     if row.used_at is None:
         mark_used = update(refresh_tokens).where(refresh_tokens.c.digest == row.digest).values(used_at=now)
         await call.execute(mark_used)
-        await _keep(call, heir, row.account_id, row.family)
+        await _keep(call, successor, row.account_id, row.family)
     else:
-        heir_row = await _row(call, heir)
-        if heir_row is None or not _is_live(heir_row, now):
+        successor_row = await _row(call, successor)
+        if successor_row is None or not _is_live(successor_row, now):
             raise InvalidRefreshToken
-    return heir
+    return successor
 
 
 async def end_all(call: Call, account_id: str) -> None:
     await call.execute(update(accounts).where(accounts.c.id == account_id).values(signed_out_at=call.now))
-    live = (refresh_tokens.c.account_id == account_id, refresh_tokens.c.revoked_at.is_(None))
-    await call.execute(update(refresh_tokens).where(*live).values(revoked_at=call.now))
+    is_live = (refresh_tokens.c.account_id == account_id, refresh_tokens.c.revoked_at.is_(None))
+    await call.execute(update(refresh_tokens).where(*is_live).values(revoked_at=call.now))
 
 
 async def _keep(call: Call, token: str, account_id: str, family: str) -> None:

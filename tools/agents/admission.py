@@ -42,17 +42,19 @@ async def count_run(call: Call, agent: Any, user: str) -> None:
         for limit, (subject, maximum) in set_limits.items():
             # The subject begins with the limit: one address may be counted as the user, too.
             key = {"app_id": agent.app_id, "agent_id": agent.id, "subject": f"{limit}:{subject}"[:120], "hour": hour}
-            counting = update(counts).filter_by(**key).values(started=counts.c.started + 1).returning(counts.c.started)
-            now: int | None = (await connection.execute(counting)).scalar()
+            count_statement = (
+                update(counts).filter_by(**key).values(started=counts.c.started + 1).returning(counts.c.started)
+            )
+            now: int | None = (await connection.execute(count_statement)).scalar()
             if now is None:
                 # Without a target, since an upsert that names one of two keys may fail by the other.
                 first = build_upsert(database.dialect, counts).values(**key, started=0)
                 await connection.execute(first.on_conflict_do_nothing())
-                now = int((await connection.execute(counting)).scalar_one())
+                now = int((await connection.execute(count_statement)).scalar_one())
             if now > maximum and refusal is None:
                 reset = datetime.fromtimestamp((hour + 1) * _HOUR, UTC)
-                wait = (hour + 1) * _HOUR - int(call.services.clock.time())
-                refusal = _limit_error(limit, now - 1, maximum, reset, wait)
+                wait_seconds = (hour + 1) * _HOUR - int(call.services.clock.time())
+                refusal = _limit_error(limit, now - 1, maximum, reset, wait_seconds)
     if refusal is not None:
         raise refusal
 
@@ -63,8 +65,8 @@ async def find_budget_refusal(call: Call, agent: Any) -> LimitExceeded | None:
     if spent_budget is None:
         return None
     tomorrow = datetime.combine(call.now.date(), datetime.min.time(), UTC) + timedelta(days=1)
-    wait = int((tomorrow - call.now).total_seconds())
-    return _limit_error("daily_budget_usd", usd(spent_budget), usd(agent.daily_budget), None, wait)
+    wait_seconds = int((tomorrow - call.now).total_seconds())
+    return _limit_error("daily_budget_usd", usd(spent_budget), usd(agent.daily_budget), None, wait_seconds)
 
 
 def count_under_way(agent: Any) -> tuple[Executable, dict[str, Any]]:
@@ -86,11 +88,13 @@ def require_room(agent: Any, rows: Sequence[Any]) -> None:
         raise Overloaded
 
 
-def _limit_error(limit: str, current: float, most: float, reset_at: datetime | None, wait: int) -> LimitExceeded:
+def _limit_error(
+    limit: str, current: float, most: float, reset_at: datetime | None, wait_seconds: int
+) -> LimitExceeded:
     details = {
         "limit": limit,
         "current": current,
         "max": most,
         "reset_at": None if reset_at is None else reset_at.isoformat(),
     }
-    return LimitExceeded(f"{limit} is {most:g}.", details=details, retry_after=max(wait, 1))
+    return LimitExceeded(f"{limit} is {most:g}.", details=details, retry_after=max(wait_seconds, 1))

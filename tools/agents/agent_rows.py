@@ -50,10 +50,10 @@ async def agent_meaning(call: Call, app_id: AppId, name: Name, **_: Any) -> str:
 
 def agent_columns(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the values of an agent by column. fields: the arguments of a call, some of which may be left out."""
-    shall = {field: value for field, value in fields.items() if field not in _NOT_COLUMNS and value is not OMITTED}
-    if isinstance(shall.get("approvers"), str | BaseModel):
-        shall["approvers"] = Approvers.parse(shall["approvers"]).as_column
-    return {_COLUMN_NAMES.get(field, field): value for field, value in shall.items()}
+    new_fields = {field: value for field, value in fields.items() if field not in _NOT_COLUMNS and value is not OMITTED}
+    if isinstance(new_fields.get("approvers"), str | BaseModel):
+        new_fields["approvers"] = Approvers.parse(new_fields["approvers"]).as_column
+    return {_COLUMN_NAMES.get(field, field): value for field, value in new_fields.items()}
 
 
 async def require_agent_room(call: Call, unit: Unit, graph: Mapping[str, Any], beside: str = "") -> None:

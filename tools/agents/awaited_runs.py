@@ -13,9 +13,9 @@ from baobab.tools.core.call import Call
 
 async def list_awaited_runs(call: Call, run: Any) -> list[Awaited]:
     """Lists the child runs of a run that have not ended, the nearest first. run: its row."""
-    below = await list_descendant_runs(call, run)
+    descendants = await list_descendant_runs(call, run)
     decisions_by_run: dict[str, list[Decision]] = {}
-    for row in await call.services.approvals.list_pending_of_runs(call.execute, [row.id for row in below]):
+    for row in await call.services.approvals.list_pending_of_runs(call.execute, [row.id for row in descendants]):
         approvers = PendingDecision.of_approval(row).approvers.as_json
         decision: Decision = {
             "approval_id": row.id,
@@ -32,7 +32,7 @@ async def list_awaited_runs(call: Call, run: Any) -> list[Awaited]:
             "parent_run_id": row.parent_run_id,
             "decisions": decisions_by_run.get(row.id, []),
         }
-        for row in below
+        for row in descendants
     ]
 
 
@@ -42,11 +42,13 @@ async def list_descendant_runs(call: Call, run: Any) -> list[Any]:
         return []
     descendants: list[Any] = []
     columns = (runs.c.id, runs.c.agent, runs.c.status, runs.c.parent_run_id)
-    above = [run.id]
-    while above:
-        query = select(*columns).where(UNENDED, runs.c.parent_run_id.in_(above)).order_by(runs.c.created_at, runs.c.id)
+    parent_ids = [run.id]
+    while parent_ids:
+        query = (
+            select(*columns).where(UNENDED, runs.c.parent_run_id.in_(parent_ids)).order_by(runs.c.created_at, runs.c.id)
+        )
         async with call.reading() as execute:
             rows = (await execute(query)).all()
         descendants += rows
-        above = [row.id for row in rows]
+        parent_ids = [row.id for row in rows]
     return descendants

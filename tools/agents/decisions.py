@@ -94,7 +94,7 @@ async def _read_waiting(call: Call, app_id: str, run_id: str) -> list[Any]:
         run = (await execute(query)).first()
     if run is None:
         return []
-    run_ids = [run_id, *(below.id for below in await list_descendant_runs(call, run))]
+    run_ids = [run_id, *(descendant.id for descendant in await list_descendant_runs(call, run))]
     return list(await call.services.approvals.list_pending_of_runs(call.execute, run_ids))
 
 

@@ -61,11 +61,11 @@ async def _find_agent_issues(call: Call, name: str, spec: GraphSpec, *, whole: b
         existing_names = {name, *(await execute(query.where(rows.c.name.in_(agent_names)))).scalars()}
     agent_issues = []
     for node_id, node in nodes:
-        where = ("nodes", node_id, "agent")
+        path = ("nodes", node_id, "agent")
         if node.agent not in existing_names:
-            agent_issues.append(GraphIssue(where, f"there is no agent {node.agent}"))
+            agent_issues.append(GraphIssue(path, f"there is no agent {node.agent}"))
         elif node.agent == name and whole and is_inevitable(spec, node_id):
-            agent_issues.append(GraphIssue(where, "runs this agent itself, and no condition leads past it"))
+            agent_issues.append(GraphIssue(path, "runs this agent itself, and no condition leads past it"))
     return agent_issues[:MAX_ISSUES]
 
 
@@ -118,11 +118,11 @@ async def describe_agent(call: Call, row: Any) -> str:
         tool = ToolRef(source=ref[0], server_id=ref[1], name=ref[2])
         offer = offers.get_offer(tool)
         if isinstance(offer, str):
-            how = f"cannot be used: {offer}"
+            effect_text = f"cannot be used: {offer}"
         else:
-            how = "changes something: each call waits for a person" if offer.mode == "read_write" else "reads"
+            effect_text = "changes something: each call waits for a person" if offer.mode == "read_write" else "reads"
         server = f" of the tool server {escape_name(ref[1])}" if ref[1] else ""
-        lines.append(f"tool {escape_name(ref[2])}{server}: {how}")
+        lines.append(f"tool {escape_name(ref[2])}{server}: {effect_text}")
     agents_in_it = {node.agent for node in spec.nodes.values() if isinstance(node, AgentNode)}
     lines += [f"agent {name}: runs below it" for name in sorted(agents_in_it)]
     thinking = [node for node in spec.nodes.values() if isinstance(node, LlmNode)]

@@ -57,12 +57,12 @@ async def agents_expire(job: Job) -> None:
     """Ends paused runs about which nobody has decided in time."""
     services = job.services
     for database in dict.fromkeys(stores.database for stores in services.regions.values()):
-        overdue = select(runs.c.id, runs.c.organisation_id).where(
+        overdue_query = select(runs.c.id, runs.c.organisation_id).where(
             UNENDED, runs.c.status == "paused", runs.c.paused_until <= services.clock.now(), _MADE
         )
         async with database.reading() as connection:
-            late = (await connection.execute(overdue.limit(_ROUND))).all()
-        for run in late:
+            overdue_runs = (await connection.execute(overdue_query.limit(_ROUND))).all()
+        for run in overdue_runs:
             # The id is new in each round: a worker whose clock is behind may have decided that there is time left.
             await _advance(services, database, run.id, f"late:{job.id}", run.organisation_id)
 
@@ -89,10 +89,10 @@ async def _withdraw_orphaned(services: Services, databases: Sequence[Database]) 
     last = ""
     # It goes through all pages: the first may hold only runs that go on.
     while True:
-        few = await services.approvals.list_runs_that_wait(last, _ROUND)
-        if not few:
+        run_ids = await services.approvals.list_runs_that_wait(last, _ROUND)
+        if not run_ids:
             return
-        last, ended_ids = few[-1], set(few)
+        last, ended_ids = run_ids[-1], set(run_ids)
         for database in databases:
             async with database.reading() as connection:
                 alive = select(runs.c.id).where(UNENDED, runs.c.id.in_(ended_ids))
@@ -120,9 +120,9 @@ async def _resume_runs(services: Services, database: Database) -> None:
         rows = (await connection.execute(resting.limit(_ROUND))).all()
     for run_id, app_id, tenant in rows:
         is_run = (runs.c.app_id == app_id, runs.c.id == run_id)
-        free = (*is_run, UNENDED, runs.c.job_id == FROZEN, FREEZES.is_thawed(runs.c.app_id))
+        is_free = (*is_run, UNENDED, runs.c.job_id == FROZEN, FREEZES.is_thawed(runs.c.app_id))
         async with database.writing_unit(lock=app_id) as unit:
-            if (await unit.execute(update(runs).where(*free).values(job_id=None))).rowcount:
+            if (await unit.execute(update(runs).where(*is_free).values(job_id=None))).rowcount:
                 job_id = f"run:{run_id}:{services.ids.uuid()}"
                 await services.jobs.enqueue(unit, ADVANCE, {"run_id": run_id}, job_id=job_id, tenant=tenant)
 
@@ -148,10 +148,10 @@ async def agents_orphans(job: Job, run_id: str) -> None:
         await request_cancel(job.services, job.database, orphan)
 
 
-async def _advance(services: Services, database: Database, run_id: str, why: str, tenant: str) -> None:
+async def _advance(services: Services, database: Database, run_id: str, reason: str, tenant: str) -> None:
     """Enqueues the job that continues a run, once for each reason."""
     async with database.writing_unit(lock=None) as unit:
-        await services.jobs.enqueue(unit, ADVANCE, {"run_id": run_id}, job_id=f"run:{run_id}:{why}", tenant=tenant)
+        await services.jobs.enqueue(unit, ADVANCE, {"run_id": run_id}, job_id=f"run:{run_id}:{reason}", tenant=tenant)
 
 
 _AGAIN_SECONDS = 1.0
@@ -162,21 +162,21 @@ async def agents_erase(
     job: Job, app_id: str, person: str, until: str, agent_id: str | None = None, thread_id: str | None = None
 ) -> None:
     """Erases a person's runs that began before a moment. Those under way are cancelled and erased when they end."""
-    services, matching = (
+    services, conditions = (
         job.services,
         _deletion_filter(app_id, person, agent_id, thread_id, datetime.fromisoformat(until)),
     )
     async with job.database.reading() as connection:
-        alive = (await connection.execute(select(runs).where(UNENDED, matching))).all()
+        alive = (await connection.execute(select(runs).where(UNENDED, conditions))).all()
     for run in alive:
         await request_cancel(services, job.database, run)
     while True:
-        query = select(runs.c.id).where(matching, runs.c.finished_at.is_not(None), UNUSED).limit(BATCH)
+        query = select(runs.c.id).where(conditions, runs.c.finished_at.is_not(None), UNUSED).limit(BATCH)
         async with job.database.reading() as connection:
-            few = (await connection.execute(query)).scalars().all()
-        if not few:
+            run_ids = (await connection.execute(query)).scalars().all()
+        if not run_ids:
             break
-        await erase_runs(services, job.database, list(few), with_thread_messages=True)
+        await erase_runs(services, job.database, list(run_ids), with_thread_messages=True)
     if alive:
         raise RetryLater(_AGAIN_SECONDS, "runs are being cancelled")
 
@@ -226,8 +226,8 @@ async def agents_webhook(job: Job, run_id: str, tried: int = 0) -> None:
         await _note(unit, row, event_id, attempts, status, sent_at if was_accepted else None)
         if not was_accepted and attempts < _TRIES:
             # A postponed job does not count as an attempt, so each attempt is a job of its own.
-            again, pause = {"run_id": run_id, "tried": attempts}, min(2**attempts, _LONGEST_PAUSE_SECONDS)
-            await services.jobs.enqueue(unit, WEBHOOK, again, job_id=f"{job.id}:{attempts}", delay=pause)
+            retry_arguments, pause = {"run_id": run_id, "tried": attempts}, min(2**attempts, _LONGEST_PAUSE_SECONDS)
+            await services.jobs.enqueue(unit, WEBHOOK, retry_arguments, job_id=f"{job.id}:{attempts}", delay=pause)
 
 
 def _event(run: Any, event_id: str) -> dict[str, Any]:

@@ -148,14 +148,14 @@ def _build_query_of_repeated(
     call: Call, agent: Any, subject: str, request: RunRequest
 ) -> tuple[Executable, dict[str, Any]] | None:
     """Builds the query for runs that this start may repeat. None if it can repeat none."""
-    stranger = isinstance(call.caller, Anonymous)
-    values: dict[str, Any] = {"agent": agent.id, "most": _MOST_NAMESAKES if stranger else 1}
-    visitor_id = request.visitor_id if stranger else None
+    is_stranger = isinstance(call.caller, Anonymous)
+    values: dict[str, Any] = {"agent": agent.id, "most": _MOST_NAMESAKES if is_stranger else 1}
+    visitor_id = request.visitor_id if is_stranger else None
     values["starter"] = subject if visitor_id is None else visitor_owner(visitor_id)
     if request.idempotency_key is not None:
         values["key"] = request.idempotency_key
         return _FIND_BY_KEY if visitor_id is None else _FIND_BY_VISITOR_AND_KEY, values
-    if agent.dedupe_window and request.origin is None and not stranger:
+    if agent.dedupe_window and request.origin is None and not is_stranger:
         # Visitors share addresses: one visitor's body must not match another's run.
         values["since"] = call.now - timedelta(seconds=agent.dedupe_window)
         return _FIND_LATEST, values
@@ -164,8 +164,8 @@ def _build_query_of_repeated(
 
 def _select_repeated(call: Call, request: RunRequest, rows: Sequence[Any]) -> Any:
     """Returns the run that this start repeats. Raises RunConflict or KeyReused if that had another body."""
-    stranger = isinstance(call.caller, Anonymous)
-    if stranger and request.visitor_id is None:
+    is_stranger = isinstance(call.caller, Anonymous)
+    if is_stranger and request.visitor_id is None:
         # A visitor with an id of its own is known by that id and not by its address.
         vault = call.services.vault
         rows = [row for row in rows if row.person == visitor_owner(derive_visitor_id(vault, row.id))]

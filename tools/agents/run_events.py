@@ -66,10 +66,10 @@ async def follow_events(
     """
     exists = False
     texts, answers = services.of(LiveTexts), _AnswerReader(reader.caller)
-    with services.of(RunWatcher).subscribe(run.id, database) as news:
+    with services.of(RunWatcher).subscribe(run.id, database) as subscription:
         while True:
-            must_read = news.has_events
-            news.clear()
+            must_read = subscription.has_events
+            subscription.clear()
             # Found before the events are read: what it follows on has been written before it began.
             text = texts.find(run.id)
             try:
@@ -92,7 +92,7 @@ async def follow_events(
                     if status == "running":
                         await texts.follow(run.id, database)
             except DatabaseUnavailable:
-                news.tell(has_events=True)
+                subscription.tell(has_events=True)
                 await asyncio.sleep(_PATIENCE_SECONDS)
                 continue
             if (piece := answers.read_piece(text)) is not None:
@@ -100,9 +100,9 @@ async def follow_events(
                 await asyncio.sleep(_PIECE_SECONDS)
             try:
                 async with asyncio.timeout(_BEAT_SECONDS):
-                    await news.wait()
+                    await subscription.wait()
             except TimeoutError:
-                news.tell(has_events=True)
+                subscription.tell(has_events=True)
                 yield None
 
 
@@ -181,13 +181,13 @@ def stream_socket(call: Call, run: Any, after: int, reader: Decider) -> str:
 async def _follow_visible(call: Call, run: Any, after: int, reader: Decider) -> AsyncGenerator[Any, None]:
     """Yields the events of `following`; to visitors only while the agent is public and the app asks for no sign-in."""
     database, visitor = call.stores.database, is_visitor(run, reader)
-    stranger = visitor or isinstance(call.caller, Anonymous)
+    is_stranger = visitor or isinstance(call.caller, Anonymous)
     loop = asyncio.get_running_loop()
     async with aclosing(follow_events(call.services, database, run, after, reader)) as events:
         checked_at = loop.time()
         async for event in events:
             # Without events there is a heartbeat, so that this is checked every 15 seconds at the latest.
-            if stranger and (event is None or loop.time() - checked_at > _BEAT_SECONDS):
+            if is_stranger and (event is None or loop.time() - checked_at > _BEAT_SECONDS):
                 if await _is_closed(database, run.id, visitor=visitor):
                     return
                 checked_at = loop.time()
@@ -214,8 +214,8 @@ def _payload(services: Services, run: Any, row: Any, reader: Decider) -> dict[st
     default = ADMIN if payload.get("tool_source") == "mcp" else STARTER
     if row.type == "run_paused" and reader.may(PendingDecision.of_run(run, payload.get("approvers", default))):
         # The call may belong to a child run, which says who decides.
-        asking = payload.get("run_id", row.run_id)
-        payload["approval_token"] = approval_token(services.vault, asking, payload["approval_id"])
+        asking_run_id = payload.get("run_id", row.run_id)
+        payload["approval_token"] = approval_token(services.vault, asking_run_id, payload["approval_id"])
     if row.type == "run_paused":
         # The contract has these fields in both places.
         payload["payload"] = dict(payload)

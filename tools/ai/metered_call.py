@@ -104,8 +104,8 @@ class MeteredCall:
             and amount
             and (reserved_amount < amount or self.model.max_output is None)
         ):
-            unspent = reserved_amount - cost(price, UsageMeter(prompt=prompt))
-            self.granted_tokens = max(1, min(longest, unspent * _MILLION // price.completion // answers))
+            unspent_nanos = reserved_amount - cost(price, UsageMeter(prompt=prompt))
+            self.granted_tokens = max(1, min(longest, unspent_nanos * _MILLION // price.completion // answers))
         self._renew_later(
             ttl, asyncio.get_running_loop().time() + services.part(Gateway).retry_timeouts.total + _LATE_SECONDS
         )
@@ -148,14 +148,14 @@ class MeteredCall:
 
     def _observe(self) -> None:
         """Reports the call to the gateway's observers, once."""
-        gateway, began = self.call.services.part(Gateway), self._began
-        if began is None:
+        gateway, began_at = self.call.services.part(Gateway), self._began
+        if began_at is None:
             return
         self._began = None
         own_server = self.model.provider.startswith("server:")
         payer_ = "own_server" if own_server else "own_key" if self.byok else "platform"
         name = "*" if own_server else _usage_name(self.model)
-        meter, seconds = self.meter, self.call.services.clock.monotonic() - began
+        meter, seconds = self.meter, self.call.services.clock.monotonic() - began_at
         usage = (meter.prompt, meter.cached, meter.completion, self.cost) if meter.has_begun else (0, 0, 0, 0)
         for observe in gateway.observers:
             observe(ModelCall(name, payer_, self.failure, seconds, *usage))

@@ -61,14 +61,14 @@ def without_unpriced(
     further: Mapping[str, Any],
     *,
     elsewhere: frozenset[str] = frozenset(),
-    theirs: Callable[[Any], bool] = runs_itself,
+    is_own_kind: Callable[[Any], bool] = runs_itself,
     known_kinds: str = "`function` and `custom`",
 ) -> dict[str, Any]:
     """Returns the fields without the search tools that the installation's setting drops.
 
     Raises RequestRefused for everything else without a price. elsewhere: more fields, of the wire format, that change
-    who is charged, or for what. theirs: says whether the caller runs tools of a type. known_kinds: those types, as
-    text.
+    who is charged, or for what. is_own_kind: says whether the caller runs tools of a type. known_kinds: those types,
+    as text.
     """
     for field in sorted((_UNPRICED | _ELSEWHERE | elsewhere) & further.keys()):
         value = further[field]
@@ -88,7 +88,7 @@ def without_unpriced(
     for at, tool in enumerate(tools if isinstance(tools, list) else [tools]):
         kind = tool.get("type") if isinstance(tool, dict) else None
         searches = isinstance(kind, str) and _SEARCH.fullmatch(kind) is not None
-        if isinstance(tool, dict) and (_is_run_by_the_caller(tool, theirs) or (searches and setting == "allow")):
+        if isinstance(tool, dict) and (_is_run_by_the_caller(tool, is_own_kind) or (searches and setting == "allow")):
             kept_tools.append(tool)
         elif isinstance(tool, dict) and searches and setting == "drop" and not _is_chosen(tool, further):
             dropped_tools.append(tool)
@@ -105,10 +105,10 @@ def without_unpriced(
     )
 
 
-def _is_run_by_the_caller(tool: Mapping[str, Any], theirs: Callable[[Any], bool]) -> bool:
+def _is_run_by_the_caller(tool: Mapping[str, Any], is_own_kind: Callable[[Any], bool]) -> bool:
     kind, inner = tool.get("type"), tool.get("tools")
     if kind != "namespace":
-        return theirs(kind)
+        return is_own_kind(kind)
     # A group of tools under one name.
     return isinstance(inner, list) and all(
         isinstance(inner_tool, dict) and runs_itself(inner_tool.get("type")) for inner_tool in inner

@@ -23,10 +23,12 @@ async def find_naming(
     execute: Execute, seals: FieldCipher, organisation_id: str, is_named: Callable[[str], bool]
 ) -> list[str]:
     """The ids of an organisation's calls that are not made yet and whose arguments, as JSON, a function picks."""
-    ours, after = approvals.c.organisation_id == organisation_id, ""
+    of_organisation, after = approvals.c.organisation_id == organisation_id, ""
     approval_ids: list[str] = []
     while True:
-        query = select(approvals.c.id, approvals.c.arguments).where(ours, _UNFINISHED, approvals.c.id > after)
+        query = select(approvals.c.id, approvals.c.arguments).where(
+            of_organisation, _UNFINISHED, approvals.c.id > after
+        )
         rows = (await execute(query.order_by(approvals.c.id).limit(_AT_ONCE))).all()
         if not rows:
             return approval_ids

@@ -44,8 +44,8 @@ class ApprovalLabels:
         summary = row.tool if tool is None else tool.summary
         words = re.split(r"[;:.](?:\s|$)", summary, maxsplit=1)[0].replace("`", "")
         counted_names = (name for name in fields if name.endswith(COUNTED))
-        about = next((_cut(fields[name]) for name in (*counted_names, *_TELLING) if name in fields), "")
-        return f"{words}: {about}" if about else words
+        subject = next((_cut(fields[name]) for name in (*counted_names, *_TELLING) if name in fields), "")
+        return f"{words}: {subject}" if subject else words
 
     async def app(self, row: Any) -> str | None:
         if row.app_id is None:

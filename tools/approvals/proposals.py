@@ -170,9 +170,9 @@ class ProposedCalls:
         if row is None:
             conditions = self._digest_conditions(call, digest)
             is_waiting = (approvals.c.status == "pending", approvals.c.tool_version == call.tool.version)
-            overdue = (await connection.execute(select(approvals.c.id).where(*conditions, *is_waiting))).scalar()
-            if overdue is not None:
-                await expire(connection, self._texts.seals, self._clock.now(), overdue)
+            overdue_id = (await connection.execute(select(approvals.c.id).where(*conditions, *is_waiting))).scalar()
+            if overdue_id is not None:
+                await expire(connection, self._texts.seals, self._clock.now(), overdue_id)
         return row
 
     async def _step_row(self, connection: DatabaseConnection | Unit, query: Select[Any], now: datetime) -> Any:
@@ -233,12 +233,12 @@ class ProposedCalls:
         if (await connection.execute(select(func.count()).where(condition, *is_waiting))).scalar_one() >= most:
             raise TooManyPending(details={"limit": most})
 
-    async def _require_bytes(self, connection: DatabaseConnection | Unit, organisation: str, more: int) -> None:
-        """Raises TooManyPending if an organisation's waiting calls hold too many bytes of arguments to add `more`."""
+    async def _require_bytes(self, connection: DatabaseConnection | Unit, organisation: str, added_bytes: int) -> None:
+        """Raises TooManyPending if an organisation's waiting calls hold too many bytes of arguments to add these."""
         is_waiting = (approvals.c.organisation_id == organisation, approvals.c.status == "pending")
         size = func.coalesce(func.sum(func.length(approvals.c.arguments)), 0)
         pending_bytes = int((await connection.execute(select(size).where(*is_waiting))).scalar_one())
-        if pending_bytes + more > MOST_BYTES_PENDING:
+        if pending_bytes + added_bytes > MOST_BYTES_PENDING:
             message = f"The organisation's calls that wait for approval hold {pending_bytes} bytes."
             raise TooManyPending(message, details={"limit": MOST_BYTES_PENDING, "current": pending_bytes})
 
@@ -287,11 +287,11 @@ def _digest(call: Call, arguments: Mapping[str, Any], meaning: str | None) -> st
     same call twice: its steps differ by their own ids.
     """
     step = call.context.step
-    asking: Any = proposers.encode_caller(call.caller)
+    caller_fields: Any = proposers.encode_caller(call.caller)
     if step is not None:
-        asking = [step.run_id, step.call_id]
+        caller_fields = [step.run_id, step.call_id]
         arguments = {name: value for name, value in arguments.items() if name not in step.pins}
     content = json.dumps(
-        [asking, arguments, *([] if meaning is None else [meaning])], sort_keys=True, separators=(",", ":")
+        [caller_fields, arguments, *([] if meaning is None else [meaning])], sort_keys=True, separators=(",", ":")
     )
     return sha256(content.encode()).hexdigest()

@@ -80,19 +80,19 @@ class ApprovalService:
 
     async def _status(self, approval_id: str, caller: Caller) -> str | None:
         """Returns the status of a proposal of the caller's; None if there is none or its outcome was handed out."""
-        matching = (
+        conditions = (
             approvals.c.id == approval_id,
             approvals.c.proposer == proposers.proposer_name(caller),
             approvals.c.collected_at.is_(None),
         )
         async with self._database.reading() as connection:
             row = (
-                await connection.execute(select(approvals.c.status, approvals.c.expires_at).where(*matching))
+                await connection.execute(select(approvals.c.status, approvals.c.expires_at).where(*conditions))
             ).first()
         if row is None:
             return None
-        overdue = row.status == "pending" and row.expires_at <= self._clock.now()
-        return "expired" if overdue else str(row.status)
+        is_overdue = row.status == "pending" and row.expires_at <= self._clock.now()
+        return "expired" if is_overdue else str(row.status)
 
     async def read_decision(self, run_id: str, request_id: str) -> Decision | None:
         """Returns the decision about a step of a run; None if nobody has decided."""

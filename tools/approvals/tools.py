@@ -119,10 +119,10 @@ async def approvals_list(
         query = query.where(earlier)
     approval_rows = (await call.execute(query.limit(limit + 1))).all()
     page = approval_rows[:limit]
-    following, names = None, _labels(call)
+    next_cursor, names = None, _labels(call)
     if len(approval_rows) > limit:
-        following = encode_cursor(call.services.vault, of, page[-1].created_at.isoformat(), page[-1].id)
-    return {"approvals": [await _render_approval(call, row, names) for row in page], "next_cursor": following}
+        next_cursor = encode_cursor(call.services.vault, of, page[-1].created_at.isoformat(), page[-1].id)
+    return {"approvals": [await _render_approval(call, row, names) for row in page], "next_cursor": next_cursor}
 
 
 @approvals.tool(
@@ -273,8 +273,8 @@ async def _visible(call: Call, organisation_id: str) -> Any:
     of_organisation = rows.c.organisation_id == organisation_id
     if rank(role) >= rank("admin"):
         return of_organisation
-    began = and_(rows.c.approvers.in_((STARTER, OWNER_OF_KEY)), rows.c.starter == person(caller))
-    return and_(of_organisation, or_(rows.c.account_id == caller.account_id, rows.c.approvers == MEMBER, began))
+    is_starter = and_(rows.c.approvers.in_((STARTER, OWNER_OF_KEY)), rows.c.starter == person(caller))
+    return and_(of_organisation, or_(rows.c.account_id == caller.account_id, rows.c.approvers == MEMBER, is_starter))
 
 
 async def _preview(call: Call, row: Any, arguments: dict[str, Any]) -> Preview:
@@ -295,8 +295,8 @@ def _past(call: Call) -> Any:
 
 
 def _status(call: Call, row: Any) -> Status:
-    overdue = row.status == "pending" and row.expires_at <= call.now
-    status: Status = "expired" if overdue else row.status
+    is_overdue = row.status == "pending" and row.expires_at <= call.now
+    status: Status = "expired" if is_overdue else row.status
     return status
 
 

@@ -13,9 +13,9 @@ from baobab.tools.core.job import Job
 async def console_forget(job: Job) -> None:
     """Forget sessions and links that have ended."""
     now = job.services.clock.now()
-    over = or_(console_sessions.c.expires_at <= now, console_sessions.c.revoked_at.is_not(None))
+    is_over = or_(console_sessions.c.expires_at <= now, console_sessions.c.revoked_at.is_not(None))
     async with job.services.database.writing(lock=None) as connection:
-        await connection.execute(delete(console_sessions).where(over))
+        await connection.execute(delete(console_sessions).where(is_over))
         day_ago = now - timedelta(days=1)
         await connection.execute(delete(console_spent_attempts).where(console_spent_attempts.c.used_at < day_ago))
         await connection.execute(delete(console_links).where(console_links.c.expires_at <= now))

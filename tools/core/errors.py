@@ -70,10 +70,10 @@ class BaobabError(Exception):
         seconds = self.retry_after
         if seconds is None:
             return self.headers
-        waits = {"retry-after": str(math.ceil(seconds))}
+        retry_headers = {"retry-after": str(math.ceil(seconds))}
         if seconds != int(seconds):
-            waits["retry-after-ms"] = str(math.ceil(seconds * 1000))
-        return {**self.headers, **waits}
+            retry_headers["retry-after-ms"] = str(math.ceil(seconds * 1000))
+        return {**self.headers, **retry_headers}
 
     @property
     def message(self) -> str:

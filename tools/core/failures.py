@@ -147,8 +147,8 @@ class Failures:
             await connection.execute(insert(failures), rows)
             await connection.execute(delete(failures).where(failures.c.at < self._clock.now() - KEPT_FOR))
             for app_id in {row["app_id"] for row in rows}:
-                mine = failures.c.app_id == app_id
-                oldest_kept = select(failures.c.id).where(mine).order_by(failures.c.id.desc()).offset(KEPT).limit(1)
+                of_app = failures.c.app_id == app_id
+                oldest_kept = select(failures.c.id).where(of_app).order_by(failures.c.id.desc()).offset(KEPT).limit(1)
                 oldest = await connection.scalar(oldest_kept)
                 if oldest is not None:
-                    await connection.execute(delete(failures).where(mine, failures.c.id <= oldest))
+                    await connection.execute(delete(failures).where(of_app, failures.c.id <= oldest))

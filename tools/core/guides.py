@@ -74,8 +74,8 @@ class Guide:
 
 def build_not_found(kind: str, name: str, names: list[str]) -> GuideNotFound:
     """Builds the error for a page or section that does not exist, with the names of those that do."""
-    near = difflib.get_close_matches(name, names, 1)
-    suggestion = f" Did you mean `{near[0]}`?" if near else ""
+    near_names = difflib.get_close_matches(name, names, 1)
+    suggestion = f" Did you mean `{near_names[0]}`?" if near_names else ""
     return GuideNotFound(f"There is no {kind} `{name[:100]}`.{suggestion}", details={"known": names})
 
 

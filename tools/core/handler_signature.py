@@ -27,8 +27,10 @@ def read_hints(handler: Handler) -> dict[str, Any]:
         if get_origin(hint) is Unpack:
             del hints[name]
             group = get_type_hints(get_args(hint)[0], include_extras=True)
-            for twice in group.keys() & hints.keys():
-                raise RegistrationError(f"{handler.__name__}: {twice} is a parameter and a field of `**{name}`, too")
+            for field_name in group.keys() & hints.keys():
+                raise RegistrationError(
+                    f"{handler.__name__}: {field_name} is a parameter and a field of `**{name}`, too"
+                )
             hints |= group
     return hints
 

@@ -21,10 +21,10 @@ def invalid(error: ValidationError, model: type[BaseModel]) -> BadRequest:
     fields = [{"field": _path(fault["loc"]), "problem": _problem(fault)} for fault in faults[:_MOST]]
     first, kind = fields[0], faults[0]["type"]
     message = f"`{first['field']}`: {first['problem']}."
-    missing = [_path(fault["loc"]) for fault in faults[:_MOST] if fault["type"] == "missing"]
-    unknown = [_path(fault["loc"]) for fault in faults[:_MOST] if fault["type"] == "extra_forbidden"]
+    missing_names = [_path(fault["loc"]) for fault in faults[:_MOST] if fault["type"] == "missing"]
+    unknown_names = [_path(fault["loc"]) for fault in faults[:_MOST] if fault["type"] == "extra_forbidden"]
     if kind in ("missing", "extra_forbidden"):
-        return _field_names_error(kind, missing, unknown, model, fields)
+        return _field_names_error(kind, missing_names, unknown_names, model, fields)
     if kind.endswith("_type") or kind == "is_instance_of":
         return InvalidType(message, details={"fields": fields})
     return BadRequest(message, details={"fields": fields})
@@ -44,8 +44,8 @@ def find_nulls(arguments: Mapping[str, Any], error: ValidationError) -> set[Loca
 def find_missing(arguments: Mapping[str, Any], error: ValidationError) -> set[Location]:
     """Returns the paths of required fields, at any depth, that are missing."""
     faults = error.errors(include_url=False, include_input=False)
-    missing = [fault["loc"] for fault in faults if fault["type"] == "missing"]
-    return {(*_follow(arguments, location)[0], location[-1]) for location in missing}
+    missing_locations = [fault["loc"] for fault in faults if fault["type"] == "missing"]
+    return {(*_follow(arguments, location)[0], location[-1]) for location in missing_locations}
 
 
 def leave_out(value: Any, places: set[Location], path: Location = ()) -> Any:
@@ -70,20 +70,24 @@ def _follow(value: Any, location: Location) -> tuple[Location, Any]:
 
 
 def _field_names_error(
-    kind: str, missing: list[str], unknown: list[str], model: type[BaseModel], fields: list[dict[str, Any]]
+    kind: str, missing_names: list[str], unknown_names: list[str], model: type[BaseModel], fields: list[dict[str, Any]]
 ) -> BadRequest:
     """Builds an error that names both missing and unknown fields: often one is the other misspelt."""
-    sentences = [f"{_quote_names(missing)} {'is' if len(missing) == 1 else 'are'} missing."] if missing else []
-    if len(unknown) == 1:
-        sentences.append(f"{_quote_names(unknown)} is not a field of this operation.")
-    elif unknown:
-        sentences.append(f"{_quote_names(unknown)} are not fields of this operation.")
+    sentences = (
+        [f"{_quote_names(missing_names)} {'is' if len(missing_names) == 1 else 'are'} missing."]
+        if missing_names
+        else []
+    )
+    if len(unknown_names) == 1:
+        sentences.append(f"{_quote_names(unknown_names)} is not a field of this operation.")
+    elif unknown_names:
+        sentences.append(f"{_quote_names(unknown_names)} are not fields of this operation.")
     field_names = _quote_names([info.alias or name for name, info in model.model_fields.items()]) or "none"
-    action = "Remove it or correct its name" if len(unknown) == 1 else "Remove them or correct their names"
-    if missing and unknown:
+    action = "Remove it or correct its name" if len(unknown_names) == 1 else "Remove them or correct their names"
+    if missing_names and unknown_names:
         action = "Add what is missing, and correct or remove what is unknown"
     # Inside another object, the fields are those of that object: the names above are the operation's own.
-    remedy = f"{action}; the fields are {field_names}." if unknown else None
+    remedy = f"{action}; the fields are {field_names}." if unknown_names else None
     error = MissingField if kind == "missing" else UnknownField
     return error(" ".join(sentences), remediation=remedy, details={"fields": fields})
 

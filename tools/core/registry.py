@@ -238,8 +238,8 @@ class Registry:
 
         Nothing is taken from the rate limit here; it is only looked whether something is left.
         """
-        asking = replace(self.services, limits=Remaining(self.services.limits))
-        call = Call(self, asking, tool, caller, context, self.services.database.build_unit(write=False))
+        asking_services = replace(self.services, limits=Remaining(self.services.limits))
+        call = Call(self, asking_services, tool, caller, context, self.services.database.build_unit(write=False))
         try:
             if tool.app_parameter is not None:
                 call.app = await self.services.directory.app(arguments.get(tool.app_parameter))
@@ -258,19 +258,19 @@ class Registry:
 
     async def recheck(self, call: Call) -> None:
         """Raises what a long-lived call, such as an open stream, would be refused with if it were made now."""
-        again = Call(
+        present_call = Call(
             self, self.services, call.tool, call.caller, call.context, self.services.database.build_unit(write=False)
         )
         arguments = {} if call.app is None else {call.tool.app_parameter or "": call.app.id}
         try:
             if call.app is not None:
-                again.app = await self.services.directory.app(call.app.id)
-            await call.tool.access.authorise(again, arguments)
-            require_sign_in(again)
+                present_call.app = await self.services.directory.app(call.app.id)
+            await call.tool.access.authorise(present_call, arguments)
+            require_sign_in(present_call)
             key_limits.check_limits(call.caller, call.tool, None if call.app is None else call.app.id)
         finally:
-            if not again.unit.is_untouched:
-                await again.unit.commit()
+            if not present_call.unit.is_untouched:
+                await present_call.unit.commit()
 
     async def _ask_person(self, call: Call, arguments: Mapping[str, Any], values: dict[str, Any]) -> tuple[bool, Any]:
         """Proposes a call, or finds what became of it when it was proposed before. Returns whether there is a result,
@@ -333,12 +333,12 @@ class Registry:
         if await call.services.part(Proposals).has_proposal(call, arguments, meaning):
             return None
         unit = call.services.database.build_unit(write=False)
-        reading = Call(self, call.services, tool, call.caller, call.context, unit)
-        reading.app, reading.role = call.app, call.role
+        preview_call = Call(self, call.services, tool, call.caller, call.context, unit)
+        preview_call.app, preview_call.role = call.app, call.role
         try:
-            answer = None if idle is None else await idle(reading, **values)
+            answer = None if idle is None else await idle(preview_call, **values)
             if answer is None and tool.preview is not None:
-                await tool.preview(reading, **values)
+                await tool.preview(preview_call, **values)
         except BaseException as exc:
             await unit.rollback(exc)
             raise
@@ -426,14 +426,14 @@ def _validate_arguments(tool: Tool, arguments: Mapping[str, Any]) -> dict[str, A
         error = exc
     nulls = find_nulls(arguments, error)
     while nulls:
-        without = leave_out(arguments, nulls)
+        fewer_arguments = leave_out(arguments, nulls)
         try:
-            return tool.validate(without)
+            return tool.validate(fewer_arguments)
         except ValidationError as exc:
-            again = exc
-        required_nulls = nulls & find_missing(without, again)
+            later_error = exc
+        required_nulls = nulls & find_missing(fewer_arguments, later_error)
         if not required_nulls:
-            error = again
+            error = later_error
             break
         nulls -= required_nulls
     raise invalid(error, tool.arguments) from error

@@ -90,10 +90,10 @@ def lean_output(schema: Any) -> Any:
         lean["properties"] = {name: lean_output(inner) for name, inner in schema["properties"].items()}
     choices = lean.get("anyOf", [])
     if len(choices) == 2 and {"type": "null"} in choices:
-        other = next(choice for choice in choices if choice != {"type": "null"})
-        if isinstance(other.get("type"), str) and "enum" not in other:
+        variant = next(choice for choice in choices if choice != {"type": "null"})
+        if isinstance(variant.get("type"), str) and "enum" not in variant:
             other_keywords = {word: value for word, value in lean.items() if word != "anyOf"}
-            return {**other_keywords, **other, "type": [other["type"], "null"]}
+            return {**other_keywords, **variant, "type": [variant["type"], "null"]}
     return lean
 
 
@@ -103,8 +103,8 @@ _NOT_SHAPE = frozenset(("description", "examples", "default", "additionalPropert
 
 
 def _lean_argument(schema: Schema) -> Schema:
-    unsaid = {"examples", "maxLength"} if "pattern" in schema else {"examples"}
-    return {word: _lean_inside(value, word) for word, value in schema.items() if word not in unsaid}
+    dropped_words = {"examples", "maxLength"} if "pattern" in schema else {"examples"}
+    return {word: _lean_inside(value, word) for word, value in schema.items() if word not in dropped_words}
 
 
 def _lean_inside(schema: Any, word: str) -> Any:

@@ -44,8 +44,8 @@ _APPROVAL = (ApprovalRequired, ApprovalRejected, TooManyPending, TooLargeToPropo
 
 def errors_of(tool: Tool) -> list[type[BaobabError]]:
     """Returns every error that a call of a tool can answer: its own, and those of the registry and the interfaces."""
-    own = (*tool.raises, *tool.access.raises, BadRequest, UnknownField, OriginRefused)
-    kinds: dict[type[BaobabError], None] = dict.fromkeys(own)
+    own_errors = (*tool.raises, *tool.access.raises, BadRequest, UnknownField, OriginRefused)
+    kinds: dict[type[BaobabError], None] = dict.fromkeys(own_errors)
     if tool.access.credential:
         kinds |= dict.fromkeys(_CREDENTIALS)
         if tool.effect != "read":

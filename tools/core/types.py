@@ -90,13 +90,13 @@ def parse_json(text: bytes | str) -> Any:
     value = from_json(text, allow_inf_nan=False)
     pending = [value]
     # The list grows while it is read. A recursive function, or a search of the text, takes longer.
-    for each in pending:
-        kind = type(each)
+    for inner in pending:
+        kind = type(inner)
         if kind is dict:
-            pending.extend(each.values())
+            pending.extend(inner.values())
         elif kind is list:
-            pending.extend(each)
-        elif kind is float and math.isinf(each):
+            pending.extend(inner)
+        elif kind is float and math.isinf(inner):
             raise ValueError("number out of range")
     return value
 

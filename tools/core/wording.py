@@ -40,10 +40,10 @@ def render_fields(tool: Tool, arguments: Mapping[str, Any]) -> Fields:
 
     A batch of operations follows the number of each kind. Before all stands the sentence that the tool says of them.
     """
-    safe = redact_arguments(tool, arguments)
-    consequence = None if tool.outcome is None else tool.outcome(safe)
+    safe_arguments = redact_arguments(tool, arguments)
+    consequence = None if tool.outcome is None else tool.outcome(safe_arguments)
     fields: list[tuple[str, str]] = [] if consequence is None else [(OUTCOME, consequence)]
-    for name, value in safe.items():
+    for name, value in safe_arguments.items():
         counts = _count_operations(_field_schema(tool.input_schema, name), value)
         if counts:
             fields.append((escape_name(name) + COUNTED, counts))
@@ -88,8 +88,8 @@ def list_texts(texts: Sequence[object], most: int = 3) -> str:
 
 def redact_arguments(tool: Tool, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the arguments as a person may see them. Those that their schema calls write-only are secret."""
-    safe: dict[str, Any] = _without_secrets(tool.input_schema, dict(arguments))
-    return safe
+    safe_arguments: dict[str, Any] = _without_secrets(tool.input_schema, dict(arguments))
+    return safe_arguments
 
 
 def restore_hidden(

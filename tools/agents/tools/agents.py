@@ -98,8 +98,8 @@ async def agents_get(call: Call, app_id: AppId, name: Name) -> OneAgent:
 async def _preview_create(call: Call, app_id: AppId, name: Name, graph_spec: Graph, **_fields: Any) -> str:
     spec = await require_valid(call, name, graph_spec)
     async with call.reading() as execute:
-        mine = (rows.c.app_id == app_id, rows.c.name == name, rows.c.deleted_at.is_(None))
-        if (await execute(select(rows.c.id).where(*mine))).first():
+        is_agent = (rows.c.app_id == app_id, rows.c.name == name, rows.c.deleted_at.is_(None))
+        if (await execute(select(rows.c.id).where(*is_agent))).first():
             raise AgentExists
     return f"It would make the agent {name}, of {len(spec.nodes)} nodes."
 

@@ -61,8 +61,8 @@ async def _get_ended_family(call: Call, app_id: str, name: str, run_id: str) -> 
     async with call.reading() as execute:
         is_unused = (await execute(select(runs.c.id).where(runs.c.id == run_id, UNUSED))).first() is not None
         while level:
-            below = select(runs.c.id, runs.c.status).where(runs.c.parent_run_id.in_(level))
-            children = (await execute(below)).all()
+            children_query = select(runs.c.id, runs.c.status).where(runs.c.parent_run_id.in_(level))
+            children = (await execute(children_query)).all()
             is_unused = is_unused and all(child.status in ENDED for child in children)
             level = [child.id for child in children]
             ids += level
@@ -137,10 +137,10 @@ async def agents_users_erase(call: Call, app_id: AppId, user_id: UserId) -> Eras
 
 async def _erase(call: Call, person: str, agent_id: str | None, thread_id: str | None) -> Erasing:
     app_id = call.require_app().id
-    matching = _deletion_filter(app_id, person, agent_id, thread_id, call.now)
+    conditions = _deletion_filter(app_id, person, agent_id, thread_id, call.now)
     async with FREEZES.writing(call) as unit:
         await erase_threads(unit.execute, app_id=app_id, person=person, agent_id=agent_id, name=thread_id)
-        count = (await unit.execute(select(func.count()).select_from(runs).where(matching))).scalar_one()
+        count = (await unit.execute(select(func.count()).select_from(runs).where(conditions))).scalar_one()
         arguments: dict[str, Any] = {"app_id": app_id, "person": person, "until": call.now.isoformat()}
         arguments |= {"agent_id": agent_id, "thread_id": thread_id}
         job_id, tenant = f"erase:{call.services.ids.uuid()}", call.require_app().organisation_id
@@ -149,9 +149,9 @@ async def _erase(call: Call, person: str, agent_id: str | None, thread_id: str |
 
 
 async def _describe_deletion(call: Call, person: str, agent_id: str | None, thread_id: str | None) -> str:
-    matching = _deletion_filter(call.require_app().id, person, agent_id, thread_id, call.now)
+    conditions = _deletion_filter(call.require_app().id, person, agent_id, thread_id, call.now)
     async with call.reading() as execute:
-        count = (await execute(select(func.count()).select_from(runs).where(matching))).scalar_one()
+        count = (await execute(select(func.count()).select_from(runs).where(conditions))).scalar_one()
     scope = "all that agents have of this person" if thread_id is None else "this conversation"
     return f"It would erase {scope}: {count} runs with their events, for good."
 

@@ -189,7 +189,7 @@ async def agents_public_events(
 
     Send `Last-Event-ID`, as browsers do, to reopen the stream with the same token.
     """
-    await _require_token(call, app_id, id, token, again=bool(last_event_id or since_seq))
+    await _require_token(call, app_id, id, token, is_reconnect=bool(last_event_id or since_seq))
     run = await _run(call, app_id, id)
     _require_open(call, run)
     return stream_events(call, run, last_event_id, _reader(run), since_seq)
@@ -211,7 +211,7 @@ async def agents_public_socket(
     since_seq: Seq = 0,
 ) -> str:
     """Follow the events of a run over a WebSocket: each frame is one event as JSON; it closes with 1000 at the end."""
-    await _require_token(call, app_id, id, token, again=bool(since_seq))
+    await _require_token(call, app_id, id, token, is_reconnect=bool(since_seq))
     run = await _run(call, app_id, id)
     _require_open(call, run)
     return stream_socket(call, run, since_seq, _reader(run))
@@ -247,12 +247,12 @@ def _reader(run: Any) -> Decider:
     return Decider(Anonymous(run.app_id if run.caller_kind == "anonymous" else None))
 
 
-async def _require_token(call: Call, app_id: str, run_id: str, token: str, *, again: bool) -> None:
-    """Marks the token as used. again: whether the reader names the last event it received, so that it may reconnect."""
+async def _require_token(call: Call, app_id: str, run_id: str, token: str, *, is_reconnect: bool) -> None:
+    """Marks the token as used. is_reconnect: whether the reader names the last event that it received."""
     columns = stream_tokens.c
     conditions = [columns.app_id == app_id, columns.run_id == run_id, columns.digest == digest_token(token)]
     conditions.append(columns.expires_at > call.now)
-    if not again:
+    if not is_reconnect:
         conditions.append(columns.opened_at.is_(None))
     # Checked before anything is written: anonymous callers may send any token and must not take the write lock.
     async with call.stores.database.reading() as connection:

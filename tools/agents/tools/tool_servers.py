@@ -234,11 +234,11 @@ async def mcp_servers_probe(
         accepted_tools = _accepted_tools(server, descriptions, accept)
         answer["accepted"] = {name: tool.row for name, tool in accepted_tools.items()}
     async with FREEZES.writing(call) as unit:
-        mine = (rows.c.app_id == app_id, rows.c.id == id)
+        is_server = (rows.c.app_id == app_id, rows.c.id == id)
         # If two probe at once, the later answer stands: somebody was shown what it accepted.
-        if (await unit.execute(update(rows).where(*mine).values(answer))).rowcount == 0:
+        if (await unit.execute(update(rows).where(*is_server).values(answer))).rowcount == 0:
             raise ToolServerNotFound
-        row: Any = (await unit.execute(select(rows).where(*mine))).mappings().one()
+        row: Any = (await unit.execute(select(rows).where(*is_server))).mappings().one()
     if error is not None:
         return {"ok": False, "error": error.message, "remediation": error.remedy}
     probe: Probe = {"ok": True, "tools": tools_of(row)}
@@ -325,17 +325,17 @@ def _accepted_tools(
         # The first tool is shown in the error.
         return descriptions
     digests = {tool.digest for tool in server.seen_tools.values()} if isinstance(accept, bool) else set(accept)
-    now = {tool.digest for tool in descriptions.values()}
-    if not isinstance(accept, bool) and (unknown := sorted(digests - now)):
-        raise ToolChanged("No tool of the server has this digest now.", details={"digests": unknown})
+    current_digests = {tool.digest for tool in descriptions.values()}
+    if not isinstance(accept, bool) and (unknown_digests := sorted(digests - current_digests)):
+        raise ToolChanged("No tool of the server has this digest now.", details={"digests": unknown_digests})
     remaining = {name: tool for name, tool in server.accepted_tools.items() if name in descriptions}
     return remaining | {name: tool for name, tool in descriptions.items() if tool.digest in digests}
 
 
 async def _row(call: Call, app_id: str, id_: str) -> Any:
-    mine = (rows.c.app_id == app_id, rows.c.id == id_)
+    is_server = (rows.c.app_id == app_id, rows.c.id == id_)
     async with call.reading() as execute:
-        row = (await execute(select(rows).where(*mine))).mappings().first()
+        row = (await execute(select(rows).where(*is_server))).mappings().first()
     if row is None:
         raise ToolServerNotFound
     return row

@@ -89,9 +89,9 @@ async def agents_validate(
     if spec is None or issues:
         return {"valid": False, "issues": issues}
     if visibility is OMITTED or approvers is OMITTED:
-        mine = (rows.c.app_id == app_id, rows.c.name == name, rows.c.deleted_at.is_(None))
+        is_agent = (rows.c.app_id == app_id, rows.c.name == name, rows.c.deleted_at.is_(None))
         async with call.reading() as execute:
-            row = (await execute(select(rows).where(*mine))).first()
+            row = (await execute(select(rows).where(*is_agent))).first()
         visibility = (row.visibility if row else "private") if visibility is OMITTED else visibility
         approvers = (row.approvers if row else None) if approvers is OMITTED else approvers
     warnings = list_warnings(spec, visibility, approvers, await load_tool_offers(call))

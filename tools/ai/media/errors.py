@@ -75,13 +75,13 @@ class MediaEnvelope(Envelope):
     name = "MediaError"
 
     def __init__(self) -> None:
-        unavailable = (UpstreamFailed, UpstreamMalformed, UpstreamDenied, UpstreamTimeout)
+        unavailable_errors = (UpstreamFailed, UpstreamMalformed, UpstreamDenied, UpstreamTimeout)
         super().__init__(
             {
                 ModelNotFound: "MODEL_NOT_FOUND",
                 RequestRefused: BadRequest.code,
                 UpstreamBusy: "UPSTREAM_RATE_LIMIT",
-                **dict.fromkeys(unavailable, "MODEL_UNAVAILABLE"),
+                **dict.fromkeys(unavailable_errors, "MODEL_UNAVAILABLE"),
             }
         )
 

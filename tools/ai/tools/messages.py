@@ -179,7 +179,7 @@ def _body(call: Call, messages: list[dict[str, Any]], system: Any, further: Mapp
         call,
         further,
         elsewhere=_ELSEWHERE | _MORE,
-        theirs=_runs_itself,
+        is_own_kind=_runs_itself,
         known_kinds="`custom` and those of Anthropic's that the caller runs",
     )
     body = {"messages": messages, **further}

@@ -94,7 +94,7 @@ async def gateway_responses(
         call,
         further,
         elsewhere=_MORE,
-        theirs=_runs_itself,
+        is_own_kind=_runs_itself,
         known_kinds="`function`, `custom`, `namespace` and those of OpenAI's that the caller runs",
     )
     conversation = await open_conversation(call, input, previous_response_id, store=store is not False)
@@ -164,5 +164,5 @@ def _runs_itself(kind: Any) -> bool:
 def _render_error(error: BaobabError, before: int) -> bytes:
     """Renders an error event. OpenAI's documentation and its clients differ, so the fields are in both places."""
     inner = AI_ENVELOPE.render(error, "")["error"]
-    flat = {name: inner[name] for name in ("code", "message", "param")}
-    return encode_named_event({"type": "error", **flat, "error": inner, "sequence_number": before})
+    top_fields = {name: inner[name] for name in ("code", "message", "param")}
+    return encode_named_event({"type": "error", **top_fields, "error": inner, "sequence_number": before})

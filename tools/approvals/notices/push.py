@@ -41,9 +41,11 @@ def check_subscription(p256dh: str, auth: str) -> None:
 
 def encrypt(text: bytes, p256dh: str, auth: str) -> bytes:
     """Encrypts a message for one browser, as one record of `aes128gcm`. text: at most 3900 bytes."""
-    receiver, ours, salt = decode(p256dh), ec.generate_private_key(ec.SECP256R1()), os.urandom(16)
-    shared_secret = ours.exchange(ec.ECDH(), ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), receiver))
-    sender = ours.public_key().public_bytes(Encoding.X962, PublicFormat.UncompressedPoint)
+    receiver, sender_key, salt = decode(p256dh), ec.generate_private_key(ec.SECP256R1()), os.urandom(16)
+    shared_secret = sender_key.exchange(
+        ec.ECDH(), ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), receiver)
+    )
+    sender = sender_key.public_key().public_bytes(Encoding.X962, PublicFormat.UncompressedPoint)
     secret = _derive(decode(auth), shared_secret, b"WebPush: info\0" + receiver + sender, 32)
     key = _derive(salt, secret, b"Content-Encoding: aes128gcm\0", 16)
     nonce = _derive(salt, secret, b"Content-Encoding: nonce\0", 12)

@@ -44,18 +44,18 @@ def find_due(now: datetime, row: Any) -> datetime:
 
     Digests end at full multiples of their length, so that all that comes in one is told together.
     """
-    due = now
+    due_at = now
     if row.digest_minutes:
         length = row.digest_minutes * 60
-        due = datetime.fromtimestamp((int(now.timestamp()) // length + 1) * length, UTC)
+        due_at = datetime.fromtimestamp((int(now.timestamp()) // length + 1) * length, UTC)
     quiet = read_quiet_hours(row)
-    return due if quiet is None else quiet.find_end(due)
+    return due_at if quiet is None else quiet.find_end(due_at)
 
 
 def find_pause(now: datetime, row: Any) -> float:
     """Returns the seconds until a person may be told something by their present settings; 0 for now."""
     quiet = read_quiet_hours(row)
-    free = now if quiet is None else quiet.find_end(now)
+    free_at = now if quiet is None else quiet.find_end(now)
     if row.last_sent_at is not None:
-        free = max(free, row.last_sent_at + SPACING)
-    return max(0.0, (free - now).total_seconds())
+        free_at = max(free_at, row.last_sent_at + SPACING)
+    return max(0.0, (free_at - now).total_seconds())

@@ -82,15 +82,15 @@ async def escalate_notice(job: Job, approval_id: str, account_id: str) -> None:
     """Tells another member of a call about which nobody has decided, as the settings of a person say now."""
     async with job.writing(last=True, lock=None) as unit:
         approval: Any = (await unit.execute(select(approvals).where(approvals.c.id == approval_id))).first()
-        mine = select(notice_settings.c.escalate_to).where(notice_settings.c.account_id == account_id)
-        other = (await unit.execute(mine)).scalar()
-        if approval is None or not _waits(approval, job.services) or other is None:
+        escalation_query = select(notice_settings.c.escalate_to).where(notice_settings.c.account_id == account_id)
+        other_id = (await unit.execute(escalation_query)).scalar()
+        if approval is None or not _waits(approval, job.services) or other_id is None:
             return
-        roles = [await load_roles(unit.execute, each) for each in (account_id, other)]
-        own_role, other_role = (each.get(approval.organisation_id) for each in roles)
-        settings = (await unit.execute(select(notice_settings).where(notice_settings.c.account_id == other))).first()
+        roles = [await load_roles(unit.execute, member_id) for member_id in (account_id, other_id)]
+        own_role, other_role = (roles_of_member.get(approval.organisation_id) for roles_of_member in roles)
+        settings = (await unit.execute(select(notice_settings).where(notice_settings.c.account_id == other_id))).first()
         # Members who have left pass nothing on, and nobody gets a notice of a call that they could not decide.
-        if own_role is None or other_role is None or settings is None or not may_decide(approval, other, other_role):
+        if own_role is None or other_role is None or settings is None or not may_decide(approval, other_id, other_role):
             return
         await _add_notice(job.services, unit, approval, settings, escalated_by=account_id)
 
@@ -100,14 +100,14 @@ async def _add_notice(
 ) -> None:
     """Writes down that a person is told of a call, and asks for it; nothing if they are or were told already."""
     now = services.clock.now()
-    due = find_due(now, settings)
+    due_at = find_due(now, settings)
     row = {"approval_id": approval.id, "account_id": settings.account_id, "escalated_by": escalated_by}
-    row |= {"organisation_id": approval.organisation_id, "state": "waiting", "due_at": due, "created_at": now}
+    row |= {"organisation_id": approval.organisation_id, "state": "waiting", "due_at": due_at, "created_at": now}
     inserting = build_upsert(unit.database.dialect, approval_notices).on_conflict_do_nothing()
     if not (await unit.execute(inserting.values(row))).rowcount:
         return
     arguments = {"account_id": settings.account_id}
-    job_id, delay = f"notices:{approval.id}:{settings.account_id}", (due - now).total_seconds()
+    job_id, delay = f"notices:{approval.id}:{settings.account_id}", (due_at - now).total_seconds()
     tenant = approval.organisation_id
     await services.jobs.enqueue(unit, SEND, arguments, job_id=job_id, delay=delay, tenant=tenant)
 
@@ -123,19 +123,21 @@ async def send_due_notices(job: Job, account_id: str) -> None:
     async with job.writing(last=True, lock=account_id) as unit:
         of_account = notice_settings.c.account_id == account_id
         settings = (await unit.execute(select(notice_settings).where(of_account).with_for_update())).first()
-        due = await _list_due(unit.execute, account_id, now)
-        if not due:
+        due_rows = await _list_due(unit.execute, account_id, now)
+        if not due_rows:
             return
         pause = 0.0 if settings is None else find_pause(now, settings)
         if pause:
             raise RetryLater(pause, "the person is not told anything now")
-        recipients = await _choose_recipients(services, unit.execute, settings, due)
+        recipients = await _choose_recipients(services, unit.execute, settings, due_rows)
         query = select(notice_channels).where(notice_channels.c.account_id == account_id, notice_channels.c.confirmed)
         channels = (await unit.execute(query.order_by(notice_channels.c.created_at))).all() if recipients else []
         for channel in channels:
             await _write_message(job, unit, channel, recipients)
         await _mark(unit.execute, account_id, recipients if channels else [], "told")
-        await _mark(unit.execute, account_id, [row for row in due if not channels or row not in recipients], "dropped")
+        await _mark(
+            unit.execute, account_id, [row for row in due_rows if not channels or row not in recipients], "dropped"
+        )
         if channels:
             await unit.execute(update(notice_settings).where(of_account).values(last_sent_at=now))
 
@@ -153,13 +155,13 @@ async def _list_due(execute: Execute, account_id: str, now: Any) -> Sequence[Any
     return (await execute(query.order_by(*order).limit(_MOST_AT_ONCE))).all()
 
 
-async def _choose_recipients(services: Services, execute: Execute, settings: Any, due: Sequence[Any]) -> list[Any]:
+async def _choose_recipients(services: Services, execute: Execute, settings: Any, due_rows: Sequence[Any]) -> list[Any]:
     """Returns the approvals that still wait and that the person may still decide."""
     if settings is None:
         return []
     roles = await load_roles(execute, settings.account_id)
     recipients: list[Any] = []
-    for row in due:
+    for row in due_rows:
         role = None if row.id is None else roles.get(row.organisation_id)
         if role is None or not _waits(row, services):
             continue
@@ -278,7 +280,7 @@ async def forget_old(services: Services) -> None:
     """Deletes messages of more than 30 days ago, and notices of calls that are no longer kept."""
     now = services.clock.now()
     async with services.database.writing(lock=None) as connection:
-        old = notice_messages.c.created_at < now - timedelta(days=30)
-        await connection.execute(delete(notice_messages).where(old))
-        past = approval_notices.c.created_at < now - timedelta(days=91)
-        await connection.execute(delete(approval_notices).where(past))
+        is_old = notice_messages.c.created_at < now - timedelta(days=30)
+        await connection.execute(delete(notice_messages).where(is_old))
+        is_past = approval_notices.c.created_at < now - timedelta(days=91)
+        await connection.execute(delete(approval_notices).where(is_past))

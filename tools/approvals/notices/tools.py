@@ -255,9 +255,9 @@ async def notices_push_key(call: Call) -> PushKey:
 @notices.tool("GET /messages", access=_PERSON, effect="read", guard=_GUARD)
 async def notices_messages_list(call: Call, limit: PageSize = 50) -> NoticeMessages:
     """List the last messages to the channels of this account with their results, newest first."""
-    mine = select(notice_messages).where(notice_messages.c.account_id == _account(call))
+    own_query = select(notice_messages).where(notice_messages.c.account_id == _account(call))
     order = (notice_messages.c.created_at.desc(), notice_messages.c.id.desc())
-    rows = await call.execute(mine.order_by(*order).limit(limit))
+    rows = await call.execute(own_query.order_by(*order).limit(limit))
     messages = [
         cast(NoticeMessage, {name: getattr(row, name) for name in NoticeMessage.__annotations__}) for row in rows
     ]
@@ -277,8 +277,8 @@ async def _save(call: Call, changes: dict[str, Any]) -> None:
 
 
 async def _read(call: Call) -> Notices:
-    mine = notice_settings.c.account_id == _account(call)
-    row: Any = (await call.execute(select(notice_settings).where(mine))).first()
+    of_account = notice_settings.c.account_id == _account(call)
+    row: Any = (await call.execute(select(notice_settings).where(of_account))).first()
     channels_query = select(notice_channels).where(notice_channels.c.account_id == _account(call))
     channels = (await call.execute(channels_query.order_by(notice_channels.c.created_at, notice_channels.c.id))).all()
     quiet: Quiet | None = None
@@ -354,8 +354,8 @@ def _show_address(target: dict[str, str]) -> str:
 
 
 async def _find(call: Call, channel_id: str) -> Any:
-    mine = (notice_channels.c.id == channel_id, notice_channels.c.account_id == _account(call))
-    row = (await call.execute(select(notice_channels).where(*mine))).first()
+    is_channel = (notice_channels.c.id == channel_id, notice_channels.c.account_id == _account(call))
+    row = (await call.execute(select(notice_channels).where(*is_channel))).first()
     if row is None:
         raise ChannelNotFound
     return row

@@ -270,8 +270,8 @@ async def apps_update(call: Call, app_id: AppId, name: AppName) -> AppRow:
 
 async def _preview_delete(call: Call, app_id: AppId) -> str:
     app, usage = call.require_app(), await call.stores.kv.usage(app_id)
-    live = (api_keys.c.app_id == app_id, api_keys.c.revoked_at.is_(None))
-    keys = (await call.execute(select(func.count()).where(*live))).scalar_one()
+    is_live = (api_keys.c.app_id == app_id, api_keys.c.revoked_at.is_(None))
+    keys = (await call.execute(select(func.count()).where(*is_live))).scalar_one()
     return (
         f"It would delete the app {app.name} with {usage.keys} keys ({usage.bytes} bytes) in its key-value store, "
         f"and put {keys} API keys out of force."

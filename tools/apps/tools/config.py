@@ -472,12 +472,12 @@ async def _set(call: Call, **values: Any) -> None:
 def _require_in_plan(plan: Plan, **sizes: int | None) -> None:
     """Raises StorageBeyondPlan for bytes that no upload could ever use. What was set under a larger plan may stay."""
     limit = plan.file_bytes
-    beyond = [name for name, size in sizes.items() if size is not None and limit is not None and size > limit]
-    if beyond:
-        names = " and ".join(f"`{name}`" for name in beyond)
+    excessive_names = [name for name, size in sizes.items() if size is not None and limit is not None and size > limit]
+    if excessive_names:
+        names = " and ".join(f"`{name}`" for name in excessive_names)
         raise StorageBeyondPlan(
             f"The plan {plan.name} allows {limit} bytes of files in all apps of the organisation; {names} is more.",
-            details={"plan": plan.name, "limit_bytes": limit, "settings": beyond},
+            details={"plan": plan.name, "limit_bytes": limit, "settings": excessive_names},
         )
 
 

@@ -81,9 +81,9 @@ class Credits:
         if organisation["personal"] or TERMS[organisation["plan"]].allowance is None:
             return
         # Only personal organisations have an allowance: anybody could create more organisations to get more of it.
-        nothing = dict.fromkeys(("allowance_used", "once_used", "credits", "reserved", "allowance"), 0)
+        zeros = dict.fromkeys(("allowance_used", "once_used", "credits", "reserved", "allowance"), 0)
         month = first_day("month", organisation["created_at"].date())
-        await execute(insert(credit_accounts), {"organisation_id": organisation["id"], "month": month, **nothing})
+        await execute(insert(credit_accounts), {"organisation_id": organisation["id"], "month": month, **zeros})
 
     async def reserve(
         self,
@@ -119,10 +119,10 @@ class Credits:
     async def extend(self, reservation: Reservation, ttl_seconds: float) -> None:
         """Makes a reservation expire `ttl_seconds` from now; does nothing if it has ended."""
         columns = credit_reservations.c
-        mine = (columns.id == reservation.id, columns.ended_at.is_(None))
+        is_open = (columns.id == reservation.id, columns.ended_at.is_(None))
         until = self._clock.now() + timedelta(seconds=ttl_seconds)
         async with self._database.writing(lock=None) as connection:
-            await connection.execute(update(credit_reservations).where(*mine).values(expires_at=until))
+            await connection.execute(update(credit_reservations).where(*is_open).values(expires_at=until))
 
     async def settle(self, reservation: Reservation, cost: int, usage: Usage) -> None:
         """Charges the cost, releases the rest and counts the usage; has no effect when it is called again.
@@ -142,14 +142,14 @@ class Credits:
         released_count = 0
         columns = credit_reservations.c
         while True:
-            due = (
+            due_query = (
                 select(columns.id, columns.organisation_id)
                 .where(columns.ended_at.is_(None), columns.expires_at <= self._clock.now())
                 .order_by(columns.expires_at)
                 .limit(_ROUND)
             )
             async with self._database.reading() as connection:
-                rows = (await connection.execute(due)).all()
+                rows = (await connection.execute(due_query)).all()
             ending = [Release(row.id, row.organisation_id, only_overdue=True) for row in rows]
             were_open: list[bool] = await self._writer.execute_all(ending)
             released_count += sum(were_open)
@@ -347,18 +347,18 @@ class Credits:
         # The cost of a run is reported while the run lives.
         is_settled = (columns.cost == 0) | (columns.cost.is_not(None) & columns.run_id.is_(None))
         is_late = columns.ended_at < now - LATE
-        old = select(columns.id).where(columns.ended_at < now - REMEMBERED, is_settled | is_late).limit(_ROUND)
+        old_ids = select(columns.id).where(columns.ended_at < now - REMEMBERED, is_settled | is_late).limit(_ROUND)
         while True:
             async with self._database.writing(lock=None) as connection:
                 result = await connection.execute(
-                    delete(credit_reservations).where(columns.id.in_(old), is_settled | is_late)
+                    delete(credit_reservations).where(columns.id.in_(old_ids), is_settled | is_late)
                 )
             if result.rowcount < _ROUND:
                 break
         budgets = credit_budgets.c
-        idle = (budgets.subject == "agent", budgets.reserved == 0, budgets.since < now.date() - REMEMBERED)
+        is_idle = (budgets.subject == "agent", budgets.reserved == 0, budgets.since < now.date() - REMEMBERED)
         async with self._database.writing(lock=None) as connection:
-            await connection.execute(delete(credit_budgets).where(*idle))
+            await connection.execute(delete(credit_budgets).where(*is_idle))
 
 
 def _require_account(ledger: Ledger, organisation_id: str) -> None:

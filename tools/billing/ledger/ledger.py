@@ -127,11 +127,11 @@ class Ledger:
         """Returns the budgets that a reservation counts against."""
         if not self._budgets:
             return []
-        matching = []
+        matching_budgets = []
         for subject, subject_id in reservation.subjects:
-            every = self._budgets.get((reservation.organisation_id, subject_id), ())
-            matching += [budget for budget in every if budget.subject == subject]
-        return matching
+            subject_budgets = self._budgets.get((reservation.organisation_id, subject_id), ())
+            matching_budgets += [budget for budget in subject_budgets if budget.subject == subject]
+        return matching_budgets
 
     def bound_agent(self, organisation_id: str, agent_id: str, most: int) -> None:
         """Sets the daily budget of an agent, with its present limit."""
@@ -173,7 +173,7 @@ class Ledger:
         self._new_top_ups.append((organisation_id, reference, amount, self.now))
 
     def count(self, reservation: ReservationRow, usage: Usage, cost: int) -> None:
-        place = (
+        usage_key = (
             reservation.organisation_id,
             self.today,
             reservation.app_id or "",
@@ -181,33 +181,33 @@ class Ledger:
             usage.model,
             usage.byok,
         )
-        counts = self._usage.setdefault(place, [0, 0, 0, 0])
+        counts = self._usage.setdefault(usage_key, [0, 0, 0, 0])
         counts[0] += usage.requests
         counts[1] += usage.prompt_tokens
         counts[2] += usage.completion_tokens
         counts[3] += cost
 
     def save(self) -> None:
-        each = self._statements.execute_many
+        execute_many = self._statements.execute_many
         if self._new_reservations:
-            each(_ADD_RESERVATION, self._new_reservations)
+            execute_many(_ADD_RESERVATION, self._new_reservations)
         if self._ended_reservations:
-            each(
+            execute_many(
                 _END_RESERVATION,
                 [(reservation.cost, self.now, reservation.id) for reservation in self._ended_reservations.values()],
             )
         if self._new_top_ups:
-            each(_ADD_TOP_UP, self._new_top_ups)
+            execute_many(_ADD_TOP_UP, self._new_top_ups)
         if self._usage:
-            each(_ADD_USAGE, [(*place, *counts) for place, counts in self._usage.items()])
+            execute_many(_ADD_USAGE, [(*usage_key, *counts) for usage_key, counts in self._usage.items()])
         if self._new_reservations or self._ended_reservations or self._new_top_ups:
-            each(_SAVE_ACCOUNT, map(_account_row, self.accounts.values()))
-            budgets = [budget for some in self._budgets.values() for budget in some]
+            execute_many(_SAVE_ACCOUNT, map(_account_row, self.accounts.values()))
+            budgets = [budget for subject_budgets in self._budgets.values() for budget in subject_budgets]
             if budget_rows := [_budget_row(budget) for budget in budgets if budget.subject != "agent"]:
-                each(_SAVE_BUDGET, budget_rows)
+                execute_many(_SAVE_BUDGET, budget_rows)
             # Budgets of agents are created here; those of apps and keys exist already.
             if agent_budgets := [astuple(budget) for budget in budgets if budget.subject == "agent"]:
-                each(_SAVE_AGENT_BUDGET, agent_budgets)
+                execute_many(_SAVE_AGENT_BUDGET, agent_budgets)
 
 
 def _account_row(account: Account) -> tuple[Any, ...]:

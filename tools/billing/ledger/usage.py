@@ -43,7 +43,7 @@ async def read_usage(
         query = query.where(columns.app_id == app_id)
     if key_id is not None:
         query = query.where(columns.key_id == key_id)
-    nothing: dict[str, None] = dict.fromkeys(("day", "app_id", "key_id", "model"))
+    empty_fields: dict[str, None] = dict.fromkeys(("day", "app_id", "key_id", "model"))
     rows = (await connection.execute(query)).mappings()
     # Postgres adds up 64-bit integers into a decimal.
-    return [UsageLine(**{**nothing, **row, **{name: int(row[name]) for name in names}}) for row in rows]
+    return [UsageLine(**{**empty_fields, **row, **{name: int(row[name]) for name in names}}) for row in rows]

@@ -81,21 +81,21 @@ class CreditWriter:
         self, organisation_ids: set[str], work: Callable[[Statements, Ledger], T], *, durable: bool = True
     ) -> T:
         """Calls `work` in a transaction that holds the locks of these accounts; missing ones are created first."""
-        missing: set[str] = set()
+        missing_ids: set[str] = set()
 
         def first(statements: Statements) -> T | None:
             ledger = self._open_ledger(statements, organisation_ids)
-            missing.update(organisation_ids - ledger.accounts.keys())
-            return None if missing else work(statements, ledger)
+            missing_ids.update(organisation_ids - ledger.accounts.keys())
+            return None if missing_ids else work(statements, ledger)
 
         def open_missing(statements: Statements) -> None:
-            open_accounts(statements, missing, self._clock.now().date().replace(day=1))
+            open_accounts(statements, missing_ids, self._clock.now().date().replace(day=1))
 
         def again(statements: Statements) -> T:
             return work(statements, self._open_ledger(statements, organisation_ids))
 
         result = await self._database.transact(first, durable=durable)
-        if not missing:
+        if not missing_ids:
             return result  # type: ignore[return-value]  # `work` was called
         await self._database.transact(open_missing)
         return await self._database.transact(again, durable=durable)
@@ -164,10 +164,10 @@ class CreditWriter:
                 self._undo(operation, result)
 
     def _undo(self, operation: Operation, result: Any) -> None:
-        undoing = operation.undo(result)
-        if undoing is not None:
+        undo_operation = operation.undo(result)
+        if undo_operation is not None:
             # Nobody waits for this either. If it fails, `sweep` releases the reservation later.
-            self._enqueue(undoing).add_done_callback(_consume_exception)
+            self._enqueue(undo_operation).add_done_callback(_consume_exception)
 
 
 def _read(ledger: Ledger, operations: list[Operation]) -> None:
@@ -196,9 +196,9 @@ def _apply_operation(operation: Operation, ledger: Ledger) -> _Result:
 
 
 def _copy_error(error: DatabaseUnavailable) -> DatabaseUnavailable:
-    again = DatabaseUnavailable(str(error), error.reason)
-    again.__cause__ = error
-    return again
+    error_copy = DatabaseUnavailable(str(error), error.reason)
+    error_copy.__cause__ = error
+    return error_copy
 
 
 def _consume_exception(future: asyncio.Future[Any]) -> None:

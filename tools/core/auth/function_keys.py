@@ -27,10 +27,10 @@ async def rotate_function_key(call: Call, app_id: str, *, shown_to: str | None, 
     """
     key, sealed_key = make_function_key(call.services.ids, call.services.vault, app_id)
     is_app = apps.c.id == app_id
-    old = (await call.execute(select(apps.c.function_key_digest).where(is_app))).scalar_one()
+    old_digest = (await call.execute(select(apps.c.function_key_digest).where(is_app))).scalar_one()
     viewer = {"function_key_account_id": shown_to, "function_key_key_id": key_id}
     await call.execute(update(apps).where(is_app).values(**sealed_key, **viewer))
-    await call.services.notices.publish(call.unit, "key", old)
+    await call.services.notices.publish(call.unit, "key", old_digest)
     return key
 
 

@@ -73,13 +73,13 @@ async def revoke(call: Call, *conditions: ColumnElement[bool], keep_made: bool =
     What they made goes with them unless `keep_made`: the keys that they made, and those that these made; invitations
     that nobody has accepted; function keys that they were shown.
     """
-    live = api_keys.c.revoked_at.is_(None)
-    key_ids = select(api_keys.c.id).where(*conditions, live)
+    is_live = api_keys.c.revoked_at.is_(None)
+    key_ids = select(api_keys.c.id).where(*conditions, is_live)
     if not keep_made:
         key_ids = _with_made(key_ids)
         await call.execute(delete(invitations).where(invitations.c.key_id.in_(key_ids), _UNACCEPTED))
         await void_function_keys_shown_by(call, key_ids)
-    key_conditions = (api_keys.c.id.in_(key_ids), live)
+    key_conditions = (api_keys.c.id.in_(key_ids), is_live)
     digests = (await call.execute(select(api_keys.c.digest).where(*key_conditions))).scalars().all()
     if digests:
         await call.execute(update(api_keys).where(*key_conditions).values(revoked_at=call.now))

@@ -73,8 +73,8 @@ _FIND_ROLE = select(members.c.role).where(
 @cache
 def _select_live_key(has_budget_column: ColumnElement[bool]) -> Select[Any]:
     """Builds the query for a live key. It is built once, because each run uses it."""
-    live = (api_keys.c.id == bindparam("key"), api_keys.c.revoked_at.is_(None))
-    return select(api_keys, has_budget_column).where(*live)
+    is_live = (api_keys.c.id == bindparam("key"), api_keys.c.revoked_at.is_(None))
+    return select(api_keys, has_budget_column).where(*is_live)
 
 
 async def restore_caller(
