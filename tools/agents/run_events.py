@@ -180,15 +180,15 @@ def stream_socket(call: Call, run: Any, after: int, reader: Decider) -> str:
 
 async def _follow_visible(call: Call, run: Any, after: int, reader: Decider) -> AsyncGenerator[Any, None]:
     """Yields the events of `following`; to visitors only while the agent is public and the app asks for no sign-in."""
-    database, visitor = call.stores.database, is_visitor(run, reader)
-    is_stranger = visitor or isinstance(call.caller, Anonymous)
+    database, by_visitor = call.stores.database, is_visitor(run, reader)
+    is_stranger = by_visitor or isinstance(call.caller, Anonymous)
     loop = asyncio.get_running_loop()
     async with aclosing(follow_events(call.services, database, run, after, reader)) as events:
         checked_at = loop.time()
         async for event in events:
             # Without events there is a heartbeat, so that this is checked every 15 seconds at the latest.
             if is_stranger and (event is None or loop.time() - checked_at > _BEAT_SECONDS):
-                if await _is_closed(database, run.id, visitor=visitor):
+                if await _is_closed(database, run.id, by_visitor=by_visitor):
                     return
                 checked_at = loop.time()
             yield event
@@ -199,13 +199,13 @@ def is_visitor(run: Any, reader: Decider) -> bool:
     return run.caller_kind == "anonymous" and isinstance(reader.caller, Anonymous)
 
 
-async def _is_closed(database: Database, run_id: str, *, visitor: bool) -> bool:
+async def _is_closed(database: Database, run_id: str, *, by_visitor: bool) -> bool:
     """Whether the reader has lost access: the agent is deleted or no longer public, or a visitor must now sign in."""
     query = select(agents.c.visibility, apps.c.access_mode).join(runs, AGENT_OF_RUN)
     query = query.join(apps, apps.c.id == runs.c.app_id).where(runs.c.id == run_id)
     async with database.reading() as connection:
         row = (await connection.execute(query)).first()
-    return row is None or row.visibility == "private" or (visitor and row.access_mode == "authenticated")
+    return row is None or row.visibility == "private" or (by_visitor and row.access_mode == "authenticated")
 
 
 def _payload(services: Services, run: Any, row: Any, reader: Decider) -> dict[str, Any]:

@@ -44,7 +44,7 @@ class Conversation:
 
     call: Call
     items: list[Any]
-    previous: str | None
+    previous_id: str | None
     store: bool
 
     async def finish_response(self, answer: dict[str, Any]) -> dict[str, Any]:
@@ -67,7 +67,7 @@ class Conversation:
                 yield encode_named_event({**event, "response": response})
 
     def _render_response(self, answer: Mapping[str, Any]) -> dict[str, Any]:
-        return {**answer, "store": self.store, "previous_response_id": self.previous}
+        return {**answer, "store": self.store, "previous_response_id": self.previous_id}
 
     async def _keep(self, response: Mapping[str, Any]) -> bool:
         call, now = self.call, self.call.now
@@ -98,7 +98,7 @@ class Conversation:
         return True
 
 
-async def open_conversation(call: Call, new_input: Any, previous: str | None, *, store: bool) -> Conversation:
+async def open_conversation(call: Call, new_input: Any, previous_id: str | None, *, store: bool) -> Conversation:
     """Opens a request's conversation, with the items of stored responses that it refers to or continues.
 
     Raises ResponseNotFound or ItemNotFound.
@@ -107,10 +107,10 @@ async def open_conversation(call: Call, new_input: Any, previous: str | None, *,
         [{"type": "message", "role": "user", "content": new_input}] if isinstance(new_input, str) else list(new_input)
     )
     items = await _resolve_references(call, items)
-    if previous is not None:
-        stored_response = await _load_response(call, previous)
+    if previous_id is not None:
+        stored_response = await _load_response(call, previous_id)
         items = [*stored_response["items"], *filter(_goes_on, stored_response["response"].get("output") or ()), *items]
-    return Conversation(call, items, previous, store)
+    return Conversation(call, items, previous_id, store)
 
 
 async def _resolve_references(call: Call, items: list[Any]) -> list[Any]:

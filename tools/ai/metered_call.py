@@ -70,7 +70,7 @@ class MeteredCall:
     """The call's span in the trace; None if nothing is traced."""
     failure: str = ""
     """The code of the error that the call failed with; empty for a success."""
-    _began: float | None = None
+    _began_at: float | None = None
     _reservation: Reservation | None = None
     _timer: asyncio.TimerHandle | None = None
 
@@ -112,7 +112,7 @@ class MeteredCall:
 
     def start_clock(self) -> None:
         """Starts to measure the call's time."""
-        self._began = self.call.services.clock.monotonic()
+        self._began_at = self.call.services.clock.monotonic()
 
     def record_failure(self, error: BaseException) -> None:
         """Records the error that the call failed with."""
@@ -148,10 +148,10 @@ class MeteredCall:
 
     def _observe(self) -> None:
         """Reports the call to the gateway's observers, once."""
-        gateway, began_at = self.call.services.part(Gateway), self._began
+        gateway, began_at = self.call.services.part(Gateway), self._began_at
         if began_at is None:
             return
-        self._began = None
+        self._began_at = None
         own_server = self.model.provider.startswith("server:")
         payer_ = "own_server" if own_server else "own_key" if self.byok else "platform"
         name = "*" if own_server else _usage_name(self.model)

@@ -56,7 +56,7 @@ def _encode_messages(messages: list[Message]) -> str:
     return "[" + b",".join(reversed(texts)).decode() + "]"
 
 
-def _message(raw_message: Mapping[str, Any], usual: str = "user") -> Message:
+def _message(raw_message: Mapping[str, Any], default_role: str = "user") -> Message:
     role = raw_message.get("role")
     parts: list[Any] = []
     if raw_message.get("role") == "tool" or raw_message.get("type") in ("tool_result", "function_call_output"):
@@ -76,7 +76,7 @@ def _message(raw_message: Mapping[str, Any], usual: str = "user") -> Message:
     for call in tool_calls if isinstance(tool_calls, list) else ():
         if isinstance(call, dict) and isinstance(call.get("function"), dict):
             parts.append(_tool_call_part(call, call["function"]))
-    return {"role": role if isinstance(role, str) else usual, "parts": parts}
+    return {"role": role if isinstance(role, str) else default_role, "parts": parts}
 
 
 def _parts(content: list[Any]) -> list[Any]:

@@ -55,7 +55,7 @@ class ModelSpan:
         self._span = span
         self._content = content
         self._now = call.services.clock.monotonic
-        self._began = self._now()
+        self._began_at = self._now()
         self._is_streamed = False
         self._reasons: dict[int, str] = {}
         self._assembler: CompletionAssembler | None = None
@@ -73,7 +73,7 @@ class ModelSpan:
         if not self._is_streamed:
             self._is_streamed = True
             self._span.set_attribute("gen_ai.request.stream", value=True)
-            self._span.set_attribute("gen_ai.response.time_to_first_chunk", self._now() - self._began)
+            self._span.set_attribute("gen_ai.response.time_to_first_chunk", self._now() - self._began_at)
             self._assembler = CompletionAssembler(LARGEST) if self._content else None
             self._read(_object(event))
         elif _ENDS.search(event):

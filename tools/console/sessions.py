@@ -131,12 +131,12 @@ async def create_link(services: Services, account_id: str, lifetime: timedelta =
 
 async def use_link(call: Call, secret: str) -> str:
     """Uses a link up, and returns its account. Raises ConsoleLinkSpent."""
-    fresh = (
+    is_usable = (
         console_links.c.digest == digest_token(secret),
         console_links.c.used_at.is_(None),
         console_links.c.expires_at > call.now,
     )
-    if (await call.execute(update(console_links).where(*fresh).values(used_at=call.now))).rowcount != 1:
+    if (await call.execute(update(console_links).where(*is_usable).values(used_at=call.now))).rowcount != 1:
         raise ConsoleLinkSpent
     owner = select(console_links.c.account_id).where(console_links.c.digest == digest_token(secret))
     return str((await call.execute(owner)).scalar_one())

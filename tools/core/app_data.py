@@ -100,15 +100,15 @@ async def _read_rows(database: Database, app_table: AppTable, app_id: str) -> As
     columns = [column for column in key_columns if column.name != "app_id"] or list(key_columns)
     key = tuple_(*columns)
     query = select(app_table.table).where(app_table.where(app_id)).order_by(*columns).limit(_ROWS_AT_ONCE)
-    following = query
+    page_query = query
     while True:
         async with database.reading() as connection:
-            rows = [dict(row) for row in (await connection.execute(following)).mappings()]
+            rows = [dict(row) for row in (await connection.execute(page_query)).mappings()]
         if not rows:
             return
         last = [rows[-1][column.name] for column in columns]
         yield [{**row, **app_table.copied_as} for row in rows]
-        following = query.where(key > tuple_(*last))
+        page_query = query.where(key > tuple_(*last))
 
 
 async def erase_app(toolsets: Iterable[Any], stores: Stores, app_id: str, unit: Unit | None = None) -> None:

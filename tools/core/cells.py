@@ -86,19 +86,19 @@ class Cells:
             # One that does not answer takes apps only if there is no other.
             cells = [cell for cell in cells if cell.name not in self._services.silent_regions] or cells
         by_share = all(cell.max_apps is not None for cell in cells)
-        emptiest = min(cells, key=lambda cell: self._apps[cell.name] / ((cell.max_apps or 1) if by_share else 1))
-        self._apps[emptiest.name] += 1
-        return emptiest.name
+        emptiest_cell = min(cells, key=lambda cell: self._apps[cell.name] / ((cell.max_apps or 1) if by_share else 1))
+        self._apps[emptiest_cell.name] += 1
+        return emptiest_cell.name
 
     def _has_room(self, cell: Cell) -> bool:
         return cell.max_apps is None or self._apps[cell.name] < cell.max_apps
 
     async def _count(self, execute: Execute) -> None:
-        began = self._services.clock.monotonic()
-        if self._counted_until is None or began >= self._counted_until:
+        began_at = self._services.clock.monotonic()
+        if self._counted_until is None or began_at >= self._counted_until:
             self._apps = await count_apps(execute, self._cells)
             now = self._services.clock.monotonic()
-            self._counted_until = now + max(_COUNTED_FOR_SECONDS, _COUNTED_FOR_TIMES * (now - began))
+            self._counted_until = now + max(_COUNTED_FOR_SECONDS, _COUNTED_FOR_TIMES * (now - began_at))
 
 
 async def load_draining(execute: Execute) -> set[str]:
@@ -108,12 +108,12 @@ async def load_draining(execute: Execute) -> set[str]:
 
 async def count_apps(execute: Execute, cells: Collection[str]) -> Counter[str]:
     """Counts the apps of some cells, along an index."""
-    counting = (
+    count_query = (
         select(apps.c.region, func.count().label("number")).where(apps.c.region.in_(cells)).group_by(apps.c.region)
     )
-    return Counter({row.region: row.number for row in await execute(counting)})
+    return Counter({row.region: row.number for row in await execute(count_query)})
 
 
-def _refuse(cells: Sequence[Cell], why: str) -> list[Cell]:
+def _refuse(cells: Sequence[Cell], reason: str) -> list[Cell]:
     names = ", ".join(f"`{cell.name}`" for cell in cells)
-    raise RegionFull(f"{names}: {why}, so no app is taken." if len(cells) == 1 else f"All of {names} are {why}.")
+    raise RegionFull(f"{names}: {reason}, so no app is taken." if len(cells) == 1 else f"All of {names} are {reason}.")

@@ -116,15 +116,15 @@ class SharedRateLimits:
 
     def __init__(self, windows: SlidingWindows, clock: Clock) -> None:
         self._windows = windows
-        self._own = RateLimits(clock)
-        self._alone = False
+        self._local_limits = RateLimits(clock)
+        self._is_alone = False
 
     async def spend(self, policy: str, subject: str, amount: int, window: int, cost: int = 1) -> Allowance:
         try:
             remaining, wait = await self._windows.take(_name(policy, subject, amount, window), amount, window, cost)
         except ValkeyUnavailable as exc:
             self._fall_back(exc)
-            return self._own.spend(policy, subject, amount, window, cost)
+            return self._local_limits.spend(policy, subject, amount, window, cost)
         self._rejoin()
         if remaining < 0:
             raise RateLimited(wait, amount, window)
@@ -135,16 +135,16 @@ class SharedRateLimits:
             return await self._windows.count_used(_name(policy, subject, amount, window), window)
         except ValkeyUnavailable as exc:
             self._fall_back(exc)
-            return self._own.count_used(policy, subject, amount, window)
+            return self._local_limits.count_used(policy, subject, amount, window)
 
     def _fall_back(self, exc: ValkeyUnavailable) -> None:
-        if not self._alone:
-            self._alone = True
+        if not self._is_alone:
+            self._is_alone = True
             _log.warning("rate limits are counted by each worker for itself: Valkey does not answer (%s)", exc.reason)
 
     def _rejoin(self) -> None:
-        if self._alone:
-            self._alone = False
+        if self._is_alone:
+            self._is_alone = False
             _log.warning("rate limits are counted on Valkey again")
 
 

@@ -54,8 +54,8 @@ class Notice:
     def lines(self) -> list[str]:
         """One line for each call, and one that counts those that have none."""
         lines = [_describe(call) for call in self.calls[:MOST]]
-        more = len(self.calls) - MOST
-        return [*lines, f"and {more} more"] if more > 0 else lines
+        more_count = len(self.calls) - MOST
+        return [*lines, f"and {more_count} more"] if more_count > 0 else lines
 
 
 def _describe(call: WaitingCall) -> str:

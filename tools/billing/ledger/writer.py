@@ -44,12 +44,17 @@ class CreditWriter:
         self._clock = clock
         self._queue: deque[_QueuedOperation] = deque()
         self._task: asyncio.Task[None] | None = None
-        self._lone = 0
+        self._inline_left = 0
 
     async def execute(self, operation: Operation) -> Any:
         """Commits an operation and returns its result. Raises its refusal, or DatabaseUnavailable."""
-        if self._lone and not self._queue and not operation.durable and (self._task is None or self._task.done()):
-            self._lone -= 1
+        if (
+            self._inline_left
+            and not self._queue
+            and not operation.durable
+            and (self._task is None or self._task.done())
+        ):
+            self._inline_left -= 1
             with contextlib.suppress(DatabaseBusy):
                 return self._run_inline(operation)
         future = self._enqueue(operation)
@@ -139,7 +144,7 @@ class CreditWriter:
             except Exception as exc:  # noqa: BLE001 - whatever ended the group, its waiters must hear and the task live
                 outcomes = [_Result(None, exc) for _ in group]
             # After a group of one, the next operation is likely to come alone, too: it needs no task and no future.
-            self._lone = _LONE if len(group) == 1 else 0
+            self._inline_left = _LONE if len(group) == 1 else 0
             self._resolve(group, outcomes)
 
     async def _commit_group(self, operations: list[Operation]) -> list[_Result]:

@@ -88,8 +88,8 @@ async def billing_set_budget(
     credits_ = call.services.part(Credits)
     # A caller who sets another budget at the same time waits until this call is committed.
     budgets = await credits_.budgets(organisation, unit=call.unit)
-    existing = {(budget.subject, budget.subject_id, budget.period) for budget in budgets}
-    if (subject, subject_id, period) not in existing and len(budgets) >= MOST:
+    existing_keys = {(budget.subject, budget.subject_id, budget.period) for budget in budgets}
+    if (subject, subject_id, period) not in existing_keys and len(budgets) >= MOST:
         raise TooManyBudgets(f"The organisation has {MOST} budgets.", details={"limit": MOST})
     budget = await credits_.set_budget(organisation, subject, subject_id, period, most_usd, unit=call.unit)
     await _publish_change(call, subject, subject_id, period)

@@ -108,17 +108,17 @@ class Decider:
             return False
         if isinstance(caller, (AppKey, EndUser, Anonymous)) and caller.app_id != pending.app_id:
             return False
-        began = pending.starter == person(caller)
+        is_starter = pending.starter == person(caller)
         if isinstance(caller, (Account, AppKey)):
             if pending.run:
-                is_own = of == MEMBER or (of in (STARTER, OWNER_OF_KEY) and began)
+                is_own = of == MEMBER or (of in (STARTER, OWNER_OF_KEY) and is_starter)
             else:
                 is_own = pending.account_id == caller.account_id
             return self.runs_app or (self.role is not None and is_own)
         if isinstance(caller, EndUser) and of in (USER, f"{_ROLE}{caller.role}"):
             return True
         # A visitor shows by the run's id, which nobody else knows, that the run is theirs.
-        return isinstance(caller, (EndUser, Anonymous)) and of == STARTER and began
+        return isinstance(caller, (EndUser, Anonymous)) and of == STARTER and is_starter
 
     def require(self, pending: PendingDecision) -> None:
         """Raises NotYoursToDecide for a credential with limits, NotAnApprover for others who may not decide."""

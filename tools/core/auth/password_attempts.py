@@ -22,7 +22,7 @@ class PasswordAttempts:
         self._limits = call.services.limits
         self._address = f"{prefix}{network(call.context.ip)}"
         self._account = digest_token(f"{prefix}{email}")
-        self._both = f"{self._account}:{self._address}"
+        self._account_from_address = f"{self._account}:{self._address}"
 
     async def require_room(self) -> None:
         """Raises RateLimited if this address may not try another password now."""
@@ -31,14 +31,14 @@ class PasswordAttempts:
         if await self._count_used("wrong_for", self._account, _UNBOUNDED) < MOST_FOR_ACCOUNT:
             return
         # An address that has not failed yet may be the owner's: strangers must not be able to lock the owner out.
-        if await self._count_used("wrong_for_from", self._both, 1) >= 1:
-            await self._spend("wrong_for_from", self._both, 1)
+        if await self._count_used("wrong_for_from", self._account_from_address, 1) >= 1:
+            await self._spend("wrong_for_from", self._account_from_address, 1)
 
     async def count_wrong(self) -> None:
         """Counts a wrong password. Raises RateLimited if concurrent attempts have used up the limit."""
         await self._spend("wrong_for", self._account, _UNBOUNDED)
-        if await self._count_used("wrong_for_from", self._both, 1) < 1:
-            await self._spend("wrong_for_from", self._both, 1)
+        if await self._count_used("wrong_for_from", self._account_from_address, 1) < 1:
+            await self._spend("wrong_for_from", self._account_from_address, 1)
         await self._spend("wrong_from", self._address, MOST_FROM_ADDRESS)
 
     async def _count_used(self, policy: str, subject: str, amount: int) -> int:

@@ -28,8 +28,8 @@ def read_keys(document: Any) -> KeySet | None:
     """
     keys_document = document.get("keys") if isinstance(document, dict) else None
     keys: list[Any] = []
-    for each in keys_document if isinstance(keys_document, list) else []:
-        key = _read_key(each) if isinstance(each, dict) else None
+    for raw_key in keys_document if isinstance(keys_document, list) else []:
+        key = _read_key(raw_key) if isinstance(raw_key, dict) else None
         if key is not None:
             keys.append(key)
     return KeySet(keys) if keys else None

@@ -98,10 +98,10 @@ class Signers:
         row = await self._make_row(owner)
         await unit.hold(owner)
         now, columns = self._clock.now(), signing_keys.c
-        newest = select(func.max(columns.generation)).where(columns.owner == owner)
-        generation = (await unit.execute(newest)).scalar_one()
-        live = (columns.owner == owner, columns.retired_at.is_(None))
-        await unit.execute(update(signing_keys).where(*live).values(retired_at=now))
+        generation_query = select(func.max(columns.generation)).where(columns.owner == owner)
+        generation = (await unit.execute(generation_query)).scalar_one()
+        is_live = (columns.owner == owner, columns.retired_at.is_(None))
+        await unit.execute(update(signing_keys).where(*is_live).values(retired_at=now))
         await unit.execute(delete(signing_keys).where(columns.owner == owner, columns.retired_at < now - _RETIRED))
         await unit.execute(insert(signing_keys), {**row, "generation": generation + 1})
         unit.after_commit(lambda: self._pairs.forget(owner))
@@ -140,10 +140,10 @@ class Signers:
         row = await self._make_row(owner)
         async with self._database.writing(lock=owner) as connection:
             # Two workers may get here at once; the first one's pair is everybody's.
-            existing = await connection.scalar(
+            pair_count = await connection.scalar(
                 select(func.count()).select_from(signing_keys).where(signing_keys.c.owner == owner)
             )
-            if not existing:
+            if not pair_count:
                 await connection.execute(insert(signing_keys), row)
         self._pairs.forget(owner)
         pair = await self._pairs.get(owner)
