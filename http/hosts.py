@@ -26,8 +26,8 @@ class Host:
 class Hosts:
     """The allowed host names. Without them, any site could reach a server on loopback by DNS rebinding."""
 
-    def __init__(self, own: Iterable[str], base_domain: str, files_domain: str = "") -> None:
-        own_names = {name.lower() for name in own}
+    def __init__(self, own_addresses: Iterable[str], base_domain: str, files_domain: str = "") -> None:
+        own_names = {name.lower() for name in own_addresses}
         self._own = own_names | set(_LOOPBACK)
         # A page from a loopback address is the platform's own only if the platform runs on that machine.
         self._pages = self._own if base_domain == "localhost" else own_names

@@ -51,13 +51,13 @@ class RouteTrie:
         path_values: list[str] = []
         # Nearly every path has one possible route; where it has several, `_match_segments` backtracks.
         for index, segment in enumerate(segments):
-            below = node.fixed_children.get(segment)
-            if below is not None:
+            child = node.fixed_children.get(segment)
+            if child is not None:
                 # Below a tail, every longer path has a route: there is no way back.
-                is_only_way = below.tail is not None and index + 1 < len(segments)
+                is_only_way = child.tail is not None and index + 1 < len(segments)
                 if (node.parameter is not None or node.tail is not None) and not is_only_way:
                     return _match_segments(node, segments, index, tuple(path_values))
-                node = below
+                node = child
             elif node.tail is not None and node.parameter is None:
                 return _match_tail(node.tail, segments[index:], tuple(path_values))
             elif node.tail is None and node.parameter is not None and segment:
@@ -74,10 +74,10 @@ class RouteTrie:
         node, is_fixed = self._root, False
         for segment in path[1:].split("/")[:-1]:
             is_fixed = segment in node.fixed_children
-            below = node.fixed_children[segment] if is_fixed else node.parameter
-            if below is None:
+            child = node.fixed_children[segment] if is_fixed else node.parameter
+            if child is None:
                 return []
-            node = below
+            node = child
         tools = _iterate_tools(node) if is_fixed else ()
         return sorted(tool.name for tool in tools if tool.rest is not None and tool.rest.method == method)
 
@@ -93,18 +93,18 @@ class RouteTrie:
                     node.parameter = _Node()
                 node = node.parameter
             else:
-                below = node.fixed_children.get(segment)
-                if below is None:
-                    below = node.fixed_children[segment] = _Node()
-                node = below
+                child = node.fixed_children.get(segment)
+                if child is None:
+                    child = node.fixed_children[segment] = _Node()
+                node = child
         node.methods[method] = tool
 
 
 def _iterate_tools(node: _Node) -> Iterator[Tool]:
     """Yields the tools at and below a node."""
     yield from node.methods.values()
-    for below in (*node.fixed_children.values(), *filter(None, (node.parameter,))):
-        yield from _iterate_tools(below)
+    for child in (*node.fixed_children.values(), *filter(None, (node.parameter,))):
+        yield from _iterate_tools(child)
     for methods in (node.tail.methods, *node.tail.actions.values()) if node.tail is not None else ():
         yield from methods.values()
 

@@ -141,8 +141,8 @@ class Catalogue:
 
     def list_open(self, client: McpClient) -> list[str]:
         """Returns the toolsets that an address could name for this client."""
-        everything = replace(client, view=replace(client.view, toolsets=None, every=True))
-        return [family["name"] for family in self.get_offer(everything).families]
+        client_of_all = replace(client, view=replace(client.view, toolsets=None, every=True))
+        return [family["name"] for family in self.get_offer(client_of_all).families]
 
     def _explain_closed(self, name: str, client: McpClient) -> str:
         tools = [tool for tool in self._registry.tools.values() if tool.mcp and tool.toolset.name == name]

@@ -182,7 +182,7 @@ class ListChanges:
         """Yields a stream and counts it while it is open. Raises TooManyStreams."""
         limits = self._limits
         stream = OpenStream(client, dict(scope["headers"]), limits.recheck_seconds)
-        if sum(other.name == stream.name for other in self._open) >= limits.per_credential:
+        if sum(open_stream.name == stream.name for open_stream in self._open) >= limits.per_credential:
             raise TooManyStreams(details={"limit": limits.per_credential, "of": "credential"})
         if len(self._open) >= limits.per_worker:
             raise TooManyStreams(details={"limit": limits.per_worker, "of": "worker"})

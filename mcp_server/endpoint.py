@@ -284,16 +284,16 @@ def _is_key(authorization: bytes | None) -> bool:
 
 async def _read_body(request: Request, receive: Any) -> bytes:
     """Reads the whole body. Raises BodyTooLarge as soon as it is too large, and ClientGone."""
-    parts, size, more = [], max(0, request.content_length), True
+    parts, size, has_more = [], max(0, request.content_length), True
     if size <= MAX_BODY:
         size = 0
-        while more and size <= MAX_BODY:
+        while has_more and size <= MAX_BODY:
             message = await receive()
             if message["type"] == "http.disconnect":
                 raise ClientGone
             parts.append(message.get("body", b""))
             size += len(parts[-1])
-            more = message.get("more_body", False)
+            has_more = message.get("more_body", False)
     if size > MAX_BODY:
         raise BodyTooLarge(f"The body is larger than {MAX_BODY} bytes.", details={"max_bytes": MAX_BODY})
     return parts[0] if len(parts) == 1 else b"".join(parts)

@@ -44,7 +44,7 @@ def render(tool: Tool, result: Any, client: McpClient, protocol_version: str) ->
     """Renders a tool's result as the client's view and protocol version require."""
     if result is None:
         return RenderedResult(NO_CONTENT)
-    once = client.view.results == "structured"
+    sends_once = client.view.results == "structured"
     structured_json = None
     if isinstance(result, str):
         text = result
@@ -52,10 +52,10 @@ def render(tool: Tool, result: Any, client: McpClient, protocol_version: str) ->
         result_json = tool.encode(result)
         if client.view.results != "text" and protocol_version >= FIRST_STRUCTURED and is_object(tool):
             structured_json = result_json
-        text = STRUCTURED if once and structured_json is not None else result_json.decode()
+        text = STRUCTURED if sends_once and structured_json is not None else result_json.decode()
     if not tool.taints:
         return RenderedResult(text, structured_json)
-    if once and structured_json is not None:
+    if sends_once and structured_json is not None:
         return RenderedResult(text + _WARNING_ONCE, structured_json, {UNTRUSTED: {}})
     # Random for each result, so that the author of the text cannot close the mark.
     mark = f"untrusted-{secrets.token_hex(8)}"
@@ -84,9 +84,9 @@ def require_success(tool: Tool, result: Any) -> None:
 def render_search(answer: dict[str, Any], client: McpClient, protocol_version: str) -> types.CallToolResult:
     """Renders the result of `search_tools`."""
     is_structured = client.view.results != "text" and protocol_version >= FIRST_STRUCTURED
-    once = is_structured and client.view.results == "structured"
+    sends_once = is_structured and client.view.results == "structured"
     return types.CallToolResult(
-        content=[types.TextContent(text=STRUCTURED if once else to_json(answer).decode())],
+        content=[types.TextContent(text=STRUCTURED if sends_once else to_json(answer).decode())],
         structured_content=answer if is_structured else None,
     )
 

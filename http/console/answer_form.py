@@ -54,8 +54,8 @@ def _find_kind(about: Any) -> str | None:
 
 
 def _are_texts(choices: Any) -> bool:
-    few = isinstance(choices, list) and 0 < len(choices) <= _MOST_CHOICES
-    return few and all(isinstance(choice, str) for choice in choices)
+    is_short = isinstance(choices, list) and 0 < len(choices) <= _MOST_CHOICES
+    return is_short and all(isinstance(choice, str) for choice in choices)
 
 
 def read_answer(fields: list[dict[str, Any]], form: Mapping[str, str]) -> dict[str, Any]:

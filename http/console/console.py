@@ -198,17 +198,17 @@ class Console:
         raise RouteNotFound
 
     async def _sign_in(self, request: Request, context: RequestContext) -> Response:
-        back = _own_path(request.query_params.get("back", ""))
+        return_path = _own_path(request.query_params.get("back", ""))
         link = request.query_params.get("link", "")
         if request.method != "POST":
             passkey = await begin_sign_in(self._services)
-            values = {"title": "Sign in", "back": back, "link": link, "problem": "", "passkey": passkey}
+            values = {"title": "Sign in", "back": return_path, "link": link, "problem": "", "passkey": passkey}
             return self._render("sign_in.html", values)
         require_own_page(request.headers)
         fields = await read_form(request, _LARGEST_SIGN_IN)
         names = ("email", "password", "key", "link", "state")
         credentials: dict[str, Any] = {name: fields[name] for name in names if fields.get(name)}
-        back = _own_path(fields.get("back", ""))
+        return_path = _own_path(fields.get("back", ""))
         try:
             if fields.get("credential"):
                 credentials["credential"] = parse_object(fields["credential"], "passkey")
@@ -216,9 +216,9 @@ class Console:
         except BaobabError as error:
             problem = _say_problem(error)
             passkey = await begin_sign_in(self._services)
-            values = {"title": "Sign in", "back": back, "link": "", "problem": problem, "passkey": passkey}
+            values = {"title": "Sign in", "back": return_path, "link": "", "problem": problem, "passkey": passkey}
             return self._render("sign_in.html", values, status=error.status)
-        answer = RedirectResponse(self._prefix + back, 303, _HEADERS)
+        answer = RedirectResponse(self._prefix + return_path, 303, _HEADERS)
         self._cookies.set(answer, session["session"], session["expires_at"], self._services.clock.now())
         return answer
 

@@ -50,12 +50,12 @@ def _arrange(entry: str, nodes: Mapping[str, Any], edges: list[Mapping[str, Any]
     following: dict[str, list[str]] = {}
     for edge in edges:
         following.setdefault(edge["from"], []).append(edge["to"])
-    order, back = _order(entry, following)
+    order, back_edges = _order(entry, following)
     rank = dict.fromkeys(order, 0)
     for node_id in order:
-        for other in following.get(node_id, ()):
-            if (node_id, other) not in back:
-                rank[other] = max(rank[other], rank[node_id] + 1)
+        for successor in following.get(node_id, ()):
+            if (node_id, successor) not in back_edges:
+                rank[successor] = max(rank[successor], rank[node_id] + 1)
     rows: list[list[str]] = [[] for _ in range(max(rank.values()) + 1)]
     for node_id in order:
         rows[rank[node_id]].append(node_id)
@@ -68,24 +68,24 @@ def _order(entry: str, following: Mapping[str, list[str]]) -> tuple[list[str], s
     back.
     """
     order: list[str] = []
-    back: set[tuple[str, str]] = set()
+    back_edges: set[tuple[str, str]] = set()
     open_nodes, visited_nodes = {entry}, {entry}
     path = [(entry, iter(following.get(entry, ())))]
     while path:
         node_id, successors = path[-1]
-        for other in successors:
-            if other in open_nodes:
-                back.add((node_id, other))
-            elif other not in visited_nodes:
-                visited_nodes.add(other)
-                open_nodes.add(other)
-                path.append((other, iter(following.get(other, ()))))
+        for successor in successors:
+            if successor in open_nodes:
+                back_edges.add((node_id, successor))
+            elif successor not in visited_nodes:
+                visited_nodes.add(successor)
+                open_nodes.add(successor)
+                path.append((successor, iter(following.get(successor, ()))))
                 break
         else:
             path.pop()
             open_nodes.discard(node_id)
             order.append(node_id)
-    return order[::-1], back
+    return order[::-1], back_edges
 
 
 def _draw_edge(source: Mapping[str, Any], target: Mapping[str, Any], edge: Mapping[str, Any], width: float) -> Any:

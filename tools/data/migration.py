@@ -117,13 +117,13 @@ class MigrationPlan:
             if older is not None:
                 # A column that the document leaves out stays as it is.
                 dropped_columns = target.dropped_columns.get(name, frozenset())
-                silent = {
+                unnamed_columns = {
                     n: column
                     for n, column in older.columns.items()
                     if n not in table.columns and n not in dropped_columns
                 }
                 newer = replace(
-                    newer, columns={**{n: c for n, c in older.columns.items() if n in silent}, **newer.columns}
+                    newer, columns={**{n: c for n, c in older.columns.items() if n in unnamed_columns}, **newer.columns}
                 )
             tables[name] = newer if self._parser is None else compile_constraints(self._parser, newer)
         if len(tables) > MOST_TABLES:

@@ -141,10 +141,10 @@ def _require_names_apart(selection: Selection) -> None:
         if embed.is_spread:
             names = [name for name in selection.names if name in embed.names]
             if len(names) > len(embed.names):
-                twice = next(name for name in names if names.count(name) > 1)
+                repeated_name = next(name for name in names if names.count(name) > 1)
                 raise InvalidFilter(
-                    f"`{twice[:63]}` is selected twice, once by `...{embed.name}`.",
-                    remediation=f"Give one of them another name: `...{embed.name}(other_name:{twice[:63]})`.",
+                    f"`{repeated_name[:63]}` is selected twice, once by `...{embed.name}`.",
+                    remediation=f"Give one of them another name: `...{embed.name}(other_name:{repeated_name[:63]})`.",
                 )
 
 
@@ -189,8 +189,8 @@ def read_order(selection: Selection) -> list[Order]:
     """Reads `created_at.desc,author(name).nullsfirst`. Nulls come last, or first if the order is descending."""
     orders: list[Order] = []
     for part in map(str.strip, split_outside(selection.order)):
-        if near := _read_distance(selection.table, part):
-            orders.append(near)
+        if distance_order := _read_distance(selection.table, part):
+            orders.append(distance_order)
         elif related_match := _RELATED_ORDER.fullmatch(part):
             embed = _find_one(selection, related_match[1])
             order = _read_column_order(embed.selection.table, f"{related_match[2].strip()}{related_match[3]}")

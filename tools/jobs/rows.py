@@ -34,14 +34,14 @@ def select_page(tenant: str, state: State, kind: str | None, after: tuple[str, d
     if state == "unfinished":
         order = (columns.kind, columns.due_at, columns.id)
         query = select(jobs).where(columns.finished_at.is_(None)).order_by(*order)
-        earlier = None if after is None else tuple_(*order) > after
+        is_earlier = None if after is None else tuple_(*order) > after
     else:
         is_failed = and_(columns.finished_at.is_not(None), columns.error.is_not(None))
         query = select(jobs).where(is_failed).order_by(columns.finished_at.desc(), columns.id.desc())
-        earlier = None if after is None else tuple_(columns.finished_at, columns.id) < after[1:]
+        is_earlier = None if after is None else tuple_(columns.finished_at, columns.id) < after[1:]
     conditions = [columns.tenant == tenant]
     conditions += [] if kind is None else [columns.kind == kind]
-    conditions += [] if earlier is None else [earlier]
+    conditions += [] if is_earlier is None else [is_earlier]
     return query.where(*conditions)
 
 

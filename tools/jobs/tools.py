@@ -109,8 +109,8 @@ async def jobs_retry(call: Call, job_id: JobId, organization_id: OrganizationId 
     region, database, row = await find_row(call, organisation, job_id)
     has_failed = and_(rows.c.finished_at.is_not(None), rows.c.error.is_not(None))
     is_idle = and_(rows.c.finished_at.is_(None), rows.c.held_by.is_(None))
-    again = {"finished_at": None, "held_by": None, "attempts": 0, "due_at": call.now}
-    if not await _change(call, database, row, or_(has_failed, is_idle), again):
+    changes = {"finished_at": None, "held_by": None, "attempts": 0, "due_at": call.now}
+    if not await _change(call, database, row, or_(has_failed, is_idle), changes):
         raise JobNotRetried
     return await _answer(call, region, database, row.id)
 

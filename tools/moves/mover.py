@@ -106,8 +106,8 @@ class Mover:
         """Switches the app to the destination: requests go there from this commit on."""
         row = self._row
         async with self._job.writing(lock=self._row.app_id) as unit:
-            mine = (apps.c.id == row.app_id, apps.c.region == row.source_region)
-            if (await unit.execute(update(apps).where(*mine).values(region=row.dest_region))).rowcount:
+            is_in_source = (apps.c.id == row.app_id, apps.c.region == row.source_region)
+            if (await unit.execute(update(apps).where(*is_in_source).values(region=row.dest_region))).rowcount:
                 await self._services.notices.publish(unit, "app", row.app_id)
                 values = self._values("setting_up_reverse_replication") | {"source_replica_state": "active"}
                 await self._set(unit, values)

@@ -115,8 +115,8 @@ async def moves_abort(call: Call, app_id: AppId, migration_id: MoveId) -> Aborti
     """Abort a move, so that the app stays in its region. Not possible once requests go to the new region."""
     row = await _of_app(call, app_id, migration_id)
     conditions = (moves_table.c.id == row.id, moves_table.c.completed_at.is_(None))
-    early = (moves_table.c.current_step.in_(BEFORE_FLIP), moves_table.c.ending.is_(None))
-    statement = update(moves_table).where(*conditions, *early).values(ending="aborted")
+    is_early = (moves_table.c.current_step.in_(BEFORE_FLIP), moves_table.c.ending.is_(None))
+    statement = update(moves_table).where(*conditions, *is_early).values(ending="aborted")
     if (await call.execute(statement)).rowcount != 1 and (row.ending != "aborted" or row.completed_at is not None):
         raise TooLateToAbort
     call.audit.resource_id = app_id
@@ -170,11 +170,13 @@ async def source_replicas_list(call: Call, org_id: Uuid | None = None) -> Replic
 
     org_id: another organisation that you belong to; the caller's when left out.
     """
-    mine = (
+    conditions = (
         moves_table.c.organisation_id == await resolve_organisation_id(call, org_id),
         moves_table.c.source_replica_state == "active",
     )
-    rows = await call.execute(select(moves_table).where(*mine).order_by(moves_table.c.created_at.desc()).limit(1000))
+    rows = await call.execute(
+        select(moves_table).where(*conditions).order_by(moves_table.c.created_at.desc()).limit(1000)
+    )
     return {
         "source_replicas": [
             {

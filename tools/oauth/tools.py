@@ -323,8 +323,8 @@ async def oauth_revoke(call: Call, token: SecretToken, client_id: ClientId | Non
     if client_id is not None:
         grants = grants.where(oauth_grants.c.client_id == client_id)
     refreshing = select(oauth_refresh_tokens.c.key_id).where(oauth_refresh_tokens.c.digest == digest_token(token))
-    mine = or_(api_keys.c.digest == digest_token(token), api_keys.c.id.in_(refreshing))
-    revoked_count = await keys.revoke(call, api_keys.c.id.in_(grants), mine)
+    of_token = or_(api_keys.c.digest == digest_token(token), api_keys.c.id.in_(refreshing))
+    revoked_count = await keys.revoke(call, api_keys.c.id.in_(grants), of_token)
     call.audit.nothing_done = revoked_count == 0
     return {"revoked": revoked_count > 0}
 

@@ -22,9 +22,9 @@ async def load_organisation(call: Call, organization_id: str, least_role: Role =
     return row
 
 
-def check_role_rank(own: Role, *roles: Role) -> None:
+def check_role_rank(own_role: Role, *roles: Role) -> None:
     """Raises AboveOwnRole if one of the roles is above the caller's own."""
-    if any(rank(role) > rank(own) for role in roles):
+    if any(rank(role) > rank(own_role) for role in roles):
         raise AboveOwnRole
 
 

@@ -91,13 +91,13 @@ async def load_collection(execute: Execute, call: Call, name: str) -> Row:
 
 async def load_document(execute: Execute, call: Call, collection: Row, document_id: str) -> Row:
     """Raises DocumentNotFound."""
-    which = (
+    conditions = (
         documents.c.app_id == collection.app_id,
         documents.c.id == document_id,
         documents.c.collection_id == collection.id,
         *is_visible_to(call.caller, collection),
     )
-    row = (await execute(select(documents).where(*which))).first()
+    row = (await execute(select(documents).where(*conditions))).first()
     if row is None:
         raise DocumentNotFound
     return row

@@ -45,9 +45,9 @@ class ChosenDocuments:
         return ids
 
     def _keep(self, name: tuple[str, str, str | None, bytes], revision: tuple[int, int], ids: tuple[str, ...]) -> None:
-        _, earlier = self._choices.pop(name, (revision, ()))
+        _, earlier_ids = self._choices.pop(name, (revision, ()))
         self._choices[name] = revision, ids
-        self._ids += len(ids) - len(earlier)
+        self._ids += len(ids) - len(earlier_ids)
         while len(self._choices) > _MOST_KEPT or self._ids > _MOST_IDS:
             _, (_, dropped_ids) = self._choices.popitem(last=False)
             self._ids -= len(dropped_ids)

@@ -38,7 +38,7 @@ async def clean(job: Job, app_id: str, collection_id: str, document_id: str) -> 
     """
     for table in (vectors, chunks, texts):
         key = tuple_(*table.primary_key.columns)
-        which: list[ColumnElement[bool]] = [
+        conditions: list[ColumnElement[bool]] = [
             table.c.app_id == app_id,
             table.c.document_id == document_id if document_id else table.c.collection_id == collection_id,
             ~_is_used(table),
@@ -47,7 +47,7 @@ async def clean(job: Job, app_id: str, collection_id: str, document_id: str) -> 
             async with job.writing(lock=app_id, bulk=True) as unit:
                 if await FREEZES.is_frozen(unit.execute, app_id):
                     return False
-                rows = (await unit.execute(select(*key.clauses).where(*which).limit(_AT_ONCE))).all()
+                rows = (await unit.execute(select(*key.clauses).where(*conditions).limit(_AT_ONCE))).all()
                 if rows:
                     await unit.execute(delete(table).where(key.in_([tuple(row) for row in rows])))
             if len(rows) < _AT_ONCE:

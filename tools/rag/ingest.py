@@ -202,22 +202,22 @@ async def enqueue_preparation(services: Services, unit: Unit, app_id: str, docum
     await services.jobs.enqueue(unit, _JOB, arguments, job_id=ingest_id, tenant=tenant)
 
 
-async def count_bytes(unit: Unit, app: App, collection_id: str, more: int) -> None:
+async def count_bytes(unit: Unit, app: App, collection_id: str, more_bytes: int) -> None:
     """Counts bytes of a text that is added. Raises StorageFull if they are more than the app may keep.
 
-    more: negative for a text that is replaced by a shorter one. unit: holds the app's lock.
+    more_bytes: negative for a text that is replaced by a shorter one. unit: holds the app's lock.
     """
-    if not more:
+    if not more_bytes:
         return
     limit = app.plan.file_bytes
-    if limit is not None and more > 0:
+    if limit is not None and more_bytes > 0:
         used_bytes = int((await unit.fetch(_COUNT_BYTES, {"of_app": app.id}))[0][0])
-        if used_bytes + more > limit:
+        if used_bytes + more_bytes > limit:
             raise StorageFull(
-                f"The documents of the app have {used_bytes} of {limit} bytes; {more} more do not fit.",
+                f"The documents of the app have {used_bytes} of {limit} bytes; {more_bytes} more do not fit.",
                 details={"current_usage_bytes": used_bytes, "limit_bytes": limit},
             )
-    await unit.write(_ADD_BYTES, {"of_app": app.id, "of_collection": collection_id, "more": more})
+    await unit.write(_ADD_BYTES, {"of_app": app.id, "of_collection": collection_id, "more": more_bytes})
 
 
 async def insert_text(unit: Unit, identity: Mapping[str, Any], text: str, blocks: list[list[Any]]) -> None:

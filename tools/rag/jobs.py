@@ -126,13 +126,13 @@ async def _sweep(services: Services, database: Database) -> None:
             continue
         if services.stores_of(app.region).database is not database:
             continue
-        which = (documents.c.app_id == row.app_id, documents.c.id == row.id)
+        is_document = (documents.c.app_id == row.app_id, documents.c.id == row.id)
         async with database.writing_unit(lock=row.app_id) as unit:
-            if (await unit.execute(select(documents.c.id).where(*which, *is_forgotten))).first() is None:
+            if (await unit.execute(select(documents.c.id).where(*is_document, *is_forgotten))).first() is None:
                 continue
             values = {"attempts": row.attempts + 1, "updated_at": services.clock.now()}
             if row.attempts >= _MOST_SWEPT:
                 values |= {"status": "failed", "error_message": _GIVEN_UP, "next_version": None, "ingest_id": None}
-            await unit.execute(update(documents).where(*which).values(values))
+            await unit.execute(update(documents).where(*is_document).values(values))
             if row.attempts < _MOST_SWEPT:
                 await enqueue_preparation(services, unit, row.app_id, row.id, app.organisation_id)

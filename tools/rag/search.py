@@ -84,8 +84,8 @@ async def search(call: Call, collection: Row, request: SearchRequest) -> list[Fo
             if len(rows) == len(places):
                 break
             # A document was replaced or deleted meanwhile: its chunks are gone, and its next version was not searched.
-            which = (collections.c.app_id == collection.app_id, collections.c.id == collection.id)
-            collection = (await execute(select(collections).where(*which))).first()
+            conditions = (collections.c.app_id == collection.app_id, collections.c.id == collection.id)
+            collection = (await execute(select(collections).where(*conditions))).first()
         if collection is None:
             break
     vectors_of = {place: row.vector for place, row in rows.items() if row.vector is not None}

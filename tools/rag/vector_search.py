@@ -202,8 +202,8 @@ class _OpenFile:
         keys = await self._read_keys(call, replace(scope, owner=None, ids=None))
         missing = await asyncio.to_thread(self._file.find_missing, keys)
         for start in range(0, len(missing), _READ_AT_ONCE):
-            fresh = await _read_vectors(call, scope.app_id, missing[start : start + _READ_AT_ONCE])
-            await asyncio.to_thread(self._file.append, fresh)
+            new_vectors = await _read_vectors(call, scope.app_id, missing[start : start + _READ_AT_ONCE])
+            await asyncio.to_thread(self._file.append, new_vectors)
 
     async def _select(self, call: Call, scope: Scope, model: str) -> Any:
         of_model = documents.c.embedding_model == model
@@ -220,9 +220,9 @@ class _OpenFile:
     async def _read_keys(self, call: Call, scope: Scope, *conditions: ColumnElement[bool]) -> list[tuple[str, int]]:
         """Returns the versions of documents that searches in the scope see."""
         live = select(documents.c.id, documents.c.version)
-        which = (*scope.list_conditions("sqlite"), documents.c.dimensions == self._dimensions, *conditions)
+        all_conditions = (*scope.list_conditions("sqlite"), documents.c.dimensions == self._dimensions, *conditions)
         async with call.reading() as execute:
-            return [(row[0], row[1]) for row in await execute(live.where(*which), scope.list_parameters())]
+            return [(row[0], row[1]) for row in await execute(live.where(*all_conditions), scope.list_parameters())]
 
 
 def _keep(cache_entries: OrderedDict[Any, Any], name: Any, value: Any, most: int) -> None:
@@ -245,27 +245,27 @@ async def _read_vectors(call: Call, app_id: str, keys: Sequence[tuple[str, int]]
 
 
 async def _find_in_postgres(execute: Execute, scope: Scope, model: str, query: bytes, limit: int) -> list[Place]:
-    which = (*scope.list_conditions("postgresql"), documents.c.embedding_model == model)
-    chunk_count = select(func.coalesce(func.sum(documents.c.chunk_count), 0)).where(*which)
+    conditions = (*scope.list_conditions("postgresql"), documents.c.embedding_model == model)
+    chunk_count = select(func.coalesce(func.sum(documents.c.chunk_count), 0)).where(*conditions)
     count = (await execute(chunk_count, scope.list_parameters())).scalar_one()
     is_exact = int(count) <= _MOST_COMPARED
     if not is_exact:
         # The index goes on until enough rows have passed the conditions.
         await execute(text("SELECT set_config('hnsw.iterative_scan', 'relaxed_order', true)"))
-        places = await _rank_in_postgres(execute, scope, which, query, limit)
+        places = await _rank_in_postgres(execute, scope, conditions, query, limit)
         if len(places) == limit:
             return places
     # Without that index: few rows are compared one by one, and so are those of a scope that the index did not reach.
     await execute(text("SELECT set_config('enable_indexscan', 'off', true)"))
-    return await _rank_in_postgres(execute, scope, which, query, limit)
+    return await _rank_in_postgres(execute, scope, conditions, query, limit)
 
 
 async def _rank_in_postgres(
-    execute: Execute, scope: Scope, which: Sequence[ColumnElement[bool]], query: bytes, limit: int
+    execute: Execute, scope: Scope, conditions: Sequence[ColumnElement[bool]], query: bytes, limit: int
 ) -> list[Place]:
     dimensions = len(query) // 2
     # The expression and the number stand in the statement as they do in the index, or it would not be used.
-    near = text(f"(rag_vectors.vector::halfvec({dimensions})) <=> CAST(:near AS halfvec({dimensions})) AS distance")
+    distance = text(f"(rag_vectors.vector::halfvec({dimensions})) <=> CAST(:near AS halfvec({dimensions})) AS distance")
     has_dimensions: Any = literal_column(f"rag_vectors.dimensions = {dimensions}", Boolean)
     place = (vectors.c.document_id, vectors.c.version, vectors.c.position)
     has_version = and_(
@@ -274,9 +274,14 @@ async def _rank_in_postgres(
         documents.c.version == vectors.c.version,
     )
     ranking = (
-        select(*place, near.bindparams(near=write_halfvec(query)))
+        select(*place, distance.bindparams(near=write_halfvec(query)))
         .select_from(vectors.join(documents, has_version))
-        .where(vectors.c.app_id == scope.app_id, vectors.c.collection_id == scope.collection_id, has_dimensions, *which)
+        .where(
+            vectors.c.app_id == scope.app_id,
+            vectors.c.collection_id == scope.collection_id,
+            has_dimensions,
+            *conditions,
+        )
         .order_by(text("distance"))
         .limit(limit)
     )

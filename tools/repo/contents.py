@@ -26,8 +26,8 @@ async def find_blobs(execute: Execute, app_id: str, digests: Iterable[str]) -> d
     unique_digests = list(dict.fromkeys(digests))
     blob_rows: dict[str, Any] = {}
     for start in range(0, len(unique_digests), _AT_ONCE):
-        some = unique_digests[start : start + _AT_ONCE]
-        rows = await execute(select(repo_blobs).where(_columns.app_id == app_id, _columns.sha256.in_(some)))
+        some_digests = unique_digests[start : start + _AT_ONCE]
+        rows = await execute(select(repo_blobs).where(_columns.app_id == app_id, _columns.sha256.in_(some_digests)))
         blob_rows |= {row.sha256: row for row in rows.all()}
     return blob_rows
 
@@ -72,10 +72,10 @@ async def prune(call: Call, unit: Unit, app_id: str) -> None:
 async def remove_blobs(call: Call, unit: Unit, app_id: str, rows: Sequence[Any]) -> None:
     """Removes contents, whose bytes a job deletes once the unit is committed."""
     for start in range(0, len(rows), _AT_ONCE):
-        some = rows[start : start + _AT_ONCE]
-        digests = [row.sha256 for row in some]
+        some_rows = rows[start : start + _AT_ONCE]
+        digests = [row.sha256 for row in some_rows]
         await unit.execute(delete(repo_blobs).where(_columns.app_id == app_id, _columns.sha256.in_(digests)))
-        keys = [build_key(app_id, row.sha256, row.stored_as) for row in some]
+        keys = [build_key(app_id, row.sha256, row.stored_as) for row in some_rows]
         arguments = {"app_id": app_id, "keys": keys}
         await call.services.jobs.enqueue(unit, ERASE, arguments, tenant=call.require_app().organisation_id)
 

@@ -101,11 +101,11 @@ async def erase_traces(ledger: Ledger, traces: Traces) -> None:
     erased_values: dict[str, Any] = {"payload": ERASED, "links": None, "trigger_context": None, "reversible": False}
     for start in range(0, len(traces.actions), _AT_ONCE):
         some_actions = traces.actions[start : start + _AT_ONCE]
-        ours = _actions.organisation_id == ledger.organisation_id
+        in_organisation = _actions.organisation_id == ledger.organisation_id
         for row in (await ledger.load(tables.action_ledger, some_actions)).values():
             erased_row = {**row, **erased_values, "result": None if row["result"] is None else ERASED}
             ledger.count(measure_action(erased_row) - measure_action(row))
-        statement = update(tables.action_ledger).where(ours, _actions.id.in_(some_actions))
+        statement = update(tables.action_ledger).where(in_organisation, _actions.id.in_(some_actions))
         await unit.execute(statement.values(erased_values))
         await unit.execute(statement.where(_actions.result.is_not(None)).values(result=ERASED))
         waits = {"status": "rejected", "reject_reason": _REASON, "decided_at": now}
@@ -115,10 +115,14 @@ async def erase_traces(ledger: Ledger, traces: Traces) -> None:
         of_some = (conflicts.c.organisation_id == ledger.organisation_id, conflicts.c.action_id.in_(some_actions))
         await unit.execute(update(conflicts).where(*of_some, conflicts.c.reason.is_not(None)).values(reason=_REASON))
         receipts = tables.receipts.c
-        ours = receipts.organisation_id == ledger.organisation_id
-        await unit.execute(update(tables.receipts).where(ours, receipts.action_id.in_(some_actions)).values(salt=None))
-        ours = _outbox.organisation_id == ledger.organisation_id
-        pending = update(tables.outbox).where(ours, _outbox.action_id.in_(some_actions), _outbox.state == "pending")
+        in_organisation = receipts.organisation_id == ledger.organisation_id
+        await unit.execute(
+            update(tables.receipts).where(in_organisation, receipts.action_id.in_(some_actions)).values(salt=None)
+        )
+        in_organisation = _outbox.organisation_id == ledger.organisation_id
+        pending = update(tables.outbox).where(
+            in_organisation, _outbox.action_id.in_(some_actions), _outbox.state == "pending"
+        )
         cancellation = {"state": "cancelled", "round": _outbox.round + 1, "next_attempt_at": None, "updated_at": now}
         await unit.execute(pending.values(cancellation))
     await ledger.services.approvals.erase_calls(unit, ledger.organisation_id, traces.calls)

@@ -94,9 +94,9 @@ async def plan_import(ledger: Ledger, parcel: Parcel, action: ActionContext) -> 
     changes: list[RowChange] = []
     for name, table in TABLES.items():
         known_rows = await ledger.load(table, rows_by_table[name])
-        fresh = [row for row in rows_by_table[name].values() if row["id"] not in known_rows]
-        fresh = await _leave_out_taken(ledger, table, fresh)
-        changes += [RowChange(table, row["id"], None, row) for row in fresh]
+        new_rows = [row for row in rows_by_table[name].values() if row["id"] not in known_rows]
+        new_rows = await _leave_out_taken(ledger, table, new_rows)
+        changes += [RowChange(table, row["id"], None, row) for row in new_rows]
     await _clear_references(ledger, changes)
     recorded_counts = _count_recorded(changes)
     await require_allowed(ledger, recorded_counts, action.at)
@@ -224,10 +224,10 @@ def _identify_artifact(row: Any) -> Any:
 
 async def _clear_references(ledger: Ledger, changes: list[RowChange]) -> None:
     """Removes references to source artifacts that neither the file nor the substrate has."""
-    fresh = {change.id for change in changes if change.table is tables.source_artifacts}
+    new_artifacts = {change.id for change in changes if change.table is tables.source_artifacts}
     rows = [change.after for change in changes if change.after is not None]
-    named_artifacts = {row["source_artifact_id"] for row in rows if row.get("source_artifact_id")} - fresh
-    there = fresh | (await ledger.load(tables.source_artifacts, named_artifacts)).keys()
+    named_artifacts = {row["source_artifact_id"] for row in rows if row.get("source_artifact_id")} - new_artifacts
+    all_artifacts = new_artifacts | (await ledger.load(tables.source_artifacts, named_artifacts)).keys()
     for row in rows:
-        if row.get("source_artifact_id") not in there and "source_artifact_id" in row:
+        if row.get("source_artifact_id") not in all_artifacts and "source_artifact_id" in row:
             row["source_artifact_id"] = None

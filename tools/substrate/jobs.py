@@ -124,9 +124,9 @@ async def substrate_trim_changes(job: Job) -> None:
         async with database.reading() as connection:
             change_rows = (await connection.execute(query.where(place > after))).all()
         for organisation_id, rows in groupby(change_rows, key=lambda row: row.organisation_id):
-            which = (changes.organisation_id == organisation_id, changes.seq.in_([row.seq for row in rows]))
+            conditions = (changes.organisation_id == organisation_id, changes.seq.in_([row.seq for row in rows]))
             async with job.writing(bulk=True) as unit:
-                await unit.execute(delete(tables.changes).where(*which))
+                await unit.execute(delete(tables.changes).where(*conditions))
         if len(change_rows) < _TRIMMED_AT_ONCE:
             return
         after = (change_rows[-1].organisation_id, change_rows[-1].seq)

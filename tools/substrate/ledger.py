@@ -136,13 +136,13 @@ class Ledger:
         """Has a receipt signed for an action that was executed, rejected or has failed; its row as it now is."""
         self._decided_actions.append(action)
 
-    def require_room(self, more: int) -> None:
+    def require_room(self, more_bytes: int) -> None:
         """Raises MemoryFull if the organisation's plan has no room for so many bytes more."""
-        self._usage.require_room(self.settings.plan, more)
+        self._usage.require_room(self.settings.plan, more_bytes)
 
-    def count(self, more: int) -> None:
+    def count(self, more_bytes: int) -> None:
         """Counts bytes that are written or, if negative, erased by other means than `apply`."""
-        self._usage = self._usage.add(more)
+        self._usage = self._usage.add(more_bytes)
 
     async def get(self, table: Table, row_id: str) -> Row | None:
         """A row by its id."""
@@ -154,9 +154,9 @@ class Ledger:
         sorted_ids = sorted(set(ids))
         rows: dict[str, Row] = {}
         for start in range(0, len(sorted_ids), _AT_ONCE):
-            which = table.c.id.in_(sorted_ids[start : start + _AT_ONCE])
+            has_id = table.c.id.in_(sorted_ids[start : start + _AT_ONCE])
             result = await self.unit.execute(
-                select(table).where(table.c.organisation_id == self.organisation_id, which)
+                select(table).where(table.c.organisation_id == self.organisation_id, has_id)
             )
             rows |= {row["id"]: dict(row) for row in result.mappings()}
         return rows
@@ -189,8 +189,8 @@ class Ledger:
             # Two entities may exchange their addresses, which are unique at every moment.
             entity_ids = [row["id"] for row in changed_rows]
             for start in range(0, len(entity_ids), _AT_ONCE):
-                which = self._match(table, entity_ids[start : start + _AT_ONCE])
-                await self.unit.execute(update(table).where(*which).values(primary_email=None))
+                conditions = self._match(table, entity_ids[start : start + _AT_ONCE])
+                await self.unit.execute(update(table).where(*conditions).values(primary_email=None))
         for row in changed_rows:
             values: Row = {f"to_{name}": value for name, value in row.items() if name not in _KEYS}
             values |= {"of_organisation": self.organisation_id, "of_id": row["id"]}
@@ -237,11 +237,11 @@ def _build_insert(table: Table) -> Any:
 
 @cache
 def _build_update(table: Table) -> Any:
-    which = (table.c.organisation_id == bindparam("of_organisation"), table.c.id == bindparam("of_id"))
+    conditions = (table.c.organisation_id == bindparam("of_organisation"), table.c.id == bindparam("of_id"))
     values: dict[str, Any] = {
         column.name: bindparam(f"to_{column.name}") for column in table.c if column.name not in _KEYS
     }
-    return update(table).where(*which).values(values)
+    return update(table).where(*conditions).values(values)
 
 
 @asynccontextmanager

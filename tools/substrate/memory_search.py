@@ -96,8 +96,8 @@ async def find_by_words(
         _build_search(dialect, match, columns, filters) if filters else _build_unfiltered(dialect, match, columns)
     )
 
-    async def find(some: list[str], most: int) -> list[dict[str, Any]]:
-        words_text = _write_words(dialect, some, match)
+    async def find(some_words: list[str], most: int) -> list[dict[str, Any]]:
+        words_text = _write_words(dialect, some_words, match)
         parameters = {"of_organisation": organisation_id, "wanted_words": words_text, "most_found": most}
         # A query that is built for this call alone is not worth preparing.
         rows = (
@@ -112,8 +112,8 @@ async def find_by_words(
         found_ids = {row["id"] for row in results}
         # Ranks of two searches do not compare: none of the second is above the first's.
         highest = min((row["rank"] for row in results), default=float("inf"))
-        more = [row for row in await find(everyday, limit + len(found_ids)) if row["id"] not in found_ids]
-        results += [{**row, "rank": min(row["rank"], highest)} for row in more[: limit - len(results)]]
+        further_results = [row for row in await find(everyday, limit + len(found_ids)) if row["id"] not in found_ids]
+        results += [{**row, "rank": min(row["rank"], highest)} for row in further_results[: limit - len(results)]]
     return results
 
 
@@ -139,16 +139,20 @@ def _build_ranking(dialect: str, match: Match, filters: Sequence[Any]) -> Select
         matches = select(_memory.number, vector.label("vector")).where(
             _memory.organisation_id == _OF, vector.op("@@")(tsquery), *filters
         )
-        some = matches.order_by(_memory.number.desc()).limit(_MOST_RANKED).subquery()
-        ranking = select(some.c.number, func.ts_rank_cd(some.c.vector, tsquery, type_=Float).label("rank"))
+        latest_matches = matches.order_by(_memory.number.desc()).limit(_MOST_RANKED).subquery()
+        ranking = select(
+            latest_matches.c.number, func.ts_rank_cd(latest_matches.c.vector, tsquery, type_=Float).label("rank")
+        )
     else:
         matches = select(_fts.c.rowid.label("number"), _BM25).where(_HOLDS_WORDS)
         if filters:
             matches = matches.select_from(_fts.join(tables.memory, _memory.number == _fts.c.rowid))
             matches = matches.where(_memory.organisation_id == _OF, *filters)
-        some = matches.order_by(_fts.c.rowid.desc()).limit(_MOST_RANKED).subquery()
-        ranking = select(some.c.number, some.c.rank)
-    return ranking.order_by(text("rank DESC"), some.c.number.desc()).limit(bindparam("most_found", type_=Integer))
+        latest_matches = matches.order_by(_fts.c.rowid.desc()).limit(_MOST_RANKED).subquery()
+        ranking = select(latest_matches.c.number, latest_matches.c.rank)
+    return ranking.order_by(text("rank DESC"), latest_matches.c.number.desc()).limit(
+        bindparam("most_found", type_=Integer)
+    )
 
 
 def build_holding(dialect: str, organisation_id: str, query: str) -> Select[Any] | None:

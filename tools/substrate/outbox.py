@@ -87,10 +87,10 @@ async def try_delivery(job: Job, organisation_id: str, outbox_id: str, round_num
         row: Any = (await connection.execute(select(_outbox).where(*current))).first()
         if row is None:
             return
-        which = (_targets.c.organisation_id == organisation_id, _targets.c.capability == row.capability)
-        target: Any = (await connection.execute(select(_targets).where(*which))).first()
-        which = (actions.c.organisation_id == organisation_id, actions.c.id == row.action_id)
-        action: Any = (await connection.execute(select(actions).where(*which))).first()
+        conditions = (_targets.c.organisation_id == organisation_id, _targets.c.capability == row.capability)
+        target: Any = (await connection.execute(select(_targets).where(*conditions))).first()
+        conditions = (actions.c.organisation_id == organisation_id, actions.c.id == row.action_id)
+        action: Any = (await connection.execute(select(actions).where(*conditions))).first()
     now, pause = services.clock.now(), None
     changes: Row = {"updated_at": now, "attempts": row.attempts + 1, "next_attempt_at": None}
     if target is None or action is None:

@@ -169,7 +169,7 @@ async def _forbid_waiting(ledger: Ledger, principle: Row) -> None:
         waiting.append(actions.capability == applies_to["capability"])
     if applies_to.get("target_role"):
         waiting.append(actions.payload["target_role"].as_string() == applies_to["target_role"])
-    ours = (
+    of_principle = (
         conflict_table.c.organisation_id == ledger.organisation_id,
         conflict_table.c.principle_id == principle["id"],
     )
@@ -178,9 +178,11 @@ async def _forbid_waiting(ledger: Ledger, principle: Row) -> None:
     stricter["message"] = f"“{principle['title'][:200]}”: forbids it since it was amended"
     of_waiting = conflict_table.c.action_id.in_(select(actions.id).where(*waiting))
     await ledger.unit.execute(
-        update(conflict_table).where(*ours, conflict_table.c.status == "open", of_waiting).values(stricter)
+        update(conflict_table).where(*of_principle, conflict_table.c.status == "open", of_waiting).values(stricter)
     )
-    judged_actions = select(conflict_table.c.action_id).where(*ours, conflict_table.c.constraint_type == "forbid")
+    judged_actions = select(conflict_table.c.action_id).where(
+        *of_principle, conflict_table.c.constraint_type == "forbid"
+    )
     query = select(actions.id, actions.capability).where(*waiting, actions.id.not_in(judged_actions))
     conflicts = {}
     # Not sorted by SQLite, which would go through all actions in their order instead.
@@ -215,20 +217,20 @@ async def record_conflicts(ledger: Ledger, by_action: Mapping[str, Sequence[Poli
 async def settle_conflicts(ledger: Ledger, action_id: str, resolution: str, decided_by: str) -> None:
     """Closes the conflicts of an action that is decided. ForbiddenByPrinciple while one that forbids it is open."""
     columns = tables.policy_conflicts.c
-    which = (
+    conditions = (
         columns.organisation_id == ledger.organisation_id,
         columns.action_id == action_id,
         columns.status == "open",
     )
     if resolution == "approved":
-        query = select(columns.id).where(*which, columns.constraint_type == "forbid").order_by(columns.id)
+        query = select(columns.id).where(*conditions, columns.constraint_type == "forbid").order_by(columns.id)
         forbidding = list((await ledger.unit.execute(query)).scalars())
         if forbidding:
             raise ForbiddenByPrinciple(details={"conflict_ids": forbidding})
     now = ledger.stamp()
     changes: Row = {"status": "resolved", "resolution": resolution, "resolved_by": decided_by}
     changes |= {"resolved_at": now, "updated_at": now}
-    await ledger.unit.execute(update(tables.policy_conflicts).where(*which).values(changes))
+    await ledger.unit.execute(update(tables.policy_conflicts).where(*conditions).values(changes))
 
 
 async def resolve_conflict(ledger: Ledger, row: Row, resolution: str, reason: str | None, decided_by: str) -> Row:
@@ -237,6 +239,6 @@ async def resolve_conflict(ledger: Ledger, row: Row, resolution: str, reason: st
     values: Row = {"status": "resolved", "resolution": resolution, "reason": reason, "resolved_by": decided_by}
     values |= {"resolved_at": now, "updated_at": now}
     columns = tables.policy_conflicts.c
-    which = (columns.organisation_id == ledger.organisation_id, columns.id == row["id"])
-    await ledger.unit.execute(update(tables.policy_conflicts).where(*which).values(values))
+    conditions = (columns.organisation_id == ledger.organisation_id, columns.id == row["id"])
+    await ledger.unit.execute(update(tables.policy_conflicts).where(*conditions).values(values))
     return {**row, **values}

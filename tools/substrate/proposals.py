@@ -227,11 +227,11 @@ async def _mark_reverted(ledger: Ledger, row: Row, action_ids: Sequence[str]) ->
     """Notes that an action has undone others."""
     if not action_ids:
         return
-    ours = _ledger.c.organisation_id == ledger.organisation_id
+    in_organisation = _ledger.c.organisation_id == ledger.organisation_id
     values = {"status": "reverted", "reverted_by_action_id": row["id"], "updated_at": row["updated_at"]}
     for start in range(0, len(action_ids), _AT_ONCE):
-        some = action_ids[start : start + _AT_ONCE]
-        await ledger.unit.execute(update(_ledger).where(ours, _ledger.c.id.in_(some)).values(values))
+        some_ids = action_ids[start : start + _AT_ONCE]
+        await ledger.unit.execute(update(_ledger).where(in_organisation, _ledger.c.id.in_(some_ids)).values(values))
     for action_id in action_ids:
         ledger.tell(_ledger, "update", action_id)
 
@@ -249,15 +249,15 @@ async def _update(ledger: Ledger, row: Row) -> None:
     """Writes a row of the ledger whose status has changed."""
     names: tuple[str, ...] = ("status", "result", "links", "from_strangers", "executed_at")
     names += ("decided_at", "decided_by", "approved_by_kind", "reject_reason", "updated_at")
-    which = (_ledger.c.organisation_id == ledger.organisation_id, _ledger.c.id == row["id"])
+    conditions = (_ledger.c.organisation_id == ledger.organisation_id, _ledger.c.id == row["id"])
     values = {name: row[name] for name in names}
-    await ledger.unit.execute(update(_ledger).where(*which).values(values))
+    await ledger.unit.execute(update(_ledger).where(*conditions).values(values))
     ledger.tell(_ledger, "update", row["id"])
 
 
 async def _find_by_key(ledger: Ledger, key: str) -> Any:
-    which = (_ledger.c.organisation_id == ledger.organisation_id, _ledger.c.idempotency_key == key)
-    return (await ledger.unit.execute(select(_ledger).where(*which))).first()
+    conditions = (_ledger.c.organisation_id == ledger.organisation_id, _ledger.c.idempotency_key == key)
+    return (await ledger.unit.execute(select(_ledger).where(*conditions))).first()
 
 
 def _replay(row: Any, proposer: Proposer) -> Proposal:

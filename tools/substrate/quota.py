@@ -53,28 +53,28 @@ class Usage:
     uncounted_bytes: int = 0
     """What was added meanwhile."""
 
-    def add(self, more: int) -> "Usage":
+    def add(self, more_bytes: int) -> "Usage":
         if self.counted_bytes is None:
-            return Usage(None, self.uncounted_bytes + more)
-        return Usage(self.counted_bytes + more, self.uncounted_bytes)
+            return Usage(None, self.uncounted_bytes + more_bytes)
+        return Usage(self.counted_bytes + more_bytes, self.uncounted_bytes)
 
-    def require_room(self, plan: str, more: int) -> None:
+    def require_room(self, plan: str, more_bytes: int) -> None:
         """Raises MemoryFull if the plan has no room for so many bytes more."""
         cap = PLANS[plan].memory_bytes
         if cap is None:
             return
         if self.counted_bytes is None:
-            if self.uncounted_bytes + more > _BEFORE_COUNTED:
+            if self.uncounted_bytes + more_bytes > _BEFORE_COUNTED:
                 raise MemoryFull(
                     "What an earlier version has kept in the memory is being counted. Until then,"
                     f" {_BEFORE_COUNTED} bytes can be added.",
                     remediation="Try again in a minute or two.",
                     details={"plan": plan, "what": "bytes of memory", "limit": cap},
                 )
-        elif self.counted_bytes + more > cap:
+        elif self.counted_bytes + more_bytes > cap:
             raise MemoryFull(
-                f"The plan {plan} has room for {cap} bytes of memory; {self.counted_bytes} are used, and {more} more"
-                " do not fit.",
+                f"The plan {plan} has room for {cap} bytes of memory; {self.counted_bytes} are used, and {more_bytes}"
+                " more do not fit.",
                 details={"plan": plan, "what": "bytes of memory", "limit": cap, "current": self.counted_bytes},
             )
 
@@ -99,13 +99,13 @@ async def _count(job: Job, organisation_id: str) -> None:
     columns = tables.settings.c
     is_uncounted = (columns.organisation_id == organisation_id, columns.used_bytes.is_(None))
     async with job.database.reading() as connection:
-        then = await connection.scalar(select(columns.uncounted_bytes).where(*is_uncounted))
-        if then is None:
+        uncounted_before = await connection.scalar(select(columns.uncounted_bytes).where(*is_uncounted))
+        if uncounted_before is None:
             return
         used_bytes = await recount(connection.execute, organisation_id)
     statement = update(tables.settings).where(*is_uncounted)
     async with job.writing(lock=organisation_id) as unit:
-        values = {"used_bytes": columns.uncounted_bytes - then + used_bytes, "uncounted_bytes": 0}
+        values = {"used_bytes": columns.uncounted_bytes - uncounted_before + used_bytes, "uncounted_bytes": 0}
         await unit.execute(statement.values(values))
 
 

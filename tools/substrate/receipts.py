@@ -64,8 +64,8 @@ async def require_key(unit: Unit, vault: Vault, settings: Any) -> Ed25519Private
     if key is None:
         key = Ed25519PrivateKey.generate()
         sealed_key = vault.seal(key.private_bytes_raw(), _CONTEXT + settings.organisation_id)
-        which = tables.settings.c.organisation_id == settings.organisation_id
-        await unit.execute(update(tables.settings).where(which).values(receipt_key=sealed_key))
+        condition = tables.settings.c.organisation_id == settings.organisation_id
+        await unit.execute(update(tables.settings).where(condition).values(receipt_key=sealed_key))
     return key
 
 

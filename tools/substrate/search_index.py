@@ -41,8 +41,8 @@ async def _index_entities(unit: Unit, organisation_id: str, rows: Sequence[Row],
     keys = tables.entity_keys
     entity_ids = [*deleted_ids, *(row["id"] for row in rows)]
     for start in range(0, len(entity_ids), _AT_ONCE):
-        which = keys.c.entity_id.in_(entity_ids[start : start + _AT_ONCE])
-        await unit.execute(delete(keys).where(keys.c.organisation_id == organisation_id, which))
+        of_some = keys.c.entity_id.in_(entity_ids[start : start + _AT_ONCE])
+        await unit.execute(delete(keys).where(keys.c.organisation_id == organisation_id, of_some))
     key_rows = [
         {"organisation_id": organisation_id, "entity_id": row["id"], "type": row["type"], "name": name, "value": value}
         for row in rows
@@ -57,8 +57,8 @@ async def _index_memories(
 ) -> None:
     for start in range(0, len(deleted_ids), _AT_ONCE):
         for of_memory in (tables.memory, tables.embeddings):
-            which = of_memory.c.id.in_(deleted_ids[start : start + _AT_ONCE])
-            await unit.execute(delete(of_memory).where(of_memory.c.organisation_id == organisation_id, which))
+            of_some = of_memory.c.id.in_(deleted_ids[start : start + _AT_ONCE])
+            await unit.execute(delete(of_memory).where(of_memory.c.organisation_id == organisation_id, of_some))
     if not rows:
         return
     statement = _build_write(unit.database.dialect)

@@ -145,9 +145,9 @@ async def enrol_totp(call: Call, execute: Execute, user_id: str) -> str:
     upsert = build_upsert(call.stores.database.dialect, user_totp).values(app_id=app_id, user_id=user_id, **row)
     is_pending = _totp.confirmed_at.is_(None)
     # The count of wrong codes stays: otherwise enrolling again would give further tries.
-    fresh = {name: row[name] for name in ("secret", "created_at")}
+    new_values = {name: row[name] for name in ("secret", "created_at")}
     upsert_result = await execute(
-        upsert.on_conflict_do_update(index_elements=["app_id", "user_id"], set_=fresh, where=is_pending)
+        upsert.on_conflict_do_update(index_elements=["app_id", "user_id"], set_=new_values, where=is_pending)
     )
     if not upsert_result.rowcount:
         raise FactorExists

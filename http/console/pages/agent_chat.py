@@ -67,10 +67,10 @@ async def say(visit: Visit) -> str:
     if not text or not _THREAD.fullmatch(thread):
         raise BadRequest("Write something.")
     agent = (await visit.call("agents_get", app_id=app_id, name=name))["agent"]
-    once = visit.form.get("once", "")[:64] or uuid4().hex
+    idempotency_key = visit.form.get("once", "")[:64] or uuid4().hex
     input_values = {_find_field(agent["graph_spec"]): text}
     names = {"app_id": app_id, "name": name, "thread_id": thread}
-    await visit.call("agents_run", **names, input=input_values, idempotency_key=once)
+    await visit.call("agents_run", **names, input=input_values, idempotency_key=idempotency_key)
     return f"{_PATH.format(app=app_id, agent=name)}?thread={thread}"
 
 

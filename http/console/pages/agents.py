@@ -21,14 +21,14 @@ async def show_agents(visit: Visit) -> Context:
 async def show_agent(visit: Visit) -> Context:
     app, name = await read_app(visit), visit.parts["agent"]
     agent = (await visit.call("agents_get", app_id=app["id"], name=name))["agent"]
-    lately = await visit.call("agents_runs_list", app_id=app["id"], name=name, limit=_RUNS)
+    latest_runs = await visit.call("agents_runs_list", app_id=app["id"], name=name, limit=_RUNS)
     return {
         "app": app,
         "title": name,
         "agent": agent,
         "drawing": draw_graph(agent["graph_spec"]),
         "graph_text": escape_json(agent["graph_spec"], indent=2),
-        "runs": [describe_run(run) for run in lately["runs"]],
+        "runs": [describe_run(run) for run in latest_runs["runs"]],
         "once": uuid4().hex,
     }
 
@@ -39,8 +39,8 @@ async def start(visit: Visit) -> str:
     """
     app_id, name = visit.parts["app"], visit.parts["agent"]
     run_input = parse_object(visit.form.get("input", ""), "input") or {}
-    once = visit.form.get("once", "")[:64] or uuid4().hex
-    new_run = await visit.call("agents_run", app_id=app_id, name=name, input=run_input, idempotency_key=once)
+    idempotency_key = visit.form.get("once", "")[:64] or uuid4().hex
+    new_run = await visit.call("agents_run", app_id=app_id, name=name, input=run_input, idempotency_key=idempotency_key)
     return PATH.format(app=app_id, agent=name, run=new_run["run_id"])
 
 

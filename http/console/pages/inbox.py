@@ -29,9 +29,9 @@ async def show_inbox(visit: Visit) -> Context:
         if page["next_cursor"]:
             following[organisation["id"]] = page["next_cursor"]
         if "after" not in visit.query:
-            lately = await visit.call("approvals_list", organisation["id"], limit=_DECIDED)
-            decided_rows += [row for row in lately["approvals"] if row["status"] != "pending"]
-    acts = [
+            latest_approvals = await visit.call("approvals_list", organisation["id"], limit=_DECIDED)
+            decided_rows += [row for row in latest_approvals["approvals"] if row["status"] != "pending"]
+    action_rows = [
         act
         for organisation in organisations
         if organisation_id is None
@@ -41,7 +41,7 @@ async def show_inbox(visit: Visit) -> Context:
     return {
         "title": "Inbox",
         "waiting": sorted(rows, key=lambda row: row["expires_at"]),
-        "acts": acts,
+        "acts": action_rows,
         "floods": _find_floods(rows),
         "decided": decided_rows[:_DECIDED],
         "following": following,

@@ -24,9 +24,9 @@ async def show_jobs(visit: Visit) -> Context:
         filters["cursor"] = visit.query["cursor"]
     page = await visit.call("jobs_list", of, status=state, limit=_SHOWN, **filters)
     rows = [{**job, "path": _lead_to(job["id"], of)} for job in page["jobs"]]
-    more = urlencode({"of": of, "state": state, "kind": kind, "cursor": page["next_cursor"] or ""})
+    next_query = urlencode({"of": of, "state": state, "kind": kind, "cursor": page["next_cursor"] or ""})
     values = {"of": of, "organisations": organisations, "state": state, "states": _STATES, "kind": kind, "rows": rows}
-    return {**values, "more": more if page["next_cursor"] else "", "silent": page["silent_regions"]}
+    return {**values, "more": next_query if page["next_cursor"] else "", "silent": page["silent_regions"]}
 
 
 async def show_job(visit: Visit) -> Context:

@@ -51,9 +51,9 @@ async def save(visit: Visit) -> str:
     begin, end = form.get("begin", ""), form.get("end", "")
     quiet = {"begin": begin, "end": end, "time_zone": form.get("time_zone", "").strip() or "UTC"}
     settings["quiet"] = quiet if begin and end else None
-    other = form.get("other", "")
-    after = {"after_minutes": _read_number(form, "after_minutes"), "account_id": other}
-    settings["escalation"] = after if other else None
+    account_id = form.get("other", "")
+    after = {"after_minutes": _read_number(form, "after_minutes"), "account_id": account_id}
+    settings["escalation"] = after if account_id else None
     await visit.call("notices_update", **settings)
     return f"{_PATH}?saved=1"
 

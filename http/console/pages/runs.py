@@ -141,14 +141,14 @@ def _list_waiting(run: Mapping[str, Any], events: list[dict[str, Any]]) -> list[
         if event["type"] == "run_resumed":
             paused_calls.pop(event["payload"]["approval_id"], None)
     if run["status"] != "paused":
-        own: list[dict[str, Any]] = []
+        own_calls: list[dict[str, Any]] = []
     else:
-        own = [
+        own_calls = [
             {"approval_id": approval_id, "tool": payload["tool_name"]} for approval_id, payload in paused_calls.items()
         ]
-    below = [decision for child in run.get("waiting_for", []) for decision in child["decisions"]]
-    own_ids = {decision["approval_id"] for decision in own}
-    return [*own, *(decision for decision in below if decision["approval_id"] not in own_ids)]
+    calls_below = [decision for child in run.get("waiting_for", []) for decision in child["decisions"]]
+    own_ids = {decision["approval_id"] for decision in own_calls}
+    return [*own_calls, *(decision for decision in calls_below if decision["approval_id"] not in own_ids)]
 
 
 async def show_event(visit: Visit) -> Context:

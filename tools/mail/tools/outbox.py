@@ -44,8 +44,8 @@ async def mail_outbox_list(call: Call, app_id: AppId, limit: PageSize = 50, curs
     if cursor is not None:
         at, last = decode_cursor(call.services.vault, of, cursor)
         moment = datetime.fromisoformat(at)
-        earlier = or_(mails.c.created_at < moment, and_(mails.c.created_at == moment, mails.c.id < last))
-        query = query.where(earlier)
+        is_earlier = or_(mails.c.created_at < moment, and_(mails.c.created_at == moment, mails.c.id < last))
+        query = query.where(is_earlier)
     async with call.reading() as execute:
         rows = (await execute(query.limit(limit + 1))).all()
     page, following = rows[:limit], None

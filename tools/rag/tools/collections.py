@@ -187,9 +187,9 @@ async def rag_collections_update(
         values["access_mode"] = accessMode
     async with FREEZES.writing(call) as unit:
         row = await load_collection(unit.execute, call, name)
-        which = (_columns.app_id == app_id, _columns.id == row.id)
+        conditions = (_columns.app_id == app_id, _columns.id == row.id)
         changed_row = (
-            await unit.execute(update(collections).where(*which).values(values).returning(collections))
+            await unit.execute(update(collections).where(*conditions).values(values).returning(collections))
         ).one()
     call.audit.resource_id = row.id
     call.audit.data |= {"name": name, "access_mode": changed_row.access_mode}

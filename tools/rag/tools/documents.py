@@ -136,16 +136,16 @@ async def rag_documents_list(
     del app_id
     async with call.reading() as execute:
         collection = await load_collection(execute, call, name)
-        which = [
+        conditions = [
             documents.c.app_id == collection.app_id,
             documents.c.collection_id == collection.id,
             *is_visible_to(call.caller, collection),
         ]
         if status is not None:
-            which.append(documents.c.status == status)
+            conditions.append(documents.c.status == status)
         if cursor is not None:
-            which.append(documents.c.id < cursor)
-        query = select(documents).where(*which).order_by(documents.c.id.desc()).limit(limit)
+            conditions.append(documents.c.id < cursor)
+        query = select(documents).where(*conditions).order_by(documents.c.id.desc()).limit(limit)
         return [_describe(row) for row in await execute(query)]
 
 
@@ -196,13 +196,13 @@ async def rag_read(
     async with call.reading() as execute:
         collection = await load_collection(execute, call, name)
         document = await load_document(execute, call, collection, document_id)
-        which = (
+        conditions = (
             texts.c.app_id == document.app_id,
             texts.c.document_id == document.id,
             texts.c.version == document.version,
             texts.c.part.between(offset // PART, (offset + limit) // PART),
         )
-        rows = (await execute(select(texts.c.part, texts.c.text).where(*which).order_by(texts.c.part))).all()
+        rows = (await execute(select(texts.c.part, texts.c.text).where(*conditions).order_by(texts.c.part))).all()
     begin = rows[0].part * PART if rows else 0
     joined_text = "".join(row.text for row in rows)
     part = joined_text[max(offset - begin, 0) : offset - begin + limit] if rows else ""
@@ -303,9 +303,9 @@ async def rag_documents_delete(call: Call, app_id: AppId, name: CollectionName, 
 
 async def count_revision(unit: Unit, collection: Row, more_bytes: int = 0) -> None:
     """Says that searches see something else from now on."""
-    which = (collections.c.app_id == collection.app_id, collections.c.id == collection.id)
+    conditions = (collections.c.app_id == collection.app_id, collections.c.id == collection.id)
     values = {"revision": collections.c.revision + 1, "size_bytes": collections.c.size_bytes + more_bytes}
-    await unit.execute(update(collections).where(*which).values(values))
+    await unit.execute(update(collections).where(*conditions).values(values))
 
 
 def _describe(row: Any) -> RagDocument:

@@ -54,8 +54,8 @@ async def rag_reindex(
             raise OverlapTooLarge(details={"chunkSize": size, "chunkOverlap": overlap})
         model = embeddingModel or row.embedding_model
         values: dict[str, Any] = {"chunk_size": size, "chunk_overlap": overlap, "embedding_model": model}
-        which = (collections.c.app_id == app_id, collections.c.id == row.id)
-        await unit.execute(update(collections).where(*which).values(**values, updated_at=call.now))
+        conditions = (collections.c.app_id == app_id, collections.c.id == row.id)
+        await unit.execute(update(collections).where(*conditions).values(**values, updated_at=call.now))
         arguments = {"app_id": app_id, "collection_id": row.id}
         tenant = call.require_app().organisation_id
         await call.services.jobs.enqueue(unit, "rag_begin_reindexing", arguments, tenant=tenant)

@@ -242,8 +242,8 @@ def _compute_id(files: Sequence[RepoFile]) -> str:
 
 async def _touch(unit: Unit, call: Call, app_id: str, digests: list[str]) -> None:
     for start in range(0, len(digests), 500):
-        some = (repo_blobs.c.app_id == app_id, repo_blobs.c.sha256.in_(digests[start : start + 500]))
-        await unit.execute(update(repo_blobs).where(*some).values(used_at=call.now))
+        conditions = (repo_blobs.c.app_id == app_id, repo_blobs.c.sha256.in_(digests[start : start + 500]))
+        await unit.execute(update(repo_blobs).where(*conditions).values(used_at=call.now))
 
 
 async def _keep_latest(unit: Unit, app_id: str) -> None:

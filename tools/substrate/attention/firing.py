@@ -104,7 +104,7 @@ async def _propose_all(ledger: Ledger, rule: Any, bindings: list[Binding], tick:
     if not room:
         outcome.status, outcome.skip_reason = "capped", f"the rule may propose {rule.max_fires_per_day} actions a day"
         return outcome
-    earlier = await _load_earlier(ledger, rule.id, bindings)
+    earlier_proposals = await _load_earlier(ledger, rule.id, bindings)
     renderer, faults, waiting_count, repeat_count, left_out_count = Renderer(), [], 0, 0, 0
     for number, binding in enumerate(bindings):
         if len(outcome.action_ids) == room:
@@ -113,10 +113,10 @@ async def _propose_all(ledger: Ledger, rule: Any, bindings: list[Binding], tick:
         try:
             payload = renderer.render(rule.action_payload_template, binding.values)
             name = _name_proposal(rule, binding, payload)
-            if name in earlier.waiting:
+            if name in earlier_proposals.waiting:
                 waiting_count += 1
                 continue
-            if binding.written_by and earlier.names_by_writer.get(binding.written_by) == name:
+            if binding.written_by and earlier_proposals.names_by_writer.get(binding.written_by) == name:
                 # The row still matches after what the rule has done to it.
                 repeat_count += 1
                 continue

@@ -186,8 +186,8 @@ async def _measure_depth(ledger: Ledger, entity_id: str) -> int:
         in_organisation, _entities.c.merged_into == entity_id
     )
     tree = first.cte("tree", recursive=True)
-    below = select(_entities.c.id, tree.c.depth + 1).where(in_organisation, _entities.c.merged_into == tree.c.id)
-    tree = tree.union_all(below)
+    next_level = select(_entities.c.id, tree.c.depth + 1).where(in_organisation, _entities.c.merged_into == tree.c.id)
+    tree = tree.union_all(next_level)
     return (await ledger.unit.execute(select(func.max(tree.c.depth)))).scalar() or 0
 
 

@@ -50,7 +50,7 @@ async def retire_principle(ledger: Ledger, payload: RetirePrinciple, action: Act
     return Plan({"principle_id": row["id"]}, [RowChange(_decisions, row["id"], row, after)])
 
 
-async def require_room(ledger: Ledger, more: int) -> None:
+async def require_room(ledger: Ledger, new_count: int) -> None:
     """Raises InvalidPayload where there would be more principles in force than the policy reads."""
     columns = _decisions.c
     query = select(func.count()).where(
@@ -59,7 +59,7 @@ async def require_room(ledger: Ledger, more: int) -> None:
         columns.status == "active",
         columns.constraint_spec.is_not(None),
     )
-    if (await ledger.unit.execute(query)).scalar_one() + more > MOST_PRINCIPLES:
+    if (await ledger.unit.execute(query)).scalar_one() + new_count > MOST_PRINCIPLES:
         raise InvalidPayload(f"There are at most {MOST_PRINCIPLES} principles in force; retire one first.")
 
 

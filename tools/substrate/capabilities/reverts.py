@@ -165,9 +165,9 @@ class _Undo:
         """Returns an action and all that build on it and are not undone yet, the latest first."""
         later_ids, waiting = {action_id}, [action_id]
         while waiting:
-            fresh = self._later[waiting.pop()] - later_ids - self._undone_ids
-            later_ids |= fresh
-            waiting += fresh
+            new_ids = self._later[waiting.pop()] - later_ids - self._undone_ids
+            later_ids |= new_ids
+            waiting += new_ids
         return self.sort_latest_first(later_ids)
 
     async def _find_later(self, reverted_changes: list[Any]) -> set[str]:
@@ -315,10 +315,10 @@ class _Undo:
         named_artifacts = {
             row["source_artifact_id"] for row in self._rows.values() if row and row.get("source_artifact_id")
         }
-        there = await self._ledger.load(tables.source_artifacts, named_artifacts)
+        artifacts = await self._ledger.load(tables.source_artifacts, named_artifacts)
         for place, row in self._rows.items():
             artifact_id = row.get("source_artifact_id") if row else None
-            if row and artifact_id is not None and (artifact_id in deleted_artifacts or artifact_id not in there):
+            if row and artifact_id is not None and (artifact_id in deleted_artifacts or artifact_id not in artifacts):
                 self._rows[place] = {**row, "source_artifact_id": None}
 
 

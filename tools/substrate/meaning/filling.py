@@ -23,12 +23,14 @@ async def fill_all(job: Job) -> None:
     settings_with_states = tables.settings.outerjoin(
         tables.embedding_states, _states.organisation_id == _settings.organisation_id
     )
-    behind = or_(
+    is_behind = or_(
         _states.organisation_id.is_(None),
         _states.embedded_until < _settings.last_at,
         _states.embedder != name_embedder(),
     )
-    query = select(_settings.organisation_id).select_from(settings_with_states).where(behind).limit(_MOST_ORGANISATIONS)
+    query = (
+        select(_settings.organisation_id).select_from(settings_with_states).where(is_behind).limit(_MOST_ORGANISATIONS)
+    )
     async with job.database.reading() as connection:
         organisations = list((await connection.execute(query)).scalars())
     for organisation_id in organisations:
@@ -45,10 +47,10 @@ async def fill_some(job: Job, organisation_id: str) -> bool:
     """
     embedder = name_embedder()
     async with job.database.reading() as connection:
-        which = _settings.organisation_id == organisation_id
-        last: datetime | None = (await connection.execute(select(_settings.last_at).where(which))).scalar()
-        which = _states.organisation_id == organisation_id
-        state: Any = (await connection.execute(select(tables.embedding_states).where(which))).first()
+        condition = _settings.organisation_id == organisation_id
+        last: datetime | None = (await connection.execute(select(_settings.last_at).where(condition))).scalar()
+        condition = _states.organisation_id == organisation_id
+        state: Any = (await connection.execute(select(tables.embedding_states).where(condition))).first()
         until = state.embedded_until if state is not None and state.embedder == embedder else None
         query = select(_memory.id, _memory.number, _memory.kind, _memory.title, _memory.body_text, _memory.updated_at)
         query = query.where(_memory.organisation_id == organisation_id)
@@ -77,19 +79,19 @@ async def fill_some(job: Job, organisation_id: str) -> bool:
         for row, vector in zip(rows, vectors, strict=True)
     ]
     async with job.writing(lock=organisation_id) as unit:
-        now: Any = (await unit.execute(select(tables.embedding_states).where(which))).first()
+        now: Any = (await unit.execute(select(tables.embedding_states).where(condition))).first()
         if now != state:
             return False
         embeddings = tables.embeddings
-        ours = embeddings.c.organisation_id == organisation_id
+        in_organisation = embeddings.c.organisation_id == organisation_id
         if state is not None and state.embedder != embedder:
-            await unit.execute(delete(embeddings).where(ours))
+            await unit.execute(delete(embeddings).where(in_organisation))
         # A memory that was changed or forgotten meanwhile gets no vector of its earlier text.
         times_query = select(_memory.id, _memory.updated_at).where(
             _memory.organisation_id == organisation_id, _memory.id.in_([row.id for row in rows])
         )
-        still = {row.id: row.updated_at for row in await unit.execute(times_query)}
-        new_rows = [row for row in new_rows if still.get(row["id"]) == row["memory_at"]]
+        present_times = {row.id: row.updated_at for row in await unit.execute(times_query)}
+        new_rows = [row for row in new_rows if present_times.get(row["id"]) == row["memory_at"]]
         if new_rows:
             upsert = build_upsert(unit.database.dialect, embeddings)
             changing = {name: upsert.excluded[name] for name in ("number", "memory_at", "bits", "parts")}
@@ -99,5 +101,5 @@ async def fill_some(job: Job, organisation_id: str) -> bool:
         if state is None:
             await unit.execute(insert(tables.embedding_states), {"organisation_id": organisation_id, **values})
         else:
-            await unit.execute(update(tables.embedding_states).where(which).values(values))
+            await unit.execute(update(tables.embedding_states).where(condition).values(values))
     return is_done

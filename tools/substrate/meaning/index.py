@@ -67,11 +67,11 @@ class MeaningIndex:
     async def refresh(self, execute: Execute, organisation_id: str) -> None:
         """Adds what was given a vector since; what was changed is there twice, and the newer counts."""
         while True:
-            ours: dict[str, Any] = {"of_organisation": organisation_id}
+            parameters: dict[str, Any] = {"of_organisation": organisation_id}
             if self._until is None:
-                rows = (await execute(_ALL, ours)).all()
+                rows = (await execute(_ALL, parameters)).all()
             else:
-                rows = (await execute(_LATER, {**ours, "until": self._until})).all()
+                rows = (await execute(_LATER, {**parameters, "until": self._until})).all()
             if rows:
                 self._add(rows)
                 self._until = rows[-1].memory_at

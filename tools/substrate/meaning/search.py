@@ -139,11 +139,11 @@ class MeaningSearch:
         async with run_beside(self._prepare(by, match, filters)) as preparing:
             vector = await self.call.services.of(QuestionVectors).get(self.question)
             index, word_matches = await preparing
-        near = [] if index is None else await self._find_near(index, vector, kinds, filters, limit)
+        near_memories = [] if index is None else await self._find_near(index, vector, kinds, filters, limit)
         if by == "both":
-            best = dict(islice(self._fuse(near[:_RANKED], word_matches).items(), limit))
+            best = dict(islice(self._fuse(near_memories[:_RANKED], word_matches).items(), limit))
         else:
-            best = {each.id: -each.distance for each in near[:limit]}
+            best = {each.id: -each.distance for each in near_memories[:limit]}
         if not best:
             return []
         query = _build_best(self.call.unit.database.dialect)
@@ -200,8 +200,8 @@ class MeaningSearch:
         numbers, ids, parts, moments = zip(*rows, strict=True)
         distances = [-round(close, 4) for close in await compare(vector.parts, parts)]
         # Two never have the same number, so no more than that is compared.
-        near = sorted(map(_Near, distances, numbers, ids, moments))
-        return [each for each in near if each.distance < 0]
+        near_memories = sorted(map(_Near, distances, numbers, ids, moments))
+        return [each for each in near_memories if each.distance < 0]
 
     async def _filter_near(self, candidates: Sequence[int], filters: Sequence[Any], *, is_long: bool) -> Sequence[Any]:
         same = (_memory.organisation_id == _embeddings.organisation_id) & (_memory.id == _embeddings.id)
@@ -209,13 +209,13 @@ class MeaningSearch:
         parameters = {"of_organisation": self.organisation_id, "numbers": candidates}
         return (await self.call.execute(mark_long(query) if is_long else query, parameters)).all()
 
-    def _fuse(self, near: Sequence[_Near], word_matches: Sequence[_Worded]) -> dict[str, float]:
+    def _fuse(self, nearest: Sequence[_Near], word_matches: Sequence[_Worded]) -> dict[str, float]:
         """Weighted reciprocal rank fusion of what is near, of what has the words, and of the order in time, the best
         first.
 
         What has only some of the words (`match` is "or") counts less for them.
         """
-        moments = {each.id: each.written_at for each in near} | {each.id: each.updated_at for each in word_matches}
+        moments = {each.id: each.written_at for each in nearest} | {each.id: each.updated_at for each in word_matches}
         latest = sorted(moments, key=moments.__getitem__, reverse=True)
         words = {each.id: each.weight for each in word_matches}
-        return fuse_rankings([{each.id: 1.0 for each in near}, words, dict.fromkeys(latest, _RECENCY)])
+        return fuse_rankings([{each.id: 1.0 for each in nearest}, words, dict.fromkeys(latest, _RECENCY)])

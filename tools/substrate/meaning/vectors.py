@@ -93,11 +93,11 @@ async def group_vectors(vectors: Sequence[bytes], closeness: float) -> list[list
 
 def _group(np: Any, vectors: Sequence[bytes], closeness: float) -> list[list[int]]:
     rows = _normalise(np, vectors)
-    near = rows @ rows.T >= closeness
-    groups, is_ungrouped = [], near.sum(axis=1) > 1
+    is_near = rows @ rows.T >= closeness
+    groups, is_ungrouped = [], is_near.sum(axis=1) > 1
     while is_ungrouped.any():
-        group = near[is_ungrouped.argmax()]
-        while (wider := near[group].any(axis=0)).sum() > group.sum():
+        group = is_near[is_ungrouped.argmax()]
+        while (wider := is_near[group].any(axis=0)).sum() > group.sum():
             group = wider
         groups.append([int(place) for place in np.flatnonzero(group)])
         is_ungrouped &= ~group

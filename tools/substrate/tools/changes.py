@@ -130,7 +130,7 @@ async def substrate_restore_preview(
         raise SnapshotNotFound
     parameters = {"of_organisation": organisation_id, "since": snapshot.created_at}
     rows = (await call.execute(mark_long(_build_undone()), parameters)).all()
-    stays = {row[0]: row[1] for row in await call.execute(mark_long(_build_staying()), parameters)}
+    staying_counts = {row[0]: row[1] for row in await call.execute(mark_long(_build_staying()), parameters)}
     ids = [row.id for row in rows[:_MOST_UNDONE]]
     by_capability: dict[str, int] = {}
     for row in rows[:_MOST_UNDONE]:
@@ -140,7 +140,7 @@ async def substrate_restore_preview(
         "taken_at": snapshot.created_at,
         "counts": snapshot.counts,
         "would_undo": by_capability,
-        "would_stay": stays,
+        "would_stay": staying_counts,
         "has_more": len(rows) > _MOST_UNDONE,
         "payloads": [
             {

@@ -166,12 +166,12 @@ async def substrate_update_entity(
     )
 
 
-def measure_similarity(name: str, other: str) -> float:
+def measure_similarity(name: str, other_name: str) -> float:
     """Returns the share of groups of three letters that a name has in common with another one, or with the word of it
     that has the most in common, from 0 to 1.
     """
     first = _split_trigrams(name)
-    other_trigrams = [_split_trigrams(part) for part in (other, *other.split())]
+    other_trigrams = [_split_trigrams(part) for part in (other_name, *other_name.split())]
     return max(len(first & each) / len(first | each) for each in other_trigrams) if first else 0.0
 
 

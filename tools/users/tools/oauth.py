@@ -279,10 +279,17 @@ async def _upgrade(call: Call, app_id: str, provider: str, provider_user: Provid
     return user
 
 
-async def _attach_identity(call: Call, unit: Unit, user: dict[str, Any], provider: str, who: ProviderUser) -> None:
-    identity = {"app_id": user["app_id"], "provider": provider, "provider_uid": who.uid, "user_id": user["id"]}
-    await unit.execute(insert(user_identities), {**identity, "email": who.email, "created_at": call.now})
+async def _attach_identity(
+    call: Call, unit: Unit, user: dict[str, Any], provider: str, provider_user: ProviderUser
+) -> None:
+    identity = {
+        "app_id": user["app_id"],
+        "provider": provider,
+        "provider_uid": provider_user.uid,
+        "user_id": user["id"],
+    }
+    await unit.execute(insert(user_identities), {**identity, "email": provider_user.email, "created_at": call.now})
 
 
-def _name_address(who: ProviderUser, provider: str) -> str:
-    return who.email or f"{who.uid}@users.noreply.{provider}.local"
+def _name_address(provider_user: ProviderUser, provider: str) -> str:
+    return provider_user.email or f"{provider_user.uid}@users.noreply.{provider}.local"

@@ -54,10 +54,10 @@ def find_site(call: Call, origin: str | None) -> Site:
     host name of the page: one that was made on the app's own host is not offered on the server's, and the other way
     round. Raises PasskeysUnavailable.
     """
-    own = (call.services.options.base_url, call.context.base_url)
+    own_addresses = (call.services.options.base_url, call.context.base_url)
     if origin is None:
-        return Site.parse(own[0])
-    if origin not in own and not is_redirect_allowed(call, origin):
+        return Site.parse(own_addresses[0])
+    if origin not in own_addresses and not is_redirect_allowed(call, origin):
         raise PasskeysUnavailable(
             "The app does not allow this page's origin.", remediation="Add it with op:config_cors."
         )
@@ -66,8 +66,10 @@ def find_site(call: Call, origin: str | None) -> Site:
 
 async def list_passkeys(execute: Execute, app_id: str, user_id: str) -> Sequence[Any]:
     """Returns the rows of a user's passkeys, the newest first."""
-    own = (columns.app_id == app_id, columns.user_id == user_id)
-    query = select(user_passkeys).where(*own).order_by(columns.created_at.desc(), columns.id).limit(MOST_PASSKEYS)
+    conditions = (columns.app_id == app_id, columns.user_id == user_id)
+    query = (
+        select(user_passkeys).where(*conditions).order_by(columns.created_at.desc(), columns.id).limit(MOST_PASSKEYS)
+    )
     return (await execute(query)).all()
 
 
@@ -126,8 +128,8 @@ async def auth_passkey_options(
     if len(own_passkeys) >= MOST_PASSKEYS:
         raise TooManyPasskeys
     owner = Owner(user_id, user["email"], user["display_name"], call.require_app().name)
-    here = [row.credential_id for row in own_passkeys if row.rp_id == site.rp_id]
-    options, state = await get_ceremonies(call).begin_registration(site, owner, known_ids=here)
+    credential_ids = [row.credential_id for row in own_passkeys if row.rp_id == site.rp_id]
+    options, state = await get_ceremonies(call).begin_registration(site, owner, known_ids=credential_ids)
     return {"options": options, "state": state}
 
 
