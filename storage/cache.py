@@ -55,7 +55,7 @@ class Cache(Generic[K, V]):
 
     def forget_value(self, value: V) -> None:
         """Forgets the keys that lead to a value, and those that lead to none, because they may now."""
-        for key in [key for key, (_, held) in self._entries.items() if held is None or held == value]:
+        for key in [key for key, (_, entry) in self._entries.items() if entry is None or entry == value]:
             del self._entries[key]
         self._loading.clear()
 

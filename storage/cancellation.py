@@ -14,14 +14,14 @@ async def run_to_completion(work: Awaitable[T]) -> T:
     caller gets CancelledError afterwards.
     """
     task = ensure_future(work)
-    cancelled: asyncio.CancelledError | None = None
+    cancellation: asyncio.CancelledError | None = None
     while not task.done():
         try:
             await asyncio.shield(task)
         except asyncio.CancelledError as exc:
-            cancelled = exc
-    if cancelled is not None:
-        raise cancelled
+            cancellation = exc
+    if cancellation is not None:
+        raise cancellation
     return task.result()
 
 

@@ -25,8 +25,8 @@ def mark_long(statement: S) -> S:
     """Marks a statement that reads for milliseconds. Where the database is a file, it runs in a thread from the
     beginning, so that other work goes on meanwhile.
     """
-    marked: S = statement.execution_options(**_LONG)
-    return marked
+    marked_statement: S = statement.execution_options(**_LONG)
+    return marked_statement
 
 
 def is_long(statement: Executable) -> bool:
@@ -491,5 +491,5 @@ class ErrorTranslator:
 
 def _is_timeout(cause: Any) -> bool:
     """Returns whether the database stopped a statement: Postgres after `statement_timeout`, SQLite at our deadline."""
-    interrupted = getattr(cause, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_INTERRUPT
-    return interrupted or getattr(cause, "sqlstate", None) == "57014"
+    was_interrupted = getattr(cause, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_INTERRUPT
+    return was_interrupted or getattr(cause, "sqlstate", None) == "57014"

@@ -16,8 +16,8 @@ def normalise(text: str) -> str:
     """Returns a text in lower case, without accents and look-alike forms of letters (Unicode's NFKD)."""
     if text.isascii():
         return text.lower()
-    decomposed = unicodedata.normalize("NFKD", text).casefold()
-    return "".join(character for character in decomposed if not unicodedata.combining(character))
+    decomposed_text = unicodedata.normalize("NFKD", text).casefold()
+    return "".join(character for character in decomposed_text if not unicodedata.combining(character))
 
 
 def split_words(text: str) -> list[str]:

@@ -128,8 +128,8 @@ class Identity:
     async def remember(self) -> None:
         """Records which stores hold the id, so that a store that loses it is noticed."""
         async with self._rows.reading() as connection:
-            recorded = set((await connection.execute(select(installation_stores.c.store))).scalars())
-        new = [{"store": store, "seen_at": self._now} for store in self._checked_stores if store not in recorded]
+            recorded_stores = set((await connection.execute(select(installation_stores.c.store))).scalars())
+        new = [{"store": store, "seen_at": self._now} for store in self._checked_stores if store not in recorded_stores]
         if new:
             async with self._rows.writing(lock=INSTALLATION) as connection:
                 adding = build_upsert(self._rows.dialect, installation_stores).on_conflict_do_nothing()

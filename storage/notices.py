@@ -51,9 +51,9 @@ class Notices:
         self._origin = ids.uuid()
         self._subscribers: dict[str, list[Callable[[str], None]]] = {}
         self._listeners: list[tuple[str, Callable[[], None]]] = []
-        self._seen = 0
+        self._last_seen = 0
         self._missing: dict[int, float] = {}
-        """The numbers below `_seen` that are still missing, oldest first, each with the time at which it is given
+        """The numbers below `_last_seen` that are still missing, oldest first, each with the time at which it is given
         up.
         """
         self._watcher: asyncio.Task[None] | None = None
@@ -79,7 +79,7 @@ class Notices:
         for row in reversed(rows):
             if row.created_at < long_ago:
                 # What is missing before it was swept or rolled back.
-                self._seen = row.id
+                self._last_seen = row.id
             else:
                 # Numbers that are not there may be those of transactions that will be committed in a moment.
                 self._note_seen(row.id)
@@ -97,7 +97,7 @@ class Notices:
         rows: list[Any] = []
         if self._missing:
             rows += (await self._database.read_once(_LATE, {"missing": list(self._missing)})).all()
-        rows += await self._database.fetch_once(_NEW, {"seen": self._seen})
+        rows += await self._database.fetch_once(_NEW, {"seen": self._last_seen})
         for row in rows:
             self._note_seen(row.id)
             if row.origin != self._origin:
@@ -107,9 +107,9 @@ class Notices:
         """Remembers which numbers before this one are missing: their transactions may be committed later."""
         now = self._clock.monotonic()
         if self._missing.pop(number, None) is None:
-            skipped = range(max(self._seen + 1, number - _MOST_MISSING), number)
-            self._missing |= dict.fromkeys(skipped, now + _LATE_SECONDS)
-            self._seen = number
+            skipped_numbers = range(max(self._last_seen + 1, number - _MOST_MISSING), number)
+            self._missing |= dict.fromkeys(skipped_numbers, now + _LATE_SECONDS)
+            self._last_seen = number
         while self._missing and (len(self._missing) > _MOST_MISSING or next(iter(self._missing.values())) < now):
             # Its transaction was rolled back.
             del self._missing[next(iter(self._missing))]

@@ -79,7 +79,7 @@ class PostgresDatabase(Database):
         self._name = name
         super().__init__()
         self._engine = build_engine()
-        self._prepared = PreparedStatements(self._engine.dialect)
+        self._prepared_statements = PreparedStatements(self._engine.dialect)
         self._free: list[PostgresConnection] = []
         self._slots = asyncio.Semaphore(POOL)
         self._in_use = 0
@@ -187,7 +187,11 @@ class PostgresDatabase(Database):
         else:
             await self._slots.acquire()
         self._in_use += 1
-        return self._free.pop() if self._free else PostgresConnection(self._engine, self._prepared, self._open_session)
+        return (
+            self._free.pop()
+            if self._free
+            else PostgresConnection(self._engine, self._prepared_statements, self._open_session)
+        )
 
     async def release_connection(self, connection: PostgresConnection) -> None:
         """Ends the transaction of a connection and makes it free."""

@@ -24,7 +24,7 @@ from sqlalchemy.pool import NullPool
 from sqlalchemy.util import await_only, greenlet_spawn
 
 from baobab.storage.database import RowStream
-from baobab.storage.postgres_session import Before, Column, PostgresSession, Queued, Row, StatementResult
+from baobab.storage.postgres_session import Before, Column, PostgresSession, QueuedStatement, Row, StatementResult
 from baobab.storage.prepared_statements import PreparedQuery, PreparedStatements, PreparedWrite
 from baobab.storage.statements import ByteBudget, Statements
 
@@ -54,7 +54,7 @@ _ROWS_OF_INSERT = 50
 """The most rows of one INSERT. For each number of rows the INSERT is another statement, and the server keeps only a
 limited number.
 """
-_OWN_USER: Queued = (b"SET LOCAL ROLE NONE", ())
+_OWN_USER: QueuedStatement = (b"SET LOCAL ROLE NONE", ())
 registry.register("postgresql.baobab", __name__, _Dialect.__name__)
 _connecting: ContextVar["_Driver"] = ContextVar("connecting")
 
@@ -157,21 +157,24 @@ class PostgresConnection:
     """
 
     def __init__(
-        self, engine: Engine, prepared: PreparedStatements, open_session: Callable[[], Awaitable[PostgresSession]]
+        self,
+        engine: Engine,
+        prepared_statements: PreparedStatements,
+        open_session: Callable[[], Awaitable[PostgresSession]],
     ) -> None:
-        """prepared: the statements that were prepared for the engine's dialect."""
+        """prepared_statements: the statements that were prepared for the engine's dialect."""
         self._engine = engine
-        self._prepared = prepared
+        self._prepared_statements = prepared_statements
         self._open_session = open_session
         self._session: PostgresSession | None = None
         self._sync: Connection | None = None
         self._begin: Sequence[bytes] = ()
         self._has_begun = False
         self._is_single = self._may_repeat = False
-        self._queued: list[Queued] = []
+        self._queued_statements: list[QueuedStatement] = []
         self.is_queueing = False
-        self._identity: Queued | None = None
-        self._wanted_identity: Queued | None = None
+        self._identity: QueuedStatement | None = None
+        self._wanted_identity: QueuedStatement | None = None
 
     @property
     def dialect(self) -> Dialect:
@@ -188,7 +191,7 @@ class PostgresConnection:
         self._is_single, self._may_repeat = single, reads or not single
         self._identity = self._wanted_identity = None
 
-    def become(self, identity: Queued | None) -> None:
+    def become(self, identity: QueuedStatement | None) -> None:
         """Runs the following statements with another identity, until the end of the transaction. If the identity
         changes, the statement that changes it is sent with the next one.
 
@@ -204,10 +207,10 @@ class PostgresConnection:
     async def commit(self) -> None:
         try:
             if not self._has_begun:
-                if not self._queued:
+                if not self._queued_statements:
                     return
                 await self._use_session(PostgresSession.send)
-            await self._require_session().commit(self._queued)
+            await self._require_session().commit(self._queued_statements)
         except psycopg.Error as exc:
             raise _wrap("COMMIT", exc) from exc
 
@@ -217,16 +220,16 @@ class PostgresConnection:
             self._session.roll_back()
         if self._session is not None:
             self._session.is_patient = False
-        self._begin, self._has_begun, self._queued = (), False, []
+        self._begin, self._has_begun, self._queued_statements = (), False, []
 
     async def execute(self, statement: Executable, rows: Any = None) -> CursorResult[*tuple[Any, ...]]:
         """Runs one statement; its rows can be read at any time afterwards."""
         return await self._call(Connection.execute, statement, rows)
 
     async def write(self, statement: Executable, rows: Any = None) -> None:
-        prepared = self._prepare_write(statement, rows)
-        if prepared is not None:
-            self.queue(prepared.text, prepared.bind(rows))
+        prepared_write = self._prepare_write(statement, rows)
+        if prepared_write is not None:
+            self.queue(prepared_write.text, prepared_write.bind(rows))
             return
         self.is_queueing = True
         try:
@@ -239,27 +242,27 @@ class PostgresConnection:
             self.is_queueing = False
 
     async def change(self, statement: Executable, row: Mapping[str, Any]) -> int:
-        prepared = self._prepare_write(statement, row)
-        if prepared is None:
+        prepared_write = self._prepare_write(statement, row)
+        if prepared_write is None:
             return (await self.execute(statement, row)).rowcount
-        values = prepared.bind(row)
+        values = prepared_write.bind(row)
         try:
-            return (await self.run(prepared.text, values)).row_count
+            return (await self.run(prepared_write.text, values)).row_count
         except psycopg.Error as exc:
-            raise _wrap(prepared.text, exc) from exc
+            raise _wrap(prepared_write.text, exc) from exc
 
     def queue(self, query: str, values: Sequence[Any]) -> None:
         """Queues a statement to be sent with the next one or with the commit. Its result is not read."""
         self._change_identity()
-        self._queued.append((query.encode(), values))
+        self._queued_statements.append((query.encode(), values))
 
     async def fetch(self, statement: Executable, values: Mapping[str, Any]) -> Sequence[sqlalchemy.Row[Any]]:
         query = self._prepare_query(statement)
         if query is None:
             return (await self.execute(statement, values)).all()
-        bound = query.bind(values)
+        bound_values = query.bind(values)
         try:
-            result = await self.run(query.text, bound)
+            result = await self.run(query.text, bound_values)
         except psycopg.Error as exc:
             raise _wrap(query.text, exc) from exc
         return query.build_rows(result.rows, result.columns)
@@ -267,15 +270,20 @@ class PostgresConnection:
     async def fetch_all(
         self, queries: Sequence[tuple[Executable, Mapping[str, Any]]]
     ) -> list[Sequence[sqlalchemy.Row[Any]]]:
-        prepared = [query for statement, _ in queries if (query := self._prepare_query(statement)) is not None]
-        if len(prepared) < len(queries) or len(queries) == 1:
+        prepared_queries = [query for statement, _ in queries if (query := self._prepare_query(statement)) is not None]
+        if len(prepared_queries) < len(queries) or len(queries) == 1:
             return [await self.fetch(statement, values) for statement, values in queries]
-        statements = [(query.text, query.bind(values)) for query, (_, values) in zip(prepared, queries, strict=True)]
+        statements = [
+            (query.text, query.bind(values)) for query, (_, values) in zip(prepared_queries, queries, strict=True)
+        ]
         try:
             results = await self.run_all(statements)
         except psycopg.Error as exc:
             raise _wrap("; ".join([text for text, _ in statements]), exc) from exc
-        return [query.build_rows(result.rows, result.columns) for query, result in zip(prepared, results, strict=True)]
+        return [
+            query.build_rows(result.rows, result.columns)
+            for query, result in zip(prepared_queries, results, strict=True)
+        ]
 
     async def scalar(self, statement: Executable, rows: Any = None) -> Any:
         return (await self.execute(statement, rows)).scalar()
@@ -333,12 +341,12 @@ class PostgresConnection:
             self._is_single = False
 
         async def run(session: PostgresSession, before: Before) -> list[Row]:
-            found = []
+            read_rows = []
             async with aclosing(session.stream(query, values, batch, before)) as rows:
                 async for row in rows:
                     take(row)
-                    found.append(row)
-            return found
+                    read_rows.append(row)
+            return read_rows
 
         return await self._use_session(run)
 
@@ -367,26 +375,26 @@ class PostgresConnection:
 
     def _prepare_query(self, statement: Executable) -> PreparedQuery | None:
         # Before the first statement of the first connection, the dialect does not know the server's version.
-        return None if self._sync is None else self._prepared.prepare_query(statement)
+        return None if self._sync is None else self._prepared_statements.prepare_query(statement)
 
     def _prepare_write(self, statement: Executable, row: Any) -> PreparedWrite | None:
-        return None if self._sync is None else self._prepared.prepare_write(statement, row)
+        return None if self._sync is None else self._prepared_statements.prepare_write(statement, row)
 
     def _change_identity(self) -> None:
         if self._identity != self._wanted_identity:
-            self._queued.append(self._wanted_identity or _OWN_USER)
+            self._queued_statements.append(self._wanted_identity or _OWN_USER)
             self._identity = self._wanted_identity
 
     async def _use_session(self, run: _Use[T]) -> T:
         self._change_identity()
         if self._has_begun:
             return await self._run_after_queued(run, self._require_session(), ())
-        is_used = self._session is not None and self._session.lost is None
+        is_used = self._session is not None and self._session.loss is None
         try:
             return await self._begin_with(run)
         except psycopg.OperationalError:
             # Nothing is left of a transaction whose first statement was not answered.
-            if not is_used or not self._may_repeat or self._require_session().lost is None:
+            if not is_used or not self._may_repeat or self._require_session().loss is None:
                 raise
         return await self._begin_with(run)
 
@@ -400,13 +408,13 @@ class PostgresConnection:
             self._has_begun = session.is_in_transaction
 
     async def _run_after_queued(self, run: _Use[T], session: PostgresSession, begin: Sequence[bytes]) -> T:
-        result = await run(session, Before(begin, self._queued))
+        result = await run(session, Before(begin, self._queued_statements))
         # If a value was refused before anything was sent, they wait for the next statement.
-        self._queued = []
+        self._queued_statements = []
         return result
 
     async def _connect(self) -> PostgresSession:
-        if self._session is not None and self._session.lost is not None:
+        if self._session is not None and self._session.loss is not None:
             await self.close()
         if self._session is None:
             self._session = await self._open_session()

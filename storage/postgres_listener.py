@@ -22,8 +22,8 @@ class PostgresListener:
         self._connection = connection
         self._pgconn = connection.pgconn
         self._origin = origin.encode()
-        self._lost: psycopg.Error | None = None
-        self._heard = asyncio.Event()
+        self._connection_error: psycopg.Error | None = None
+        self._wakeup = asyncio.Event()
         self._subjects: set[str] | None = set()
         """What others have announced since the last call of `wait`; None for an announcement without subjects."""
         self._loop = asyncio.get_running_loop()
@@ -37,13 +37,13 @@ class PostgresListener:
         """
         # The event loop may have stopped watching a socket that has an error (postgres_session.py).
         self._receive()
-        if self._lost is None:
+        if self._connection_error is None:
             with suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
-                    await self._heard.wait()
-        self._heard.clear()
-        if self._lost is not None:
-            raise self._lost
+                    await self._wakeup.wait()
+        self._wakeup.clear()
+        if self._connection_error is not None:
+            raise self._connection_error
         subjects, self._subjects = self._subjects, set()
         return subjects or None
 
@@ -52,20 +52,20 @@ class PostgresListener:
         await self._connection.close()
 
     def _receive(self) -> None:
-        if self._lost is not None:
+        if self._connection_error is not None:
             return
         try:
             self._pgconn.consume_input()
         except psycopg.Error as exc:
-            self._lost = exc
+            self._connection_error = exc
             self._stop_watching()
-            self._heard.set()
+            self._wakeup.set()
             return
         while (notice := self._pgconn.notifies()) is not None:
             origin, *subjects = notice.extra.split() or [b""]
             if origin == self._origin:
                 continue
-            self._heard.set()
+            self._wakeup.set()
             if not subjects:
                 # From a process of the previous version.
                 self._subjects = None

@@ -55,7 +55,7 @@ Column = tuple[str, int, None, None, None, None, None]
 _Key = tuple[bytes, tuple[int, ...]]
 
 
-Queued = tuple[bytes, Sequence[Any]]
+QueuedStatement = tuple[bytes, Sequence[Any]]
 
 
 class Before(NamedTuple):
@@ -63,11 +63,11 @@ class Before(NamedTuple):
 
     begin: Sequence[bytes] = ()
     """Statements without values that begin the transaction."""
-    queued: Sequence[Queued] = ()
+    queued_statements: Sequence[QueuedStatement] = ()
     """Statements with their values, whose results are not needed."""
 
     def __bool__(self) -> bool:
-        return bool(self.begin or self.queued)
+        return bool(self.begin or self.queued_statements)
 
 
 NOTHING = Before()
@@ -97,7 +97,7 @@ class _Outgoing(NamedTuple):
     key: _Key
     parameters: Sequence[Any]
     formats: Sequence[Any] | None = None
-    prepared: _Prepared | None = None
+    prepared_statement: _Prepared | None = None
     is_new: bool = False
     """Whether the server must prepare it now."""
 
@@ -106,7 +106,7 @@ _COMMIT = _Outgoing((b"COMMIT", ()), ())
 
 
 class PostgresSession:
-    """A session that one caller uses at a time. Once its server is gone, it stays `lost`."""
+    """A session that one caller uses at a time. Once its server is gone, `loss` says why."""
 
     def __init__(self, connection: psycopg.AsyncConnection[Any], *, is_pooled: bool) -> None:
         """Use `open`."""
@@ -117,14 +117,14 @@ class PostgresSession:
         """Whether each transaction may run in another session of the server, which does not have the last one's
         state.
         """
-        self._prepared: OrderedDict[_Key, _Prepared] = OrderedDict()
+        self._prepared_by_key: OrderedDict[_Key, _Prepared] = OrderedDict()
         self._uses: dict[_Key, int] = {}
         self._names = 0
         self._has_unread_answer = False
         self._must_forget = False
         self._waiter: asyncio.Future[None] | None = None
         self._watch: asyncio.TimerHandle | None = None
-        self.lost: psycopg.Error | None = None
+        self.loss: psycopg.Error | None = None
         self.is_patient = False
         """Whether the server may take as long as it needs for an answer."""
         self._using = _Use(self)
@@ -159,7 +159,7 @@ class PostgresSession:
 
     @property
     def is_in_transaction(self) -> bool:
-        return self.lost is None and self._pgconn.transaction_status != TransactionStatus.IDLE
+        return self.loss is None and self._pgconn.transaction_status != TransactionStatus.IDLE
 
     async def execute(self, query: str, values: Sequence[Any] = (), before: Before = NOTHING) -> StatementResult:
         """Runs a statement with the values of `$1`, `$2` and so on. Raises psycopg.Error, also for a statement that was
@@ -190,28 +190,28 @@ class PostgresSession:
             if before:
                 await self._send_before(before)
             (statement,) = self._convert([(query.encode(), values)])
-            self._send(statement._replace(prepared=None))
+            self._send(statement._replace(prepared_statement=None))
             self._pgconn.set_chunked_rows_mode(size)
-            failed: PGresult | None = None
+            failed_result: PGresult | None = None
             while (result := await self._receive_result()) is not None:
                 if result.status in _FAILED:
-                    failed = result
+                    failed_result = result
                 else:
                     for row in self._load(result):
                         yield row
-            if failed is not None:
-                raise error_from_result(failed)
+            if failed_result is not None:
+                raise error_from_result(failed_result)
 
     async def send(self, before: Before) -> None:
         """Sends the commands that would precede a statement, without a statement."""
         async with self._using:
             await self._send_before(before)
 
-    async def commit(self, queued: Sequence[Queued] = ()) -> None:
+    async def commit(self, queued_statements: Sequence[QueuedStatement] = ()) -> None:
         """Commits. Raises psycopg.Error if nothing was committed, for example because a statement had failed."""
         async with self._using:
-            if queued:
-                (*_, result) = await self._send_all([*self._convert(queued), _COMMIT], ())
+            if queued_statements:
+                (*_, result) = await self._send_all([*self._convert(queued_statements), _COMMIT], ())
             else:
                 (result,) = await self._run_text(_COMMIT.key[0])
             if result.command_status != b"COMMIT":
@@ -220,7 +220,7 @@ class PostgresSession:
 
     def roll_back(self) -> None:
         """Sends the rollback. The next use of the session reads the answer."""
-        if self.lost is None and self._pgconn.transaction_status in _OPEN:
+        if self.loss is None and self._pgconn.transaction_status in _OPEN:
             try:
                 self._pgconn.send_query(b"ROLLBACK")
                 self._has_unread_answer = True
@@ -239,7 +239,7 @@ class PostgresSession:
 
     async def prepare_use(self) -> None:
         """Makes the session ready for a statement. Raises psycopg.OperationalError if it is lost."""
-        if self._has_unread_answer or self._must_forget or self.lost is not None:
+        if self._has_unread_answer or self._must_forget or self.loss is not None:
             await self._get_ready()
 
     async def end_use(self, error: BaseException | None) -> None:
@@ -263,20 +263,21 @@ class PostgresSession:
             if before:
                 await self._send_before(before)
             return self._build_result((await self._run_text(query))[-1], None)
-        outgoing = self._convert([*before.queued, (query, values)])
+        outgoing = self._convert([*before.queued_statements, (query, values)])
         if len(outgoing) > 1 or before.begin or outgoing[-1].is_new:
             result = (await self._send_all(outgoing, before.begin))[-1]
         else:
             self._send(outgoing[-1])
             result = (await self._receive_results())[-1]
-        return self._build_result(result, outgoing[-1].prepared)
+        return self._build_result(result, outgoing[-1].prepared_statement)
 
-    async def _execute_all(self, statements: Sequence[Queued], before: Before) -> list[StatementResult]:
-        outgoing = self._convert([*before.queued, *statements])
+    async def _execute_all(self, statements: Sequence[QueuedStatement], before: Before) -> list[StatementResult]:
+        outgoing = self._convert([*before.queued_statements, *statements])
         results = await self._send_all(outgoing, before.begin)
         result_pairs = zip(results, outgoing, strict=True)
         return [
-            self._build_result(result, sent.prepared) for result, sent in islice(result_pairs, len(before.queued), None)
+            self._build_result(result, statement.prepared_statement)
+            for result, statement in islice(result_pairs, len(before.queued_statements), None)
         ]
 
     async def _execute_many(self, query: bytes, rows: Sequence[Sequence[Any]], before: Before) -> int:
@@ -284,27 +285,27 @@ class PostgresSession:
         for start in range(0, len(rows), _ROWS_AT_ONCE):
             part = rows[start : start + _ROWS_AT_ONCE]
             before_part = before if start == 0 else NOTHING
-            outgoing = self._convert([*before_part.queued, *[(query, values) for values in part]])
+            outgoing = self._convert([*before_part.queued_statements, *[(query, values) for values in part]])
             results = await self._send_all(outgoing, before_part.begin)
             count += sum([result.command_tuples or 0 for result in results[-len(part) :]])
         return count
 
     async def _send_before(self, before: Before) -> None:
-        await self._send_all(self._convert(before.queued), before.begin)
+        await self._send_all(self._convert(before.queued_statements), before.begin)
 
-    def _convert(self, statements: Sequence[Queued]) -> list[_Outgoing]:
+    def _convert(self, statements: Sequence[QueuedStatement]) -> list[_Outgoing]:
         """Encodes statements. All are encoded before the first is sent, because a value may be refused."""
         outgoing: list[_Outgoing] = []
         new: dict[_Key, _Prepared] = {}
         for query, values in statements:
             parameters = self._transformer.dump_sequence(values, [PyFormat.AUTO] * len(values))
             key = (query, self._transformer.types or ())
-            prepared, is_new = new.get(key), False
-            if prepared is None:
-                prepared = self._find_prepared(key)
-                if prepared is not None and key not in self._prepared:
-                    new[key], is_new = prepared, True
-            outgoing.append(_Outgoing(key, parameters, self._transformer.formats, prepared, is_new))
+            prepared_statement, is_new = new.get(key), False
+            if prepared_statement is None:
+                prepared_statement = self._find_prepared(key)
+                if prepared_statement is not None and key not in self._prepared_by_key:
+                    new[key], is_new = prepared_statement, True
+            outgoing.append(_Outgoing(key, parameters, self._transformer.formats, prepared_statement, is_new))
         return outgoing
 
     async def _send_all(self, outgoing: Sequence[_Outgoing], begin: Sequence[bytes]) -> list[PGresult]:
@@ -313,16 +314,16 @@ class PostgresSession:
         sent_count = self._send_begin(begin)
         places = []
         for statement in outgoing:
-            if statement.prepared is not None and statement.is_new:
-                sent_count += self._send_preparation(statement.key, statement.prepared)
+            if statement.prepared_statement is not None and statement.is_new:
+                sent_count += self._send_preparation(statement.key, statement.prepared_statement)
             self._send(statement)
             places.append(sent_count)
             sent_count += 1
         self._pgconn.pipeline_sync()
         results = await self._receive_results()
         for statement in outgoing:
-            if statement.prepared is not None and statement.is_new:
-                self._prepared[statement.key] = statement.prepared
+            if statement.prepared_statement is not None and statement.is_new:
+                self._prepared_by_key[statement.key] = statement.prepared_statement
         return [results[place] for place in places]
 
     async def _run_text(self, query: bytes) -> list[PGresult]:
@@ -339,21 +340,21 @@ class PostgresSession:
             except psycopg.Error as exc:
                 self._lose_if_ended(exc)
             self._has_unread_answer = False
-        if self.lost is not None:
-            raise psycopg.OperationalError(str(self.lost)) from self.lost
+        if self.loss is not None:
+            raise psycopg.OperationalError(str(self.loss)) from self.loss
         if self._must_forget and self._pgconn.transaction_status != TransactionStatus.INERROR:
             self._must_forget = False
-            self._prepared.clear()
+            self._prepared_by_key.clear()
             await self._run_text(b"DEALLOCATE ALL")
 
     def _find_prepared(self, key: _Key) -> _Prepared | None:
         """Returns the prepared statement to use, which may still have to be sent; None for a statement that is rarely
         used.
         """
-        prepared = self._prepared.get(key)
-        if prepared is not None:
-            self._prepared.move_to_end(key)
-            return prepared
+        prepared_statement = self._prepared_by_key.get(key)
+        if prepared_statement is not None:
+            self._prepared_by_key.move_to_end(key)
+            return prepared_statement
         if self.is_pooled:
             return None
         if len(self._uses) >= _MOST_COUNTED:
@@ -364,22 +365,22 @@ class PostgresSession:
         self._names += 1
         return _Prepared(b"baobab_%d" % self._names)
 
-    def _send_preparation(self, key: _Key, prepared: _Prepared) -> int:
+    def _send_preparation(self, key: _Key, prepared_statement: _Prepared) -> int:
         """Returns how many statements were sent."""
         sent_count = 1
-        if len(self._prepared) >= _MOST_PREPARED:
-            _, oldest = self._prepared.popitem(last=False)
+        if len(self._prepared_by_key) >= _MOST_PREPARED:
+            _, oldest = self._prepared_by_key.popitem(last=False)
             self._pgconn.send_query_params(b"DEALLOCATE " + oldest.name, None)
             sent_count += 1
-        self._pgconn.send_prepare(prepared.name, *key)
+        self._pgconn.send_prepare(prepared_statement.name, *key)
         return sent_count
 
     def _send(self, statement: _Outgoing) -> None:
-        if statement.prepared is None:
+        if statement.prepared_statement is None:
             text, types = statement.key
             self._pgconn.send_query_params(text, statement.parameters, types, statement.formats)
         else:
-            self._pgconn.send_query_prepared(statement.prepared.name, statement.parameters, statement.formats)
+            self._pgconn.send_query_prepared(statement.prepared_statement.name, statement.parameters, statement.formats)
 
     def _send_begin(self, begin: Sequence[bytes]) -> int:
         """Returns how many statements were sent."""
@@ -435,8 +436,8 @@ class PostgresSession:
 
     async def _wait(self) -> None:
         """Waits until data has arrived or was sent."""
-        if self.lost is not None:
-            raise psycopg.OperationalError(str(self.lost)) from self.lost
+        if self.loss is not None:
+            raise psycopg.OperationalError(str(self.loss)) from self.loss
         self._waiter = waiter = self._loop.create_future()
         ends_at = inf if self.is_patient else self._loop.time() + _SILENCE_SECONDS
         self._watch = self._loop.call_later(_CHECK_SECONDS, self._check, ends_at)
@@ -455,9 +456,9 @@ class PostgresSession:
             self._pgconn.consume_input()
         except psycopg.Error as exc:
             self._lose(exc)
-        if self.lost is None and self._loop.time() >= ends_at:
+        if self.loss is None and self._loop.time() >= ends_at:
             self._lose(psycopg.OperationalError("the server does not answer"))
-        if self.lost is not None or not self._pgconn.is_busy():
+        if self.loss is not None or not self._pgconn.is_busy():
             self._wake()
 
     def _receive(self) -> None:
@@ -477,8 +478,8 @@ class PostgresSession:
             self._lose(error)
 
     def _lose(self, error: psycopg.Error) -> None:
-        if self.lost is None:
-            self.lost = error
+        if self.loss is None:
+            self.loss = error
             self._loop.remove_reader(self._socket)
             # The server ends the transaction now, and not when this side closes the connection.
             self.cut()
@@ -505,18 +506,18 @@ class PostgresSession:
             return False
         return True
 
-    def _build_result(self, result: PGresult, prepared: _Prepared | None) -> StatementResult:
+    def _build_result(self, result: PGresult, prepared_statement: _Prepared | None) -> StatementResult:
         count = result.command_tuples
         if result.status != ExecStatus.TUPLES_OK:
             if (result.command_status or b"").startswith(_CHANGING):
                 self._must_forget = True
             return StatementResult([], None, -1 if count is None else count)
-        if prepared is None:
+        if prepared_statement is None:
             columns = _describe(result)
-        elif prepared.columns is None:
-            columns = prepared.columns = _describe(result)
+        elif prepared_statement.columns is None:
+            columns = prepared_statement.columns = _describe(result)
         else:
-            columns = prepared.columns
+            columns = prepared_statement.columns
         return StatementResult(self._load(result), columns, result.ntuples)
 
     def _load(self, result: PGresult) -> list[Row]:

@@ -30,33 +30,33 @@ class PreparedWrite:
         self._encoders = [(place, encode) for place, (_, _, encode) in enumerate(values) if encode is not None]
 
     def bind(self, row: Mapping[str, Any]) -> list[Any]:
-        bound = [*map(row.get, self._names, self._defaults)]
+        bound_values = [*map(row.get, self._names, self._defaults)]
         for place, encode in self._encoders:
-            bound[place] = encode(bound[place])
-        return bound
+            bound_values[place] = encode(bound_values[place])
+        return bound_values
 
 
 class PreparedQuery:
     """One query, whose results are rows of SQLAlchemy."""
 
-    __slots__ = ("_build_row", "_dialect", "_encoders", "_fixed", "_names", "_types", "text")
+    __slots__ = ("_build_row", "_dialect", "_encoders", "_fixed_values", "_names", "_types", "text")
 
     def __init__(
-        self, dialect: Dialect, text: str, fixed: Mapping[str, Any], encoders: _Encoders, columns: Sequence[Any]
+        self, dialect: Dialect, text: str, fixed_values: Mapping[str, Any], encoders: _Encoders, columns: Sequence[Any]
     ) -> None:
-        """fixed: the values in the statement itself. encoders: the name of each placeholder with its encoder. columns:
-        what SQLAlchemy has compiled for each column.
+        """fixed_values: the values in the statement itself. encoders: the name of each placeholder with its encoder.
+        columns: what SQLAlchemy has compiled for each column.
         """
         self.text = text
         self._dialect = dialect
-        self._fixed = fixed
+        self._fixed_values = fixed_values
         self._encoders = encoders
         self._names = [column.keyname for column in columns]
         self._types = [column.type for column in columns]
         self._build_row: Callable[[Sequence[Any]], Row[Any]] | None = None
 
     def bind(self, values: Mapping[str, Any]) -> list[Any]:
-        parameters = {**self._fixed, **values} if self._fixed else values
+        parameters = {**self._fixed_values, **values} if self._fixed_values else values
         return [parameters[name] if encode is None else encode(parameters[name]) for name, encode in self._encoders]
 
     def build_rows(self, rows: Sequence[Sequence[Any]], description: Sequence[Any] | None) -> Sequence[Row[Any]]:
@@ -111,36 +111,41 @@ class PreparedStatements:
         try:
             return self._queries[statement]
         except KeyError:
-            prepared = self._queries[statement] = _compile_query(self._dialect, statement)
-            return prepared
+            prepared_query = self._queries[statement] = _compile_query(self._dialect, statement)
+            return prepared_query
 
 
 def _compile_write(dialect: Dialect, statement: Any, names: frozenset[str]) -> PreparedWrite | None:
-    compiled = statement.compile(dialect=dialect, column_keys=sorted(names))
-    is_left_to_it = compiled.insert_prefetch or compiled.update_prefetch or compiled.post_compile_params
-    if is_left_to_it or compiled.literal_execute_params or compiled.effective_returning or not compiled.positional:
+    compilation = statement.compile(dialect=dialect, column_keys=sorted(names))
+    is_left_to_it = compilation.insert_prefetch or compilation.update_prefetch or compilation.post_compile_params
+    if (
+        is_left_to_it
+        or compilation.literal_execute_params
+        or compilation.effective_returning
+        or not compilation.positional
+    ):
         return None
-    defaults = compiled.construct_params(_check=False)
+    defaults = compilation.construct_params(_check=False)
     values = []
-    for name in compiled.positiontup:
-        required = compiled.binds[name].required or compiled.binds[name].callable is not None
-        if name not in names and required:
+    for name in compilation.positiontup:
+        is_required = compilation.binds[name].required or compilation.binds[name].callable is not None
+        if name not in names and is_required:
             return None
-        values.append((name, defaults.get(name), compiled._bind_processors.get(name)))  # noqa: SLF001 - no other way
-    return PreparedWrite(compiled.string, values)
+        values.append((name, defaults.get(name), compilation._bind_processors.get(name)))  # noqa: SLF001 - no other way
+    return PreparedWrite(compilation.string, values)
 
 
 def _compile_query(dialect: Dialect, statement: Any) -> PreparedQuery | None:
-    compiled = statement.compile(dialect=dialect)
-    if compiled.post_compile_params or compiled.literal_execute_params or not compiled.positional:
+    compilation = statement.compile(dialect=dialect)
+    if compilation.post_compile_params or compilation.literal_execute_params or not compilation.positional:
         return None
-    binds, encode = compiled.binds, compiled._bind_processors  # noqa: SLF001 - no other way
+    binds, encode = compilation.binds, compilation._bind_processors  # noqa: SLF001 - no other way
     if any(bind.callable is not None for bind in binds.values()):
         return None
     return PreparedQuery(
         dialect,
-        compiled.string,
+        compilation.string,
         {name: bind.value for name, bind in binds.items() if not bind.required},
-        [(name, encode.get(name)) for name in compiled.positiontup],
-        compiled._result_columns,  # noqa: SLF001 - no other way
+        [(name, encode.get(name)) for name in compilation.positiontup],
+        compilation._result_columns,  # noqa: SLF001 - no other way
     )

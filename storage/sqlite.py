@@ -209,18 +209,18 @@ class SqliteDatabase(Database):
         """Runs work in a transaction that it may share: the first that gets the write lock also runs the work of
         those that wait for it, in their order.
         """
-        grouped = GroupedWork(work)
-        self._group.append(grouped)
+        grouped_work = GroupedWork(work)
+        self._group.append(grouped_work)
         try:
             with ErrorTranslator(self):
                 async with self._write_lock:
-                    while not grouped.is_done:
+                    while not grouped_work.is_done:
                         async with self._lock_file_for_writer() as connection:
                             waiting = [other for other in self._group if not other.is_done]
                             await connection.transact_group_in_thread(waiting[:_MOST_IN_GROUP])
-                return grouped.get_result()
+                return grouped_work.get_result()
         finally:
-            self._group.remove(grouped)
+            self._group.remove(grouped_work)
 
     @asynccontextmanager
     async def _lock_writer(self) -> AsyncIterator[SqliteConnection]:

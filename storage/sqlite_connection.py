@@ -50,18 +50,18 @@ _PRAGMAS = (
     "PRAGMA busy_timeout=0",
 )
 
-_opened: ContextVar[sqlite3.Connection] = ContextVar("opened")
+_opened_connection: ContextVar[sqlite3.Connection] = ContextVar("opened")
 # One engine for all files, so that a statement is compiled once in each process. Transactions are begun and ended below
 # SQLAlchemy. Unexpected errors are logged, but without the values of their statement.
 _engine = create_engine(
     "sqlite://",
     poolclass=NullPool,
-    creator=_opened.get,
+    creator=_opened_connection.get,
     hide_parameters=True,
     isolation_level="AUTOCOMMIT",
     json_deserializer=from_json,
 )
-_prepared = PreparedStatements(_engine.dialect)
+_prepared_statements = PreparedStatements(_engine.dialect)
 
 
 class _Cursor(sqlite3.Cursor):
@@ -108,7 +108,7 @@ class _Thread(aiosqlite.Connection):
         super().__init__(connect, 1)
         # The end of the process does not wait for the thread.
         self._thread.daemon = True
-        self._stopped: asyncio.Future[Any] | None = None
+        self._stop_future: asyncio.Future[Any] | None = None
 
     @property
     def connection(self) -> Any:
@@ -116,14 +116,14 @@ class _Thread(aiosqlite.Connection):
 
     def stop(self) -> "asyncio.Future[Any] | None":
         # A thread that has ended would never answer, and one whose connection failed has been stopped already.
-        if self._stopped is None:
-            self._stopped = super().stop()
-        return self._stopped
+        if self._stop_future is None:
+            self._stop_future = super().stop()
+        return self._stop_future
 
     async def wait_until_stopped(self) -> None:
-        stopped = self.stop()
-        if stopped is not None:
-            await stopped
+        stop_future = self.stop()
+        if stop_future is not None:
+            await stop_future
 
     def submit(self, work: Callable[[], T]) -> "asyncio.Future[T]":
         """Queues a function for the thread, without a coroutine or a task around it: each commit comes through here."""
@@ -176,9 +176,9 @@ class SqliteConnection:
         # Not one that keeps rows: these statements have none.
         self._writer = sqlite3.Cursor(self._raw)
         # The engine asks for the connection that it is to use.
-        token = _opened.set(self._raw)
+        token = _opened_connection.set(self._raw)
         self._sync = _engine.connect()
-        _opened.reset(token)
+        _opened_connection.reset(token)
         # Always in one, so that nobody who asks begins and commits another (Alembic does).
         self._sync.begin()
         self._is_reading = True
@@ -233,31 +233,31 @@ class SqliteConnection:
 
     async def write(self, statement: Executable, rows: Any = None) -> None:
         """Runs the statement at once, because SQLite gains nothing from a delay."""
-        prepared = _prepared.prepare_write(statement, rows)
-        if prepared is None:
+        prepared_write = _prepared_statements.prepare_write(statement, rows)
+        if prepared_write is None:
             await self.execute(statement, rows)
         else:
-            await self._write(prepared, rows)
+            await self._write(prepared_write, rows)
 
     async def change(self, statement: Executable, row: Mapping[str, Any]) -> int:
-        prepared = _prepared.prepare_write(statement, row)
-        if prepared is None:
+        prepared_write = _prepared_statements.prepare_write(statement, row)
+        if prepared_write is None:
             return (await self.execute(statement, row)).rowcount
-        return await self._write(prepared, row)
+        return await self._write(prepared_write, row)
 
-    async def _write(self, prepared: PreparedWrite, row: Mapping[str, Any]) -> int:
+    async def _write(self, prepared_write: PreparedWrite, row: Mapping[str, Any]) -> int:
         """Runs a statement and returns how many rows it has changed."""
         try:
             if self.in_thread:
-                await self._run_in_thread(partial(self._writer.execute, prepared.text, prepared.bind(row)))
+                await self._run_in_thread(partial(self._writer.execute, prepared_write.text, prepared_write.bind(row)))
             else:
-                self._writer.execute(prepared.text, prepared.bind(row))
+                self._writer.execute(prepared_write.text, prepared_write.bind(row))
         except sqlite3.Error as exc:
-            raise DBAPIError.instance(prepared.text, None, exc, sqlite3.Error, hide_parameters=True) from exc
+            raise DBAPIError.instance(prepared_write.text, None, exc, sqlite3.Error, hide_parameters=True) from exc
         return self._writer.rowcount
 
     async def fetch(self, statement: Executable, values: Mapping[str, Any]) -> Sequence[Row[Any]]:
-        query = _prepared.prepare_query(statement)
+        query = _prepared_statements.prepare_query(statement)
         if query is None:
             return (await self.execute(statement, values)).all()
         return await self._call(partial(self._fetch, query, values), stops=True, in_thread=is_long(statement))
@@ -354,9 +354,9 @@ class SqliteConnection:
     async def alter_in_thread(self, work: Callable[[Statements], T]) -> T:
         def alter(statements: Statements) -> T:
             result = work(statements)
-            broken = statements.rows("PRAGMA foreign_key_check")
-            if broken:
-                raise sqlite3.IntegrityError(f"FOREIGN KEY constraint failed: {broken[0][0]} -> {broken[0][2]}")
+            violations = statements.rows("PRAGMA foreign_key_check")
+            if violations:
+                raise sqlite3.IntegrityError(f"FOREIGN KEY constraint failed: {violations[0][0]} -> {violations[0][2]}")
             return result
 
         def run() -> T:
@@ -388,17 +388,17 @@ class SqliteConnection:
         reached_work: list[GroupedWork[Any]] = []
         self._begin_writing(durable=True)
         try:
-            for grouped in group:
+            for grouped_work in group:
                 self._set_deadline()
                 self._raw.execute("SAVEPOINT grouped")
-                grouped.run(self.statements)
+                grouped_work.run(self.statements)
                 if not self._raw.in_transaction:
-                    grouped.fail(sqlite3.OperationalError("SQLite has rolled back the transaction"))
+                    grouped_work.fail(sqlite3.OperationalError("SQLite has rolled back the transaction"))
                     return
-                if grouped.error is not None:
+                if grouped_work.error is not None:
                     self._raw.execute("ROLLBACK TO grouped")
                 self._raw.execute("RELEASE grouped")
-                reached_work.append(grouped)
+                reached_work.append(grouped_work)
                 if time.monotonic() > ends_at:
                     break
             self._commit()
@@ -406,10 +406,10 @@ class SqliteConnection:
             self.rollback()
             if not reached_work:
                 raise
-            for grouped in reached_work:
-                grouped.fail(exc)
-        for grouped in reached_work:
-            grouped.is_done = True
+            for grouped_work in reached_work:
+                grouped_work.fail(exc)
+        for grouped_work in reached_work:
+            grouped_work.is_done = True
 
     def _try_to_begin_writing(self) -> bool:
         """Returns False if it would have to wait for another process.

@@ -53,12 +53,12 @@ class ByteBudget:
     """The number of bytes, of texts and binary values, that may still be read."""
 
     def __init__(self, bytes_left: int) -> None:
-        self.left = bytes_left
+        self.remaining_bytes = bytes_left
 
     def take(self, row: tuple[Any, ...]) -> None:
         """Subtracts the size of a row. Raises RowsTooLarge if less is left."""
-        self.left -= sum([len(value) for value in row if type(value) is str or type(value) is bytes])
-        if self.left < 0:
+        self.remaining_bytes -= sum([len(value) for value in row if type(value) is str or type(value) is bytes])
+        if self.remaining_bytes < 0:
             raise RowsTooLarge
 
 

@@ -70,11 +70,11 @@ def _write_instant(value: datetime | None) -> str | None:
     return None if value is None else value.astimezone(UTC).isoformat(" ", "microseconds").removesuffix("+00:00")
 
 
-def _read_instant(stored: str | None) -> datetime | None:
+def _read_instant(stored_text: str | None) -> datetime | None:
     """Reads a time of SQLite, which stores no time zone; the stored times are UTC. Replacing the zone of a datetime
     takes four times as long as reading one with it.
     """
-    return None if stored is None else datetime.fromisoformat(stored + "+00:00")
+    return None if stored_text is None else datetime.fromisoformat(stored_text + "+00:00")
 
 
 class Sealed(Text):

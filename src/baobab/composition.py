@@ -100,7 +100,7 @@ async def open_application(
         options = build_options(settings)
         further_regions = [name for name in options.cells if name != settings.region]
         await _open_further_regions(region_stores, further_regions, every_region=every_region)
-        regions = region_stores.opened
+        regions = region_stores.opened_stores
         own_notices = Notices(database, clock, ids)
         credits_ = Credits(database, clock, ids)
         directory = Directory(database, clock, own_notices, credits_)
@@ -196,27 +196,27 @@ class _RegionWork:
         self._registry = registry
         self._at_once = at_once
         self._notices = notices
-        self._started: set[Database] = set()
+        self._started_databases: set[Database] = set()
 
     async def start(self, region: str) -> None:
         """Starts it for the database of a region that is open, once. Raises DatabaseUnavailable."""
         services, stores = self._services, self._services.regions.get(region)
-        if stores is None or stores.database in self._started:
+        if stores is None or stores.database in self._started_databases:
             return
         database = stores.database
         # Before the first wait: regions that share a database may come at the same time.
-        self._started.add(database)
+        self._started_databases.add(database)
         notices = self._notices.setdefault(database, Notices(database, services.clock, services.ids))
         try:
             await notices.start()
         except DatabaseUnavailable:
-            self._started.discard(database)
+            self._started_databases.discard(database)
             raise
         if self._at_once:
             await self._jobs.start(self._registry, {database: notices}, services.database, self._at_once)
 
     async def stop_notices(self) -> None:
-        for database in self._started:
+        for database in self._started_databases:
             await self._notices[database].stop()
 
 

@@ -36,7 +36,7 @@ class RegionStores:
     """The stores of every region, by its name, once they have been opened and found to be the installation's own."""
 
     def __init__(self, settings: Settings, clock: Clock) -> None:
-        self.opened: dict[str, Stores] = {}
+        self.opened_stores: dict[str, Stores] = {}
         self._settings = settings
         self._clock = clock
         self._places = settings.all_regions
@@ -91,7 +91,7 @@ class RegionStores:
             await upgrade_databases(data)
             self._databases[place.database_url] = database
             self._opened_stack.push_async_callback(stack.pop_all().aclose)
-        self.opened[name] = stores
+        self.opened_stores[name] = stores
         return stores
 
     async def _require_own_stores(self, region: str, stores: Stores) -> None:
@@ -107,9 +107,9 @@ class RegionStores:
         if place.valkey_url and place.kv == "database":
             await _require_nothing_left_in_valkey(region, place.valkey_url, identity.id)
         # With the rows in Postgres, every machine has its own folder of objects.
-        shared = place.objects_url.startswith("s3:") or stores.database.dialect == "sqlite"
+        is_shared = place.objects_url.startswith("s3:") or stores.database.dialect == "sqlite"
         try:
-            await identity.require_objects(stores.objects, region, shared=shared)
+            await identity.require_objects(stores.objects, region, shared=is_shared)
         except ObjectError as exc:
             # Not needed before the first file; until then `/health/ready` reports it.
             _log.warning("objects: the store of the region %s does not answer (%s)", region, type(exc).__name__)
@@ -128,7 +128,7 @@ class RegionWatch:
         self._silent = silent
         self._on_open = on_open
         self._task: asyncio.Task[None] | None = None
-        self._silent.update(name for name in names if name not in stores.opened)
+        self._silent.update(name for name in names if name not in stores.opened_stores)
 
     def start(self) -> None:
         self._task = asyncio.create_task(self._watch(), name="regions")
@@ -145,7 +145,7 @@ class RegionWatch:
 
     async def _look_at(self, name: str) -> None:
         try:
-            stores = self._stores.opened.get(name) or await self._stores.open_further(name)
+            stores = self._stores.opened_stores.get(name) or await self._stores.open_further(name)
             await self._on_open(name)
             await stores.database.ping()
             await stores.kv.check()

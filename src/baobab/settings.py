@@ -275,13 +275,13 @@ class Settings(BaseSettings):
         """Returns every setting as text: of a secret only that it is set, of an address neither its user nor its
         query.
         """
-        listed: list[Setting] = []
+        listed_settings: list[Setting] = []
         for name, field in type(self).model_fields.items():
             value = getattr(self, name)
             text = ", ".join(value) if isinstance(value, tuple) else str(value)
             if not field.repr:
                 text = "set" if text else ""
-            listed.append(
+            listed_settings.append(
                 {
                     "name": name,
                     "value": _hide_credentials(text),
@@ -289,7 +289,7 @@ class Settings(BaseSettings):
                     "description": field.description or "",
                 }
             )
-        return listed
+        return listed_settings
 
     @property
     def address(self) -> str:

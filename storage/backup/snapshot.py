@@ -91,6 +91,6 @@ def _execute(connection: apsw.Connection, file: Path, statement: str) -> None:
 
 
 def _count_rows(connection: apsw.Connection, table: str) -> int:
-    quoted = table.replace('"', '""')
-    count: int = connection.execute(f'SELECT count(*) FROM "{quoted}"').get  # noqa: S608 - a name, quoted
+    quoted_table = table.replace('"', '""')
+    count: int = connection.execute(f'SELECT count(*) FROM "{quoted_table}"').get  # noqa: S608 - a name, quoted
     return count

@@ -103,7 +103,7 @@ def _find_places(tree: Any, index: Positions) -> set[int]:
     stem = _stem(parts[0])
     if not parts[1]:
         return set(index.get(stem, ()))
-    return set().union(*(places for known, places in index.items() if known.startswith(stem)))
+    return set().union(*(places for known_word, places in index.items() if known_word.startswith(stem)))
 
 
 @lru_cache(maxsize=50_000)

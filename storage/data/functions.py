@@ -101,7 +101,7 @@ def _measure_distance(metric: str, left: bytes | None, right: bytes | None) -> f
     if left is None or right is None:
         return None
     np = _import_numpy()
-    a, b = (np.frombuffer(packed, dtype="<f4").astype("f8") for packed in (left, right))
+    a, b = (np.frombuffer(packed_vector, dtype="<f4").astype("f8") for packed_vector in (left, right))
     if metric == "l2":
         return float(np.linalg.norm(a - b))
     product = float(a @ b)

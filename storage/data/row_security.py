@@ -72,11 +72,11 @@ async def _create_roles(database: Database) -> RowSecurity | None:
             return None
         names = (await unit.execute(_NAMES)).one()
         for name in names:
-            quoted = name.replace('"', '""')
-            create = f'CREATE ROLE "{quoted}" NOLOGIN NOINHERIT'
+            quoted_name = name.replace('"', '""')
+            create = f'CREATE ROLE "{quoted_name}" NOLOGIN NOINHERIT'
             # Another server may create them at the same time.
             await unit.execute(
                 text(f"DO $$ BEGIN {create}; EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; END $$")
             )
-            await unit.execute(text(f'GRANT "{quoted}" TO CURRENT_USER'))
+            await unit.execute(text(f'GRANT "{quoted_name}" TO CURRENT_USER'))
     return await _find_roles(database)

@@ -45,11 +45,11 @@ class KeysExhausted(QuotaExceeded):
 
 
 class StorageFull(QuotaExceeded):
-    """`used` is the number of live bytes before the write."""
+    """`used_bytes` is the number of live bytes before the write."""
 
-    def __init__(self, used: int, cap: int) -> None:
-        super().__init__(f"{used} of {cap} bytes are in use")
-        self.used = used
+    def __init__(self, used_bytes: int, cap: int) -> None:
+        super().__init__(f"{used_bytes} of {cap} bytes are in use")
+        self.used_bytes = used_bytes
         self.cap = cap
 
 

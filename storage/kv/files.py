@@ -70,8 +70,8 @@ class Files:
         # Without synchronous writes, a crash of the machine may damage the file; a crash of a process cannot.
         with _open_connection(self.ephemeral, busy_timeout) as connection:
             try:
-                recorded = connection.execute("SELECT id FROM boot").get
-                return recorded == self._boot_id and (self._boot_id != "" or _is_sound(connection))
+                recorded_id = connection.execute("SELECT id FROM boot").get
+                return recorded_id == self._boot_id and (self._boot_id != "" or _is_sound(connection))
             except (apsw.NotADBError, apsw.CorruptError, apsw.SQLError):
                 # No other error proves damage: a busy file is one that another process is using.
                 return False

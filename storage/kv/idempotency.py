@@ -35,13 +35,13 @@ def make_idempotent(token: str, write: Callable[[Transaction], T]) -> Callable[[
     """Returns the write, made at most once under its token. A refused write stores no token."""
 
     def write_once(transaction: Transaction) -> T:
-        stored = transaction.current(SPACE, token)
-        if stored is not None:
-            earlier_result: T = _decode_result(json.loads(stored[1].value))
+        stored_entry = transaction.current(SPACE, token)
+        if stored_entry is not None:
+            earlier_result: T = _decode_result(json.loads(stored_entry[1].value))
             return earlier_result
         result = write(transaction)
-        encoded = json.dumps(_encode_result(result), separators=(",", ":")).encode()
-        row = Row(encoded, expiry.deadline(transaction.now, KEPT_SECONDS), KEPT_SECONDS)
+        encoded_result = json.dumps(_encode_result(result), separators=(",", ":")).encode()
+        row = Row(encoded_result, expiry.deadline(transaction.now, KEPT_SECONDS), KEPT_SECONDS)
         transaction.store(SPACE, token, Tier.DURABLE, row, Quota())
         return result
 

@@ -12,11 +12,11 @@ _NULLS = (None, "__NULL__")
 _LONGEST_NULL = 2 + 8 * 6
 
 
-def matches(stored: bytes | None, expected: bytes) -> bool:
-    """Returns whether a compare-and-swap may swap. stored: None for an absent key."""
+def matches(stored_value: bytes | None, expected: bytes) -> bool:
+    """Returns whether a compare-and-swap may swap. stored_value: None for an absent key."""
     if _is_null(expected):
-        return stored is None or _is_null(stored)
-    return stored is not None and is_same_json(stored, expected)
+        return stored_value is None or _is_null(stored_value)
+    return stored_value is not None and is_same_json(stored_value, expected)
 
 
 def is_same_json(left: bytes, right: bytes) -> bool:

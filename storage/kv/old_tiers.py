@@ -58,8 +58,8 @@ class OldTiers:
     async def export(self, space: str, after: str | None, limit: int) -> list[Entry]:
         durable = await self._durable.export(space, after, limit)
         ephemeral = self._tokens if space == SPACE else await self._ephemeral.export(space, after, limit)
-        merged = {entry.key: entry for entry in (*ephemeral, *durable) if entry.key > (after or "")}
-        return [merged[key] for key in sorted(merged)][:limit]
+        merged_entries = {entry.key: entry for entry in (*ephemeral, *durable) if entry.key > (after or "")}
+        return [merged_entries[key] for key in sorted(merged_entries)][:limit]
 
 
 async def holds_entries(valkey_url: str, installation_id: str) -> bool:

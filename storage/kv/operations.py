@@ -104,17 +104,17 @@ def erase(transaction: Transaction, space: str) -> None:
     transaction.thaw(space)
 
 
-def add_to_counter(stored: bytes | None, by: int) -> int:
+def add_to_counter(stored_value: bytes | None, by: int) -> int:
     """Adds to a stored JSON integer and returns the sum; None counts as 0. Raises NotAnInteger or IntegerOverflow."""
-    if stored is None:
+    if stored_value is None:
         total = by
-    elif _INTEGER.fullmatch(stored) is None:
+    elif _INTEGER.fullmatch(stored_value) is None:
         raise NotAnInteger
-    elif len(stored) > _LONGEST:
+    elif len(stored_value) > _LONGEST:
         # No 64-bit step leads back into the range, and int() refuses thousands of digits.
         raise IntegerOverflow
     else:
-        total = int(stored) + by
+        total = int(stored_value) + by
     if not _LOWEST <= total <= _HIGHEST:
         raise IntegerOverflow
     return total

@@ -40,7 +40,7 @@ class SqliteTransaction(Transaction):
         self._durable = durable
         self._ephemeral = ephemeral
         self._rows: dict[Place, list[Row | None]] = {}
-        self._frozen: dict[str, bool] = {}
+        self._is_frozen_by_space: dict[str, bool] = {}
         self.touched_ephemeral = False
         durable.begin()
         ephemeral.begin()
@@ -56,9 +56,9 @@ class SqliteTransaction(Transaction):
     def remove_expired(self, limit: int) -> int:
         count = 0
         for tier, file in ((Tier.DURABLE, self._durable), (Tier.EPHEMERAL, self._ephemeral)):
-            removed = file.remove_some_expired(self.now, limit - count)
-            count += len(removed)
-            for place in removed:
+            removed_places = file.remove_some_expired(self.now, limit - count)
+            count += len(removed_places)
+            for place in removed_places:
                 if place in self._rows:
                     self._rows[place][tier] = None
         self._totals.clear()
@@ -81,7 +81,7 @@ class SqliteTransaction(Transaction):
         elif arriving:
             self._ephemeral.note_arrival(arrival)
         for tier, file in ((Tier.DURABLE, self._durable), (Tier.EPHEMERAL, self._ephemeral)):
-            for space in self._flushed:
+            for space in self._flushed_spaces:
                 file.remove_all(space)
             file.save(
                 [
@@ -90,8 +90,8 @@ class SqliteTransaction(Transaction):
                     if before[tier] is not after[tier]
                 ]
             )
-        for space, frozen in self._marks.items():
-            (self._durable.freeze if frozen else self._durable.thaw)(space)
+        for space, is_frozen in self._marks.items():
+            (self._durable.freeze if is_frozen else self._durable.thaw)(space)
         if leaving:
             self._ephemeral.commit()
             self._durable.commit()
@@ -107,8 +107,8 @@ class SqliteTransaction(Transaction):
     def _find_before(self, place: Place) -> StoredEntry | None:
         rows = self._rows.get(place)
         if rows is None:
-            flushed = place[0] in self._flushed
-            rows = [None, None] if flushed else [self._durable.row(*place), self._ephemeral.row(*place)]
+            is_flushed = place[0] in self._flushed_spaces
+            rows = [None, None] if is_flushed else [self._durable.row(*place), self._ephemeral.row(*place)]
             self._rows[place] = rows
         durable, ephemeral = rows
         row = ephemeral if durable is None else durable
@@ -126,19 +126,21 @@ class SqliteTransaction(Transaction):
         return after
 
     def _was_frozen(self, space: str) -> bool:
-        frozen = self._frozen.get(space)
-        if frozen is None:
-            frozen = self._frozen[space] = self._durable.is_frozen(space)
-        return frozen
+        is_frozen = self._is_frozen_by_space.get(space)
+        if is_frozen is None:
+            is_frozen = self._is_frozen_by_space[space] = self._durable.is_frozen(space)
+        return is_frozen
 
     def _stored_usage(self, space: str) -> Usage:
         durable, ephemeral = self._durable.usage(space), self._ephemeral.usage(space)
-        hidden = [
+        hidden_sizes = [
             len(place[1]) + len(copy.value)
             for place, (row, copy) in self._rows.items()
             if place[0] == space and row is not None and copy is not None
         ]
-        return Usage(durable.keys + ephemeral.keys - len(hidden), durable.bytes + ephemeral.bytes - sum(hidden))
+        return Usage(
+            durable.keys + ephemeral.keys - len(hidden_sizes), durable.bytes + ephemeral.bytes - sum(hidden_sizes)
+        )
 
     def _discount_expired(self, space: str) -> None:
         self._durable.remove_expired(space, self.now)

@@ -87,34 +87,34 @@ class TierFile:
     def save(self, changes: Iterable[Change]) -> None:
         """Writes rows and, from the same changes, the usage of their spaces."""
         deltas: dict[str, Usage] = {}
-        revalued: list[tuple[bytes, str, str]] = []
-        upserted: list[tuple[str, str, bytes, int | None, int | None]] = []
-        removed: list[tuple[str, str]] = []
+        value_updates: list[tuple[bytes, str, str]] = []
+        upserts: list[tuple[str, str, bytes, int | None, int | None]] = []
+        removed_places: list[tuple[str, str]] = []
         for space, key, before, after in changes:
             keys, size = deltas.get(space, (0, 0))
             if before is not None:
                 keys, size = keys - 1, size - len(key) - len(before.value)
             if after is None:
-                removed.append((space, key))
+                removed_places.append((space, key))
             else:
                 keys, size = keys + 1, size + len(key) + len(after.value)
                 if before is not None and before[1:] == after[1:]:
                     # Leaves the expiry index alone, which an upsert would rewrite.
-                    revalued.append((after.value, space, key))
+                    value_updates.append((after.value, space, key))
                 else:
-                    upserted.append((space, key, *after))
+                    upserts.append((space, key, *after))
             deltas[space] = Usage(keys, size)
-        if revalued:
-            self._cursor.executemany("UPDATE entry SET value = ? WHERE space = ? AND key = ?", revalued)
-        if upserted:
+        if value_updates:
+            self._cursor.executemany("UPDATE entry SET value = ? WHERE space = ? AND key = ?", value_updates)
+        if upserts:
             self._cursor.executemany(
                 "INSERT INTO entry (space, key, value, expires, window) VALUES (?, ?, ?, ?, ?)"
                 " ON CONFLICT DO UPDATE"
                 " SET value = excluded.value, expires = excluded.expires, window = excluded.window",
-                upserted,
+                upserts,
             )
-        if removed:
-            self._cursor.executemany("DELETE FROM entry WHERE space = ? AND key = ?", removed)
+        if removed_places:
+            self._cursor.executemany("DELETE FROM entry WHERE space = ? AND key = ?", removed_places)
         for space, delta in deltas.items():
             if delta != (0, 0):
                 self._grow(space, delta)
@@ -136,14 +136,14 @@ class TierFile:
             " FROM usage CROSS JOIN entry ON entry.space = usage.space WHERE entry.expires <= ? LIMIT ?",
             (now, limit),
         )
-        removed = [(space, key) for space, key, _ in rows]
-        self._cursor.executemany("DELETE FROM entry WHERE space = ? AND key = ?", removed)
+        removed_places = [(space, key) for space, key, _ in rows]
+        self._cursor.executemany("DELETE FROM entry WHERE space = ? AND key = ?", removed_places)
         sizes: dict[str, list[int]] = {}
         for space, _, size in rows:
             sizes.setdefault(space, []).append(size)
         for space, removed_sizes in sizes.items():
             self._grow(space, Usage(-len(removed_sizes), -sum(removed_sizes)))
-        return removed
+        return removed_places
 
     def remove_all(self, space: str) -> None:
         self._cursor.execute("DELETE FROM entry WHERE space = ?", (space,))

@@ -38,7 +38,7 @@ class Transaction(ABC):
     def __init__(self, now: int) -> None:
         self.now = now
         self._after: dict[Place, StoredEntry | None] = {}
-        self._flushed: set[str] = set()
+        self._flushed_spaces: set[str] = set()
         self._marks: dict[str, bool] = {}
         self._totals: dict[str, Usage] = {}
         # The spaces of which the stored totals count no expired entries.
@@ -78,7 +78,7 @@ class Transaction(ABC):
 
     def remove_all(self, space: str) -> int:
         live = self.total(space, exact=True).keys
-        self._flushed.add(space)
+        self._flushed_spaces.add(space)
         self._totals[space] = _NOTHING
         self._after = {place: after for place, after in self._after.items() if place[0] != space}
         return live
@@ -94,12 +94,12 @@ class Transaction(ABC):
 
     def total(self, space: str, *, exact: bool = False) -> Usage:
         """Returns the total of live entries; without `exact`, it may include expired ones."""
-        if exact and space not in self._exact and space not in self._flushed:
+        if exact and space not in self._exact and space not in self._flushed_spaces:
             self._discount_expired(space)
             self._exact.add(space)
             self._totals.pop(space, None)
         if space not in self._totals:
-            total = _NOTHING if space in self._flushed else self._stored_usage(space)
+            total = _NOTHING if space in self._flushed_spaces else self._stored_usage(space)
             for place, after in self._after.items():
                 if place[0] == space:
                     total = _change_total(total, self._find_live_before(place), after)
@@ -147,11 +147,11 @@ class Transaction(ABC):
         max_bytes = quota.max_bytes if growth > 0 else None
         if max_keys is None and max_bytes is None:
             return None
-        used = self.total(space, exact=exact)
-        if max_keys is not None and used.keys + 1 > max_keys:
-            return KeysExhausted(used.keys, max_keys)
-        if max_bytes is not None and used.bytes + growth > max_bytes:
-            return StorageFull(used.bytes, max_bytes)
+        usage = self.total(space, exact=exact)
+        if max_keys is not None and usage.keys + 1 > max_keys:
+            return KeysExhausted(usage.keys, max_keys)
+        if max_bytes is not None and usage.bytes + growth > max_bytes:
+            return StorageFull(usage.bytes, max_bytes)
         return None
 
 

@@ -27,7 +27,7 @@ class Draft:
         self._max_bytes = max_bytes
         self._file: BinaryIO | None = None
         self._lock = threading.Lock()
-        self._dropped = False
+        self._is_dropped = False
         self._digest = hashlib.sha256()
         self.size = 0
 
@@ -36,24 +36,24 @@ class Draft:
 
     async def receive(self, chunks: AsyncIterator[bytes]) -> None:
         """Writes the chunks into the file. Raises TooLarge, StoreUnavailable and whatever `chunks` raises."""
-        gathered: list[bytes] = []
+        gathered_chunks: list[bytes] = []
         waiting = 0
         async for chunk in chunks:
             self.size += len(chunk)
             if self.size > self._max_bytes:
                 raise TooLarge(self._max_bytes)
-            gathered.append(chunk)
+            gathered_chunks.append(chunk)
             waiting += len(chunk)
             if waiting >= _GATHERED:
-                await asyncio.to_thread(self._write, gathered)
-                gathered, waiting = [], 0
-        await asyncio.to_thread(self._write, gathered)
+                await asyncio.to_thread(self._write, gathered_chunks)
+                gathered_chunks, waiting = [], 0
+        await asyncio.to_thread(self._write, gathered_chunks)
 
     @contextlib.contextmanager
     def file(self) -> Iterator[BinaryIO]:
         """Yields the file to one thread at a time. Turns OSError into StoreUnavailable."""
         with self._lock:
-            if self._dropped:
+            if self._is_dropped:
                 raise StoreUnavailable("the put was cancelled")
             try:
                 if self._file is None:
@@ -64,14 +64,14 @@ class Draft:
 
     def drop(self) -> None:
         with self._lock:
-            self._dropped = True
+            self._is_dropped = True
             if self._file is not None:
                 # Closing flushes buffered bytes, perhaps to a full disk; they are not needed any more.
                 with contextlib.suppress(OSError):
                     self._file.close()
 
-    def _write(self, gathered: list[bytes]) -> None:
+    def _write(self, gathered_chunks: list[bytes]) -> None:
         with self.file() as file:
-            for chunk in gathered:
+            for chunk in gathered_chunks:
                 self._digest.update(chunk)
                 file.write(chunk)

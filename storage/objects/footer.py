@@ -19,8 +19,8 @@ _END = struct.Struct(f">I{len(_MARK)}s")
 _LONGEST = 4096
 
 
-def encode_footer(stored: ObjectInfo) -> bytes:
-    text = json.dumps(stored._asdict()).encode()
+def encode_footer(info: ObjectInfo) -> bytes:
+    text = json.dumps(info._asdict()).encode()
     return text + _END.pack(len(text), _MARK)
 
 
@@ -35,9 +35,9 @@ def read_footer(file: BinaryIO, key: str) -> ObjectInfo:
     if mark != _MARK or length > len(data) - _END.size:
         raise ObjectDamaged(key, "it has no footer")
     try:
-        stored = ObjectInfo(**json.loads(data[-_END.size - length : -_END.size]))
+        info = ObjectInfo(**json.loads(data[-_END.size - length : -_END.size]))
     except (ValueError, TypeError) as exc:
         raise ObjectDamaged(key, "its footer cannot be read") from exc
-    if stored.size != end - _END.size - length:
+    if info.size != end - _END.size - length:
         raise ObjectDamaged(key, "its size differs from its footer")
-    return stored
+    return info

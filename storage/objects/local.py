@@ -85,9 +85,9 @@ class LocalStore:
         self._drafts.mkdir(parents=True, exist_ok=True)
         return path.open("xb")
 
-    def _commit(self, draft: Draft, path: Path, stored: ObjectInfo, target: Path) -> None:
+    def _commit(self, draft: Draft, path: Path, info: ObjectInfo, target: Path) -> None:
         with draft.file() as file:
-            file.write(encode_footer(stored))
+            file.write(encode_footer(info))
             file.flush()
             os.fsync(file.fileno())
             for attempt in range(1, _ATTEMPTS + 1):
@@ -219,8 +219,8 @@ class LocalStore:
 class LocalReader:
     """Reads from the open file, which does not change when another file takes its name."""
 
-    def __init__(self, file: BinaryIO, key: str, stored: ObjectInfo, length: int) -> None:
-        self.info = stored
+    def __init__(self, file: BinaryIO, key: str, info: ObjectInfo, length: int) -> None:
+        self.info = info
         self._file = file
         self._key = key
         self._remaining = length

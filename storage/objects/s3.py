@@ -161,7 +161,7 @@ class S3Store:
         self._drafts.mkdir(parents=True, exist_ok=True)
         return tempfile.TemporaryFile(dir=self._drafts)
 
-    async def _send(self, key: str, draft: Draft, stored: ObjectInfo) -> None:
+    async def _send(self, key: str, draft: Draft, info: ObjectInfo) -> None:
         with draft.file() as file:
             await asyncio.to_thread(file.seek, 0)
             with _translate_errors():
@@ -169,9 +169,9 @@ class S3Store:
                     self._bucket,
                     key,
                     file,
-                    attributes={"Content-Type": stored.content_type, _DIGEST: stored.sha256},
-                    use_multipart=stored.size > _PART,
-                    chunk_size=max(_PART, -(-stored.size // _MOST_PARTS)),
+                    attributes={"Content-Type": info.content_type, _DIGEST: info.sha256},
+                    use_multipart=info.size > _PART,
+                    chunk_size=max(_PART, -(-info.size // _MOST_PARTS)),
                     max_concurrency=_PARTS_AT_ONCE,
                 )
 

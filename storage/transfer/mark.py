@@ -26,9 +26,9 @@ _SET_REVISION = text("UPDATE alembic_version SET version_num = :revision")
 
 async def is_begun(target: Database, fingerprint: str) -> bool:
     """Returns whether a transfer from this source has begun. Raises TransferRefused if the target holds other data."""
-    unfinished = await read_revision(target) == UNFINISHED
+    is_unfinished = await read_revision(target) == UNFINISHED
     async with target.reading() as connection:
-        if not unfinished:
+        if not is_unfinished:
             occupied_table = await rows.find_occupied_table(connection)
             if occupied_table is not None:
                 raise TransferRefused(f"the target already holds rows (table {occupied_table}); name an empty database")

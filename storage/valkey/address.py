@@ -16,7 +16,7 @@ class Address:
         from redis.asyncio.connection import SSLConnection, parse_url
 
         self._options: dict[str, Any] = {**parse_url(url)}
-        self._encrypted = self._options.get("connection_class") is SSLConnection
+        self._is_encrypted = self._options.get("connection_class") is SSLConnection
 
     async def connect(self, make: Callable[[], Connection]) -> Connection:
         """Returns a connection that is authenticated, to a server that has finished loading its data."""
@@ -46,6 +46,6 @@ class Address:
         return commands
 
     def _tls(self) -> ssl.SSLContext | None:
-        if not self._encrypted:
+        if not self._is_encrypted:
             return None
         return ssl.create_default_context(cafile=self._options.get("ssl_ca_certs"))

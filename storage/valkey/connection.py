@@ -29,7 +29,7 @@ class Connection(asyncio.Protocol):
         self._watch: asyncio.TimerHandle | None = None
         self._fault: str | None = None
         self._transport: asyncio.Transport | None = None
-        self.lost: asyncio.Future[None] = self._loop.create_future()
+        self.loss: asyncio.Future[None] = self._loop.create_future()
 
     @property
     def waiting_count(self) -> int:
@@ -40,16 +40,16 @@ class Connection(asyncio.Protocol):
         self.write(pack(command), (future,))
         return future
 
-    def write(self, packed: bytes, futures: Iterable[asyncio.Future[Any]]) -> None:
+    def write(self, packed_commands: bytes, futures: Iterable[asyncio.Future[Any]]) -> None:
         """Sends commands, one for each future."""
-        if self.lost.done():
+        if self.loss.done():
             self._fail(futures)
             return
         deadline = self._loop.time() + self._timeout
         self._waiting.extend([(future, deadline) for future in futures])
         if self._watch is None:
             self._watch = self._loop.call_at(deadline, self._check_deadline)
-        cast(asyncio.Transport, self._transport).write(packed)
+        cast(asyncio.Transport, self._transport).write(packed_commands)
 
     def abort(self, fault: str | None = None) -> None:
         self._fault = self._fault or fault
@@ -78,7 +78,7 @@ class Connection(asyncio.Protocol):
         if self._watch is not None:
             self._watch.cancel()
         self._fault = self._fault or f"the connection was lost: {exc or 'closed by the server'}"
-        self.lost.set_result(None)
+        self.loss.set_result(None)
         self._fail(future for future, _ in self._waiting)
         self._waiting.clear()
 

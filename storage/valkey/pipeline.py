@@ -24,7 +24,7 @@ class Pipeline:
         self._address = Address(url)
         self._timeout = timeout
         self._queue_limit = queue_limit
-        self._packed: list[bytes] = []
+        self._packed_commands: list[bytes] = []
         self._futures: list[asyncio.Future[Any]] = []
         self._connection: Connection | None = None
         self._refusal: str | None = "not open"
@@ -64,27 +64,30 @@ class Pipeline:
             raise ValkeyUnavailable(self._refusal)
         if loop is not self._loop:
             raise RuntimeError("a pipeline belongs to the event loop that opened it")
-        if len(self._packed) + (self._connection.waiting_count if self._connection else 0) >= self._queue_limit:
+        if (
+            len(self._packed_commands) + (self._connection.waiting_count if self._connection else 0)
+            >= self._queue_limit
+        ):
             raise ValkeyUnavailable("too many commands are waiting")
         future: asyncio.Future[Any] = loop.create_future()
-        if not self._packed:
+        if not self._packed_commands:
             loop.call_soon(self._flush)
-        self._packed.append(pack(command))
+        self._packed_commands.append(pack(command))
         self._futures.append(future)
         return future
 
     def _flush(self) -> None:
         # Without a connection the commands wait until there is one, or the attempt has failed.
-        if self._connection is None or self._connection.lost.done() or not self._packed:
+        if self._connection is None or self._connection.loss.done() or not self._packed_commands:
             return
-        packed, futures = self._packed, self._futures
-        self._packed, self._futures = [], []
-        self._connection.write(packed[0] if len(packed) == 1 else b"".join(packed), futures)
+        packed_commands, futures = self._packed_commands, self._futures
+        self._packed_commands, self._futures = [], []
+        self._connection.write(packed_commands[0] if len(packed_commands) == 1 else b"".join(packed_commands), futures)
 
     def _refuse(self, reason: str) -> None:
         self._refusal = reason
         futures, self._futures = self._futures, []
-        self._packed = []
+        self._packed_commands = []
         for future in futures:
             if not future.done():
                 future.set_exception(ValkeyUnavailable(reason))
@@ -92,7 +95,7 @@ class Pipeline:
     async def _keep(self, first: asyncio.Future[None]) -> None:
         loop, pause = asyncio.get_running_loop(), _FIRST_PAUSE
         while True:
-            started = loop.time()
+            started_at = loop.time()
             try:
                 async with asyncio.timeout(self._timeout):
                     connection = await self._address.connect(lambda: Connection(self._timeout))
@@ -102,7 +105,7 @@ class Pipeline:
                     first.set_exception(ValkeyUnavailable(f"{type(exc).__name__}: {exc}"))
             else:
                 await self._use(connection, first)
-            if loop.time() - started > _LONGEST_PAUSE:
+            if loop.time() - started_at > _LONGEST_PAUSE:
                 pause = _FIRST_PAUSE
             else:
                 # Also after a connection that was dropped at once, to avoid a busy loop.
@@ -116,7 +119,7 @@ class Pipeline:
             self._flush()
             if not first.done():
                 first.set_result(None)
-            await asyncio.shield(connection.lost)
+            await asyncio.shield(connection.loss)
         finally:
             self._connection = None
             connection.abort()

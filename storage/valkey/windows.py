@@ -14,7 +14,7 @@ _CODE = Path(__file__).with_name("windows.lua")
 
 
 class SpendResult(NamedTuple):
-    left: int
+    remaining: int
     """What is left; negative if the request was refused, in which case nothing was taken."""
     wait: int
     """Whole seconds until something is free again; after a refusal, until the requested cost is free."""

@@ -52,9 +52,9 @@ class Signs:
 
     def _pack(self, rows: Any) -> Any:
         bits = np.packbits(rows > 0, axis=1)
-        padded = np.zeros((len(rows), self._words * 8), np.uint8)
-        padded[:, : bits.shape[1]] = bits
-        return padded.view(np.uint64)
+        padded_rows = np.zeros((len(rows), self._words * 8), np.uint8)
+        padded_rows[:, : bits.shape[1]] = bits
+        return padded_rows.view(np.uint64)
 
 
 def count_different(bits: Any, of_vector: Any) -> Any:
@@ -94,4 +94,4 @@ def find_least(different: Any, count: int, most: int) -> Any:
 def _find_bound(different: Any, count: int, most: int) -> int:
     """Returns the least number, up to `most`, that the differences of so many rows do not exceed."""
     # Nine looks at all cost less than a histogram.
-    return bisect_left(range(most), count, key=lambda bound: int(np.count_nonzero(different <= bound)))
+    return bisect_left(range(most), count, key=lambda distance: int(np.count_nonzero(different <= distance)))

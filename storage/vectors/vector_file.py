@@ -116,33 +116,33 @@ class VectorFile:
 
     def search(self, query: bytes, selection: Selection, limit: int) -> list[Neighbour]:
         """Returns the selected vectors that are nearest to the query, nearest first."""
-        matrix, selected, eligible = self._matrix, selection.rows, selection.is_wanted
+        matrix, selected_count, eligible = self._matrix, selection.rows, selection.is_wanted
         vector = np.frombuffer(query, "<f2").astype("f4")
-        if not selected:
+        if not selected_count:
             return []
         if len(eligible) < len(self._keys):
             # Other versions have been appended since.
             eligible = np.append(eligible, np.zeros(len(self._keys) - len(eligible), bool))
-        if selected > _MOST_COMPARED:
-            rows = self._choose_rows(vector, eligible, selected, limit)
+        if selected_count > _MOST_COMPARED:
+            rows = self._choose_rows(vector, eligible, selected_count, limit)
             scores = _multiply_rows(matrix, rows, vector)
-        elif selected <= self._rows * _MOST_GATHERED:
+        elif selected_count <= self._rows * _MOST_GATHERED:
             rows = np.flatnonzero(eligible[self._owners])
             scores = _multiply_rows(matrix, rows, vector)
         else:
             rows = None
             scores = matrix @ vector
-            if selected < self._rows:
+            if selected_count < self._rows:
                 scores[~eligible[self._owners]] = -np.inf
-        best = _find_largest(scores, min(limit, selected))
+        best = _find_largest(scores, min(limit, selected_count))
         row_numbers = best if rows is None else rows[best]
         return [self._describe(int(row), float(scores[at])) for row, at in zip(row_numbers, best, strict=True)]
 
-    def _choose_rows(self, vector: Any, eligible: Any, selected: int, limit: int) -> Any:
+    def _choose_rows(self, vector: Any, eligible: Any, selected_count: int, limit: int) -> Any:
         self._signs.follow(self._matrix)
-        affordable = min(_MOST_CHOSEN, _COMPARED_TOGETHER // selected)
-        count = min(max(_FEWEST_CHOSEN, _CHOSEN_FOR_EACH * limit, affordable), selected)
-        return self._signs.choose(vector, count, eligible[self._owners] if selected < self._rows else None)
+        affordable = min(_MOST_CHOSEN, _COMPARED_TOGETHER // selected_count)
+        count = min(max(_FEWEST_CHOSEN, _CHOSEN_FOR_EACH * limit, affordable), selected_count)
+        return self._signs.choose(vector, count, eligible[self._owners] if selected_count < self._rows else None)
 
     def _describe(self, row: int, score: float) -> Neighbour:
         ordinal = int(self._owners[row])
@@ -246,10 +246,10 @@ def _multiply_rows(matrix: Any, rows: Any, vector: Any) -> Any:
     # Without the wrapper of a mapped array, of which each piece would cost.
     plain = matrix.view(np.ndarray)
     scores = np.empty(len(rows), "f4")
-    gathered = np.empty((_GATHERED_AT_ONCE, plain.shape[1]), "f4")
+    gathered_rows = np.empty((_GATHERED_AT_ONCE, plain.shape[1]), "f4")
     for start in range(0, len(rows), _GATHERED_AT_ONCE):
         part = rows[start : start + _GATHERED_AT_ONCE]
-        piece = gathered[: len(part)]
+        piece = gathered_rows[: len(part)]
         # `clip` writes in place; the rows are all there.
         np.take(plain, part, axis=0, out=piece, mode="clip")
         np.dot(piece, vector, out=scores[start : start + len(part)])

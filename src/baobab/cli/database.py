@@ -29,8 +29,8 @@ def migrate(data: Path | None) -> None:
         finally:
             await database.close()
 
-    applied = run_work(work())
-    click.echo(f"Applied {', '.join(applied)}." if applied else "The database is up to date.")
+    applied_revisions = run_work(work())
+    click.echo(f"Applied {', '.join(applied_revisions)}." if applied_revisions else "The database is up to date.")
 
 
 @click.command("forget-store")

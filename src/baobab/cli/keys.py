@@ -35,8 +35,8 @@ def keys_create(name: str, data: Path | None) -> None:
 def keys_list(data: Path | None) -> None:
     """List the live API keys of the first account's organisation: id, first letters, scopes, last use and name."""
     for key in run_work(_call_as_first_account(load_installed_settings(data), "api_keys_list"))["keys"]:
-        used = key["last_used_at"].isoformat(timespec="seconds") if key["last_used_at"] else "never used"
-        click.echo(f"{key['id']}  {key['prefix']}...  {','.join(key['scopes']):24} {used:26} {key['name']}")
+        last_use = key["last_used_at"].isoformat(timespec="seconds") if key["last_used_at"] else "never used"
+        click.echo(f"{key['id']}  {key['prefix']}...  {','.join(key['scopes']):24} {last_use:26} {key['name']}")
 
 
 @keys.command("revoke")
@@ -49,10 +49,12 @@ def keys_revoke(key_id: str, data: Path | None, *, keep_made: bool) -> None:
     `baobab keys list` shows the ids. The keys stop working within a second, on every worker.
     """
     settings = load_installed_settings(data)
-    revoked = run_work(_call_as_first_account(settings, "api_keys_revoke", key_id=key_id, keep_made=keep_made))[
+    revoked_count = run_work(_call_as_first_account(settings, "api_keys_revoke", key_id=key_id, keep_made=keep_made))[
         "keys_revoked"
     ]
-    click.echo("Revoked." if revoked == 1 else f"Revoked, with {revoked - 1} keys that were created with it.")
+    click.echo(
+        "Revoked." if revoked_count == 1 else f"Revoked, with {revoked_count - 1} keys that were created with it."
+    )
 
 
 @keys.command("rotate-secret")

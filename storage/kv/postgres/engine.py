@@ -84,8 +84,10 @@ class PostgresEngine:
     async def close(self) -> None:
         if self._connections is None:
             return
-        opened, self._connections = self._connections, None
-        await asyncio.gather(opened.reader.close(), *(writer.close() for writer in opened.writers))
+        opened_connections, self._connections = self._connections, None
+        await asyncio.gather(
+            opened_connections.reader.close(), *(writer.close() for writer in opened_connections.writers)
+        )
 
     def for_attempt(self, token: str) -> Self:
         view = copy.copy(self)
@@ -104,8 +106,8 @@ class PostgresEngine:
             job = WriteJob(
                 lambda transaction: operations.touch(transaction, space, key), space, ((space, key),), alone=False
             )
-            touched: bytes | None = await self._select_writer(space).submit(job)
-            return touched
+            touched_value: bytes | None = await self._select_writer(space).submit(job)
+            return touched_value
         return row.value
 
     async def ttl(self, space: str, key: str) -> int | Absent | None:
@@ -243,8 +245,8 @@ class PostgresEngine:
             return transaction.remove_expired(space, keys)
 
         places = tuple((space, key) for key in keys)
-        removed: int = await self._select_writer(space).submit(WriteJob(write, space, places, blind=True))
-        return removed
+        removed_count: int = await self._select_writer(space).submit(WriteJob(write, space, places, blind=True))
+        return removed_count
 
     @property
     def _now(self) -> int:

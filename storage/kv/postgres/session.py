@@ -82,11 +82,11 @@ class Session:
 
     async def _retry_start(self, begin: tuple[Statement, ...], batch: tuple[Statement, ...]) -> list[Rows]:
         """Starts a transaction; once more, on a new connection, if the server has been restarted."""
-        reused = self._connection is not None
+        is_reused = self._connection is not None
         try:
             return await self._start(begin, batch)
         except psycopg.OperationalError:
-            if not (reused and self.is_broken):
+            if not (is_reused and self.is_broken):
                 raise
             await self.drop()
             return await self._start(begin, batch)

@@ -139,18 +139,18 @@ def settings(values: dict[str, str], *, local: bool) -> Statement:
     return Statement(_SETTINGS, (local, list(values), list(values.values())))
 
 
-def lock(alone: Collection[str], shared: Collection[str]) -> Statement:
-    """Locks spaces until the transaction ends: `alone` excludes all others, `shared` only holders of `alone`."""
-    locks = sorted([(lock_id(space), True) for space in alone] + [(lock_id(space), False) for space in shared])
+def lock(alone: Collection[str], shared_spaces: Collection[str]) -> Statement:
+    """Locks spaces until the transaction ends: `alone` excludes all others, `shared_spaces` only holders of `alone`."""
+    locks = sorted([(lock_id(space), True) for space in alone] + [(lock_id(space), False) for space in shared_spaces])
     return Statement(_LOCK, _transpose(locks))
 
 
-def rows(valued: dict[Place, bool], *, locked: bool) -> Statement:
+def rows(wants_value_by_place: dict[Place, bool], *, locked: bool) -> Statement:
     """Returns space, key, tier, size, expires, window, and the value if it is requested, of each place.
 
     The last column of a locked row says whether its space is frozen.
     """
-    requests = [(space, key, with_value) for (space, key), with_value in valued.items()]
+    requests = [(space, key, with_value) for (space, key), with_value in wants_value_by_place.items()]
     return Statement(_LOCKED_ROWS if locked else _ROWS, _transpose(requests))
 
 
@@ -185,8 +185,8 @@ def grow(deltas: dict[str, tuple[int, int]]) -> Statement:
     return Statement(_GROW, _transpose([(space, *delta) for space, delta in deltas.items()]))
 
 
-def mark(frozen: dict[str, bool]) -> Statement:
-    return Statement(_MARK, _transpose(list(frozen.items())))
+def mark(is_frozen_by_space: dict[str, bool]) -> Statement:
+    return Statement(_MARK, _transpose(list(is_frozen_by_space.items())))
 
 
 def keys(space: str, prefix: str, cursor: str | None, now: int, limit: int) -> Statement:

@@ -38,16 +38,17 @@ class ExpiredCountNeeded(MoreNeeded):
 
 @dataclass
 class GroupState:
-    """`usage` counts all stored entries of the spaces locked `alone`; `expired` counts those that are not live.
+    """`usage` counts all stored entries of the spaces locked `alone`; `expired_usage` counts those that are not
+    live.
 
-    A space that is locked alone and not in `frozen` is not frozen.
+    A space that is locked alone and not in `is_frozen_by_space` is not frozen.
     """
 
     alone: set[str]
     rows: dict[Place, StoredEntry] = field(default_factory=dict)
     usage: dict[str, Usage] = field(default_factory=dict)
-    expired: dict[str, Usage] = field(default_factory=dict)
-    frozen: dict[str, bool] = field(default_factory=dict)
+    expired_usage: dict[str, Usage] = field(default_factory=dict)
+    is_frozen_by_space: dict[str, bool] = field(default_factory=dict)
 
 
 class PostgresTransaction(Transaction):
@@ -57,39 +58,41 @@ class PostgresTransaction(Transaction):
 
     def remove_expired(self, space: str, keys: Sequence[str]) -> int:
         """Removes those of the keys that are still stored and still expired; returns how many there were."""
-        expired = [key for key in keys if self._find_before((space, key)) and self._find_live((space, key)) is None]
-        expired = [key for key in expired if (space, key) not in self._after]
-        self._after.update(((space, key), None) for key in expired)
-        return len(expired)
+        expired_keys = [
+            key for key in keys if self._find_before((space, key)) and self._find_live((space, key)) is None
+        ]
+        expired_keys = [key for key in expired_keys if (space, key) not in self._after]
+        self._after.update(((space, key), None) for key in expired_keys)
+        return len(expired_keys)
 
     def build_statements(self) -> list[Statement]:
         """Builds the statements that write the changes, without the commit."""
-        stored, restarted, removed = [], [], []
+        stored_rows, restarted_rows, removed_places = [], [], []
         deltas: dict[str, tuple[int, int]] = {}
         for place, before, after in self._changes():
             keys, size = deltas.get(place[0], _NOTHING)
             if before is not None:
                 keys, size = keys - 1, size - before.size
             if after is None:
-                removed.append(place)
+                removed_places.append(place)
             else:
                 assert after.row is not None
                 keys, size = keys + 1, size + after.size
                 if _differs_in_expiry(before, after):
-                    restarted.append((place, after.row))
+                    restarted_rows.append((place, after.row))
                 else:
-                    stored.append((place, after.tier, after.row))
+                    stored_rows.append((place, after.tier, after.row))
             deltas[place[0]] = keys, size
         deltas = {space: delta for space, delta in deltas.items() if delta != (0, 0) and space != SPACE}
         batch = []
-        if self._flushed:
-            batch.append(statements.remove_all(self._flushed))
-        if stored:
-            batch.append(statements.store(stored))
-        if restarted:
-            batch.append(statements.restart(restarted))
-        if removed:
-            batch.append(statements.remove(removed))
+        if self._flushed_spaces:
+            batch.append(statements.remove_all(self._flushed_spaces))
+        if stored_rows:
+            batch.append(statements.store(stored_rows))
+        if restarted_rows:
+            batch.append(statements.restart(restarted_rows))
+        if removed_places:
+            batch.append(statements.remove(removed_places))
         if deltas:
             batch.append(statements.grow(deltas))
         batch += self._build_marks()
@@ -98,7 +101,7 @@ class PostgresTransaction(Transaction):
         return batch
 
     def _is_ephemeral(self) -> bool:
-        return not (self._flushed or self._marks) and all(
+        return not (self._flushed_spaces or self._marks) and all(
             entry is None or entry.tier is Tier.EPHEMERAL
             for _, before, after in self._changes()
             for entry in (before, after)
@@ -106,8 +109,10 @@ class PostgresTransaction(Transaction):
 
     def _build_marks(self) -> list[Statement]:
         # A flush deletes the mark of a space together with its totals.
-        stored = {space for space, frozen in self._state.frozen.items() if frozen} - self._flushed
-        marks = {space: frozen for space, frozen in self._marks.items() if frozen != (space in stored)}
+        frozen_spaces = {
+            space for space, is_frozen in self._state.is_frozen_by_space.items() if is_frozen
+        } - self._flushed_spaces
+        marks = {space: is_frozen for space, is_frozen in self._marks.items() if is_frozen != (space in frozen_spaces)}
         return [statements.mark(marks)] if marks else []
 
     def _changes(self) -> Iterator[tuple[Place, StoredEntry | None, StoredEntry | None]]:
@@ -117,24 +122,24 @@ class PostgresTransaction(Transaction):
                 yield place, before, after
 
     def _find_before(self, place: Place) -> StoredEntry | None:
-        return None if place[0] in self._flushed else self._state.rows.get(place)
+        return None if place[0] in self._flushed_spaces else self._state.rows.get(place)
 
     def _was_frozen(self, space: str) -> bool:
-        if space not in self._state.frozen and space not in self._state.alone:
+        if space not in self._state.is_frozen_by_space and space not in self._state.alone:
             raise LockNeeded(space)
-        return self._state.frozen.get(space, False)
+        return self._state.is_frozen_by_space.get(space, False)
 
     def _stored_usage(self, space: str) -> Usage:
         state = self._state
         if space not in state.alone:
             raise LockNeeded(space)
-        total, expired = state.usage.get(space, _NOTHING), state.expired.get(space, _NOTHING)
-        return Usage(total.keys - expired.keys, total.bytes - expired.bytes)
+        total, expired_usage = state.usage.get(space, _NOTHING), state.expired_usage.get(space, _NOTHING)
+        return Usage(total.keys - expired_usage.keys, total.bytes - expired_usage.bytes)
 
     def _discount_expired(self, space: str) -> None:
         if space not in self._state.alone:
             raise LockNeeded(space)
-        if space not in self._state.expired:
+        if space not in self._state.expired_usage:
             raise ExpiredCountNeeded(space)
 
     def _replace(self, place: Place, before: StoredEntry | None, after: StoredEntry | None) -> None:

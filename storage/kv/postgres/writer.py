@@ -138,31 +138,33 @@ class Writer:
         return outcomes
 
     async def _begin(self, jobs: list[WriteJob], alone: set[str]) -> GroupState:
-        valued: dict[Place, bool] = {}
+        wants_value_by_place: dict[Place, bool] = {}
         for job in jobs:
             for place in job.places:
                 # A token's value is always needed, even for a blind write.
-                valued[place] = valued.get(place, False) or not job.blind or place[0] == SPACE
-        shared = {space for space, _ in valued} - alone - {SPACE}
+                wants_value_by_place[place] = (
+                    wants_value_by_place.get(place, False) or not job.blind or place[0] == SPACE
+                )
+        shared_spaces = {space for space, _ in wants_value_by_place} - alone - {SPACE}
         batch = []
-        if alone or shared:
-            batch.append(statements.lock(alone, shared))
+        if alone or shared_spaces:
+            batch.append(statements.lock(alone, shared_spaces))
         if alone:
             batch.append(statements.totals(alone))
-        if valued:
-            batch.append(statements.rows(valued, locked=bool(shared)))
+        if wants_value_by_place:
+            batch.append(statements.rows(wants_value_by_place, locked=bool(shared_spaces)))
         answers = await self._session.begin(*batch)
         state = GroupState(alone)
-        if valued:
+        if wants_value_by_place:
             rows = answers.pop()
-            if shared:
-                state.frozen.update((row[0], row[-1]) for row in rows)
+            if shared_spaces:
+                state.is_frozen_by_space.update((row[0], row[-1]) for row in rows)
                 rows = [row[:-1] for row in rows]
             state.rows = _parse_rows(rows)
         if alone:
-            for space, keys, size, frozen in answers.pop():
+            for space, keys, size, is_frozen in answers.pop():
                 state.usage[space] = Usage(keys, size)
-                state.frozen[space] = frozen
+                state.is_frozen_by_space[space] = is_frozen
         return state
 
     async def _apply_jobs(
@@ -174,7 +176,7 @@ class Writer:
                 return transaction, [_apply_job(transaction, job) for job in jobs]
             except ExpiredCountNeeded as wanted:
                 [[usage_row]] = await self._session.run(statements.count_expired(wanted.space, now))
-                state.expired[wanted.space] = Usage(*usage_row)
+                state.expired_usage[wanted.space] = Usage(*usage_row)
 
 
 def _parse_rows(rows: Rows) -> dict[Place, StoredEntry]:

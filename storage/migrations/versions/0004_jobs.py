@@ -24,8 +24,8 @@ def upgrade() -> None:
         sa.Column("error", sa.Text(), nullable=True),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_jobs")),
     )
-    unfinished = sa.text("finished_at IS NULL")
-    op.create_index("ix_jobs_due", "jobs", ["due_at"], sqlite_where=unfinished, postgresql_where=unfinished)
+    is_unfinished = sa.text("finished_at IS NULL")
+    op.create_index("ix_jobs_due", "jobs", ["due_at"], sqlite_where=is_unfinished, postgresql_where=is_unfinished)
     op.create_index("ix_jobs_finished_at", "jobs", ["finished_at"])
     events = op.create_table(
         "events",
@@ -96,8 +96,8 @@ def _approved_calls(jobs: sa.Table) -> None:
 def _deleted_apps(jobs: sa.Table, events: sa.Table) -> None:
     """The last purge of each, which was remembered in a table of its own, becomes a job."""
     instant = sa.DateTime(timezone=True)
-    left = sa.table("app_tombstones", sa.column("app_id"), sa.column("region"), sa.column("deleted_at", instant))
-    for row in op.get_bind().execute(sa.select(left)).all():
+    tombstones = sa.table("app_tombstones", sa.column("app_id"), sa.column("region"), sa.column("deleted_at", instant))
+    for row in op.get_bind().execute(sa.select(tombstones)).all():
         event_id = str(uuid.uuid4())
         event = {"id": event_id, "type": "app.deleted", "at": row.deleted_at, "app_id": row.app_id}
         op.bulk_insert(events, [{**event, "data": {"region": row.region}}])

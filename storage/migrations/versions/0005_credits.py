@@ -42,13 +42,13 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name=op.f("pk_credit_reservations")),
     )
     op.create_index("ix_credit_reservations_ended_at", "credit_reservations", ["ended_at"])
-    unfinished = sa.text("ended_at IS NULL")
+    is_unfinished = sa.text("ended_at IS NULL")
     op.create_index(
         "ix_credit_reservations_open",
         "credit_reservations",
         ["expires_at"],
-        sqlite_where=unfinished,
-        postgresql_where=unfinished,
+        sqlite_where=is_unfinished,
+        postgresql_where=is_unfinished,
     )
     op.create_table(
         "credit_budgets",

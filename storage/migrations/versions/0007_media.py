@@ -35,7 +35,7 @@ def upgrade() -> None:
         sa.Column("emptied_at", instant, nullable=True),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_generation_jobs")),
     )
-    unended = sa.text("ended_at IS NULL")
+    is_unended = sa.text("ended_at IS NULL")
     holding = sa.text("settled_at IS NULL AND released_at IS NULL")
     op.create_index("ix_generation_jobs_app_id", "generation_jobs", ["app_id"])
     op.create_index("ix_generation_jobs_ended_at", "generation_jobs", ["ended_at"])
@@ -43,8 +43,8 @@ def upgrade() -> None:
         "ix_generation_jobs_unended",
         "generation_jobs",
         ["created_at"],
-        sqlite_where=unended,
-        postgresql_where=unended,
+        sqlite_where=is_unended,
+        postgresql_where=is_unended,
     )
     op.create_index(
         "ix_generation_jobs_holding",

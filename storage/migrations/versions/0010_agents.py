@@ -75,9 +75,9 @@ def upgrade() -> None:
     op.create_index("ix_agent_runs_agent_id_status", "agent_runs", ["agent_id", "status"], unique=False)
     op.create_index("ix_agent_runs_app_id_created_at", "agent_runs", ["app_id", "created_at"], unique=False)
     op.create_index("ix_agent_runs_parent_run_id", "agent_runs", ["parent_run_id"], unique=False)
-    unended = sa.text("finished_at IS NULL")
+    is_unended = sa.text("finished_at IS NULL")
     op.create_index(
-        "ix_agent_runs_unended", "agent_runs", ["created_at"], sqlite_where=unended, postgresql_where=unended
+        "ix_agent_runs_unended", "agent_runs", ["created_at"], sqlite_where=is_unended, postgresql_where=is_unended
     )
     op.create_table(
         "agent_writes",

@@ -8,12 +8,12 @@ down_revision = "0011"
 
 
 def upgrade() -> None:
-    ended = sa.text("ended_at IS NOT NULL")
+    has_ended = sa.text("ended_at IS NOT NULL")
     op.drop_index("ix_credit_reservations_ended_at", "credit_reservations")
     op.create_index(
         "ix_credit_reservations_ended",
         "credit_reservations",
         ["ended_at"],
-        sqlite_where=ended,
-        postgresql_where=ended,
+        sqlite_where=has_ended,
+        postgresql_where=has_ended,
     )

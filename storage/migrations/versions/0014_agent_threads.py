@@ -68,20 +68,20 @@ def upgrade() -> None:
     op.add_column("agent_runs", sa.Column("person", sa.String(length=80), nullable=False, server_default=""))
     op.execute(_PERSON)
     op.create_index("ix_agent_runs_app_id_person", "agent_runs", ["app_id", "person"])
-    named = sa.text("idempotency_key IS NOT NULL")
+    has_idempotency_key = sa.text("idempotency_key IS NOT NULL")
     op.create_index(
         "ix_agent_runs_agent_id_idempotency_key",
         "agent_runs",
         ["agent_id", "idempotency_key"],
-        sqlite_where=named,
-        postgresql_where=named,
+        sqlite_where=has_idempotency_key,
+        postgresql_where=has_idempotency_key,
     )
     _carry_over(op.get_bind())
     op.drop_column("agent_runs", "said")
 
 
 def _carry_over(connection: sa.Connection) -> None:
-    kept = sa.table("agent_runs", *map(sa.column, ("id", "graph_spec", "said", "tainted")))
+    runs = sa.table("agent_runs", *map(sa.column, ("id", "graph_spec", "said", "tainted")))
     threads = sa.table(
         "agent_threads",
         *map(sa.column, ("id", "app_id", "agent_id", "person", "name", "last_position", "created_at", "updated_at")),
@@ -93,18 +93,18 @@ def _carry_over(connection: sa.Connection) -> None:
         thread, position = str(uuid4()), 0
         rows: list[dict[str, Any]] = []
         ids = connection.execute(_RUNS, {"agent": agent, "person": person, "name": name}).scalars().all()
-        left: set[str] | None = None
+        remaining_nodes: set[str] | None = None
         for run_id in ids:
             read = sa.select(
-                sa.type_coerce(kept.c.graph_spec, json_text).label("graph"),
-                sa.type_coerce(kept.c.said, json_text).label("said"),
-                kept.c.tainted,
+                sa.type_coerce(runs.c.graph_spec, json_text).label("graph"),
+                sa.type_coerce(runs.c.said, json_text).label("said"),
+                runs.c.tainted,
             )
-            run = connection.execute(read.where(kept.c.id == run_id)).one()
-            if left is None:
-                left = {key for key, node in run.graph["nodes"].items() if node.get("remembers")}
-            for node_id in sorted(left & set(run.said or {})):
-                left.discard(node_id)
+            run = connection.execute(read.where(runs.c.id == run_id)).one()
+            if remaining_nodes is None:
+                remaining_nodes = {key for key, node in run.graph["nodes"].items() if node.get("remembers")}
+            for node_id in sorted(remaining_nodes & set(run.said or {})):
+                remaining_nodes.discard(node_id)
                 for turn in _turns(run.said[node_id]):
                     first = position + 1
                     for message in turn:
@@ -112,21 +112,21 @@ def _carry_over(connection: sa.Connection) -> None:
                         of = (thread, position, node_id, first, run_id, message)
                         text = json.dumps(message, ensure_ascii=False)
                         rows.append(dict(zip(names, (*of, len(text), bool(run.tainted), updated_at), strict=True)))
-            if not left:
+            if not remaining_nodes:
                 break
         if rows:
-            made = (thread, app_id, agent, person, name, position, created_at, updated_at)
-            connection.execute(threads.insert(), dict(zip(threads.c.keys(), made, strict=True)))
-            typed = messages.insert().values(
+            thread_values = (thread, app_id, agent, person, name, position, created_at, updated_at)
+            connection.execute(threads.insert(), dict(zip(threads.c.keys(), thread_values, strict=True)))
+            message_insert = messages.insert().values(
                 {**{key: sa.bindparam(key) for key in names}, "message": sa.bindparam("message", type_=json_text)}
             )
-            connection.execute(typed, rows)
+            connection.execute(message_insert, rows)
 
 
-def _turns(said: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+def _turns(messages: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
     """A conversation without its system prompts, each turn from what the user said."""
     turn: list[dict[str, Any]] = []
-    for message in said:
+    for message in messages:
         if message["role"] == "user" and turn:
             yield turn
             turn = []

@@ -9,8 +9,8 @@ down_revision = "0015"
 
 def upgrade() -> None:
     op.add_column("agents", sa.Column("retention_days", sa.Integer(), nullable=True))
-    ended = sa.text("finished_at IS NOT NULL")
+    has_ended = sa.text("finished_at IS NOT NULL")
     op.create_index(
-        "ix_agent_runs_finished_at", "agent_runs", ["finished_at"], sqlite_where=ended, postgresql_where=ended
+        "ix_agent_runs_finished_at", "agent_runs", ["finished_at"], sqlite_where=has_ended, postgresql_where=has_ended
     )
     op.create_index("ix_approvals_run_id", "approvals", ["run_id"])

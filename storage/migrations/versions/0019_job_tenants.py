@@ -9,7 +9,7 @@ down_revision = "0018"
 
 def upgrade() -> None:
     op.add_column("jobs", sa.Column("tenant", sa.String(80), nullable=False, server_default="platform"))
-    unfinished = sa.text("finished_at IS NULL")
+    is_unfinished = sa.text("finished_at IS NULL")
     columns = ["tenant", "kind", "due_at"]
-    op.create_index("ix_jobs_unfinished", "jobs", columns, sqlite_where=unfinished, postgresql_where=unfinished)
+    op.create_index("ix_jobs_unfinished", "jobs", columns, sqlite_where=is_unfinished, postgresql_where=is_unfinished)
     op.drop_index("ix_jobs_due", "jobs")

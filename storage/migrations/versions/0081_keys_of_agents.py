@@ -14,9 +14,9 @@ _TABLES = ("generation_jobs", "agents", "agent_tool_servers")
 
 def upgrade() -> None:
     for table in _TABLES:
-        with op.batch_alter_table(table) as altered:
-            altered.drop_constraint(f"pk_{table}", type_="primary")
-            altered.create_primary_key(f"pk_{table}", ["app_id", "id"])
+        with op.batch_alter_table(table) as batch:
+            batch.drop_constraint(f"pk_{table}", type_="primary")
+            batch.create_primary_key(f"pk_{table}", ["app_id", "id"])
         op.create_index(f"ix_{table}_id", table, ["id"])
     # The key begins with the same column.
     op.drop_index("ix_generation_jobs_app_id", "generation_jobs")

@@ -117,9 +117,9 @@ def _alter_tables() -> None:
 
 def _rebuild_tables() -> list[str]:
     """Makes the tables anew, since SQLite changes no keys. Returns the statements that create their indexes again."""
-    connection, reflected, indexes = op.get_bind(), {}, []
+    connection, reflected_tables, indexes = op.get_bind(), {}, []
     for table in _TABLES:
-        reflected[table.name] = sa.Table(table.name, sa.MetaData(), autoload_with=connection, resolve_fks=False)
+        reflected_tables[table.name] = sa.Table(table.name, sa.MetaData(), autoload_with=connection, resolve_fks=False)
         of_table = sa.text(
             "SELECT name, sql FROM sqlite_master WHERE type = 'index' AND tbl_name = :name AND sql <> ''"
         )
@@ -132,7 +132,7 @@ def _rebuild_tables() -> list[str]:
     for table in _TABLES:
         columns = [
             sa.Column(column.name, column.type, nullable=column.nullable, server_default=column.server_default)
-            for column in reflected[table.name].columns
+            for column in reflected_tables[table.name].columns
         ]
         names = [column.name for column in columns]
         values, rows = [f"old.{name}" for name in names], f"{table.name}_before AS old"

@@ -445,7 +445,7 @@ class TestUsageAndQuota:
         ):
             with pytest.raises(StorageFull) as caught:
                 await refused
-            assert (caught.value.used, caught.value.cap) == (3, 4)
+            assert (caught.value.used_bytes, caught.value.cap) == (3, 4)
         await engine.put("app", "a", b"123", None, D, quota)
         assert await engine.usage("app") == Usage(1, 4)
 

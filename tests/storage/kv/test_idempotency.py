@@ -124,7 +124,7 @@ async def test_a_batch_answers_the_same_values_counts_and_refusals_again(engine:
         assert isinstance(full, KeysExhausted)
         assert (full.keys, full.cap) == (1, 1)
         assert isinstance(large, StorageFull)
-        assert (large.used, large.cap) == (2, 50)
+        assert (large.used_bytes, large.cap) == (2, 50)
 
 
 async def test_tokens_count_for_no_space_and_are_swept_after_a_week(engine: Engine, clock: Any) -> None:

@@ -432,7 +432,7 @@ def refusal(error: store.KvError) -> BaobabError | store.KvError:
         case store.IntegerOverflow():
             return CounterOverflow()
         case store.StorageFull():
-            return StorageFull(details={"used_bytes": error.used, "cap_bytes": error.cap})
+            return StorageFull(details={"used_bytes": error.used_bytes, "cap_bytes": error.cap})
         case store.KeysExhausted():
             return KeysExhausted(details={"keys": error.keys, "cap": error.cap})
     return error

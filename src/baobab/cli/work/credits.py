@@ -55,8 +55,8 @@ async def find_organisation(services: Services, text: str) -> str:
     query = select(organisations.c.id).where(organisations.c.id == text)
     if "@" in text:
         owner = select(members.c.organisation_id).join(accounts).where(accounts.c.email == text.lower())
-        owned = organisations.c.id.in_(owner.where(members.c.role == "owner"))
-        query = select(organisations.c.id).where(organisations.c.personal, owned)
+        is_owned = organisations.c.id.in_(owner.where(members.c.role == "owner"))
+        query = select(organisations.c.id).where(organisations.c.personal, is_owned)
     async with services.database.reading() as connection:
         organisation_id: str | None = (await connection.execute(query)).scalar()
     if organisation_id is None:

@@ -296,9 +296,11 @@ async def _list_left_behind(here: Settings, source: _Side) -> list[str]:
     """Returns a line for each thing in the folder that the transfer does not copy."""
     own = here.kv_folder(here.region)
     regions = sorted(folder.name for folder in own.parent.iterdir() if folder != own) if own.parent.is_dir() else []
-    unmoved = source.objects is None and not here.objects_url and (here.data / "objects" / here.region).is_dir()
+    has_unmoved_objects = (
+        source.objects is None and not here.objects_url and (here.data / "objects" / here.region).is_dir()
+    )
     return [
-        *(["Left behind: the objects stay where they are; give --objects to move them"] if unmoved else []),
+        *(["Left behind: the objects stay where they are; give --objects to move them"] if has_unmoved_objects else []),
         *(
             f"Left behind: table {name}, which this version does not know"
             for name in await rows.find_unknown_tables(source.rows)
