@@ -238,7 +238,7 @@ class RestApp:
 
 
 def _name_beside(names: Sequence[str]) -> str:
-    return f"Correct the path. Near it are {', '.join(f'op:{name}' for name in names[:_MOST_NAMED])}."
+    return f"Correct the path. Similar paths: {', '.join(f'op:{name}' for name in names[:_MOST_NAMED])}."
 
 
 def _deny_websocket(scope: Scope, receive: Any, respond: Send) -> Send:

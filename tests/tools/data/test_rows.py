@@ -401,7 +401,7 @@ async def test_a_post_to_a_path_that_reads_as_a_row_is_told_that_the_path_is_wro
 async def test_a_post_near_other_operations_is_told_their_paths(tables: Tables) -> None:
     answer = await tables.ask("POST", "/rag/ingest", {"text": "Hello"})
     remediation = answer.json["error"]["remediation"]
-    assert (answer.status, remediation.startswith("Correct the path. Near it are POST ")) == (405, True)
+    assert (answer.status, remediation.startswith("Correct the path. Similar paths: POST ")) == (405, True)
     assert "POST /v1/{app_id}/rag/collections/{name}/ingest" in remediation
 
 
@@ -419,7 +419,7 @@ async def test_a_path_that_leaves_out_its_app_is_told_where_the_app_belongs(
     answer = await tables.world.ask("POST", f"/v1/{path}", tables.world.owner, {"prompt": "A tree"})
     error = answer.json["error"]
     assert (answer.status, error["code"]) == (404, "RESOURCE_NOT_FOUND")
-    assert error["remediation"] == f"Correct the path. Near it are {near}"
+    assert error["remediation"] == f"Correct the path. Similar paths: {near}"
     for unknown in ("app_zzzzzzzzzzzz", "nothing"):
         answer = await tables.world.ask("POST", f"/v1/{unknown}/posts", tables.world.owner, {"title": "A tree"})
         assert (answer.status, answer.json["error"]["code"]) == (404, "APP_NOT_FOUND")

@@ -53,8 +53,8 @@ def check_arguments(caller: Caller, tool: Tool, values: Mapping[str, Any], sent_
     for name, widens in tool.widens.items():
         if name in sent_arguments and widens(values[name]):
             raise KeyLimited(
-                f"A key with limits cannot give {tool.name} this `{name}`: it widens what somebody may do.",
-                remediation=f"Leave `{name}` out, or have somebody do it who is signed in or has a key without limits.",
+                f"A key with limits cannot call {tool.name} with this `{name}`: it widens what somebody may do.",
+                remediation=f"Leave `{name}` out, or ask somebody who is signed in or has a key without limits.",
                 details={"tool": tool.name, "argument": name},
             )
 
@@ -66,7 +66,7 @@ def check_spending(caller: Caller, tool: Tool, values: Mapping[str, Any]) -> Non
     for name in sorted(tool.spends):
         if values[name]:
             raise KeyLimited(
-                f"A key that only reads cannot give {tool.name} `{name}`: it spends money on a model.",
+                f"A read-only key cannot call {tool.name} with `{name}`: it spends money on a model.",
                 remediation=f"Leave `{name}` out, or use a key that may call models.",
                 details={"tool": tool.name, "argument": name},
             )
