@@ -150,8 +150,8 @@ def read_database(data: Path) -> bytes:
 
 def _list_tables(connection: psycopg.Connection[Any]) -> list[sql.Identifier]:
     tables = "SELECT schemaname, tablename FROM pg_tables WHERE schemaname IN ('public', 'kv')"
-    found = connection.execute(tables + " AND tablename NOT IN ('alembic_version', 'version')")
-    return [sql.Identifier(*names) for names in found]
+    result = connection.execute(tables + " AND tablename NOT IN ('alembic_version', 'version')")
+    return [sql.Identifier(*names) for names in result]
 
 
 @functools.cache

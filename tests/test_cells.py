@@ -110,12 +110,12 @@ async def run_agent(client: httpx.AsyncClient, app: str) -> None:
     """Runs an agent of an app to its end."""
     node = {"type": "tool", "tool_ref": {"source": "builtin", "name": "kv_get"}, "args_template": {"key": "a"}}
     spec = build_graph({"read": node, "done": {"type": "end"}}, ("read", "done"), tools={"builtin": ["kv_get"]})
-    made = await client.post(f"/v1/{app}/agents", json={"name": "reader", "graph_spec": spec})
-    assert made.status_code == 201, made.text
-    started = (await client.post(f"/v1/{app}/agents/reader/runs", json={"input": {}})).json()
+    response = await client.post(f"/v1/{app}/agents", json={"name": "reader", "graph_spec": spec})
+    assert response.status_code == 201, response.text
+    body = (await client.post(f"/v1/{app}/agents/reader/runs", json={"input": {}})).json()
     async with asyncio.timeout(TIMEOUT_SECONDS):
         while True:
-            run = (await client.get(f"/v1/{app}/agents/reader/runs/{started['run_id']}")).json()["run"]
+            run = (await client.get(f"/v1/{app}/agents/reader/runs/{body['run_id']}")).json()["run"]
             if run["finished_at"] is not None:
                 assert run["status"] == "completed", run
                 return
@@ -234,9 +234,9 @@ def test_the_operator_is_told_of_cells_and_why_one_cannot_be_drained(tmp_path: P
         "eu-2: geography eu, apps 0, does not answer",
     ]
     for cell, words in (("local", "the only cell of the geography local"), ("mars", "The cells are local, eu-1, eu-2")):
-        refused = run_cells("drain", cell)
-        assert refused.returncode == 1
-        assert words in refused.stderr.splitlines()[-1]
+        refusal = run_cells("drain", cell)
+        assert refusal.returncode == 1
+        assert words in refusal.stderr.splitlines()[-1]
     # One that does not answer is drained when it does.
     assert "eu-2: geography eu, apps 0, does not answer, drained since" in run_cells("drain", "eu-2").stdout
     assert "Every other cell" in run_cells("drain", "eu-1").stderr

@@ -141,11 +141,11 @@ def test_apps_stand_below_the_name_of_the_server(variables: Any, domain: Any) ->
 
 
 async def test_sign_up_can_be_closed(tmp_path: Path) -> None:
-    closed = build_server(tmp_path, BAOBAB_SIGNUP="closed")
+    server = build_server(tmp_path, BAOBAB_SIGNUP="closed")
     body = {"email": "ada@example.com", "password": "correct Horse 7!", "name": "Ada"}
-    async with closed.open(), open_client(closed) as http:
-        refused = await http.post("/platform/signup", json=body)
-    assert (refused.status_code, refused.json()["error"]["code"]) == (403, "AUTH_FORBIDDEN")
+    async with server.open(), open_client(server) as http:
+        refusal = await http.post("/platform/signup", json=body)
+    assert (refusal.status_code, refusal.json()["error"]["code"]) == (403, "AUTH_FORBIDDEN")
 
 
 async def test_a_house_without_a_door_can_be_used_through_its_registry(tmp_path: Path) -> None:
@@ -180,13 +180,13 @@ async def test_a_part_that_does_not_load_is_told_by_readiness_and_loaded_again(
             raise failures.pop()
         return importlib.import_module("baobab.interfaces")
 
-    broken = build_server(tmp_path, import_doors=import_doors)
-    async with broken.open() as application, open_client(broken) as http:
+    server = build_server(tmp_path, import_doors=import_doors)
+    async with server.open() as application, open_client(server) as http:
         while application.services.lifecycle.parts["mcp"] == "starting":
             await asyncio.sleep(0.01)
         ready, page = await http.get("/health/ready"), await http.get("/openapi.json")
-        told = ready.json()["checks"]["mcp"]
-        assert (ready.status_code, told, page.status_code) == (
+        mcp = ready.json()["checks"]["mcp"]
+        assert (ready.status_code, mcp, page.status_code) == (
             503,
             "failed: the Python module fastapi is not installed",
             503,

@@ -63,10 +63,10 @@ async def test_a_key_value_store_that_is_damaged_says_so_once_it_is_met(
     async with open_client(tmp_path) as client:
         keys = [f"k{batch:02}:{number:02}" for batch in range(20) for number in range(50)]
         answers = [await client.get(f"/v1/{app}/kv/{key}") for key in keys]
-        told = next(answer for answer in answers if answer.status_code >= 500)
-        assert (told.status_code, told.json()["error"]) == (500, "store_damaged")
-        assert "retry-after" not in told.headers
-        assert "backup" in told.json()["remediation"]
+        response = next(answer for answer in answers if answer.status_code >= 500)
+        assert (response.status_code, response.json()["error"]) == (500, "store_damaged")
+        assert "retry-after" not in response.headers
+        assert "backup" in response.json()["remediation"]
         assert any(record.levelname == "ERROR" and "damaged" in record.message for record in caplog.records)
         status, checks = await fetch_readiness(client)
         assert (status, checks["kv:local"], checks["database"]) == (503, "damaged", "ok")
@@ -78,7 +78,7 @@ async def test_rows_that_are_damaged_say_so_once_they_are_met(tmp_path: Path) ->
     damage_page(tmp_path / "baobab.db", "audit_logs")
     async with open_client(tmp_path) as client:
         assert (await fetch_readiness(client))[0] == 200
-        told = await client.get(f"/v1/{app}/audit-logs")
-        assert (told.status_code, told.json()["error"]["code"]) == (500, "STORE_DAMAGED")
+        response = await client.get(f"/v1/{app}/audit-logs")
+        assert (response.status_code, response.json()["error"]["code"]) == (500, "STORE_DAMAGED")
         status, checks = await fetch_readiness(client)
         assert (status, checks["database"]) == (503, "damaged")

@@ -38,10 +38,10 @@ async def store_value(data: Path, **variables: str) -> str:
 
 async def catch_refusal(data: Path, **variables: str) -> str:
     """The one line that a start is refused with."""
-    with pytest.raises(StoreLost) as refused:
+    with pytest.raises(StoreLost) as refusal:
         async with build_server(data, **variables).open():
             pass
-    line = str(refused.value)
+    line = str(refusal.value)
     assert "\n" not in line
     return line
 

@@ -66,9 +66,9 @@ class Regions:
     client: httpx.Client
 
     def create_app(self, region: str) -> str:
-        made = self.client.post("/init", json={"name": f"app-{next(_NAMES)}", "region": region})
-        assert made.status_code == 201, made.text
-        app_id: str = made.json()["app_id"]
+        response = self.client.post("/init", json={"name": f"app-{next(_NAMES)}", "region": region})
+        assert response.status_code == 201, response.text
+        app_id: str = response.json()["app_id"]
         return app_id
 
     def put(self, app: str, key: str, **options: Any) -> httpx.Response:
@@ -124,9 +124,9 @@ def test_the_regions_are_listed_with_the_installations_own_first(regions: Region
 
 
 def test_an_app_cannot_be_made_in_a_region_that_there_is_not(regions: Regions) -> None:
-    refused = regions.client.post("/init", json={"name": "lost", "region": "mars-north-1"})
-    assert refused.status_code == 400
-    assert refused.json()["error"]["details"]["regions"] == [HOME, FAR]
+    refusal = regions.client.post("/init", json={"name": "lost", "region": "mars-north-1"})
+    assert refusal.status_code == 400
+    assert refusal.json()["error"]["details"]["regions"] == [HOME, FAR]
 
 
 async def test_what_belongs_to_an_app_is_only_ever_in_the_stores_of_its_region(regions: Regions) -> None:
@@ -164,9 +164,9 @@ async def put_object(regions: Regions, apps: dict[str, str]) -> None:
         yield b"hello"
 
     settings = load_settings({**regions.environment, "BAOBAB_JOBS": "0"}, data=regions.data)
-    async with open_application(settings) as opened:
+    async with open_application(settings) as application:
         for region, app in apps.items():
-            objects = opened.services.regions[region].objects
+            objects = application.services.regions[region].objects
             await objects.put(f"{app}/hello.txt", hello(), content_type="text/plain", max_bytes=10)
 
 
@@ -181,9 +181,9 @@ def test_a_region_whose_postgres_is_gone_takes_its_own_apps_away_and_no_others(
             assert regions.put(app, "a").status_code == 204
         rows.stop(how)
         for _ in range(3):
-            refused = regions.put(far, "a")
-            assert (refused.status_code, refused.json()["error"]) == (503, "store_error")
-            assert refused.headers["retry-after"]
+            refusal = regions.put(far, "a")
+            assert (refusal.status_code, refusal.json()["error"]) == (503, "store_error")
+            assert refusal.headers["retry-after"]
             assert regions.client.get(f"/v1/{far}/kv/a").status_code == 503
             assert regions.put(home, "a").status_code == 204
             assert regions.client.get(f"/v1/{home}/kv/a").json() == {"value": "a"}
@@ -194,8 +194,8 @@ def test_a_region_whose_postgres_is_gone_takes_its_own_apps_away_and_no_others(
             assert regions.client.get(path).status_code == 200
         checks = regions.wait_for_status("degraded")
         assert {name for name, found in checks.items() if found != "ok"} == {f"database:{FAR}", f"kv:{FAR}"}
-        renamed = regions.client.patch(f"/apps/{far}", json={"name": "renamed"})
-        assert renamed.status_code == 200
+        response = regions.client.patch(f"/apps/{far}", json={"name": "renamed"})
+        assert response.status_code == 200
         rows.start()
         assert set(regions.wait_for_status("ready").values()) == {"ok"}
         assert regions.client.get(f"/v1/{far}/kv/a").json() == {"value": "a"}
@@ -266,12 +266,12 @@ def test_a_command_that_needs_every_region_names_the_one_that_does_not_answer_wi
     file = tmp_path / "regions.toml"
     file.write_text(f"[{FAR}]\n{fields.format(password=PASSWORD, port=free_port())}\n")
     settings = {"BAOBAB_REGIONS": str(file)}
-    started = run_baobab("init", "--data", tmp_path / "data", settings=settings)
-    assert started.returncode == 0, started
-    assert PASSWORD not in started.stderr
+    process = run_baobab("init", "--data", tmp_path / "data", settings=settings)
+    assert process.returncode == 0, process
+    assert PASSWORD not in process.stderr
     # With one of them left out, its secrets could not be read when the old key is taken away.
-    refused = run_baobab("keys", "rotate-secret", "--data", tmp_path / "data", settings=settings)
-    assert refused.returncode == 1, refused
-    line = refused.stderr.splitlines()[-1]
+    refusal = run_baobab("keys", "rotate-secret", "--data", tmp_path / "data", settings=settings)
+    assert refusal.returncode == 1, refusal
+    line = refusal.stderr.splitlines()[-1]
     assert f"the region {FAR} does not open" in line
-    assert PASSWORD not in refused.stderr
+    assert PASSWORD not in refusal.stderr

@@ -168,12 +168,12 @@ def test_the_password_of_a_database_is_not_shown() -> None:
 
 def test_settings_that_are_printed_show_no_secret() -> None:
     key = "bb_sk_" + "T" * 40
-    shown = load_settings(
+    settings = load_settings(
         {"BAOBAB_SECRET_KEY": GOOD_KEY, "BAOBAB_BOOTSTRAP_KEY": key, "BAOBAB_METRICS_TOKEN": "scrape-me"}
     )
     for secret in (GOOD_KEY, key, "scrape-me"):
-        assert secret not in repr(shown)
-        assert secret not in str(shown)
+        assert secret not in repr(settings)
+        assert secret not in str(settings)
 
 
 def test_settings_do_not_change_once_they_are_read() -> None:

@@ -68,13 +68,13 @@ async def test_what_one_machine_stores_the_other_reads(
 async def test_a_limit_counts_for_all_machines_together(
     rows: PostgresServer, counts: ValkeyServer, tmp_path: Path
 ) -> None:
-    shared = {"database_url": rows.create_database("limits"), "valkey_url": counts.url}
-    async with open_machine(tmp_path / "a", **shared) as one, open_machine(tmp_path / "b", **shared) as other:
+    arguments = {"database_url": rows.create_database("limits"), "valkey_url": counts.url}
+    async with open_machine(tmp_path / "a", **arguments) as one, open_machine(tmp_path / "b", **arguments) as other:
         body = {"email": "nobody@example.com", "password": "wrong Horse 7!"}
         answers = [(await machine_.post("/platform/login", json=body)).status_code for machine_ in (one, other) * 12]
         alone = [(await one.post("/platform/login", json=body)).status_code]
-        refused = answers.index(429)
-        assert set(answers[refused:]) == {429}
+        refusal = answers.index(429)
+        assert set(answers[refusal:]) == {429}
         assert alone == [429]
 
 
@@ -84,19 +84,19 @@ async def test_without_valkey_what_is_kept_there_answers_503_and_the_rest_goes_o
 ) -> None:
     expected = {"database": (200, 204, 200), "valkey": (503, 503, 503)}[kv]
     with start_valkey() as own:
-        shared = {
+        arguments = {
             "database_url": rows.create_database(f"outage_{kv}"),
             "valkey_url": own.url,
             "kv": kv,
         }
-        async with open_machine(tmp_path / "a", **shared) as client:
+        async with open_machine(tmp_path / "a", **arguments) as client:
             app_id = (await client.post("/init", json={"name": "todo"})).json()["app_id"]
             assert (await client.put(f"/v1/{app_id}/kv/a", json={"value": 1})).status_code == 204
             own.stop()
             read = await client.get(f"/v1/{app_id}/kv/a")
-            written = await client.put(f"/v1/{app_id}/kv/b", json={"value": 1, "ephemeral": True})
+            response = await client.put(f"/v1/{app_id}/kv/b", json={"value": 1, "ephemeral": True})
             ready = await client.get("/health/ready")
-            assert (read.status_code, written.status_code, ready.status_code) == expected
+            assert (read.status_code, response.status_code, ready.status_code) == expected
             assert ready.json()["checks"]["kv:local"] == ("ok" if kv == "database" else "failed")
             assert (await client.get("/apps")).status_code == 200
             own.start()

@@ -41,19 +41,19 @@ async def test_a_page_of_a_foreign_origin_is_refused_at_every_door(baobab: Baoba
 async def test_path_parameters_pasted_into_urls_reach_no_other_app(baobab: Baobab, trick: str) -> None:
     mine, other = await baobab.create_app(), await baobab.create_app()
     await baobab.client.put(f"/v1/{other}/kv/secret", json={"value": "theirs"}, headers=baobab.owner)
-    minted = await baobab.client.post(
+    response = await baobab.client.post(
         "/api-keys", json={"name": "mine", "key_scope": "app", "target_app_id": mine}, headers=baobab.owner
     )
-    key = {"authorization": f"Bearer {minted.json()['key']}"}
+    key = {"authorization": f"Bearer {response.json()['key']}"}
     for app_id in (f"{mine}/{trick}", f"{mine}/../{other}", trick):
         body = build_mcp_call("kv_get", app_id=app_id, key="secret")
         answer = await baobab.client.post("/mcp", json=body, headers={**key, **MCP})
         assert "theirs" not in answer.text
         assert "isError" in answer.text
     for path in (f"{mine}/kv/..%2f..%2f{other}%2fkv%2fsecret", f"{mine}%2f..%2f{other}/kv/secret"):
-        refused = await baobab.client.get(f"/v1/{path}", headers=key)
-        assert refused.status_code in (400, 403, 404)
-        assert "theirs" not in refused.text
+        refusal = await baobab.client.get(f"/v1/{path}", headers=key)
+        assert refusal.status_code in (400, 403, 404)
+        assert "theirs" not in refusal.text
 
 
 async def test_one_user_reads_and_writes_nothing_of_anothers(baobab: Baobab) -> None:
@@ -78,13 +78,13 @@ async def test_tokens_in_query_strings_are_no_credentials(baobab: Baobab) -> Non
 async def test_a_session_answers_only_the_credential_that_asks(baobab: Baobab) -> None:
     app_id = await baobab.create_app()
     body = build_mcp_call("apps_list")
-    opened = await baobab.client.post("/mcp", json=body, headers={**baobab.owner, **MCP})
-    forged = {**MCP, "mcp-session-id": opened.headers.get("mcp-session-id", "guessed")}
+    response = await baobab.client.post("/mcp", json=body, headers={**baobab.owner, **MCP})
+    forged = {**MCP, "mcp-session-id": response.headers.get("mcp-session-id", "guessed")}
     assert (await baobab.client.post("/mcp", json=body, headers=forged)).status_code == 401
     user = await baobab.user_headers(app_id, A)
-    hijacked = await baobab.client.post("/mcp", json=body, headers={**user, **forged})
-    assert app_id not in hijacked.text
-    assert hijacked.status_code == 404
+    hijacked_response = await baobab.client.post("/mcp", json=body, headers={**user, **forged})
+    assert app_id not in hijacked_response.text
+    assert hijacked_response.status_code == 404
 
 
 async def test_budgets_are_exact_under_four_hundred_callers(baobab: Baobab, monkeypatch: pytest.MonkeyPatch) -> None:

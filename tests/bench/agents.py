@@ -151,8 +151,8 @@ class _EmbeddedApp:
         return await self.application.registry.call(tool, arguments, self.owner, RequestContext("bench", "bench"))
 
     async def start(self, agent: str, number: object) -> str:
-        asked = {"app_id": self.app_id, "name": agent, "input": {}, "idempotency_key": str(number)}
-        run_id: str = (await self.call_tool("agents_run", **asked))["run_id"]
+        arguments = {"app_id": self.app_id, "name": agent, "input": {}, "idempotency_key": str(number)}
+        run_id: str = (await self.call_tool("agents_run", **arguments))["run_id"]
         return run_id
 
     async def wait_until(self, status: str, count: int) -> None:
@@ -166,12 +166,14 @@ async def _open_app(folder: Path, variables: dict[str, str] | None = None) -> As
         key = await ensure_first_account(application.services, None)
         assert key is not None
         owner = await application.services.credentials.caller(f"Bearer {key}".encode())
-        made = await application.registry.call("apps_init", {"name": "bench"}, owner, RequestContext("bench", "bench"))
-        here = _EmbeddedApp(application, owner, made["app_id"])
+        result = await application.registry.call(
+            "apps_init", {"name": "bench"}, owner, RequestContext("bench", "bench")
+        )
+        here = _EmbeddedApp(application, owner, result["app_id"])
         await here.call_tool("kv_put", app_id=here.app_id, key="seed", value=7)
         for name, graph in _AGENTS.items():
-            settled = {"graph_spec": graph, "dedupe_window_seconds": 0}
-            await here.call_tool("agents_create", app_id=here.app_id, name=name, **settled)
+            arguments = {"graph_spec": graph, "dedupe_window_seconds": 0}
+            await here.call_tool("agents_create", app_id=here.app_id, name=name, **arguments)
         yield here
 
 
@@ -291,18 +293,18 @@ async def start_installation(
                 "BAOBAB_PLAN": "certified", "BAOBAB_WORKERS": str(1 if number else workers),
                 **({"BAOBAB_JOBS": "0"} if number else {}),
             }  # fmt: skip
-            started = start_server("-m", "baobab", "serve", port=port, environment=environment)
-            pids.append(await stack.enter_async_context(started))
+            server = start_server("-m", "baobab", "serve", port=port, environment=environment)
+            pids.append(await stack.enter_async_context(server))
         database = database_at(settings.get("BAOBAB_DATABASE_URL", f"sqlite:///{folder}/baobab.db"))
         await database.open()
         stack.push_async_callback(database.close)
-        made = Installation(ports, database, "", pids)
-        made.app_id = (await made.ask("POST", "/init", {"name": "bench"}, status=201))["app_id"]
-        await made.ask("PUT", f"/v1/{made.app_id}/kv/seed", {"value": 7}, status=204)
+        installation = Installation(ports, database, "", pids)
+        installation.app_id = (await installation.ask("POST", "/init", {"name": "bench"}, status=201))["app_id"]
+        await installation.ask("PUT", f"/v1/{installation.app_id}/kv/seed", {"value": 7}, status=204)
         for name, graph in _AGENTS.items():
             body = {"name": name, "graph_spec": graph, "dedupe_window_seconds": 0}
-            await made.ask("POST", f"/v1/{made.app_id}/agents", body, status=201)
-        yield made
+            await installation.ask("POST", f"/v1/{installation.app_id}/agents", body, status=201)
+        yield installation
 
 
 async def _measure_served(backend: str, workers: int, servers: Servers) -> ServedRate:

@@ -60,8 +60,8 @@ async def _measure_ours(environment: dict[str, str], url: str | None) -> dict[st
     given = {"BAOBAB_PORT": str(port), "BAOBAB_BOOTSTRAP_KEY": KEY, "BAOBAB_PLAN": "enterprise"}
     given |= {"BAOBAB_TRUSTED_PROXIES": "127.0.0.1"}
     async with start_server("-m", "baobab", "serve", port=port, environment={**environment, **given}) as pid:
-        made = await fetch_body(port, _build("POST", "/init", port, {"name": "bench"}, authorization=f"Bearer {KEY}"))
-        app = json.loads(made)["app_id"]
+        body = await fetch_body(port, _build("POST", "/init", port, {"name": "bench"}, authorization=f"Bearer {KEY}"))
+        app = json.loads(body)["app_id"]
         if url is None:
             await fetch_body(port, _build("POST", f"/auth/{app}/signup", port, {"email": EMAIL, "password": PASSWORD}))
         else:
@@ -112,8 +112,8 @@ async def _verify_alone(port: int, app: str) -> float:
     """Microseconds of CPU for the verification of one token, without a request around it: the least of some rounds."""
     body = {"email": EMAIL, "password": PASSWORD}
     signed_in = await fetch_body(port, _build("POST", f"/auth/{app}/login", port, body, 777))
-    published = await fetch_body(port, _build("GET", f"/auth/{app}/.well-known/jwks.json", port))
-    keys, token = KeySet.import_key_set(json.loads(published)), json.loads(signed_in)["access_token"]
+    published_body = await fetch_body(port, _build("GET", f"/auth/{app}/.well-known/jwks.json", port))
+    keys, token = KeySet.import_key_set(json.loads(published_body)), json.loads(signed_in)["access_token"]
     rounds = []
     for _ in range(10):
         begun = time.process_time()

@@ -81,8 +81,8 @@ _OWNER = {"authorization": f"Bearer {KEY}"}
 async def _fill(client: httpx.AsyncClient, app: str) -> None:
     """Has keys that must ask propose calls."""
     for number in range(_WAITING // _OF_ONE_KEY):
-        made = await client.post("/api-keys", json={"name": f"agent-{number}", "approval": "write"}, headers=_OWNER)
-        agent = {"authorization": f"Bearer {made.json()['key']}"}
+        response = await client.post("/api-keys", json={"name": f"agent-{number}", "approval": "write"}, headers=_OWNER)
+        agent = {"authorization": f"Bearer {response.json()['key']}"}
         for call in range(_OF_ONE_KEY):
             path = f"/v1/{app}/kv/n{number}-{call}/incr"
             answer = await client.post(path, json={"by": 1}, headers=agent)
@@ -100,15 +100,15 @@ async def _make_runs(client: httpx.AsyncClient, app: str, folder: Path) -> dict[
         "tools": {"builtin": ["kv_exists"]},
     }
     agents = f"/v1/{app}/agents"
-    made = await client.post(
+    response = await client.post(
         agents, json={"name": "looker", "graph_spec": graph, "dedupe_window_seconds": 0}, headers=_OWNER
     )
-    assert made.status_code == 201, made.text
+    assert response.status_code == 201, response.text
     pages: dict[int, str] = {}
     for count in (_FEW_EVENTS, _MANY_EVENTS):
-        started = await client.post(f"{agents}/looker/runs", json={"input": {"n": count}}, headers=_OWNER)
-        assert started.is_success, started.text
-        run = started.json()["run_id"]
+        started_response = await client.post(f"{agents}/looker/runs", json={"input": {"n": count}}, headers=_OWNER)
+        assert started_response.is_success, started_response.text
+        run = started_response.json()["run_id"]
         while (await client.get(f"{agents}/looker/runs/{run}", headers=_OWNER)).json()["run"]["finished_at"] is None:
             await asyncio.sleep(0.1)
         await asyncio.to_thread(_write_events, folder / "baobab.db", run, count)

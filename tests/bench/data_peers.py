@@ -63,11 +63,11 @@ async def _measure(servers: Servers, serving: Any) -> dict[str, dict[str, float]
             rounds = []
             for _ in range(_ROUNDS):
                 before = servers.cpu_seconds()
-                spent = await measure_microseconds(
+                microseconds = await measure_microseconds(
                     peer.pid, peer.port, make, requests=_ASKED, status=status, holds=holds
                 )
                 # A tenth more is sent beforehand.
-                rounds.append((spent, (servers.cpu_seconds() - before) / (_ASKED * 1.1) * 1e6))
+                rounds.append((microseconds, (servers.cpu_seconds() - before) / (_ASKED * 1.1) * 1e6))
             costs[name] = {"server": min(each[0] for each in rounds), "database": min(each[1] for each in rounds)}
     return costs
 
@@ -121,8 +121,8 @@ async def _serve_parse(servers: Servers) -> AsyncIterator[_Peer]:
             return build("POST", "/classes/Item", _build_row(number))
 
         await measure_microseconds(pid, port, insert, requests=_ROWS, status=201)
-        found = json.loads(await fetch_body(port, build("GET", "/classes/Item?where=%7B%22price%22%3A7%7D&limit=1")))
-        one = found["results"][0]["objectId"]
+        payload = json.loads(await fetch_body(port, build("GET", "/classes/Item?where=%7B%22price%22%3A7%7D&limit=1")))
+        one = payload["results"][0]["objectId"]
         where = urllib.parse.quote(json.dumps({"kind": "kind7", "price": {"$gte": 100}}))
         listed = f"/classes/Item?where={where}&order=price&limit={_PAGE}"
         yield _Peer(

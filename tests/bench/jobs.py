@@ -84,8 +84,8 @@ def _measure_backend(backend: str, sides: dict[str, Side], folder: Path, servers
     addresses = {name: _database_url(backend, folder, servers) for name in sides}
     made = {name: _measure_worker(side, addresses[name], servers) for name, side in sides.items()}
     # The workers are gone: nobody makes what is enqueued now.
-    asked = _measure_enqueue({name: side.command(addresses[name], "client") for name, side in sides.items()})
-    return {name: Cost(asked[name], made[name]) for name in sides}
+    enqueue = _measure_enqueue({name: side.command(addresses[name], "client") for name, side in sides.items()})
+    return {name: Cost(enqueue[name], made[name]) for name in sides}
 
 
 def _database_url(backend: str, folder: Path, servers: Servers) -> str:

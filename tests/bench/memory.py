@@ -77,8 +77,8 @@ async def _open_harness() -> AsyncIterator[tuple[ToolHarness, Account]]:
     clock: Any = SystemClock()
     with tempfile.TemporaryDirectory() as folder:
         settings = load_settings({"BAOBAB_PLAN": "enterprise"}, data=Path(folder))
-        async with composition.open_application(settings, clock=clock) as opened:
-            harness = ToolHarness(opened.services, opened.registry, clock, Path(folder))
+        async with composition.open_application(settings, clock=clock) as application:
+            harness = ToolHarness(application.services, application.registry, clock, Path(folder))
             yield harness, await harness.sign_up("ada@example.com")
 
 
@@ -138,13 +138,13 @@ async def _measure_undo(harness: ToolHarness, owner: Account) -> Cost:
             proposer = Proposer("human", "bench")
             return await proposals.propose(unit, services, organisation_id, proposer, capability, payload)
 
-    made = await propose("upsert_entity", type="person", display_name="Ada")
+    proposal = await propose("upsert_entity", type="person", display_name="Ada")
     for number in range(_UNDONE - 1):
-        await propose("patch_entity", id=made["result"]["entity_id"], attrs_patch={"n": number})
+        await propose("patch_entity", id=proposal["result"]["entity_id"], attrs_patch={"n": number})
     began, worked = time.perf_counter(), time.process_time()
-    undone = await propose("revert_action", action_id=made["action_id"], cascade=True)
+    undone_proposal = await propose("revert_action", action_id=proposal["action_id"], cascade=True)
     cost = Cost((time.perf_counter() - began) * 1000, (time.process_time() - worked) * 1000)
-    assert len(undone["result"]["reverted"]) == _UNDONE
+    assert len(undone_proposal["result"]["reverted"]) == _UNDONE
     return cost
 
 

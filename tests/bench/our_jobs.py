@@ -62,10 +62,10 @@ async def main(url: str, role: str, concurrency: str) -> None:
         services = cast("Services", SimpleNamespace(clock=clock))
         await jobs.start(Registry(()).bind(services), {database: notices}, database, int(concurrency))
         await notices.start()
-    launched = {"launch_seconds": time.monotonic() - began, "launch_cpu": time.process_time() - cpu_began}
+    arguments = {"launch_seconds": time.monotonic() - began, "launch_cpu": time.process_time() - cpu_began}
     ours = BaobabJobs(database, jobs)
     await ours.open()
-    await serve_commands(ours, starts, **launched)
+    await serve_commands(ours, starts, **arguments)
 
 
 if __name__ == "__main__":

@@ -26,11 +26,11 @@ def cpu_by_process(pid: int) -> dict[int, float]:
 
 
 def _process_tree(pid: int) -> dict[int, _CpuTimes]:
-    known = _read_processes()
-    found, generation = {pid: known[pid]}, {pid}
+    processes = _read_processes()
+    found, generation = {pid: processes[pid]}, {pid}
     while generation:
-        generation = {child for child, spent in known.items() if spent.parent in generation}
-        found |= {child: known[child] for child in generation}
+        generation = {child for child, spent in processes.items() if spent.parent in generation}
+        found |= {child: processes[child] for child in generation}
     return found
 
 

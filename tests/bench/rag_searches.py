@@ -86,8 +86,8 @@ async def _open_harness() -> AsyncIterator[tuple[ToolHarness, Account]]:
     clock: Any = SystemClock()
     with tempfile.TemporaryDirectory() as folder:
         settings = load_settings({"BAOBAB_PLAN": "enterprise"}, data=Path(folder))
-        async with composition.open_application(settings, clock=clock) as opened:
-            harness = ToolHarness(opened.services, opened.registry, clock, Path(folder))
+        async with composition.open_application(settings, clock=clock) as application:
+            harness = ToolHarness(application.services, application.registry, clock, Path(folder))
             owner = await harness.sign_up("ada@example.com")
             await harness.create_app_row(owner.organisation_id, _APP)
             await harness.call("rag_collections_create", owner, app_id=_APP, name="bench")
@@ -164,8 +164,8 @@ async def _time_searches(harness: ToolHarness, owner: Account, way: str) -> Cost
         words = _build_text((number * 997) % CHUNKS).split()
         began, cpu = time.perf_counter(), time.process_time()
         query = " ".join(words[3:8])
-        found = await harness.call("rag_query", owner, app_id=_APP, name="bench", query=query, mode=way, topK=10)
-        assert found["chunks"]
+        result = await harness.call("rag_query", owner, app_id=_APP, name="bench", query=query, mode=way, topK=10)
+        assert result["chunks"]
         if number >= 0:
             times.append(time.perf_counter() - began)
             worked.append(time.process_time() - cpu)
@@ -179,8 +179,8 @@ async def _measure_ingest(harness: ToolHarness, owner: Account) -> dict[str, flo
     What a server costs that waits for work is no cost of a document. On a busy machine, where adding takes longer, it
     would count the more.
     """
-    told = json.loads(_PASSAGES.read_text())["passages"]
-    sentences = [sentence for text in told.values() for sentence in text.split(". ")]
+    passages = json.loads(_PASSAGES.read_text())["passages"]
+    sentences = [sentence for text in passages.values() for sentence in text.split(". ")]
 
     async def add(first: int, count: int) -> None:
         for number in range(first, first + count):
@@ -250,8 +250,8 @@ def measure_embedder() -> float:
 async def _wait_until_ready(harness: ToolHarness, owner: Account) -> None:
     async with asyncio.timeout(_PATIENCE_SECONDS):
         while True:
-            found = await harness.call("rag_collections_get", owner, app_id=_APP, name="bench")
-            counts = found["documentCounts"]
+            result = await harness.call("rag_collections_get", owner, app_id=_APP, name="bench")
+            counts = result["documentCounts"]
             assert not counts["failed"]
             if counts["ready"] == counts["total"]:
                 return
@@ -274,20 +274,20 @@ def _read_worked() -> float:
 
 async def _measure_quality(harness: ToolHarness, owner: Account) -> dict[str, Any]:
     """nDCG and recall among the first ten, for each way to search."""
-    told = json.loads(_PASSAGES.read_text())
+    payload = json.loads(_PASSAGES.read_text())
     names: dict[str, str] = {}
-    for name, text in told["passages"].items():
-        added = await harness.call("rag_ingest", owner, app_id=_APP, name="bench", text=text)
-        names[added["documentId"]] = name
+    for name, text in payload["passages"].items():
+        added_result = await harness.call("rag_ingest", owner, app_id=_APP, name="bench", text=text)
+        names[added_result["documentId"]] = name
     await _wait_until_ready(harness, owner)
-    measured: dict[str, Any] = {"questions": len(told["questions"])}
+    measured: dict[str, Any] = {"questions": len(payload["questions"])}
     for way in _WAYS:
         rankings = []
-        for question, _ in told["questions"]:
-            asked = {"query": question, "mode": way, "topK": _FIRST}
-            found = await harness.call("rag_query", owner, app_id=_APP, name="bench", **asked)
-            rankings.append([names[chunk["documentId"]] for chunk in found["chunks"]])
-        measured[way] = _judge(rankings, told["questions"])
+        for question, _ in payload["questions"]:
+            arguments = {"query": question, "mode": way, "topK": _FIRST}
+            result = await harness.call("rag_query", owner, app_id=_APP, name="bench", **arguments)
+            rankings.append([names[chunk["documentId"]] for chunk in result["chunks"]])
+        measured[way] = _judge(rankings, payload["questions"])
     return measured
 
 
@@ -310,7 +310,7 @@ def _run_peer() -> tuple[float, float] | None:
         settings = {"BAOBAB_BOOTSTRAP_KEY": _KEY, "BAOBAB_PLAN": "enterprise"}
         with run_server(Path(folder) / "data", settings=settings) as server:
             command = [str(python), str(_PEER), server.address, _KEY, str(_PASSAGES), str(_FIRST)]
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise RuntimeError(done.stderr)
-    return _judge(json.loads(done.stdout.splitlines()[-1]), json.loads(_PASSAGES.read_text())["questions"])
+            process = subprocess.run(command, capture_output=True, text=True, check=False)
+    if process.returncode:
+        raise RuntimeError(process.stderr)
+    return _judge(json.loads(process.stdout.splitlines()[-1]), json.loads(_PASSAGES.read_text())["questions"])

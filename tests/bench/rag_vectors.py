@@ -35,9 +35,9 @@ def run() -> dict[str, Any]:
     vectors = _scale(random.standard_normal((ROWS, _DIMENSIONS), dtype=np.float32))
     queries = vectors[random.choice(ROWS, _QUERIES)]
     queries = _scale(queries + 0.05 * random.standard_normal(queries.shape, dtype=np.float32))
-    measured = _measure_rows(vectors, queries)
+    rows = _measure_rows(vectors, queries)
     del vectors
-    return measured | {"many": _measure_many(random)}
+    return rows | {"many": _measure_many(random)}
 
 
 def report(found: dict[str, Any]) -> Iterator[str]:
@@ -98,12 +98,12 @@ def _ask_peer(folder: Path, vectors: Any, queries: Any, ours: list[list[int]]) -
     (folder / "vectors").write_bytes(vectors.tobytes())
     (folder / "queries").write_bytes(queries.tobytes())
     sizes = (str(number) for number in (ROWS, _DIMENSIONS, _QUERIES, _NEAREST))
-    done = subprocess.run([str(python), str(_PEER), str(folder), *sizes], capture_output=True, text=True, check=True)
-    found = json.loads(done.stdout)
-    same = [len(set(mine) & set(its)) / _NEAREST for mine, its in zip(ours, found["tenth"]["answers"], strict=True)]
+    process = subprocess.run([str(python), str(_PEER), str(folder), *sizes], capture_output=True, text=True, check=True)
+    payload = json.loads(process.stdout)
+    same = [len(set(mine) & set(its)) / _NEAREST for mine, its in zip(ours, payload["tenth"]["answers"], strict=True)]
     return {
-        "sqlite-vec, all": Cost(found["all"]["wall"], found["all"]["cpu"]),
-        "sqlite-vec, a tenth": Cost(found["tenth"]["wall"], found["tenth"]["cpu"]),
+        "sqlite-vec, all": Cost(payload["all"]["wall"], payload["all"]["cpu"]),
+        "sqlite-vec, a tenth": Cost(payload["tenth"]["wall"], payload["tenth"]["cpu"]),
         "same as sqlite-vec": statistics.mean(same),
     }
 

@@ -106,8 +106,8 @@ async def _remember(harness: ToolHarness, owner: Account, title: str, text: str)
     # Past the registry, whose limit of calls a minute is lower.
     async with services.database.writing_unit(lock=organisation_id) as unit:
         proposer = Proposer("human", "bench")
-        made = await proposals.propose(unit, services, organisation_id, proposer, "record_learning", payload)
-    result: Any = made["result"]
+        proposal = await proposals.propose(unit, services, organisation_id, proposer, "record_learning", payload)
+    result: Any = proposal["result"]
     return str(result["learning_id"])
 
 
@@ -143,16 +143,16 @@ def _run_peer(peer: Peer, script: str, told: Told) -> Measured | None:
             command = [str(python), str(path), server.address, _KEY, str(given), str(max(_FIRST)), folder]
             silent = {"MEM0_TELEMETRY": "False", "GRAPHITI_TELEMETRY_ENABLED": "false", "HOME": folder}
             environment = {**os.environ, **silent}
-            done = subprocess.run(
+            process = subprocess.run(
                 command, capture_output=True, text=True, check=True, env=environment, timeout=_PEER_SECONDS
             )
-    answered = json.loads(done.stdout.splitlines()[-1])
+    payload = json.loads(process.stdout.splitlines()[-1])
     places = {text: place for place, text in enumerate(texts)}
     ways = {
         way: Found([[places[text] for text in row] for row in found["texts"]], found["closest"], found["search"])
-        for way, found in answered["ways"].items()
+        for way, found in payload["ways"].items()
     }
-    return Measured(answered["add"], ways, answered["calls"])
+    return Measured(payload["add"], ways, payload["calls"])
 
 
 def compute_recall(told: Told, found: Found, first: int, kind: str) -> float:

@@ -88,13 +88,13 @@ class _Installation:
     async def check(self) -> None:
         """The last of what was acknowledged is there, counters are exact, and as many apps are there as were made."""
         for path, number in self.written.items():
-            found = json.loads(await fetch_body(self.port, self._rest("GET", path)))
-            if found["value"]["n"] != number:
-                raise RuntimeError(f"{path} has {found}, and not {number}")
+            payload = json.loads(await fetch_body(self.port, self._rest("GET", path)))
+            if payload["value"]["n"] != number:
+                raise RuntimeError(f"{path} has {payload}, and not {number}")
         for path, count in self.counted.items():
-            found = json.loads(await fetch_body(self.port, self._rest("GET", path)))
-            if found["value"] != count:
-                raise RuntimeError(f"{path} has {found}, after {count} calls")
+            payload = json.loads(await fetch_body(self.port, self._rest("GET", path)))
+            if payload["value"] != count:
+                raise RuntimeError(f"{path} has {payload}, after {count} calls")
         last = json.loads(await fetch_body(self.port, self._rest("POST", "/init", {"name": "last"})))
         there = last["_meta"]["resource_info"]["apps"]
         if there != len(self.apps) + self.made + 1:

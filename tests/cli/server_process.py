@@ -59,9 +59,9 @@ class ServerProcess:
 
     @property
     def key(self) -> str:
-        found = re.search(r"bb_sk_[A-Za-z0-9]{40}", self.log_text)
-        assert found, self.log_text
-        return found[0]
+        match = re.search(r"bb_sk_[A-Za-z0-9]{40}", self.log_text)
+        assert match, self.log_text
+        return match[0]
 
     def terminate(self) -> int:
         self.process.send_signal(signal.SIGTERM)

@@ -26,17 +26,17 @@ def run_command(*arguments: object, **settings: str) -> Result:
 
 
 def read_refusal(*arguments: object, **settings: str) -> str:
-    done = run_command(*arguments, **settings)
-    assert done.exit_code == 1, done.output
-    assert done.stdout == ""
-    (line,) = done.stderr.splitlines()
+    process = run_command(*arguments, **settings)
+    assert process.exit_code == 1, process.output
+    assert process.stdout == ""
+    (line,) = process.stderr.splitlines()
     return line
 
 
 def read_output(*arguments: object) -> str:
-    done = run_command(*arguments)
-    assert done.exit_code == 0, done.stderr
-    return done.stdout
+    process = run_command(*arguments)
+    assert process.exit_code == 0, process.stderr
+    return process.stdout
 
 
 def open_client(server: ServerProcess, key: str = "") -> httpx.Client:
@@ -159,10 +159,10 @@ def test_a_restored_folder_is_the_one_that_was_backed_up(data_and_backup: tuple[
 
 def test_the_secret_key_stays_out_when_told_so(data_and_backup: tuple[Path, Path], tmp_path: Path) -> None:
     data, _ = data_and_backup
-    done = run_command("backup", tmp_path / "backup", "--data", data, "--without-secret-key")
-    assert "does not hold the key that encrypts secrets" in done.stderr
-    done = run_command("restore", tmp_path / "backup", "--data", tmp_path / "again")
-    assert "secret.key" in done.stderr
+    process = run_command("backup", tmp_path / "backup", "--data", data, "--without-secret-key")
+    assert "does not hold the key that encrypts secrets" in process.stderr
+    process = run_command("restore", tmp_path / "backup", "--data", tmp_path / "again")
+    assert "secret.key" in process.stderr
     assert "secret.key" in read_refusal("keys", "list", "--data", tmp_path / "again")
     (tmp_path / "again" / "secret.key").write_bytes((data / "secret.key").read_bytes())
     read_output("keys", "list", "--data", tmp_path / "again")

@@ -36,8 +36,8 @@ def test_init_prints_a_key_once(tmp_path: Path) -> None:
 
 
 def test_init_takes_the_bootstrap_key(tmp_path: Path) -> None:
-    done = run_baobab("init", "--data", tmp_path / "data", settings={"BAOBAB_BOOTSTRAP_KEY": KEY})
-    assert done.stdout == f"{KEY}\n"
+    process = run_baobab("init", "--data", tmp_path / "data", settings={"BAOBAB_BOOTSTRAP_KEY": KEY})
+    assert process.stdout == f"{KEY}\n"
 
 
 def test_migrate_makes_the_schema_and_then_has_nothing_to_do(tmp_path: Path) -> None:
@@ -55,8 +55,8 @@ def test_openapi_prints_the_document(tmp_path: Path) -> None:
 
 def test_tools_prints_the_catalogue() -> None:
     text = run_baobab("tools").stdout
-    described = json.loads(run_baobab("tools", "--json").stdout)
-    for tool in described:
+    payload = json.loads(run_baobab("tools", "--json").stdout)
+    for tool in payload:
         assert f"  {tool['name']} " in text
         assert tool["input_schema"]["type"] == "object"
 

@@ -25,9 +25,9 @@ def server(data: Path) -> Iterator[ServerProcess]:
 
 
 def read_output(*arguments: object) -> str:
-    done = run_baobab(*arguments)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    process = run_baobab(*arguments)
+    assert process.returncode == 0, process.stderr
+    return process.stdout
 
 
 def fetch_status(server: ServerProcess, key: str) -> int:
@@ -45,9 +45,9 @@ def find_key_id(data: Path, name: str) -> str:
 def test_a_key_works_at_once_and_stops_soon_after_it_was_revoked(data: Path, server: ServerProcess) -> None:
     key = read_output("keys", "create", "agent", "--data", data).strip()
     assert fetch_status(server, key) == 200
-    listed = read_output("keys", "list", "--data", data)
-    assert key[:12] in listed
-    assert key not in listed
+    output = read_output("keys", "list", "--data", data)
+    assert key[:12] in output
+    assert key not in output
     assert read_output("keys", "revoke", find_key_id(data, "agent"), "--data", data) == "Revoked.\n"
     time.sleep(NOTICED)
     assert fetch_status(server, key) == 401
@@ -81,33 +81,33 @@ def test_after_a_rotation_and_a_restart_everything_still_opens(data: Path) -> No
         assert fetch_status(server, key) == 200
         assert fetch_status(server, token) == 200
         assert httpx.post(f"{server.address}/platform/login", json=password, timeout=TIMEOUT_SECONDS).status_code == 200
-        rotated = httpx.post(
+        response = httpx.post(
             f"{server.address}/v1/{app.json()['app_id']}/kv/_rotate_key",
             headers={"authorization": f"Bearer {key}"},
             timeout=TIMEOUT_SECONDS,
         )
-        assert rotated.status_code == 200
+        assert response.status_code == 200
 
 
 def test_revoking_what_does_not_exist_is_one_line(data: Path) -> None:
     read_output("init", "--data", data)
-    done = run_baobab("keys", "revoke", "00000000-0000-0000-0000-000000000000", "--data", data)
-    assert done.returncode == 1
-    assert len(done.stderr.splitlines()) == 1
+    process = run_baobab("keys", "revoke", "00000000-0000-0000-0000-000000000000", "--data", data)
+    assert process.returncode == 1
+    assert len(process.stderr.splitlines()) == 1
 
 
 def test_keys_of_an_empty_installation_are_one_line(data: Path) -> None:
-    done = run_baobab("keys", "list", "--data", data)
-    assert done.returncode == 1
-    assert "baobab init" in done.stderr
-    assert len(done.stderr.splitlines()) == 1
+    process = run_baobab("keys", "list", "--data", data)
+    assert process.returncode == 1
+    assert "baobab init" in process.stderr
+    assert len(process.stderr.splitlines()) == 1
 
 
 def test_a_password_set_on_the_folder_signs_its_account_in(data: Path, server: ServerProcess) -> None:
-    done = read_output("password", "--data", data, "--password", "correct Horse 7!")
-    assert "owner@localhost" in done
-    asked = {"email": "owner@localhost", "password": "correct Horse 7!"}
-    assert httpx.post(f"{server.address}/platform/login", json=asked, timeout=TIMEOUT_SECONDS).status_code == 200
+    output = read_output("password", "--data", data, "--password", "correct Horse 7!")
+    assert "owner@localhost" in output
+    body = {"email": "owner@localhost", "password": "correct Horse 7!"}
+    assert httpx.post(f"{server.address}/platform/login", json=body, timeout=TIMEOUT_SECONDS).status_code == 200
     assert (
         run_baobab("password", "nobody@example.com", "--data", data, "--password", "correct Horse 7!").returncode == 1
     )

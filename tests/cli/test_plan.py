@@ -14,9 +14,9 @@ ADA = {"email": "ada@example.com", "password": "correct Horse 7!"}
 
 
 def read_output(data: Path, *arguments: str) -> list[str]:
-    done = run_baobab("plan", *arguments, "--data", data)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()
+    process = run_baobab("plan", *arguments, "--data", data)
+    assert process.returncode == 0, process.stderr
+    return process.stdout.splitlines()
 
 
 def test_a_running_server_gives_an_organisation_the_room_of_its_new_plan_at_once(tmp_path: Path) -> None:
@@ -46,6 +46,6 @@ def test_a_running_server_gives_an_organisation_the_room_of_its_new_plan_at_once
 def test_what_there_is_not_is_said_in_one_line(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     data = tmp_path / "data"
     assert run_baobab("init", "--data", data).returncode == 0
-    done = run_baobab("plan", *arguments, "--data", data)
-    assert done.returncode in (1, 2)
-    assert done.stderr.splitlines()[-1].startswith("Error: ")
+    process = run_baobab("plan", *arguments, "--data", data)
+    assert process.returncode in (1, 2)
+    assert process.stderr.splitlines()[-1].startswith("Error: ")

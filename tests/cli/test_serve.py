@@ -26,11 +26,11 @@ def first_start(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProc
 
 
 def test_the_first_start_prints_the_key_and_the_addresses(first_start: ServerProcess) -> None:
-    told = first_start.log_text
-    assert f"API key  {first_start.key}" in told
-    assert f"REST     {first_start.address}\n" in told
-    assert f"MCP      {first_start.address}/mcp\n" in told
-    assert f"Docs     {first_start.address}/docs\n" in told
+    log_text = first_start.log_text
+    assert f"API key  {first_start.key}" in log_text
+    assert f"REST     {first_start.address}\n" in log_text
+    assert f"MCP      {first_start.address}/mcp\n" in log_text
+    assert f"Docs     {first_start.address}/docs\n" in log_text
     assert httpx.get(f"{first_start.address}/docs", timeout=TIMEOUT_SECONDS).status_code == 200
 
 
@@ -46,8 +46,8 @@ def test_a_printed_link_signs_in_to_the_console_once(first_start: ServerProcess)
 
 def test_the_printed_curl_line_makes_an_app(first_start: ServerProcess) -> None:
     line = next(line for line in first_start.log_text.splitlines() if line.strip().startswith("curl "))
-    done = subprocess.run(shlex.split(line), capture_output=True, timeout=TIMEOUT_SECONDS, check=True)
-    assert json.loads(done.stdout)["app_id"].startswith("app_")
+    process = subprocess.run(shlex.split(line), capture_output=True, timeout=TIMEOUT_SECONDS, check=True)
+    assert json.loads(process.stdout)["app_id"].startswith("app_")
 
 
 def test_the_printed_mcp_client_line_reaches_the_tools(first_start: ServerProcess) -> None:
@@ -117,13 +117,13 @@ def test_sigterm_lets_a_request_under_way_finish(tmp_path: Path) -> None:
 def test_every_worker_refuses_a_key_that_one_has_revoked(tmp_path: Path) -> None:
     with run_server(tmp_path / "data", "--workers", 2, settings={"BAOBAB_BOOTSTRAP_KEY": KEY}) as server:
         owner = {"authorization": f"Bearer {KEY}"}
-        made = httpx.post(
+        body = httpx.post(
             f"{server.address}/api-keys", json={"name": "short-lived"}, headers=owner, timeout=TIMEOUT_SECONDS
         ).json()
-        doomed = {"authorization": f"Bearer {made['key']}"}
+        doomed = {"authorization": f"Bearer {body['key']}"}
         # Every request has a connection of its own, so that each worker has seen the key.
         assert fetch_statuses(server, doomed) == {200}
-        revoked = f"{server.address}/api-keys/{made['key_id']}"
+        revoked = f"{server.address}/api-keys/{body['key_id']}"
         httpx.delete(revoked, headers=owner, timeout=TIMEOUT_SECONDS).raise_for_status()
         deadline = time.monotonic() + TIMEOUT_SECONDS
         while fetch_statuses(server, doomed) != {401}:
@@ -156,7 +156,7 @@ def fetch_statuses(server: ServerProcess, headers: dict[str, str]) -> set[int]:
 
 def test_a_taken_port_is_one_line(first_start: ServerProcess, tmp_path: Path) -> None:
     port = urlsplit(first_start.address).port
-    done = run_baobab("serve", "--port", port, "--data", tmp_path / "data")
-    assert done.returncode == 1
-    assert len(done.stderr.splitlines()) == 1
-    assert str(port) in done.stderr
+    process = run_baobab("serve", "--port", port, "--data", tmp_path / "data")
+    assert process.returncode == 1
+    assert len(process.stderr.splitlines()) == 1
+    assert str(port) in process.stderr

@@ -147,8 +147,8 @@ def _fill(client: httpx.Client) -> dict[str, str]:
     )
     agent = create_record("POST", "/api-keys", {"name": "agent", "approval": "write"})["key"]
     for key in ("decided", "undecided"):
-        held = client.post(f"/v1/{app_id}/kv/{key}/incr", headers={"authorization": f"Bearer {agent}"})
-        assert held.status_code == 428, held.text
+        response = client.post(f"/v1/{app_id}/kv/{key}/incr", headers={"authorization": f"Bearer {agent}"})
+        assert response.status_code == 428, response.text
         waiting: str = client.get("/v1/approvals", params={"status": "pending"}).json()["approvals"][0]["id"]
         if key == "decided":
             create_record("POST", f"/v1/approvals/{waiting}/approve", {})
@@ -246,10 +246,10 @@ def run_transfer(source: Source, to: str, *options: object, **settings: str) -> 
 
 def read_refusal(source: Source, to: str, *options: object, **settings: str) -> str:
     """The one line that a transfer is refused with."""
-    done = run_transfer(source, to, *options, **settings)
-    assert done.exit_code == 1, done.output
-    assert "Verified" not in done.stdout
-    (line,) = done.stderr.splitlines()
+    process = run_transfer(source, to, *options, **settings)
+    assert process.exit_code == 1, process.output
+    assert "Verified" not in process.stdout
+    (line,) = process.stderr.splitlines()
     return line
 
 
@@ -259,12 +259,12 @@ def is_verified(done: Result) -> bool:
 
 async def test_everything_goes_on_in_postgres(source: Source, target: str, tmp_path: Path) -> None:
     before = source.read_contents()
-    done = run_baobab("transfer", "--data", source.data, "--to", target)
-    assert done.returncode == 0, done.stderr
-    assert "Verified.\n" in done.stdout
-    assert f"{'suggestions':34} {SUGGESTIONS + 1:>10} rows" in done.stdout
-    assert f"BAOBAB_DATABASE_URL={target}" in done.stdout
-    assert "give --objects" in done.stdout
+    process = run_baobab("transfer", "--data", source.data, "--to", target)
+    assert process.returncode == 0, process.stderr
+    assert "Verified.\n" in process.stdout
+    assert f"{'suggestions':34} {SUGGESTIONS + 1:>10} rows" in process.stdout
+    assert f"BAOBAB_DATABASE_URL={target}" in process.stdout
+    assert "give --objects" in process.stdout
     async with open_machine(tmp_path / "machine", database_url=target, secret_key=source.secret) as client:
         assert await fetch_answers(client, source.app_id) == source.answers
         await _check_continues(client, source)
@@ -294,11 +294,11 @@ async def test_entries_go_on_in_either_place_and_files_in_a_bucket(
         for name, value in CREDENTIALS.items():
             monkeypatch.setenv(name, value)
         place = f"s3://{bucket_server.create_bucket()}/{kv}?endpoint={bucket_server.address}&region={REGION}"
-        done = run_transfer(source, target, "--kv", kv, "--valkey", store.url, "--objects", place)
-        assert is_verified(done), done.output
-        assert f"BAOBAB_VALKEY_URL={store.url}\n  BAOBAB_OBJECTS_URL={place}\n" in done.stdout
-        grown = {"database_url": target, "valkey_url": store.url, "kv": kv, "secret_key": source.secret}
-        async with open_machine(tmp_path / "machine", **grown) as client:
+        process = run_transfer(source, target, "--kv", kv, "--valkey", store.url, "--objects", place)
+        assert is_verified(process), process.output
+        assert f"BAOBAB_VALKEY_URL={store.url}\n  BAOBAB_OBJECTS_URL={place}\n" in process.stdout
+        arguments = {"database_url": target, "valkey_url": store.url, "kv": kv, "secret_key": source.secret}
+        async with open_machine(tmp_path / "machine", **arguments) as client:
             assert await fetch_answers(client, source.app_id) == source.answers
             await _check_continues(client, source)
         assert await read_files(store_at(place, tmp_path / "drafts")) == FILES
@@ -320,8 +320,8 @@ async def test_a_call_that_is_not_finished_is_not_carried_to_where_it_could_be_m
 async def _check_continues(client: httpx.AsyncClient, source: Source) -> None:
     """What was begun on files is ended here; what was sealed opens; what is new finds its place."""
     for key, longest in (("brief", 3600), ("light", 900)):
-        left = (await client.get(f"/v1/{source.app_id}/kv/{key}/ttl")).json()["ttl"]
-        assert longest - 10 * TIMEOUT_SECONDS < left <= longest
+        ttl = (await client.get(f"/v1/{source.app_id}/kv/{key}/ttl")).json()["ttl"]
+        assert longest - 10 * TIMEOUT_SECONDS < ttl <= longest
     login = await client.post("/platform/login", json=ADA)
     assert login.status_code == 200, login.text
     agent = {"authorization": f"Bearer {source.agent}"}
@@ -457,19 +457,19 @@ async def test_a_row_that_went_missing_is_a_difference_with_a_name(source: Sourc
 
 async def test_a_running_server_on_the_source_is_one_line(source: Source, target: str) -> None:
     async with open_machine(source.data):
-        done = run_baobab("transfer", "--data", source.data, "--to", target)
-        assert done.returncode == 1
-        (line,) = done.stderr.splitlines()
+        process = run_baobab("transfer", "--data", source.data, "--to", target)
+        assert process.returncode == 1
+        (line,) = process.stderr.splitlines()
         assert "in use" in line
     assert is_verified(run_transfer(source, target))
 
 
 def test_a_dry_run_changes_nothing(source: Source, target: str) -> None:
     before = source.read_contents()
-    done = run_transfer(source, target, "--dry-run")
-    assert done.exit_code == 0, done.stderr
-    assert f"{SUGGESTIONS + 1:>10} rows" in done.stdout
-    assert "Verified" not in done.stdout
+    process = run_transfer(source, target, "--dry-run")
+    assert process.exit_code == 0, process.stderr
+    assert f"{SUGGESTIONS + 1:>10} rows" in process.stdout
+    assert "Verified" not in process.stdout
     with psycopg.connect(target) as connection:
         assert connection.execute(b"SELECT nspname FROM pg_namespace WHERE nspname = 'kv'").fetchall() == []
         assert connection.execute(b"SELECT tablename FROM pg_tables WHERE schemaname = 'public'").fetchall() == []
@@ -515,13 +515,13 @@ def test_a_target_that_holds_an_installation_is_left_as_it_is(source: Source, ta
 async def test_a_valkey_that_holds_other_apps_is_left_as_it_is(
     source: Source, target: str, rows: PostgresServer, tmp_path: Path
 ) -> None:
-    with start_valkey() as taken:
-        own = {"database_url": rows.create_database("other"), "valkey_url": taken.url, "kv": "valkey"}
+    with start_valkey() as valkey:
+        own = {"database_url": rows.create_database("other"), "valkey_url": valkey.url, "kv": "valkey"}
         own["bootstrap_key"] = KEY
         async with open_machine(tmp_path / "other", **own) as client:
             theirs = (await client.post("/init", json={"name": "theirs"})).json()["app_id"]
             assert (await client.put(f"/v1/{theirs}/kv/a", json={"value": 1, "ephemeral": True})).is_success
-            line = read_refusal(source, target, "--valkey", taken.url, "--kv", "valkey")
+            line = read_refusal(source, target, "--valkey", valkey.url, "--kv", "valkey")
             assert f"already holds data (space {theirs})" in line
             assert (await client.get(f"/v1/{theirs}/kv/_stats")).json()["keys_total"] == 1
     assert is_verified(run_transfer(source, target)), "nothing was begun"

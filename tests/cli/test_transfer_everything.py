@@ -58,9 +58,9 @@ async def _store_files(world: World) -> None:
     """A picture whose job has been polled to its end, so that its bytes are kept; and a part of an upload."""
     owner = world.callers["owner"]
     tus = {**owner.headers, "tus-resumable": "1.0.0"}
-    begun = await world.baobab.client.post(f"/storage/{world.app}/uploads", headers={**tus, "upload-length": "9"})
+    response = await world.baobab.client.post(f"/storage/{world.app}/uploads", headers={**tus, "upload-length": "9"})
     part = {**tus, "upload-offset": "0", "content-type": "application/offset+octet-stream"}
-    path = f"/storage/{world.app}/{begun.headers['location']}"
+    path = f"/storage/{world.app}/{response.headers['location']}"
     assert (await world.baobab.client.patch(path, content=b"part", headers=part)).status_code == 204
     job = await start_generation(world, "images", "baobab/picture", owner)
     async with asyncio.timeout(TIMEOUT_SECONDS):
@@ -85,8 +85,8 @@ async def _fill_what_operators_and_refusals_fill(world: World) -> None:
     await _create_thread(world)
     await _let_a_program_in(world)
     await _tell_a_person(world)
-    refused = await world.baobab.client.get(f"/v1/{world.app}/kv/secret")
-    assert refused.status_code == 401
+    refusal = await world.baobab.client.get(f"/v1/{world.app}/kv/secret")
+    assert refusal.status_code == 401
     async with application.services.database.writing() as connection:
         frozen = {"family": "agents", "app_id": "app_moving000000"}
         await connection.execute(insert(metadata.tables["app_freezes"]), frozen)

@@ -81,10 +81,10 @@ class Installation:
 
     async def catch_refusal(self, **variables: str) -> str:
         """The one line that a start is refused with."""
-        with pytest.raises(StoreLost) as refused:
+        with pytest.raises(StoreLost) as refusal:
             async with self.open(**variables):
                 pass
-        line = str(refused.value)
+        line = str(refusal.value)
         assert "\n" not in line
         return line
 
@@ -98,14 +98,14 @@ class Installation:
 
     def transfer(self, *options: str, **variables: str) -> str:
         """Moves the store; what the command says."""
-        done = run_command("transfer", "--data", self.data, *options, **self._lower(variables))
-        assert done.exit_code == 0, done.output
-        return done.stdout
+        process = run_command("transfer", "--data", self.data, *options, **self._lower(variables))
+        assert process.exit_code == 0, process.output
+        return process.stdout
 
     def read_refusal(self, *options: str, **variables: str) -> str:
-        done = run_command("transfer", "--data", self.data, *options, **self._lower(variables))
-        assert done.exit_code != 0, done.output
-        return done.stderr.strip()
+        process = run_command("transfer", "--data", self.data, *options, **self._lower(variables))
+        assert process.exit_code != 0, process.output
+        return process.stderr.strip()
 
     def list_names(self) -> list[str]:
         """The names of everything of the store in Valkey."""
@@ -244,9 +244,9 @@ async def test_the_old_layout_moves_back_to_files_in_one_step(here: Installation
     assert "without BAOBAB_DATABASE_URL, BAOBAB_VALKEY_URL and BAOBAB_KV" in here.transfer(
         "--to", str(tmp_path / "files")
     )
-    moved = Installation(tmp_path / "files", "", "")
-    moved.app = here.app
-    assert await moved.read_values() == VALUES
+    installation = Installation(tmp_path / "files", "", "")
+    installation.app = here.app
+    assert await installation.read_values() == VALUES
 
 
 @pytest.mark.parametrize("here", ["postgres"], indirect=True)

@@ -89,5 +89,5 @@ class ApprovalsLoad:
         _, counter = await self.ask(server, "GET", f"/v1/{self.app}/kv/n")
         assert counter["value"] == sum(self.raises.values())
         _, listed = await self.ask(server, "GET", "/api-keys")
-        made = sorted(key["name"] for key in listed["keys"] if key["name"].startswith("key "))
-        assert made == sorted(self.names.values())
+        created_names = sorted(key["name"] for key in listed["keys"] if key["name"].startswith("key "))
+        assert created_names == sorted(self.names.values())

@@ -68,9 +68,9 @@ async def raise_key(job: Job) -> None:
 async def plant(job: Job, seeds: int) -> None:
     """Ask for further jobs in the transaction in which this one ends; and for one that is rolled back."""
     jobs = job.services.jobs
-    undone = job.database.build_unit(write=True)
-    await jobs.enqueue(undone, "tally", {"word": "undone"})
-    await undone.rollback(RuntimeError("undone"))
+    undone_unit = job.database.build_unit(write=True)
+    await jobs.enqueue(undone_unit, "tally", {"word": "undone"})
+    await undone_unit.rollback(RuntimeError("undone"))
     async with job.writing(last=True) as unit:
         for _ in range(seeds):
             await jobs.enqueue(unit, "tally", {"word": "planted"})

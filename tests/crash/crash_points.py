@@ -124,11 +124,11 @@ class ManualWorker:
 
     async def approve_pending(self) -> None:
         """Over the other interface, which needs no event of the run."""
-        listed = await self.baobab.client.get("/v1/approvals?status=pending", headers=self.baobab.owner)
-        for waiting in listed.json()["approvals"]:
+        response = await self.baobab.client.get("/v1/approvals?status=pending", headers=self.baobab.owner)
+        for waiting in response.json()["approvals"]:
             path = f"/v1/approvals/{waiting['id']}/approve"
-            decided = await self.baobab.client.post(path, json={}, headers=self.baobab.owner)
-            assert decided.status_code == 200, decided.text
+            decided_response = await self.baobab.client.post(path, json={}, headers=self.baobab.owner)
+            assert decided_response.status_code == 200, decided_response.text
 
     async def list_unfinished(self) -> list[str]:
         query = select(jobs.c.id).where(jobs.c.finished_at.is_(None), jobs.c.kind.in_(_MADE_HERE)).order_by(jobs.c.id)
@@ -181,9 +181,9 @@ async def open_manual_worker(data: Path, *further: Toolset) -> AsyncIterator[Man
     """
     async with open_installation(data, {"BAOBAB_JOBS": "0"}, further=further) as baobab:
         services = baobab.application.services
-        made = ManualWorker(baobab, CrashPoints(services.database), await baobab.create_app())
-        put = await baobab.client.put(f"/v1/{made.app}/kv/seed", json={"value": 7}, headers=baobab.owner)
+        manual_worker = ManualWorker(baobab, CrashPoints(services.database), await baobab.create_app())
+        put = await baobab.client.put(f"/v1/{manual_worker.app}/kv/seed", json={"value": 7}, headers=baobab.owner)
         assert put.status_code == 204
         for name, graph in _AGENTS.items():
-            await made.create_agent(name, graph)
-        yield made
+            await manual_worker.create_agent(name, graph)
+        yield manual_worker

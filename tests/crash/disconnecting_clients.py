@@ -89,8 +89,8 @@ class ClientCrowd:
     @classmethod
     async def create(cls, session: aiohttp.ClientSession, server: ServerProcess, dice: random.Random) -> "ClientCrowd":
         clients = cls(session, server, await create_app(session, server, "crowd"), dice)
-        made = await clients.ask(HttpRequest("POST", "/api-keys", {"name": "agent", "approval": "write"}))
-        clients.agent_key = {"Authorization": f"Bearer {made['key']}"}
+        answer = await clients.ask(HttpRequest("POST", "/api-keys", {"name": "agent", "approval": "write"}))
+        clients.agent_key = {"Authorization": f"Bearer {answer['key']}"}
         await clients.ask(HttpRequest("PUT", f"/v1/{clients.app}/kv/seed", {"value": 7}))
         for name, graph in AGENTS.items():
             await clients.ask(
@@ -151,16 +151,16 @@ class ClientCrowd:
         for agent, run_id in self.runs:
             if agent != "asker" or any(run_id == known for known, _ in self.asked):
                 continue
-            told = await self.ask(HttpRequest("GET", f"/v1/{self.app}/agents/{agent}/runs/{run_id}/events.json"))
-            tokens = [each["payload"]["approval_token"] for each in told["events"] if each["type"] == "run_paused"]
+            answer = await self.ask(HttpRequest("GET", f"/v1/{self.app}/agents/{agent}/runs/{run_id}/events.json"))
+            tokens = [each["payload"]["approval_token"] for each in answer["events"] if each["type"] == "run_paused"]
             self.asked += [(run_id, token) for token in tokens]
 
     async def list_runs(self, status: str) -> list[str]:
         """The newest runs that stand so."""
         found = []
         for agent in AGENTS:
-            told = await self.ask(HttpRequest("GET", f"/v1/{self.app}/agents/{agent}/runs?status={status}"))
-            found += [f"{agent} {run['id']}" for run in told["runs"]]
+            answer = await self.ask(HttpRequest("GET", f"/v1/{self.app}/agents/{agent}/runs?status={status}"))
+            found += [f"{agent} {run['id']}" for run in answer["runs"]]
         return found
 
     def next_number(self) -> int:

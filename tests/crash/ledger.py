@@ -41,28 +41,28 @@ class Ledger:
     async def verify(self, session: aiohttp.ClientSession, address: str, app: str) -> None:
         """Hold what a server says against what its clients were told; what was open is settled from here on."""
         account = _Account(session, f"{address}/v1/{app}")
-        found = await account.list_values()
-        recount = sum(len(key) + len(_encode_compact(value)) for key, value in found.items())
+        found_values = await account.list_values()
+        recount = sum(len(key) + len(_encode_compact(value)) for key, value in found_values.items())
         stats = await account.ask("GET", "/kv/_stats")
-        assert (stats["keys_total"], stats["bytes_used"]) == (len(found), recount)
+        assert (stats["keys_total"], stats["bytes_used"]) == (len(found_values), recount)
         for key, values in self.possible.items():
-            assert found.get(key, ABSENT) in values, f"{key}: {found.get(key)} is none of {values}"
-        strangers = {key for key in found if key.startswith("w")} - self.possible.keys()
+            assert found_values.get(key, ABSENT) in values, f"{key}: {found_values.get(key)} is none of {values}"
+        strangers = {key for key in found_values if key.startswith("w")} - self.possible.keys()
         assert not strangers, f"nobody wrote {strangers}"
-        counter = found.get("counter", 0)
+        counter = found_values.get("counter", 0)
         assert self.raised <= counter <= self.raising, f"{counter} is not within {self.raised} and {self.raising}"
         await self._verify_rules(account)
-        self.possible = {key: [found.get(key, ABSENT)] for key in self.possible}
+        self.possible = {key: [found_values.get(key, ABSENT)] for key in self.possible}
         self.raised = self.raising = counter
 
     async def _verify_rules(self, account: "_Account") -> None:
-        listed = [rule["pattern"] for rule in (await account.ask("GET", "/kv/_expose"))["rules"]]
-        rules = set(listed)
-        assert len(rules) == len(listed), "a rule stands twice"
+        patterns = [rule["pattern"] for rule in (await account.ask("GET", "/kv/_expose"))["rules"]]
+        rules = set(patterns)
+        assert len(rules) == len(patterns), "a rule stands twice"
         assert self.rules <= rules <= self.wanted_rules
         # A row and its audit row are one transaction: both, or neither.
-        audited = await account.count_audited("kv_rule")
-        assert audited == {**dict.fromkeys(self.rules, 1), **dict.fromkeys(rules, 1)}
+        audited_count = await account.count_audited("kv_rule")
+        assert audited_count == {**dict.fromkeys(self.rules, 1), **dict.fromkeys(rules, 1)}
         self.rules = rules
         self.wanted_rules = set(rules)
 

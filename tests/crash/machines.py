@@ -76,9 +76,9 @@ async def open_session() -> AsyncIterator[aiohttp.ClientSession]:
 
 
 async def create_app(session: aiohttp.ClientSession, server: ServerProcess, name: str = "load") -> str:
-    async with session.post(f"{server.address}/init", json={"name": name}) as made:
-        assert made.status == 201, await made.text()
-        app_id: str = (await made.json())["app_id"]
+    async with session.post(f"{server.address}/init", json={"name": name}) as response:
+        assert response.status == 201, await response.text()
+        app_id: str = (await response.json())["app_id"]
         return app_id
 
 

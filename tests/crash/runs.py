@@ -101,12 +101,12 @@ class Run:
     @property
     def open_questions(self) -> list[dict[str, Any]]:
         """What it has asked, or the run below it, and has no outcome yet, as far as its events tell."""
-        ended = {payload["call_id"] for payload in self.list_payloads("tool_call_end")}
+        call_ids = {payload["call_id"] for payload in self.list_payloads("tool_call_end")}
         over = any(payload["tool_source"] == "agent" for payload in self.list_payloads("tool_call_end"))
         return [
             payload
             for payload in self.list_payloads("run_paused")
-            if not (over if "run_id" in payload else payload["call_id"] in ended)
+            if not (over if "run_id" in payload else payload["call_id"] in call_ids)
         ]
 
     @property
@@ -174,13 +174,13 @@ class RunsLoad:
         if status != 200:
             assert status in (0, 503), told
             return
-        found = told["run"]["status"]
+        found_status = told["run"]["status"]
         status, told = await self.ask(server, "GET", f"{run.path}/events.json?since_seq={len(run.events)}&limit=500")
         if status != 200:
             assert status in (0, 503), told
             return
         run.events += told["events"]
-        run.status = found
+        run.status = found_status
         await asyncio.gather(*(self._approve(server, run, waiting, dice) for waiting in run.open_questions))
 
     async def _approve(self, server: ServerProcess, run: Run, waiting: dict[str, Any], dice: random.Random) -> None:
@@ -248,8 +248,8 @@ def verify_events(run: Run, asks: int, calls: int) -> None:
     """asks: how many approvals it needed, with the run below it; calls: how many it made itself."""
     assert run.status == "completed", (run.status, run.events[-1])
     assert [event["seq"] for event in run.events] == list(range(1, len(run.events) + 1))
-    told = Counter((event["type"], event["payload"].get("call_id")) for event in run.events)
-    once = {key: count for key, count in told.items() if key[1] is not None and key[0] != "run_paused"}
+    counter = Counter((event["type"], event["payload"].get("call_id")) for event in run.events)
+    once = {key: count for key, count in counter.items() if key[1] is not None and key[0] != "run_paused"}
     assert set(once.values()) == {1}, once
     assert len({payload["approval_id"] for payload in run.list_payloads("run_paused")}) == asks
     types = Counter(event["type"] for event in run.events)

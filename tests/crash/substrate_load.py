@@ -205,10 +205,10 @@ class SubstrateLoad:
         headers = {**self.headers, "content-type": "application/x-ndjson"}
         url, line = f"{server.address}/v1/me/substrate/import", json.dumps({"table": table, "row": row})
         async with self.session.post(url, data=line, headers=headers) as answer:
-            told = await answer.json()
-        assert answer.status in _EXPECTED, told
+            body = await answer.json()
+        assert answer.status in _EXPECTED, body
         if answer.status == 200:
-            self.acknowledged[told["action_id"]] = "import_memories"
+            self.acknowledged[body["action_id"]] = "import_memories"
 
     async def verify(self, database: Database) -> None:
         """The ledger is consistent, and has everything that was acknowledged."""

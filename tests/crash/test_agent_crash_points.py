@@ -18,8 +18,8 @@ OTHERS = ABOVE if LONG else AGENT
 
 @pytest.fixture
 async def manual_worker(tmp_path: Path) -> AsyncIterator[ManualWorker]:
-    async with open_manual_worker(tmp_path / "data") as made:
-        yield made
+    async with open_manual_worker(tmp_path / "data") as created_manual_worker:
+        yield created_manual_worker
 
 
 async def run_at_every_point(manual_worker: ManualWorker, agent: str, happens: Callable[[Run], None]) -> int:

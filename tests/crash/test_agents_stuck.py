@@ -63,8 +63,8 @@ SIDE_BY_SIDE = model_node(
 
 @pytest.fixture
 async def manual_worker(tmp_path: Path) -> AsyncIterator[ManualWorker]:
-    async with open_manual_worker(tmp_path / "data", lethal) as made:
-        yield made
+    async with open_manual_worker(tmp_path / "data", lethal) as created_manual_worker:
+        yield created_manual_worker
 
 
 async def test_a_run_that_ends_each_process_which_makes_it_fails_once_and_leaves_nothing_behind(
@@ -86,8 +86,8 @@ async def test_a_run_that_ends_each_process_which_makes_it_fails_once_and_leaves
     assert run.events[-1]["type"] == "run_failed"
     record = (await manual_worker.get(run.path))["run"]
     assert record["error"]["type"] == "worker_lost"
-    used = run.list_payloads("llm_token_usage")
-    assert record["usage"]["output_tokens"] == sum(usage["output_tokens"] for usage in used) > 0
+    payloads = run.list_payloads("llm_token_usage")
+    assert record["usage"]["output_tokens"] == sum(usage["output_tokens"] for usage in payloads) > 0
     assert await list_pending(manual_worker) == []
     assert await manual_worker.list_unfinished() == []
     # It does not count among those under way any more.
@@ -137,51 +137,53 @@ async def test_a_run_whose_processes_end_at_another_step_each_time_goes_on(manua
 
 async def test_a_run_that_ends_worker_after_worker_fails_and_another_beside_it_does_not(tmp_path: Path) -> None:
     here = Installation.on_backend(tmp_path)
-    async with open_job_client(here) as asked:
-        told = await asked.baobab.client.post("/init", json={"name": "lethal"}, headers=OWNER)
-        app = told.json()["app_id"]
+    async with open_job_client(here) as job_client:
+        response = await job_client.baobab.client.post("/init", json={"name": "lethal"}, headers=OWNER)
+        app = response.json()["app_id"]
         paths: dict[str, str] = {}
         for tool in ("perish", "ponder"):
-            await post_json(asked, f"/v1/{app}/agents", {"name": tool, "graph_spec": build_graph(tool_node(tool))})
-            started = await post_json(asked, f"/v1/{app}/agents/{tool}/runs", {"input": {}})
+            await post_json(job_client, f"/v1/{app}/agents", {"name": tool, "graph_spec": build_graph(tool_node(tool))})
+            started = await post_json(job_client, f"/v1/{app}/agents/{tool}/runs", {"input": {}})
             paths[tool] = f"/v1/{app}/agents/{tool}/runs/{started['run_id']}"
         with open_workers(here) as working:
             for _ in range(ATTEMPTS):
                 await working.start_workers(1)
                 await wait_for_death(working)
-                await expire_leases(asked, paths["perish"].rpartition("/")[2])
+                await expire_leases(job_client, paths["perish"].rpartition("/")[2])
             await working.start_workers(1)
-            failed = await wait_for_end(asked, paths["perish"])
-            assert (failed["status"], failed["error"]["type"]) == ("failed", "worker_lost")
-            assert len(await asked.list_marks("perishing")) == ATTEMPTS
+            run = await wait_for_end(job_client, paths["perish"])
+            assert (run["status"], run["error"]["type"]) == ("failed", "worker_lost")
+            assert len(await job_client.list_marks("perishing")) == ATTEMPTS
             # It died with the other as long as nobody had doubts, and goes on.
-            await wait_for_mark(asked, "pondering", working)
-            assert (await get_json(asked, paths["ponder"]))["run"]["status"] == "running"
+            await wait_for_mark(job_client, "pondering", working)
+            assert (await get_json(job_client, paths["ponder"]))["run"]["status"] == "running"
 
 
 async def test_a_cancel_asked_for_elsewhere_ends_a_call_that_nothing_else_would_end(tmp_path: Path) -> None:
     here = Installation.on_backend(tmp_path)
-    async with open_job_client(here) as asked:
-        told = await asked.baobab.client.post("/init", json={"name": "patient"}, headers=OWNER)
-        app = told.json()["app_id"]
-        await post_json(asked, f"/v1/{app}/agents", {"name": "patient", "graph_spec": build_graph(tool_node("ponder"))})
+    async with open_job_client(here) as job_client:
+        response = await job_client.baobab.client.post("/init", json={"name": "patient"}, headers=OWNER)
+        app = response.json()["app_id"]
+        await post_json(
+            job_client, f"/v1/{app}/agents", {"name": "patient", "graph_spec": build_graph(tool_node("ponder"))}
+        )
         with open_workers(here) as working:
             await working.start_workers(1)
-            started = await post_json(asked, f"/v1/{app}/agents/patient/runs", {"input": {}})
+            started = await post_json(job_client, f"/v1/{app}/agents/patient/runs", {"input": {}})
             path = f"/v1/{app}/agents/patient/runs/{started['run_id']}"
-            await wait_for_mark(asked, "pondering", working)
-            asking = await post_json(asked, f"{path}/cancel", {})
+            await wait_for_mark(job_client, "pondering", working)
+            asking = await post_json(job_client, f"{path}/cancel", {})
             assert asking["status"] == "cancelling"
-            assert (await wait_for_end(asked, path))["status"] == "cancelled"
+            assert (await wait_for_end(job_client, path))["status"] == "cancelled"
             # The worker has given it up, and nobody has begun it anew.
             assert working.workers[0].is_running
-            await asked.wait_until_idle()
-            assert len(await asked.list_marks("pondering")) == 1
+            await job_client.wait_until_idle()
+            assert len(await job_client.list_marks("pondering")) == 1
 
 
 async def list_pending(manual_worker: ManualWorker) -> list[Any]:
-    listed = await manual_worker.baobab.client.get("/v1/approvals?status=pending", headers=manual_worker.baobab.owner)
-    found: list[Any] = listed.json()["approvals"]
+    response = await manual_worker.baobab.client.get("/v1/approvals?status=pending", headers=manual_worker.baobab.owner)
+    found: list[Any] = response.json()["approvals"]
     return found
 
 

@@ -27,15 +27,15 @@ async def run_clients(clients: ClientCrowd, leavers: int, dice: random.Random) -
         for _ in left:
             await clients.request_and_leave(dice.choice(list(KINDS)))
 
-    gone = [asyncio.create_task(leaving()) for _ in range(_AT_ONCE)]
+    tasks = [asyncio.create_task(leaving()) for _ in range(_AT_ONCE)]
 
     async def staying() -> None:
-        while not all(task.done() for task in gone):
+        while not all(task.done() for task in tasks):
             await clients.request_and_wait(dice.choice(list(KINDS)))
             await clients.read_questions()
 
     async with asyncio.timeout(TIMEOUT_SECONDS * 5):
-        await asyncio.gather(*gone, *(staying() for _ in range(_STAYING)))
+        await asyncio.gather(*tasks, *(staying() for _ in range(_STAYING)))
 
 
 async def check_nothing_left(clients: ClientCrowd) -> None:

@@ -101,8 +101,8 @@ async def test_every_app_is_in_one_cell_with_all_its_keys_when_the_server_is_kil
 
                 await write_until(session, server, flats, asyncio.create_task(kill_after_drain()))
             with here.start_machine() as server:
-                emptied = asyncio.create_task(wait_until_empty(here, drained))
-                await write_until(session, server, flats, emptied)
+                task = asyncio.create_task(wait_until_empty(here, drained))
+                await write_until(session, server, flats, task)
                 for flat in flats:
                     await flat.ledger.verify(session, server.address, flat.app)
                 server.terminate()

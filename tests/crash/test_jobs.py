@@ -49,9 +49,9 @@ async def verify(client: JobClient, wanted: Counter[str]) -> None:
     assert await client.read_tally() == tallied
     assert await client.read_counter("raised") == wanted["raised"]
     assert await client.read_counter("apps") == wanted["apps"]
-    greeted = await client.list_marks("greeted")
-    assert {mark.job_id for mark in greeted} == {f"greet:{mark.event_id}" for mark in greeted}
-    assert len({mark.job_id for mark in greeted}) == wanted["apps"]
+    marks = await client.list_marks("greeted")
+    assert {mark.job_id for mark in marks} == {f"greet:{mark.event_id}" for mark in marks}
+    assert len({mark.job_id for mark in marks}) == wanted["apps"]
 
 
 @pytest.fixture

@@ -30,14 +30,14 @@ SCHEMA = {
 def kill_import(data: Path, path: str, headers: dict[str, str], body: str, place: str) -> None:
     variables = {"BAOBAB_PLAN": "enterprise", "BAOBAB_BOOTSTRAP_KEY": KEY, **prepare_data(data)}
     given = {"data": str(data), "variables": variables, "path": path, "headers": headers, "body": body, "place": place}
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "tests.crash.killed_import", json.dumps(given)],
         cwd=Path(__file__).parents[2],
         capture_output=True,
         text=True,
         check=False,
     )
-    assert done.returncode == -signal.SIGKILL, done.stderr
+    assert process.returncode == -signal.SIGKILL, process.stderr
 
 
 @pytest.mark.parametrize("place", ["before", "within"])
@@ -47,14 +47,14 @@ async def test_an_import_that_was_killed_goes_on_where_it_was_and_writes_no_line
     body = "note\n" + "".join(f"note {number}\n" for number in range(LINES))
     async with open_installation(tmp_path) as baobab:
         app = await baobab.create_app()
-        applied = await baobab.client.post(f"/v1/{app}/schema/apply", json={"schema": SCHEMA}, headers=baobab.owner)
-        assert applied.is_success, applied.text
+        response = await baobab.client.post(f"/v1/{app}/schema/apply", json={"schema": SCHEMA}, headers=baobab.owner)
+        assert response.is_success, response.text
     headers = {**baobab.owner, "idempotency-key": "file", "content-type": "text/csv"}
     path = f"/v1/{app}/data-import/items"
     kill_import(tmp_path, path, headers, body, place)
     async with open_installation(tmp_path) as baobab:
-        counted = await baobab.client.get(f"/v1/{app}/items?select=count()", headers=baobab.owner)
-        assert counted.json() == [{"count": 500}]
+        counted_response = await baobab.client.get(f"/v1/{app}/items?select=count()", headers=baobab.owner)
+        assert counted_response.json() == [{"count": 500}]
         other = await baobab.client.post(path, content=body.replace("note 3\n", "other\n"), headers=headers)
         assert (other.status_code, other.json()["error"]["code"]) == (409, "IDEMPOTENCY_KEY_REUSED")
         for _ in range(2):
@@ -67,7 +67,7 @@ async def test_an_import_that_was_killed_goes_on_where_it_was_and_writes_no_line
         ]
         notes = [f"note {number}" for number in range(LINES)]
         assert [*pages[0], *pages[1]] == [{"note": note, "size": len(note)} for note in notes]
-        undone = await baobab.client.post(
+        undone_response = await baobab.client.post(
             f"/v1/{app}/data-changes/undo", json={"run_id": answer.json()["import_id"]}, headers=baobab.owner
         )
-        assert (undone.status_code, undone.json()["undone"]) == (200, LINES), undone.text
+        assert (undone_response.status_code, undone_response.json()["undone"]) == (200, LINES), undone_response.text

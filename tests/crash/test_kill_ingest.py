@@ -45,8 +45,8 @@ class Library:
     async def create(self, server: ServerProcess) -> None:
         self.app = await create_app(self._session, server)
         body = {"name": "trees", "chunkSize": CHUNK, "chunkOverlap": 0}
-        async with self._session.post(f"{server.address}/v1/{self.app}/rag/collections", json=body) as made:
-            assert made.status == 201, await made.text()
+        async with self._session.post(f"{server.address}/v1/{self.app}/rag/collections", json=body) as response:
+            assert response.status == 201, await response.text()
 
     async def add_documents(self, server: ServerProcess) -> None:
         """Adds what has not been acknowledged yet, four at a time, until all are or the server is gone."""
@@ -54,9 +54,11 @@ class Library:
 
         async def add() -> None:
             for number in missing:
-                async with self._session.post(self._at(server, "ingest"), json={"text": write_text(number)}) as added:
-                    assert added.status == 202, await added.text()
-                    self.ids[number] = (await added.json())["documentId"]
+                async with self._session.post(
+                    self._at(server, "ingest"), json={"text": write_text(number)}
+                ) as response:
+                    assert response.status == 202, await response.text()
+                    self.ids[number] = (await response.json())["documentId"]
                     self.note_progress()
 
         await asyncio.gather(*(add() for _ in range(4)))
@@ -73,8 +75,8 @@ class Library:
 
     async def check_progress(self, server: ServerProcess) -> None:
         """No document goes back behind chunks that it had done."""
-        async with self._session.get(self._at(server, "documents?limit=500")) as listed:
-            for document in await listed.json():
+        async with self._session.get(self._at(server, "documents?limit=500")) as response:
+            for document in await response.json():
                 progress = document["progress"]
                 done, total = progress["chunksDone"], progress["chunksTotal"]
                 assert (done, total) >= self._progress.get(document["id"], (0, 0)), document

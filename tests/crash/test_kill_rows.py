@@ -72,8 +72,8 @@ async def test_every_acknowledged_row_is_there_once_when_the_server_is_killed(tm
     async with open_session() as session:
         with here.start_machine() as server:
             app = await create_app(session, server)
-            async with session.post(f"{server.address}/v1/{app}/schema/apply", json={"schema": SCHEMA}) as applied:
-                assert applied.status == 200, await applied.text()
+            async with session.post(f"{server.address}/v1/{app}/schema/apply", json={"schema": SCHEMA}) as response:
+                assert response.status == 200, await response.text()
         writers = Writers(session, app)
         for _ in list_rounds(3):
             with here.start_machine() as server:

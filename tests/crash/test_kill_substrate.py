@@ -40,7 +40,7 @@ async def test_a_killed_server_leaves_a_consistent_ledger_and_loses_nothing_ackn
             database = database_at(here.database_url)
             await database.open()
             try:
-                delivered = await load.wait_for_deliveries(database)
+                deliveries = await load.wait_for_deliveries(database)
                 await load.verify(database)
                 assert await load.count_firings(database) > 0
             finally:
@@ -48,6 +48,6 @@ async def test_a_killed_server_leaves_a_consistent_ledger_and_loses_nothing_ackn
     assert load.approved["forget"], "nothing was forgotten"
     assert load.approved["merge_entities"], "nothing was merged"
     decisions = {each for each, capability in load.acknowledged.items() if capability == "record_decision"}
-    assert decisions <= set(delivered.values()), "an executed action was not told"
-    assert len(set(delivered.values())) == len(delivered), "an action was told as two"
-    assert delivered.keys() <= receiver.taken.keys(), "what is noted as delivered was never taken"
+    assert decisions <= set(deliveries.values()), "an executed action was not told"
+    assert len(set(deliveries.values())) == len(deliveries), "an action was told as two"
+    assert deliveries.keys() <= receiver.taken.keys(), "what is noted as delivered was never taken"

@@ -20,14 +20,14 @@ def kill_upload(data: Path, path: str, headers: dict[str, str]) -> None:
     """Sends the bytes of a file to a process that is killed when they are stored."""
     variables = {"BAOBAB_PLAN": "enterprise", "BAOBAB_BOOTSTRAP_KEY": KEY, **prepare_data(data)}
     given = {"data": str(data), "variables": variables, "path": path, "headers": headers, "body": "hello"}
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "tests.crash.killed_upload", json.dumps(given)],
         cwd=Path(__file__).parents[2],
         capture_output=True,
         text=True,
         check=False,
     )
-    assert done.returncode == -signal.SIGKILL, done.stderr
+    assert process.returncode == -signal.SIGKILL, process.stderr
 
 
 async def list_keys(baobab: Baobab, app: str) -> list[str]:
@@ -47,12 +47,12 @@ async def test_an_upload_that_was_killed_before_its_row_is_sent_again_and_leaves
         app = await baobab.create_app()
         if is_resumed:
             begin = {**baobab.owner, "tus-resumable": "1.0.0", "upload-length": "5"}
-            begun = await baobab.client.post(f"/storage/{app}/uploads", headers=begin)
-            path, headers = f"/storage/{app}/{begun.headers['location']}", {**baobab.owner, **RESUMED}
+            response = await baobab.client.post(f"/storage/{app}/uploads", headers=begin)
+            path, headers = f"/storage/{app}/{response.headers['location']}", {**baobab.owner, **RESUMED}
         else:
             body = {"filename": "a.txt", "contentType": "text/plain", "sizeBytes": 5}
-            announced = await baobab.client.post(f"/storage/{app}/upload", json=body, headers=baobab.owner)
-            path, headers = announced.json()["uploadUrl"], {"content-type": "text/plain"}
+            announced_response = await baobab.client.post(f"/storage/{app}/upload", json=body, headers=baobab.owner)
+            path, headers = announced_response.json()["uploadUrl"], {"content-type": "text/plain"}
     for _ in range(2):
         kill_upload(tmp_path, path, headers)
     async with open_installation(tmp_path) as baobab:
@@ -62,8 +62,8 @@ async def test_an_upload_that_was_killed_before_its_row_is_sent_again_and_leaves
         await run_job(baobab.application, "files_leftovers")
         assert len(await list_keys(baobab, app)) == 2
         method = "PATCH" if is_resumed else "PUT"
-        stored = await baobab.client.request(method, path, content=b"hello", headers=headers)
-        assert stored.is_success, stored.text
+        stored_response = await baobab.client.request(method, path, content=b"hello", headers=headers)
+        assert stored_response.is_success, stored_response.text
         assert await read_usage(baobab, app) == (5, 1)
         await run_due_jobs(baobab.application)
         await run_job(baobab.application, "files_leftovers")

@@ -37,10 +37,10 @@ async def test_the_answer_of_a_model_is_followed_at_either_machine(tmp_path: Pat
                 app_id = await create_app(session, first)
                 agents = f"/v1/{app_id}/agents"
                 body = {"name": "poet", "graph_spec": GRAPH}
-                async with session.post(f"{first.address}{agents}", json=body) as made:
-                    assert made.status == 201, await made.text()
-                async with session.post(f"{first.address}{agents}/poet/runs", json={"input": {}}) as started:
-                    run = f"{agents}/poet/runs/{(await started.json())['run_id']}"
+                async with session.post(f"{first.address}{agents}", json=body) as response:
+                    assert response.status == 201, await response.text()
+                async with session.post(f"{first.address}{agents}/poet/runs", json={"input": {}}) as started_response:
+                    run = f"{agents}/poet/runs/{(await started_response.json())['run_id']}"
                 for frames in await asyncio.gather(follow(session, first, run), follow(session, second, run)):
                     kinds = [frame["type"] for frame in frames]
                     assert (join_deltas(frames), frames[-1]["payload"]) == (HELLO, {"output": HELLO})

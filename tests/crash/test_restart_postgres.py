@@ -87,8 +87,8 @@ async def test_while_postgres_stands_still_requests_for_keys_are_refused_and_rea
                 assert written.status == 204
             assert rows.process is not None
             with freeze_processes(rows.process.pid, *list_children(rows.process.pid)):
-                async with session.put(key, json={"value": 2}) as refused:
-                    assert refused.status == 503
+                async with session.put(key, json={"value": 2}) as refusal:
+                    assert refusal.status == 503
                 status, told = await fetch_readiness(session, server)
                 assert status == 503
                 assert (told["checks"]["database"], told["checks"]["kv:local"]) == ("failed", "failed")

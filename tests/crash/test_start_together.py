@@ -67,8 +67,8 @@ async def test_servers_that_start_together_agree_on_the_schema_and_on_one_first_
             async with session.post(f"{servers[0].address}/init", json={"name": "shared"}, headers=owner) as made:
                 assert made.status == 201
             for server in servers:
-                async with session.get(f"{server.address}/apps", headers=owner) as listed:
-                    assert [app["name"] for app in (await listed.json())["apps"]] == ["shared"]
+                async with session.get(f"{server.address}/apps", headers=owner) as response:
+                    assert [app["name"] for app in (await response.json())["apps"]] == ["shared"]
     database = database_at(here.database_url)
     await database.open()
     assert await read_revision(database) == list_revisions()[-1]

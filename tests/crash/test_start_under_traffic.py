@@ -38,14 +38,14 @@ async def test_a_start_under_traffic_leaves_every_door_open(tmp_path: Path) -> N
     here = Installation.on_backend(tmp_path, settings={"BAOBAB_EGRESS_ALLOW": "127.0.0.0/8"})
     async with open_session() as session:
         with here.start_machine() as server:
-            async with session.post(f"{server.address}/init", json={"name": "busy"}) as made:
-                app = (await made.json())["app_id"]
-            async with session.post(f"{server.address}/v1/{app}/agents", json=_AGENT) as made:
-                assert made.status == 201, await made.text()
+            async with session.post(f"{server.address}/init", json={"name": "busy"}) as response:
+                app = (await response.json())["app_id"]
+            async with session.post(f"{server.address}/v1/{app}/agents", json=_AGENT) as response:
+                assert response.status == 201, await response.text()
             dead = {"name": "gone", "url": f"http://127.0.0.1:{free_port()}/mcp"}
-            async with session.post(f"{server.address}/v1/{app}/mcp-servers", json=dead) as made:
-                assert made.status == 201, await made.text()
-                probe = f"/v1/{app}/mcp-servers/{(await made.json())['mcp_server']['id']}/probe"
+            async with session.post(f"{server.address}/v1/{app}/mcp-servers", json=dead) as response:
+                assert response.status == 201, await response.text()
+                probe = f"/v1/{app}/mcp-servers/{(await response.json())['mcp_server']['id']}/probe"
         for _ in list_rounds(3, 200):
             port = free_port()
             requests = asyncio.create_task(_request_everything(session, f"http://127.0.0.1:{port}", app, probe))

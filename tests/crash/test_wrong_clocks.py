@@ -72,21 +72,21 @@ async def test_what_lives_longer_than_the_clocks_differ_is_there_on_both_machine
         path = f"/v1/{app}/kv/written-at-{writer.address.rpartition(':')[2]}"
         async with session.put(writer.address + path, json={"value": 1, "ttl": 2 * HOUR}) as written:
             assert written.status == 204
-        async with session.get(f"{reader.address}{path}/ttl") as told:
-            left = (await told.json())["ttl"]
-        assert 0 < left <= 3 * HOUR
+        async with session.get(f"{reader.address}{path}/ttl") as response:
+            ttl = (await response.json())["ttl"]
+        assert 0 < ttl <= 3 * HOUR
 
 
 async def test_a_session_begun_on_one_machine_goes_on_at_the_other(pair: Pair, session: aiohttp.ClientSession) -> None:
     for first, second in pair.directions:
         person = {"email": f"{first.address.rpartition(':')[2]}@example.com", "password": "correct Horse 7!"}
-        async with session.post(f"{first.address}/platform/signup", json={**person, "name": "Ada"}) as made:
-            assert made.status == 201, await made.text()
+        async with session.post(f"{first.address}/platform/signup", json={**person, "name": "Ada"}) as response:
+            assert response.status == 201, await response.text()
         async with session.post(f"{first.address}/platform/login", json=person) as login:
             refresh = {"refresh_token": (await login.json())["refresh_token"]}
         # A token may count as expired there; what renews it lives longer than any clock is wrong.
-        async with session.post(f"{second.address}/platform/refresh", json=refresh) as renewed:
-            assert renewed.status == 200, await renewed.text()
-            bearer = {"Authorization": f"Bearer {(await renewed.json())['token']}"}
+        async with session.post(f"{second.address}/platform/refresh", json=refresh) as renewed_response:
+            assert renewed_response.status == 200, await renewed_response.text()
+            bearer = {"Authorization": f"Bearer {(await renewed_response.json())['token']}"}
         async with session.get(f"{second.address}/platform/me", headers=bearer) as me:
             assert (await me.json())["user"]["email"] == person["email"]

@@ -162,8 +162,8 @@ class JobClient:
     async def list_marks(self, word: str) -> list[Any]:
         """Lists the marks that jobs have written, the oldest first."""
         async with self.services.database.reading() as connection:
-            found = await connection.execute(select(marks).where(marks.c.word == word).order_by(marks.c.number))
-            return list(found.all())
+            result = await connection.execute(select(marks).where(marks.c.word == word).order_by(marks.c.number))
+            return list(result.all())
 
     async def read_tally(self) -> int:
         return await self.count_rows(select(tallies.c.value).where(tallies.c.name == "ended"))

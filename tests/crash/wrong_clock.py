@@ -48,8 +48,8 @@ def main() -> None:
     parser.add_argument("--data", type=Path)
     # Of these machines each has one.
     parser.add_argument("--workers", type=int, choices=[1])
-    given = parser.parse_args()
-    asyncio.run(serve(given.ahead, given.port, given.data))
+    args = parser.parse_args()
+    asyncio.run(serve(args.ahead, args.port, args.data))
 
 
 if __name__ == "__main__":

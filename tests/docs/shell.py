@@ -11,7 +11,7 @@ _INIT = """curl -s $BAOBAB/init -H "Authorization: Bearer $KEY" -d '{"name": "st
 
 def run_shell(commands: str, folder: Path | None = None, **environment: str) -> str:
     """Runs commands as one script that ends at the first failure; returns what they print."""
-    done = subprocess.run(
+    process = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", commands],
         cwd=folder,
         env={**os.environ, **environment},
@@ -20,8 +20,8 @@ def run_shell(commands: str, folder: Path | None = None, **environment: str) -> 
         timeout=TIMEOUT_SECONDS,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    assert process.returncode == 0, process.stderr
+    return process.stdout
 
 
 def set_variables(server: ServerProcess) -> str:

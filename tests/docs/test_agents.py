@@ -30,11 +30,11 @@ PAGE = ROOT / "docs/agents.md"
 def test_the_examples_of_the_page_about_agents_run(tmp_path: Path) -> None:
     with run_server(tmp_path / "data") as server:
         script = "\n".join(find_blocks(PAGE.read_text(), "sh"))
-        printed = run_shell(set_variables(server) + script)
-    assert "event: run_end" in printed
-    assert '"max_runs_per_user_per_hour":20' in printed
-    assert '"output":8' in printed
-    assert '"status":"cancelled"' in printed
+        process = run_shell(set_variables(server) + script)
+    assert "event: run_end" in process
+    assert '"max_runs_per_user_per_hour":20' in process
+    assert '"output":8' in process
+    assert '"status":"cancelled"' in process
 
 
 Received = tuple[dict[str, str], bytes]
@@ -95,8 +95,8 @@ def signed_webhook(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Recei
             app = client.post("/init", json={"name": "told"}).json()["app_id"]
             client.post(f"/v1/{app}/agents", json={"name": "say", "graph_spec": SAY}).raise_for_status()
             secrets = [client.post(f"/v1/{app}/webhook-secret/rotate").json()["secret"] for _ in range(2)]
-            given = {"input": {}, "webhook_url": address}
-            client.post(f"/v1/{app}/agents/say/runs", json=given).raise_for_status()
+            body = {"input": {}, "webhook_url": address}
+            client.post(f"/v1/{app}/agents/say/runs", json=body).raise_for_status()
             return secrets[0], received.get(timeout=TIMEOUT_SECONDS)
 
 
@@ -112,9 +112,9 @@ def test_the_programs_of_the_page_verify_a_webhook_and_refuse_a_forged_one(
 
     def verify_webhook(secret: str, headers: dict[str, str], body: bytes) -> str:
         command = [runner, str(program), json.dumps([secret, headers])]
-        done = subprocess.run(command, input=body, capture_output=True, timeout=TIMEOUT_SECONDS, check=False)
-        assert done.returncode == 0, done.stderr
-        return done.stdout.decode().strip().lower()
+        process = subprocess.run(command, input=body, capture_output=True, timeout=TIMEOUT_SECONDS, check=False)
+        assert process.returncode == 0, process.stderr
+        return process.stdout.decode().strip().lower()
 
     secret, (headers, body) = signed_webhook
     assert verify_webhook(secret, headers, body) == "true"

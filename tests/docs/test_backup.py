@@ -75,9 +75,9 @@ def test_a_server_starts_from_the_backup_of_a_running_one(tmp_path: Path) -> Non
         asked = fill_stores(server, server.key)
         run_shell(backup, tmp_path)
     run_shell(restore, tmp_path)
-    with run_server(tmp_path / "restored") as restored:
-        assert fetch_answers(restored, asked) == {"durable": {"tier": "durable"}, "ephemeral": None}
-        assert "API key  the one shown at the first start" in restored.log_text
+    with run_server(tmp_path / "restored") as restored_server:
+        assert fetch_answers(restored_server, asked) == {"durable": {"tier": "durable"}, "ephemeral": None}
+        assert "API key  the one shown at the first start" in restored_server.log_text
 
 
 def test_machines_start_from_the_dump_of_a_running_postgres(rows: PostgresServer, tools: str, tmp_path: Path) -> None:
@@ -88,8 +88,8 @@ def test_machines_start_from_the_dump_of_a_running_postgres(rows: PostgresServer
         asked = fill_stores(server, KEY)
         run_shell(dump, tmp_path, PATH=tools, BAOBAB_DATABASE_URL=live)
     run_shell(restore, tmp_path, PATH=tools, RESTORED_DATABASE_URL=empty)
-    with run_server(tmp_path / "other", settings={**shared, "BAOBAB_DATABASE_URL": empty}) as restored:
-        assert fetch_answers(restored, asked) == {tier: {"tier": tier} for tier in ("durable", "ephemeral")}
+    with run_server(tmp_path / "other", settings={**shared, "BAOBAB_DATABASE_URL": empty}) as restored_server:
+        assert fetch_answers(restored_server, asked) == {tier: {"tier": tier} for tier in ("durable", "ephemeral")}
 
 
 def test_valkey_starts_from_a_snapshot_by_the_steps_of_the_page(
@@ -117,5 +117,5 @@ def test_valkey_starts_from_a_snapshot_by_the_steps_of_the_page(
         after.options = ()
         after.start()
         settings = {**shared, "BAOBAB_DATABASE_URL": empty, "BAOBAB_VALKEY_URL": after.url}
-        with run_server(tmp_path / "other", settings=settings) as restored:
-            assert fetch_answers(restored, asked) == {tier: {"tier": tier} for tier in ("durable", "ephemeral")}
+        with run_server(tmp_path / "other", settings=settings) as restored_server:
+            assert fetch_answers(restored_server, asked) == {tier: {"tier": tier} for tier in ("durable", "ephemeral")}

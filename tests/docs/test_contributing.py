@@ -33,8 +33,8 @@ def number_migration(text: str) -> str:
 
 def read_new_files() -> dict[str, str]:
     """The contents of the page's new files, by their paths."""
-    headed = re.findall(r"^`([^`\n]+)`:\n\n```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
-    return {number_migration(path): number_migration(text) for path, text in headed}
+    matches = re.findall(r"^`([^`\n]+)`:\n\n```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    return {number_migration(path): number_migration(text) for path, text in matches}
 
 
 def write_domain(folder: Path) -> None:
@@ -44,9 +44,9 @@ def write_domain(folder: Path) -> None:
     (change,) = find_blocks(PAGE, "diff")
     before = "".join(line[1:] for line in change.splitlines(keepends=True) if line.startswith(" "))
     after = "".join(line[1:] for line in change.splitlines(keepends=True))
-    listed = (folder / DOMAINS).read_text()
-    assert listed.count(before) == 1, "the page's change does not fit tools/__init__.py"
-    (folder / DOMAINS).write_text(listed.replace(before, after))
+    listed_text = (folder / DOMAINS).read_text()
+    assert listed_text.count(before) == 1, "the page's change does not fit tools/__init__.py"
+    (folder / DOMAINS).write_text(listed_text.replace(before, after))
 
 
 @pytest.fixture(scope="module")
@@ -103,15 +103,15 @@ async def test_the_tools_of_the_page_answer_over_rest_and_mcp_and_the_rows_go_wi
     server: ServerProcess, client: httpx.Client, copied_package: Path
 ) -> None:
     app_id = client.post("/init", json={"name": "contributing"}).raise_for_status().json()["app_id"]
-    created = client.post(f"/v1/{app_id}/notes", json={"text": "over REST"})
-    assert created.status_code == 201
+    response = client.post(f"/v1/{app_id}/notes", json={"text": "over REST"})
+    assert response.status_code == 201
     note, listed = await call_over_mcp(
         server,
         ("notes_create", {"app_id": app_id, "text": "over MCP"}),
         ("notes_list", {"app_id": app_id}),
     )
-    assert [note["text"], created.json()["text"]] == ["over MCP", "over REST"]
-    assert listed == {"notes": [note, created.json()]}
+    assert [note["text"], response.json()["text"]] == ["over MCP", "over REST"]
+    assert listed == {"notes": [note, response.json()]}
     assert client.get(f"/v1/{app_id}/notes").json() == listed
     assert count_notes(copied_package) == 2
     await call_over_mcp(server, ("apps_delete", {"app_id": app_id}))
@@ -128,20 +128,20 @@ def test_a_page_of_the_console_takes_one_new_file(server: ServerProcess) -> None
         inbox = browser.post("/console/sign-in", data={"key": server.key})
         assert '<a href="/console/cost">Cost</a>' in inbox.text
         assert "No key has called a model" in browser.get("/console/cost").text
-        called = {"model": "baobab/echo", "messages": [{"role": "user", "content": "Hello!"}]}
+        body = {"model": "baobab/echo", "messages": [{"role": "user", "content": "Hello!"}]}
         owner = {"Authorization": f"Bearer {server.key}"}
-        browser.post("/v1/chat/completions", json=called, headers=owner).raise_for_status()
+        browser.post("/v1/chat/completions", json=body, headers=owner).raise_for_status()
         assert "baobab/echo: 1 requests" in browser.get("/console/cost").text
 
 
 def test_the_code_of_the_page_passes_the_linter(copied_package: Path) -> None:
     shutil.copy(ROOT / "pyproject.toml", copied_package)
     for command in (("check",), ("format", "--check")):
-        done = subprocess.run(
+        process = subprocess.run(
             [sys.executable, "-m", "ruff", *command, "--no-cache", *read_new_files()],
             cwd=copied_package,
             capture_output=True,
             text=True,
             check=False,
         )
-        assert done.returncode == 0, done.stdout + done.stderr
+        assert process.returncode == 0, process.stdout + process.stderr

@@ -89,8 +89,8 @@ def test_a_refusal_is_found_in_each_place_that_the_page_names(server: ServerProc
     assert answer.startswith("HTTP/1.1 404 ")
     (request_id,) = re.findall(r"^x-request-id: (\S+)", answer, re.MULTILINE | re.IGNORECASE)
     with open_client(server, server.key) as calls:
-        refused = calls.delete(f"/v1/{app}/agents/nobody")
-    assert refused.status_code == 404
+        refusal = calls.delete(f"/v1/{app}/agents/nobody")
+    assert refusal.status_code == 404
 
     now = datetime.now(UTC)
     begin, end = (f"{now + timedelta(days):%Y-%m-%dT%H:%M:%SZ}" for days in (-1, 1))
@@ -102,7 +102,7 @@ def test_a_refusal_is_found_in_each_place_that_the_page_names(server: ServerProc
     # Other recipes are refused in the same app.
     assert ("nowhere", "not_found") in [(row["key"], row["error_code"]) for row in body["entries"]]
 
-    rows = read_bodies(run_shell(variables + of_app.replace("req_PUT_YOURS_HERE", refused.headers["x-request-id"])))
+    rows = read_bodies(run_shell(variables + of_app.replace("req_PUT_YOURS_HERE", refusal.headers["x-request-id"])))
     events = [row["event_type"] for row in rows]
     assert events.count("agent.delete_failed") == 2, "once by outcome, once by its request"
 
@@ -117,8 +117,8 @@ def test_a_leaked_key_is_replaced_revoked_and_looked_up_by_the_steps_of_the_page
 ) -> None:
     app, variables = keep_variables(server)
     with open_client(server, server.key) as calls:
-        leaked = calls.post("/api-keys", json={"name": "deploy"}).json()
-    with open_client(server, leaked["key"]) as calls:
+        body = calls.post("/api-keys", json={"name": "deploy"}).json()
+    with open_client(server, body["key"]) as calls:
         calls.put(f"/v1/{app}/kv/changed", json={"value": 1}).raise_for_status()
         calls.post("/api-keys", json={"name": "made"}).raise_for_status()
         table = {"columns": {"id": {"type": "serial", "primaryKey": True}}}
@@ -128,24 +128,24 @@ def test_a_leaked_key_is_replaced_revoked_and_looked_up_by_the_steps_of_the_page
     with open_client(server, server.key) as calls:
         # Writes are counted in the audit log a moment after they were answered.
         end = time.monotonic() + TIMEOUT_SECONDS
-        while not calls.get(f"/v1/{app}/audit-logs?actor_id={leaked['key_id']}").json()["logs"]:
+        while not calls.get(f"/v1/{app}/audit-logs?actor_id={body['key_id']}").json()["logs"]:
             assert time.monotonic() < end, "no row of the key's write"
             time.sleep(0.05)
     script = "\n".join(find_blocks(LEAKED, "sh"))
     assert script.count("PUT_ITS_ID_HERE") == 1
-    printed = run_shell(variables + script.replace("PUT_ITS_ID_HERE", leaked["key_id"]), folder)
-    check_order(printed, '"name":"deploy"', '"name":"deploy-2"', *re.findall(r"^# (.*)$", script, re.MULTILINE))
-    _, _, looked_up = printed.partition('"keys_revoked":2}')
+    process = run_shell(variables + script.replace("PUT_ITS_ID_HERE", body["key_id"]), folder)
+    check_order(process, '"name":"deploy"', '"name":"deploy-2"', *re.findall(r"^# (.*)$", script, re.MULTILINE))
+    _, _, looked_up = process.partition('"keys_revoked":2}')
     check_order(
         looked_up,
         '"logs":',
-        f'"actor_id":"{leaked["key_id"]}"',
+        f'"actor_id":"{body["key_id"]}"',
         '"usage":',
         '"approvals":[]',
         '"table": "leaks"',
         "api_key.create|",
     )
-    with open_client(server, leaked["key"]) as calls:
+    with open_client(server, body["key"]) as calls:
         assert calls.get("/apps").status_code == 401
 
 
@@ -193,9 +193,9 @@ def test_a_key_asks_and_a_person_decides_by_the_commands_of_the_page(server: Ser
     put = 'curl -s -X PUT $BAOBAB/v1/$APP/kv/$NAME -H "Authorization: Bearer $AGENT" -d "{\\"value\\": 1}"'
     asking = f"for NAME in asks-1 asks-1 asks-2 asks-2; do {put}; done\n"
     _, choosing, _ = approving.splitlines()
-    printed = run_shell(f"{variables}{making}{rule}{asking}{approving}{choosing}\n{rejecting}")
-    check_order(printed, '"kv_delete":"never"', '"pending"', '"pending"', "asks-2", "asks-1")
-    check_order(printed, '"status":"approved"', '"status":"rejected"')
+    process = run_shell(f"{variables}{making}{rule}{asking}{approving}{choosing}\n{rejecting}")
+    check_order(process, '"kv_delete":"never"', '"pending"', '"pending"', "asks-2", "asks-1")
+    check_order(process, '"status":"approved"', '"status":"rejected"')
 
 
 def test_a_budget_refuses_calls_and_a_run_as_the_page_says(server: ServerProcess) -> None:
@@ -214,8 +214,8 @@ def test_a_budget_refuses_calls_and_a_run_as_the_page_says(server: ServerProcess
         short = {"model": "shop/parrot", "max_tokens": 10, "messages": [{"role": "user", "content": "Hi"}]}
         assert calls.post(f"/v1/{app}/chat/completions", json=short).status_code == 200
     assert '"type":"model_failed"' in run_shell(variables + run)
-    printed = run_shell(variables + look)
-    check_order(printed, '"spent_usd":0.1005', '"model":"shop/parrot"')
+    process = run_shell(variables + look)
+    check_order(process, '"spent_usd":0.1005', '"model":"shop/parrot"')
     with open_client(server, server.key) as calls:
         assert not calls.get("/dashboard/billing/budgets").json()["budgets"]
 
@@ -225,10 +225,10 @@ def test_tables_are_made_filled_and_opened_as_the_page_says(server: ServerProces
         app = calls.post("/init", json={"name": "tables"}).json()["app_id"]
     variables = f"cd {tmp_path}\nBAOBAB={server.address}\nKEY={server.key}\nAPP={app}\n"
     rows, batch, files, isolation, policy, followed, undone = find_blocks(DATA, "sh")
-    printed = run_shell(variables + rows + isolation + policy + followed + undone + batch + files)
-    check_order(printed, "Made 2 changes.", "Hello", '[{"title":"Hello","public":true}]', "posts_user_isolation")
-    check_order(printed, "posts_user_isolation", '[{"title":"Hello"}]', '{"anonymous":1,"any_user":1,"total":1}')
-    check_order(printed, '{"configured":[{"table":"posts","status":"enabled"}]}', "1", "[1,1]", "1")
+    process = run_shell(variables + rows + isolation + policy + followed + undone + batch + files)
+    check_order(process, "Made 2 changes.", "Hello", '[{"title":"Hello","public":true}]', "posts_user_isolation")
+    check_order(process, "posts_user_isolation", '[{"title":"Hello"}]', '{"anonymous":1,"any_user":1,"total":1}')
+    check_order(process, '{"configured":[{"table":"posts","status":"enabled"}]}', "1", "[1,1]", "1")
 
 
 def test_files_are_uploaded_read_and_bounded_as_the_page_says(server: ServerProcess, tmp_path: Path) -> None:
@@ -236,9 +236,9 @@ def test_files_are_uploaded_read_and_bounded_as_the_page_says(server: ServerProc
     upload, inline, thumbnail, visibility, settings = find_blocks(FILES, "sh")
     # The server names the address that it was started with, as it does behind a proxy.
     commands = f"cd {tmp_path}\n{variables}{upload}{inline}{thumbnail}{visibility}{settings}"
-    printed = run_shell(commands)
+    process = run_shell(commands)
     check_order(
-        printed, "Baobabs store water.", "today.md", "Baobabs store water.", "null", "true", '"maxFileSizeMb":50'
+        process, "Baobabs store water.", "today.md", "Baobabs store water.", "null", "true", '"maxFileSizeMb":50'
     )
 
 

@@ -47,7 +47,7 @@ def test_the_python_client_of_the_tour_reads_the_value(
     (program,) = find_blocks(README, "python")
     (tmp_path / "tour.py").write_text(program)
     environment = {**os.environ, "BAOBAB": server.address, "KEY": server.key}
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "tour.py"],
         cwd=tmp_path,
         env=environment,
@@ -56,5 +56,5 @@ def test_the_python_client_of_the_tour_reads_the_value(
         timeout=TIMEOUT_SECONDS,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
-    assert re.fullmatch(r"\d+ tools\n\{'value': \{'text': 'hello'\}\}\n", done.stdout)
+    assert process.returncode == 0, process.stderr
+    assert re.fullmatch(r"\d+ tools\n\{'value': \{'text': 'hello'\}\}\n", process.stdout)

@@ -16,18 +16,18 @@ def run_tour(address: str, key: str) -> tuple[str, str]:
     assert start == "make serve\n"
     script = replace_line("\n".join(steps), "BAOBAB=http://127.0.0.1:8000", f"BAOBAB={address}")
     script = replace_line(script, "KEY=bb_sk_PUT_YOUR_KEY_HERE", f"KEY={key}")
-    done = subprocess.run(
+    process = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", script], capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False
     )
-    assert done.returncode == 0, done.stderr
-    return script, done.stdout
+    assert process.returncode == 0, process.stderr
+    return script, process.stdout
 
 
 def check_promises(script: str, printed: str) -> None:
     """Fails unless the answers that the script's comments promise were printed, in their order."""
-    promised = re.findall(r"^# (\{.*\})$", script, re.MULTILINE)
-    assert len(promised) > 4
-    for answer in promised:
+    matches = re.findall(r"^# (\{.*\})$", script, re.MULTILINE)
+    assert len(matches) > 4
+    for answer in matches:
         before, found, printed = printed.partition(answer)
         assert found, f"{answer} does not follow {before}"
 

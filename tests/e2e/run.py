@@ -39,8 +39,10 @@ def main() -> int:
                 runs = {r: pool.submit(run_suite, address, r, folder / r) for r in SCENARIOS}
                 for requirements, running in runs.items():
                     running.result()
-                    known = load_left_out(configuration, requirements)
-                    count, told = judge_verdicts(load_verdicts(folder / requirements), known, SCENARIOS[requirements])
+                    left_out = load_left_out(configuration, requirements)
+                    count, told = judge_verdicts(
+                        load_verdicts(folder / requirements), left_out, SCENARIOS[requirements]
+                    )
                     print(f"{configuration}, {requirements}: {_format_count(count)}, {count['left out']} left out")
                     print(*(f"  {line}" for line in told), sep="\n", end="\n" * bool(told))
                     total += count

@@ -30,8 +30,8 @@ def load_verdicts(folder: Path) -> list[Verdict]:
     """One for each scenario whose checks the suite has written into a folder."""
     found = []
     for file in sorted(folder.glob("*/checks.json")):
-        named = _FOLDER.fullmatch(file.parent.name)
-        assert named, file
+        match = _FOLDER.fullmatch(file.parent.name)
+        assert match, file
         checks = json.loads(file.read_text())
         # A warning is a fault: the suite warns where the protocol says "should".
         faults = tuple(
@@ -40,7 +40,7 @@ def load_verdicts(folder: Path) -> list[Verdict]:
             if check["status"] in ("FAILURE", "WARNING")
         )
         looked = any(check["status"] == "SUCCESS" and check["id"] != _EVERYWHERE for check in checks)
-        found.append(Verdict(named[1], faults, looked))
+        found.append(Verdict(match[1], faults, looked))
     return found
 
 

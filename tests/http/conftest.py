@@ -10,8 +10,8 @@ from tests.http.installation import App, Installation, open_installation
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Installation]:
-    async with open_installation(tmp_path_factory.mktemp("world"), plan="enterprise") as opened:
-        yield opened
+    async with open_installation(tmp_path_factory.mktemp("world"), plan="enterprise") as installation:
+        yield installation
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

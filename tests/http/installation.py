@@ -107,9 +107,9 @@ class Installation:
 
     async def create_app(self, by: Headers | None = None, **settings: Any) -> App:
         """A new app of the first account, or of whoever `by` is."""
-        made = await self.ask("POST", "/init", by or self.owner, {"name": f"app-{next(_NAMES)}", **settings})
-        assert made.status == 201, made.content
-        row = made.json
+        answer = await self.ask("POST", "/init", by or self.owner, {"name": f"app-{next(_NAMES)}", **settings})
+        assert answer.status == 201, answer.content
+        row = answer.json
         return App(row["app_id"], row["anon_key"], row["subdomain"], f"/v1/{row['app_id']}/kv")
 
     async def user_headers(self, app: App, user_id: str, lifetime: int = 3600, **claims: Any) -> dict[str, str]:
@@ -119,18 +119,18 @@ class Installation:
     async def create_account(self, email: str) -> dict[str, str]:
         """Headers of a new account with a token of its own."""
         body = {"email": email, "password": "correct Horse 7!", "name": "Somebody"}
-        made = await self.ask("POST", "/platform/signup", body=body)
-        assert made.status == 201, made.content
-        return await self.create_token(made.json["user"]["id"], made.json["organization"]["id"])
+        answer = await self.ask("POST", "/platform/signup", body=body)
+        assert answer.status == 201, answer.content
+        return await self.create_token(answer.json["user"]["id"], answer.json["organization"]["id"])
 
     async def create_token(self, account_id: str, organization_id: str, lifetime: int = 3600) -> dict[str, str]:
         claims = {"sub": account_id, "org_id": organization_id}
         return bearer_headers(await self.application.services.signers.mint("platform", claims, lifetime))
 
     async def create_key(self, by: Headers, **wanted: Any) -> dict[str, str]:
-        made = await self.ask("POST", "/api-keys", by, {"name": "a key", **wanted})
-        assert made.status == 201, made.content
-        return bearer_headers(made.json["key"])
+        answer = await self.ask("POST", "/api-keys", by, {"name": "a key", **wanted})
+        assert answer.status == 201, answer.content
+        return bearer_headers(answer.json["key"])
 
     async def expose(self, app: App, *rules: tuple[str, str, str]) -> None:
         """Replace the app's rules by (pattern, read, write) each."""

@@ -20,9 +20,9 @@ from tests.servers import TIMEOUT_SECONDS
 
 @contextlib.asynccontextmanager
 async def serve_installation(data: Path, variables: dict[str, str]) -> AsyncIterator[Baobab]:
-    given = load_settings({**variables, **prepare_data(data), "BAOBAB_BOOTSTRAP_KEY": KEY}, data=data)
-    server = Server(given)
-    async with server.open() as application, serve_on_socket(server, given) as client:
+    settings = load_settings({**variables, **prepare_data(data), "BAOBAB_BOOTSTRAP_KEY": KEY}, data=data)
+    server = Server(settings)
+    async with server.open() as application, serve_on_socket(server, settings) as client:
         yield Baobab(application, client)
     release_data(data)
 

@@ -55,8 +55,8 @@ async def create_waiting_run(baobab: Baobab) -> tuple[str, str, dict[str, str]]:
     """An app, a run of its public agent that waits for a person, and an anon key."""
     app = await baobab.create_app()
     agent = {"name": "asker", "graph_spec": WAIT, "visibility": "public", "safety_acknowledged": True}
-    made = await baobab.client.post(f"/v1/{app}/agents", json=agent, headers=baobab.owner)
-    assert made.status_code == 201, made.text
+    response = await baobab.client.post(f"/v1/{app}/agents", json=agent, headers=baobab.owner)
+    assert response.status_code == 201, response.text
     anon = await baobab.client.get(f"/v1/{app}/config", headers=baobab.owner)
     anon_key = (
         {"apikey": anon.json()["anon_key"]}
@@ -69,8 +69,8 @@ async def create_waiting_run(baobab: Baobab) -> tuple[str, str, dict[str, str]]:
 
 
 async def _find_key_id(baobab: Baobab, name: str) -> str:
-    listed = (await baobab.client.get("/api-keys", headers=baobab.owner)).json()
-    keys = listed.get("keys") or listed.get("api_keys") or listed["data"]
+    body = (await baobab.client.get("/api-keys", headers=baobab.owner)).json()
+    keys = body.get("keys") or body.get("api_keys") or body["data"]
     [found] = [one for one in keys if one["name"] == name]
     value: str = found["id"] if "id" in found else found["key_id"]
     return value
@@ -85,8 +85,8 @@ def websocket_url(baobab: Baobab, path: str) -> str:
 
 
 async def create_stream_token(baobab: Baobab, app: str, run: str, anon: dict[str, str]) -> str:
-    made = await baobab.client.post(f"/v1/{app}/public/runs/{run}/stream-token", headers=anon)
-    value: str = made.json()["stream_token"]
+    response = await baobab.client.post(f"/v1/{app}/public/runs/{run}/stream-token", headers=anon)
+    value: str = response.json()["stream_token"]
     return value
 
 
@@ -94,10 +94,10 @@ async def create_stream_token(baobab: Baobab, app: str, run: str, anon: dict[str
 async def test_a_websocket_on_another_path_is_refused_cleanly(
     live_baobab: Baobab, path: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with pytest.raises(InvalidStatus) as refused:
+    with pytest.raises(InvalidStatus) as refusal:
         async with connect(websocket_url(live_baobab, path)):
             pass
-    answer = refused.value.response
+    answer = refusal.value.response
     assert answer.status_code == 400
     assert json.loads(answer.body or b"")["error"]["code"] == "HTTP_NO_WEBSOCKET"
     assert answer.headers["x-request-id"]
@@ -131,8 +131,8 @@ async def test_one_address_may_open_so_many_streams_of_events_and_no_more(live_b
             )
             await opened.recv()
         token = await create_stream_token(live_baobab, app, run, anon)
-        refused = await live_baobab.client.get(f"/v1/{app}/public/runs/{run}/events?token={token}")
-        assert refused.status_code == 429, refused.text
+        refusal = await live_baobab.client.get(f"/v1/{app}/public/runs/{run}/events?token={token}")
+        assert refusal.status_code == 429, refusal.text
         # Those who sign in have places of their own.
         async with live_baobab.client.stream(
             "GET", f"/v1/{app}/agents/asker/runs/{run}/events", headers=live_baobab.owner
@@ -167,8 +167,8 @@ async def test_a_stream_of_events_ends_when_its_key_is_revoked(
     live_baobab: Baobab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     app, run, _ = await create_waiting_run(live_baobab)
-    made = await live_baobab.client.post("/api-keys", json={"name": "reader"}, headers=live_baobab.owner)
-    reader = {"authorization": f"Bearer {made.json()['key']}"}
+    response = await live_baobab.client.post("/api-keys", json={"name": "reader"}, headers=live_baobab.owner)
+    reader = {"authorization": f"Bearer {response.json()['key']}"}
     # The beat and the time between two looks are parts of seconds here.
     monkeypatch.setattr(open_streams, "RECHECK_SECONDS", 0.0)
     monkeypatch.setattr("baobab.tools.agents.run_events._BEAT_SECONDS", 0.05)
@@ -197,10 +197,10 @@ async def test_a_stream_of_a_stranger_ends_when_the_agent_is_made_private(
     ):
         pieces = answer.aiter_text()
         await anext(pieces)
-        hidden = await live_baobab.client.patch(
+        response = await live_baobab.client.patch(
             f"/v1/{app}/agents/asker", json={"visibility": "private"}, headers=live_baobab.owner
         )
-        assert hidden.status_code == 200, hidden.text
+        assert response.status_code == 200, response.text
         async for _ in pieces:
             pass
 
@@ -227,8 +227,8 @@ async def test_securing_an_app_ends_the_streams_of_visitors_and_voids_their_stre
     ):
         pieces = answer.aiter_text()
         await anext(pieces)
-        secured = await live_baobab.client.post(f"/v1/{app}/secure", json={}, headers=live_baobab.owner)
-        assert secured.status_code == 200, secured.text
+        response = await live_baobab.client.post(f"/v1/{app}/secure", json={}, headers=live_baobab.owner)
+        assert response.status_code == 200, response.text
         async for _ in pieces:
             pass
         # Those who signed in read on.
@@ -236,8 +236,8 @@ async def test_securing_an_app_ends_the_streams_of_visitors_and_voids_their_stre
         for _ in range(3):
             await anext(beats)
     for late, again in ((unused, ""), (token, "&since_seq=1")):
-        refused = await live_baobab.client.get(f"{path}?token={late}{again}", headers=headers)
-        assert refused.status_code == 401, refused.text
+        refusal = await live_baobab.client.get(f"{path}?token={late}{again}", headers=headers)
+        assert refusal.status_code == 401, refusal.text
     async with connect(
         websocket_url(live_baobab, f"/v1/{app}/public/runs/{run}/ws?token={unused}&since_seq=1")
     ) as opened:
@@ -253,8 +253,8 @@ async def test_visitors_never_spend_what_the_app_and_its_owner_have(baobab: Baob
     answers = [(await baobab.client.get(path)).status_code for _ in range(330)]
     assert set(answers) == {401, 429}
     assert (await baobab.client.get(f"/v1/{app}/config", headers=baobab.owner)).status_code == 200
-    kept = await baobab.client.put(f"/v1/{app}/kv/a", json={"value": 1}, headers=baobab.owner)
-    assert kept.status_code < 300
+    response = await baobab.client.put(f"/v1/{app}/kv/a", json={"value": 1}, headers=baobab.owner)
+    assert response.status_code < 300
 
 
 async def test_a_large_body_without_a_credential_is_refused_before_it_is_read(live_baobab: Baobab) -> None:
@@ -291,8 +291,8 @@ async def test_bodies_in_flight_share_a_budget_in_which_strangers_have_a_part(
     async with asyncio.timeout(TIMEOUT_SECONDS):
         while (await live_baobab.client.post(f"/v1/{app}/kv/_batch", json=body)).status_code != 503:
             await asyncio.sleep(0.001)
-    refused = await live_baobab.client.post(f"/v1/{app}/kv/_batch", json=body)
-    assert (refused.status_code, refused.headers["retry-after"]) == (503, "2")
+    refusal = await live_baobab.client.post(f"/v1/{app}/kv/_batch", json=body)
+    assert (refusal.status_code, refusal.headers["retry-after"]) == (503, "2")
     for by in (live_baobab.owner, other):
         assert (await live_baobab.client.post(f"/v1/{app}/kv/_batch", json=body, headers=by)).status_code == 200
     writer.close()

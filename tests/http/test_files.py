@@ -54,8 +54,8 @@ async def find_download(live: Baobab, app: str, file_id: str) -> str:
 async def store(live: Baobab, app: str, content: bytes, content_type: str = "application/octet-stream") -> str:
     """Stores a file, and returns the path at which it can be read."""
     announced = await announce(live, app, len(content), content_type)
-    stored = await put(live, announced["path"], content, content_type)
-    assert stored.status_code == 200, stored.text
+    response = await put(live, announced["path"], content, content_type)
+    assert response.status_code == 200, response.text
     return await find_download(live, app, announced["objectId"])
 
 
@@ -113,8 +113,8 @@ async def test_an_upload_of_a_gigabyte_that_is_cut_in_the_middle_leaves_nothing(
     # It can be sent again from the beginning, or be given up.
     answer = await put(live, announced["path"], b"short")
     assert answer.status_code == 400
-    deleted = await live.client.delete(f"/storage/{app}/{announced['objectId']}", headers=live.owner)
-    assert deleted.status_code == 204
+    response = await live.client.delete(f"/storage/{app}/{announced['objectId']}", headers=live.owner)
+    assert response.status_code == 204
     usage = (await announce(live, app, 4 * GB - 2 * GB))["_meta"]["resource_info"]
     assert (usage["storage_used_bytes"], usage["files_count"]) == (0, 0)
 
@@ -174,9 +174,9 @@ async def test_a_browser_that_has_a_file_is_told_so_over_a_connection_that_goes_
     path = await store(live, app, b"0123456789")
     tag = (await live.client.get(path)).headers["etag"]
     for method in ("GET", "HEAD"):
-        known = await live.client.request(method, path, headers={"if-none-match": tag})
-        assert (known.status_code, known.content) == (304, b"")
-        assert "content-length" not in known.headers
+        response = await live.client.request(method, path, headers={"if-none-match": tag})
+        assert (response.status_code, response.content) == (304, b"")
+        assert "content-length" not in response.headers
     assert (await live.client.get(path)).content == b"0123456789"
 
 
@@ -225,15 +225,17 @@ async def test_pages_of_allowed_origins_send_and_read_files(live: Baobab, app: s
     assert preflight.headers["access-control-allow-origin"] == origin
     headers = {"origin": origin, "content-type": "application/octet-stream"}
     assert (await live.client.put(announced["path"], content=b"hello", headers=headers)).status_code == 200
-    refused = await live.client.get(announced["path"], headers={"origin": "https://evil.example"})
-    assert refused.status_code == 403
+    refusal = await live.client.get(announced["path"], headers={"origin": "https://evil.example"})
+    assert refusal.status_code == 403
 
 
 async def test_an_app_on_its_own_host_leaves_its_id_out(live: Baobab, app: str) -> None:
     config = (await live.client.get(f"/v1/{app}/config", headers=live.owner)).json()
     headers = {**live.owner, "host": f"{config['subdomain']}.localhost"}
     body = {"filename": "a.txt", "contentType": "text/plain", "content": "hello"}
-    stored = (await live.client.post("/storage/objects", json=body, headers=headers)).json()
-    assert [row["id"] for row in (await live.client.get("/storage/objects", headers=headers)).json()] == [stored["id"]]
-    assert (await live.client.get(f"/storage/download/{stored['id']}", headers=headers)).status_code == 200
-    assert (await live.client.delete(f"/storage/objects/{stored['id']}", headers=headers)).status_code == 204
+    stored_body = (await live.client.post("/storage/objects", json=body, headers=headers)).json()
+    assert [row["id"] for row in (await live.client.get("/storage/objects", headers=headers)).json()] == [
+        stored_body["id"]
+    ]
+    assert (await live.client.get(f"/storage/download/{stored_body['id']}", headers=headers)).status_code == 200
+    assert (await live.client.delete(f"/storage/objects/{stored_body['id']}", headers=headers)).status_code == 204

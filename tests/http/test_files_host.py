@@ -19,8 +19,8 @@ API, DOMAIN = "api.example", "files.api.example"
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Installation]:
     settings = {"base_url": f"https://{API}:8443", "files_domain": DOMAIN, "plan": "enterprise"}
-    async with open_installation(tmp_path_factory.mktemp("world"), **settings) as opened:
-        yield opened
+    async with open_installation(tmp_path_factory.mktemp("world"), **settings) as installation:
+        yield installation
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -35,10 +35,10 @@ def host_of(app: App) -> str:
 async def store(world: Installation, app: App) -> str:
     """Stores a file, and returns its address."""
     body = {"filename": "a.txt", "contentType": "text/plain", "content": "hello"}
-    stored = await world.ask("POST", f"/storage/{app.id}/objects", world.owner, body, host=API)
-    assert stored.status == 201, stored.content
-    found = await world.ask("GET", f"/storage/{app.id}/download/{stored.json['id']}", world.owner, host=API)
-    address: str = found.json["downloadUrl"]
+    stored_answer = await world.ask("POST", f"/storage/{app.id}/objects", world.owner, body, host=API)
+    assert stored_answer.status == 201, stored_answer.content
+    answer = await world.ask("GET", f"/storage/{app.id}/download/{stored_answer.json['id']}", world.owner, host=API)
+    address: str = answer.json["downloadUrl"]
     return address
 
 
@@ -51,13 +51,13 @@ async def test_a_file_is_served_from_the_host_of_its_app(world: Installation, ap
     address = await store(world, app)
     assert address.startswith(f"https://{host_of(app)}/storage/{app.id}/content/")
     for method in ("GET", "HEAD"):
-        served = await world.ask(method, take_target(address), host=host_of(app))
-        assert (served.status, served.headers["content-length"]) == (200, "5")
-        assert "set-cookie" not in served.headers
+        answer = await world.ask(method, take_target(address), host=host_of(app))
+        assert (answer.status, answer.headers["content-length"]) == (200, "5")
+        assert "set-cookie" not in answer.headers
     part = await world.ask("GET", take_target(address), {"range": "bytes=1-2"}, host=host_of(app).upper())
     assert (part.status, part.content) == (206, b"el")
-    forged = await world.ask("GET", take_target(address) + "A", host=host_of(app))
-    assert (forged.status, forged.json["error"]["code"]) == (403, "FILE_URL_INVALID")
+    forged_answer = await world.ask("GET", take_target(address) + "A", host=host_of(app))
+    assert (forged_answer.status, forged_answer.json["error"]["code"]) == (403, "FILE_URL_INVALID")
 
 
 async def test_a_thumbnail_and_a_content_of_the_repository_are_served_there_too(world: Installation, app: App) -> None:
@@ -69,25 +69,25 @@ async def test_a_thumbnail_and_a_content_of_the_repository_are_served_there_too(
         "content": b64encode(picture.getvalue()).decode(),
         "encoding": "base64",
     }
-    stored = await world.ask("POST", f"/storage/{app.id}/objects", world.owner, body, host=API)
-    found = await world.ask("GET", f"/storage/{app.id}/download/{stored.json['id']}", world.owner, host=API)
+    stored_answer = await world.ask("POST", f"/storage/{app.id}/objects", world.owner, body, host=API)
+    answer = await world.ask("GET", f"/storage/{app.id}/download/{stored_answer.json['id']}", world.owner, host=API)
     digest, base = hashlib.sha256(content).hexdigest(), f"/v1/{app.id}/repo"
     manifest = {"files": [{"path": "a.py", "sha256": digest, "size": len(content)}]}
-    prepared = await world.ask("POST", f"{base}/snapshots/prepare", world.owner, manifest, host=API)
-    upload = take_target(prepared.json["missing_blobs"][0]["uploadUrl"])
+    prepared_answer = await world.ask("POST", f"{base}/snapshots/prepare", world.owner, manifest, host=API)
+    upload = take_target(prepared_answer.json["missing_blobs"][0]["uploadUrl"])
     assert (await world.ask("PUT", upload, content=content, host=API)).status == 200
     blob = await world.ask("GET", f"{base}/blobs/{digest}", world.owner, host=API)
     for address, kind in (
-        (found.json["thumbnailUrl"], "image/webp"),
+        (answer.json["thumbnailUrl"], "image/webp"),
         (blob.json["downloadUrl"], "application/octet-stream"),
     ):
         assert address.startswith(f"https://{host_of(app)}/"), address
-        served = await world.ask("GET", take_target(address), host=host_of(app))
-        assert (served.status, served.headers["content-type"]) == (200, kind)
+        served_answer = await world.ask("GET", take_target(address), host=host_of(app))
+        assert (served_answer.status, served_answer.headers["content-type"]) == (200, kind)
         elsewhere = await world.ask("GET", take_target(address), host=API)
         assert (elsewhere.status, elsewhere.headers["location"]) == (307, address)
-        forged = await world.ask("GET", take_target(address) + "A", host=host_of(app))
-        assert (forged.status, forged.json["error"]["code"]) == (403, "FILE_URL_INVALID")
+        forged_answer = await world.ask("GET", take_target(address) + "A", host=host_of(app))
+        assert (forged_answer.status, forged_answer.json["error"]["code"]) == (403, "FILE_URL_INVALID")
 
 
 async def test_pages_of_the_console_may_show_pictures_from_there(world: Installation) -> None:
@@ -151,12 +151,12 @@ async def test_a_page_at_the_host_of_files_is_no_page_of_the_platform(world: Ins
         assert (answer.status == 200) == allowed, origin
     address = await store(world, app)
     origin = "https://shop.example"
-    changed = await world.ask(
+    changed_answer = await world.ask(
         "PATCH", f"/v1/{app.id}/config/cors", world.owner, {"allowed_origins": [origin]}, host=API
     )
-    assert changed.status == 200
+    assert changed_answer.status == 200
     asked = {"origin": origin, "access-control-request-method": "GET", "access-control-request-headers": "range"}
     preflight = await world.ask("OPTIONS", take_target(address), asked, host=host_of(app))
     assert (preflight.status, preflight.headers["access-control-allow-origin"]) == (204, origin)
-    served = await world.ask("GET", take_target(address), {"origin": origin}, host=host_of(app))
-    assert (served.status, served.headers["access-control-allow-origin"]) == (200, origin)
+    served_answer = await world.ask("GET", take_target(address), {"origin": origin}, host=host_of(app))
+    assert (served_answer.status, served_answer.headers["access-control-allow-origin"]) == (200, origin)

@@ -126,9 +126,9 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FuzzTarget]:
 def test_whatever_is_sent_the_answer_is_one_that_the_document_describes(running: Any, tool: Any) -> None:
     running.start_anew()
     operation = running.schema.find_operation_by_id(tool)
-    described = operation.definition.raw
-    named = {p["name"] for p in described.get("parameters", ()) if p["in"] == "path"}
-    places = {} if tool in LEFT_TO_CHANCE else {name: running.places[name] for name in named & running.places.keys()}
+    raw = operation.definition.raw
+    names = {p["name"] for p in raw.get("parameters", ()) if p["in"] == "path"}
+    places = {} if tool in LEFT_TO_CHANCE else {name: running.places[name] for name in names & running.places.keys()}
 
     def check(case: Any) -> None:
         if case.path_parameters:
@@ -144,7 +144,7 @@ def test_whatever_is_sent_the_answer_is_one_that_the_document_describes(running:
 
     positive, negative = schemathesis.GenerationMode.POSITIVE, schemathesis.GenerationMode.NEGATIVE
     # What takes nothing cannot be sent anything wrong.
-    takes_something = "parameters" in described or "requestBody" in described
+    takes_something = "parameters" in raw or "requestBody" in raw
     for mode in (positive, negative) if takes_something else (positive,):
         SETTINGS(hypothesis.given(case=operation.as_strategy(generation_mode=mode))(check))()
 
@@ -160,8 +160,8 @@ def test_a_nasty_segment_in_any_place_of_any_path_is_refused_in_the_usual_shape(
             filled = path.format_map(put)
             for method in item:
                 url = httpx.URL(ADDRESS).copy_with(raw_path=filled.encode())
-                sent = running.client.request(method, url, headers=owner, json=None if method == "get" else {})
-                answer = running.loop.run_until_complete(sent)
+                response = running.client.request(method, url, headers=owner, json=None if method == "get" else {})
+                answer = running.loop.run_until_complete(response)
                 assert answer.status_code < 500, f"{method} {filled}: {answer.text}"
                 assert "set-cookie" not in answer.headers
                 if not answer.is_success:

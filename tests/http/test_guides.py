@@ -91,23 +91,23 @@ async def test_programs_get_markdown(baobab: Baobab, path: str, accept: str) -> 
 async def test_a_program_that_asks_what_this_is_gets_json(baobab: Baobab) -> None:
     answer = await baobab.client.get("/", headers={"accept": "*/*"})
     assert answer.status_code == 200
-    told = answer.json()
-    assert told["service"] == "baobab"
-    assert {"mcp", "openapi", "docs", "guides", "llms_txt", "version"} <= told.keys()
+    body = answer.json()
+    assert body["service"] == "baobab"
+    assert {"mcp", "openapi", "docs", "guides", "llms_txt", "version"} <= body.keys()
     for name in ("openapi", "docs", "guides", "llms_txt"):
-        assert (await baobab.client.get(urlsplit(told[name]).path)).status_code == 200
+        assert (await baobab.client.get(urlsplit(body[name]).path)).status_code == 200
 
 
 @pytest.mark.parametrize("path", ["/nothing", "/docs/guides/nothing", "/docs/guides/..%2f..%2fREADME", "/a/b/c"])
 async def test_a_browser_is_shown_a_page_where_nothing_is_and_a_program_is_told(baobab: Baobab, path: str) -> None:
-    shown = await baobab.client.get(path, headers=BROWSER)
-    assert shown.status_code == 404
-    assert "There is no such page" in shown.text
-    target = urljoin(HERE + path, next(link for link in Page(shown.text).links if link.endswith("docs")))
+    shown_response = await baobab.client.get(path, headers=BROWSER)
+    assert shown_response.status_code == 404
+    assert "There is no such page" in shown_response.text
+    target = urljoin(HERE + path, next(link for link in Page(shown_response.text).links if link.endswith("docs")))
     assert target == f"{HERE}/docs"
-    told = await baobab.client.get(path)
-    assert told.status_code == 404
-    assert told.json()["error"]["code"] == "RESOURCE_NOT_FOUND"
+    response = await baobab.client.get(path)
+    assert response.status_code == 404
+    assert response.json()["error"]["code"] == "RESOURCE_NOT_FOUND"
 
 
 async def test_there_is_an_icon(baobab: Baobab) -> None:

@@ -62,8 +62,10 @@ async def test_a_large_body_is_not_read_where_no_request_is_left(live_baobab: Ba
     owner = await create_person(live_baobab, "owner")
     app = (await live_baobab.client.post("/init", json={"name": "busy"}, headers=owner.headers)).json()["app_id"]
     path = f"/v1/{app}/chat/completions"
-    spent = [(await live_baobab.client.get(f"/v1/{app}/config", headers=owner.headers)).status_code for _ in range(301)]
-    assert spent == [200] * 300 + [429]
+    status_codes = [
+        (await live_baobab.client.get(f"/v1/{app}/config", headers=owner.headers)).status_code for _ in range(301)
+    ]
+    assert status_codes == [200] * 300 + [429]
     assert await status_before_the_body(live_baobab, path, owner.headers, f"Content-Length: {LARGE}") == 429
 
 

@@ -39,16 +39,16 @@ class Visitor:
         return str(outbox.json()["mails"][0]["text"])
 
     async def read_code(self) -> str:
-        found = re.search(r"^    (\d{6})$", await self.read_mail(), re.MULTILINE)
-        assert found
-        return found[1]
+        match = re.search(r"^    (\d{6})$", await self.read_mail(), re.MULTILINE)
+        assert match
+        return match[1]
 
     async def read_link(self) -> str:
-        found = re.search(
+        match = re.search(
             rf"^{ADDRESS}/auth/{self.app}/login-page\?link=([\w-]+)$", await self.read_mail(), re.MULTILINE
         )
-        assert found
-        return found[1]
+        assert match
+        return match[1]
 
     async def read_tokens(self, answer: Any) -> dict[str, str]:
         """The tokens that a browser is sent on with; they must be good."""
@@ -86,10 +86,10 @@ async def test_a_user_signs_up_and_in_and_is_sent_on_with_tokens(visitor: Visito
 
 
 async def test_a_mailed_code_signs_in_and_another_sets_a_new_password(visitor: Visitor) -> None:
-    asked = await visitor.send("mail", email=EMAIL)
-    assert "a code is on its way" in asked.text
-    refused = await visitor.send("code", email=EMAIL, code="wrong")
-    assert (refused.status_code, "Invalid sign-in code" in refused.text) == (400, True)
+    response = await visitor.send("mail", email=EMAIL)
+    assert "a code is on its way" in response.text
+    refusal = await visitor.send("code", email=EMAIL, code="wrong")
+    assert (refusal.status_code, "Invalid sign-in code" in refusal.text) == (400, True)
     await visitor.read_tokens(await visitor.send("code", email=EMAIL, code=f" {await visitor.read_code()} "))
     answers = [await visitor.send("forgot", email=email) for email in (EMAIL, "eve@example.com")]
     assert normalise(answers[0].text) == normalise(answers[1].text.replace("eve@", "ada@"))
@@ -117,8 +117,8 @@ async def test_an_invitation_is_accepted_on_the_page(visitor: Visitor) -> None:
     assert "Create an account" not in (await visitor.open(redirect_to=BACK)).text
     assert (await visitor.send("sign-up", email=EMAIL, password=PASSWORD)).status_code == 403
     for further in ({}, {"redirect_to": BACK}):
-        invited = await visitor.baobab.client.post(path, json=body | further, headers=visitor.baobab.owner)
-        assert invited.status_code == 201, invited.text
+        response = await visitor.baobab.client.post(path, json=body | further, headers=visitor.baobab.owner)
+        assert response.status_code == 201, response.text
         link = await visitor.read_link()
         assert "You are invited" in (await visitor.open(link=link)).text
         answer = await visitor.send("app_invitation", link=link, password=PASSWORD)
@@ -143,10 +143,10 @@ async def test_an_invitation_is_accepted_on_the_page(visitor: Visitor) -> None:
     ],
 )
 async def test_the_page_leads_to_no_other_site(visitor: Visitor, redirect_to: str) -> None:
-    opened = await visitor.open(redirect_to=redirect_to)
-    sent = await visitor.send("sign-up", email=EMAIL, password=PASSWORD, redirect_to=redirect_to)
-    assert (opened.status_code, sent.status_code) == (400, 400)
-    assert "<form" not in opened.text
+    response = await visitor.open(redirect_to=redirect_to)
+    sent_response = await visitor.send("sign-up", email=EMAIL, password=PASSWORD, redirect_to=redirect_to)
+    assert (response.status_code, sent_response.status_code) == (400, 400)
+    assert "<form" not in response.text
     users = await visitor.baobab.client.get(f"/v1/{visitor.app}/admin/auth/users", headers=visitor.baobab.owner)
     assert users.json()["users"] == []
 
@@ -163,9 +163,9 @@ async def test_the_page_leads_to_no_other_site(visitor: Visitor, redirect_to: st
 )
 async def test_a_form_of_another_site_signs_nobody_in(visitor: Visitor, headers: dict[str, str]) -> None:
     await visitor.send("sign-up", email=EMAIL, password=PASSWORD)
-    refused = await visitor.send("password", headers, email=EMAIL, password=PASSWORD)
-    assert refused.status_code == 403
-    assert "location" not in refused.headers
+    refusal = await visitor.send("password", headers, email=EMAIL, password=PASSWORD)
+    assert refusal.status_code == 403
+    assert "location" not in refusal.headers
 
 
 async def test_a_link_of_another_app_is_none_and_an_unknown_app_has_no_page(visitor: Visitor) -> None:
@@ -230,16 +230,16 @@ async def test_the_page_asks_for_the_second_factor_and_sets_one_up_for_who_is_in
     secret = parse_qs(urlsplit(fields["uri"]).query)["secret"][0]
     wrong = await visitor.send(**{**fields, "code": "000000"})
     assert (wrong.status_code, read_fields(wrong.text)["uri"]) == (400, fields["uri"])
-    done = await visitor.send(**{**fields, "code": compute_now(visitor, secret)})
-    codes = re.findall(r"<li><code>([a-z0-9-]+)</code>", done.text)
+    response = await visitor.send(**{**fields, "code": compute_now(visitor, secret)})
+    codes = re.findall(r"<li><code>([a-z0-9-]+)</code>", response.text)
     assert len(codes) == 10
-    assert f'href="{BACK}&amp;access_token=' in done.text
+    assert f'href="{BACK}&amp;access_token=' in response.text
 
     asked = await visitor.send("password", email=EMAIL, password=PASSWORD)
     fields = read_fields(asked.text)
-    refused = await visitor.send(**{**fields, "code": "nothing"})
-    assert refused.status_code == 400
-    assert read_fields(refused.text)["challenge"] == fields["challenge"]
+    refusal = await visitor.send(**{**fields, "code": "nothing"})
+    assert refusal.status_code == 400
+    assert read_fields(refusal.text)["challenge"] == fields["challenge"]
     await visitor.read_tokens(await visitor.send(**{**fields, "code": codes[0]}))
     # A sign-in that is over is begun anew.
     over = await visitor.send(**{**fields, "code": codes[1]})
@@ -297,8 +297,8 @@ async def test_the_page_runs_its_own_script_only_where_a_passkey_may_be_used(vis
 def read_fields(page: str) -> dict[str, str]:
     """The hidden fields of a page's first form."""
     form = page[page.index("<form") :]
-    found = re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)">', form[: form.index("</form>")])
-    return {name: html.unescape(value) for name, value in found}
+    matches = re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)">', form[: form.index("</form>")])
+    return {name: html.unescape(value) for name, value in matches}
 
 
 def compute_now(visitor: Visitor, secret: str) -> str:

@@ -43,10 +43,10 @@ async def test_nobody_is_led_out_of_the_console(baobab: Baobab, hostile: str) ->
 
 
 async def test_a_refused_call_names_the_page_where_a_person_decides(baobab: Baobab) -> None:
-    made = await baobab.client.post("/api-keys", json={"name": "agent", "approval": "write"}, headers=baobab.owner)
-    agent = {"authorization": f"Bearer {made.json()['key']}"}
-    refused = await baobab.client.post("/init", json={"name": "shop"}, headers=agent)
-    details = refused.json()["error"]["details"]
+    response = await baobab.client.post("/api-keys", json={"name": "agent", "approval": "write"}, headers=baobab.owner)
+    agent = {"authorization": f"Bearer {response.json()['key']}"}
+    refusal = await baobab.client.post("/init", json={"name": "shop"}, headers=agent)
+    details = refusal.json()["error"]["details"]
     assert details["decide_at"].endswith(f"/console/approvals/{details['approval_id']}")
     # Whoever is not signed in is asked to, and led back.
     page = await baobab.client.get(details["decide_at"], headers=BROWSER, follow_redirects=True)

@@ -123,8 +123,8 @@ def settings(settings: dict[str, str]) -> dict[str, str]:
 
 @pytest.fixture
 async def provider() -> AsyncIterator[Provider]:
-    async with open_provider() as opened:
-        yield opened
+    async with open_provider() as opened_provider:
+        yield opened_provider
 
 
 @dataclass
@@ -147,9 +147,9 @@ class Site:
             "provider_metadata": metadata | further.pop("metadata", {}),
             **further,
         }
-        made = await self.baobab.client.post(self.config, json=body, headers=self.baobab.owner)
-        assert made.status_code == 201, made.text
-        return made.json()["config"]
+        response = await self.baobab.client.post(self.config, json=body, headers=self.baobab.owner)
+        assert response.status_code == 201, response.text
+        return response.json()["config"]
 
     @property
     def config(self) -> str:
@@ -170,10 +170,10 @@ class Site:
         return await self.baobab.client.get(path, params=query, headers={"cookie": cookie})
 
     async def sign_in(self, slug: str = "google", **query: str) -> Any:
-        started = await self.start(slug, **query)
-        assert started.status_code == 302, started.text
-        returned = self.provider.authorize(started.headers["location"])
-        return await self.come_back(slug, returned, started)
+        response = await self.start(slug, **query)
+        assert response.status_code == 302, response.text
+        returned = self.provider.authorize(response.headers["location"])
+        return await self.come_back(slug, returned, response)
 
 
 @pytest.fixture
@@ -202,17 +202,17 @@ async def test_a_user_comes_back_signed_in_with_tokens_in_the_query(site: Site, 
     assert (me.json()["email_verified"], me.json()["provider"], me.json()["display_name"]) == (True, "google", "Ada")
     again = (await site.sign_in()).json()
     assert again["user"]["id"] == me.json()["id"]
-    refreshed = await site.baobab.client.post(
+    response = await site.baobab.client.post(
         f"/auth/{site.app}/refresh", json={"refresh_token": query["refresh_token"]}
     )
-    assert refreshed.status_code == 200
+    assert response.status_code == 200
 
 
 async def test_a_secret_is_sealed_and_never_answered(site: Site) -> None:
     made = await site.configure("apple", metadata={"teamId": "T", "keyId": "K", "privateKey": "private text"})
-    listed = (await site.baobab.client.get(site.config, headers=site.baobab.owner)).json()["configs"]
+    configs = (await site.baobab.client.get(site.config, headers=site.baobab.owner)).json()["configs"]
     one = (await site.baobab.client.get(f"{site.config}/apple", headers=site.baobab.owner)).json()["config"]
-    assert made == one == listed[0]
+    assert made == one == configs[0]
     assert made["scopes"] == ["name", "email"]
     assert made["callback_url"] == f"http://127.0.0.1:8000/auth/{site.app}/oauth/apple/callback"
     assert made["provider_metadata"] == {**made["provider_metadata"], "teamId": "T", "privateKey": "(hidden)"}
@@ -229,8 +229,8 @@ async def test_apple_answers_with_a_form_and_tells_the_name_once(site: Site) -> 
     await site.configure("apple", metadata=metadata)
     site.provider.claims = {"email": "ada@example.com", "email_verified": "true"}
     started = await site.start("apple")
-    asked = parse_qs(urlsplit(started.headers["location"]).query)
-    assert asked["response_mode"] == ["form_post"]
+    query = parse_qs(urlsplit(started.headers["location"]).query)
+    assert query["response_mode"] == ["form_post"]
     returned = site.provider.authorize(started.headers["location"])
     posted = {**returned, "user": json.dumps({"name": {"firstName": "Ada", "lastName": "Lovelace"}})}
     back = await site.come_back("apple", posted, started, post=True)
@@ -326,8 +326,8 @@ async def test_only_the_browser_that_began_comes_back_and_only_once(site: Site) 
         ({"state": returned["state"]}, {"cookie": cookie}),
         ({"state": returned["state"], "error": "access_denied"}, {"cookie": cookie}),
     ):
-        refused = await site.baobab.client.get(callback, params=query, headers=headers)
-        assert (refused.status_code, refused.json()["error"][:12]) == (400, "OAuth error:"), query
+        refusal = await site.baobab.client.get(callback, params=query, headers=headers)
+        assert (refusal.status_code, refusal.json()["error"][:12]) == (400, "OAuth error:"), query
     assert site.provider.seen == []
     back = await site.come_back("google", returned, mine)
     assert back.status_code == 200
@@ -374,8 +374,8 @@ async def test_tokens_go_to_allowed_origins_only(site: Site, redirect_to: str) -
     await site.configure()
     body = {"allowed_origins": [APP_SITE]}
     await site.baobab.client.patch(f"/v1/{site.app}/config/cors", json=body, headers=site.baobab.owner)
-    refused = await site.start(redirect_to=redirect_to)
-    assert (refused.status_code, refused.json()["code"]) == (400, "AUTH_REDIRECT_REFUSED")
+    refusal = await site.start(redirect_to=redirect_to)
+    assert (refusal.status_code, refusal.json()["code"]) == (400, "AUTH_REDIRECT_REFUSED")
     for address in ("http://localhost:3000/x", f"{APP_SITE}/x"):
         assert (await site.start(redirect_to=address)).status_code == 302
 
@@ -383,9 +383,9 @@ async def test_tokens_go_to_allowed_origins_only(site: Site, redirect_to: str) -
 @pytest.mark.parametrize("url", ["http://id.example.com/token", "ftp://id.example.com/", "http://[1/", "nothing"])
 async def test_a_secret_is_sent_over_https_only(site: Site, url: str) -> None:
     body = {"provider": "google", **CLIENT, "token_url": url}
-    refused = await site.baobab.client.post(site.config, json=body, headers=site.baobab.owner)
-    assert (refused.status_code, refused.json()["error"]["code"]) == (400, "VALIDATION_INVALID_INPUT")
-    assert "`token_url`" in refused.json()["error"]["message"]
+    refusal = await site.baobab.client.post(site.config, json=body, headers=site.baobab.owner)
+    assert (refusal.status_code, refusal.json()["error"]["code"]) == (400, "VALIDATION_INVALID_INPUT")
+    assert "`token_url`" in refusal.json()["error"]["message"]
 
 
 async def test_an_identity_joins_a_user_only_if_both_sides_have_verified_the_address(site: Site) -> None:
@@ -393,8 +393,8 @@ async def test_an_identity_joins_a_user_only_if_both_sides_have_verified_the_add
     ada = {"email": "ada@example.com", "password": "correct Horse 7!"}
     await site.baobab.client.post(f"/auth/{site.app}/signup", json=ada)
     site.provider.claims = {"email": ada["email"], "email_verified": True}
-    refused = await site.sign_in()
-    assert (refused.status_code, refused.json()["code"]) == (409, "oauth_identity_already_linked")
+    refusal = await site.sign_in()
+    assert (refusal.status_code, refusal.json()["code"]) == (409, "oauth_identity_already_linked")
     outbox = (await site.baobab.client.get(f"/v1/{site.app}/auth/outbox", headers=site.baobab.owner)).json()
     code = outbox["mails"][0]["text"].split("\n\n")[1].strip()
     body = {"email": ada["email"], "code": code}
@@ -402,9 +402,9 @@ async def test_an_identity_joins_a_user_only_if_both_sides_have_verified_the_add
     site.provider.claims = {"email": ada["email"], "email_verified": False}
     assert (await site.sign_in()).status_code == 409
     site.provider.claims = {"email": ada["email"], "email_verified": True}
-    joined = (await site.sign_in()).json()["user"]
+    user = (await site.sign_in()).json()["user"]
     signed_in = await site.baobab.client.post(f"/auth/{site.app}/login", json=ada)
-    assert signed_in.json()["user"]["id"] == joined["id"]
+    assert signed_in.json()["user"]["id"] == user["id"]
 
 
 async def test_an_identity_that_came_before_the_address_was_verified_goes_when_it_is(site: Site) -> None:
@@ -426,17 +426,17 @@ async def test_an_identity_that_came_before_the_address_was_verified_goes_when_i
 
 async def test_a_provider_that_is_switched_off_or_unknown_is_not_found(site: Site) -> None:
     await site.configure()
-    switched = await site.baobab.client.patch(
+    response = await site.baobab.client.patch(
         f"{site.config}/google", json={"enabled": False}, headers=site.baobab.owner
     )
-    assert switched.json()["config"]["enabled"] is False
+    assert response.json()["config"]["enabled"] is False
     assert (await site.start()).status_code == 404
     assert (await site.start("github")).status_code == 404
-    deleted = await site.baobab.client.delete(f"{site.config}/google", headers=site.baobab.owner)
-    assert deleted.json() == {"message": "OAuth provider removed", "provider": "google"}
+    deleted_response = await site.baobab.client.delete(f"{site.config}/google", headers=site.baobab.owner)
+    assert deleted_response.json() == {"message": "OAuth provider removed", "provider": "google"}
     incomplete = {"provider": "mine", **CLIENT}
-    refused = await site.baobab.client.post(site.config, json=incomplete, headers=site.baobab.owner)
-    assert (refused.status_code, refused.json()["error"]["code"]) == (400, "VALIDATION_MISSING_FIELD")
+    refusal = await site.baobab.client.post(site.config, json=incomplete, headers=site.baobab.owner)
+    assert (refusal.status_code, refusal.json()["error"]["code"]) == (400, "VALIDATION_MISSING_FIELD")
 
 
 async def come_anonymously(site: Site) -> Any:
@@ -459,8 +459,8 @@ async def test_an_anonymous_user_keeps_the_id_with_an_identity_and_earlier_sessi
     user = (await site.sign_in(upgrade=ticket)).json()["user"]
     assert (user["id"], user["email"], user["email_verified"]) == (tokens["user"]["id"], "ada@example.com", True)
     # Whoever made the ticket may be somebody else than who came back from the provider.
-    refreshed = {"refresh_token": tokens["refresh_token"]}
-    assert (await site.baobab.client.post(f"/auth/{site.app}/refresh", json=refreshed)).status_code == 401
+    body = {"refresh_token": tokens["refresh_token"]}
+    assert (await site.baobab.client.post(f"/auth/{site.app}/refresh", json=body)).status_code == 401
     assert (await site.start(upgrade=ticket)).status_code == 409
     assert (await site.sign_in()).json()["user"]["id"] == tokens["user"]["id"]
 
@@ -490,15 +490,15 @@ async def test_a_flow_that_begins_on_the_apps_own_host_begins_where_it_ends(site
     app = (await client.get(f"/v1/{site.app}/config", headers=site.baobab.owner)).json()
     headers = {"host": f"{app['subdomain']}.localhost:8000"}
     query = {"redirect_to": "http://localhost:3000/welcome?page=1"}
-    moved = await client.get("/auth/oauth/google", params=query, headers=headers)
-    assert moved.status_code == 302, moved.text
+    response = await client.get("/auth/oauth/google", params=query, headers=headers)
+    assert response.status_code == 302, response.text
     # A cookie of the app's own host would not come along to the callback, which is on the server's.
-    assert "set-cookie" not in moved.headers
-    address = urlsplit(moved.headers["location"])
+    assert "set-cookie" not in response.headers
+    address = urlsplit(response.headers["location"])
     assert f"{address.scheme}://{address.netloc}{address.path}" == f"{ADDRESS}/auth/{site.app}/oauth/google"
-    started = await client.get(moved.headers["location"])
-    returned = site.provider.authorize(started.headers["location"])
-    back = await site.come_back("google", returned, started)
+    started_response = await client.get(response.headers["location"])
+    returned = site.provider.authorize(started_response.headers["location"])
+    back = await site.come_back("google", returned, started_response)
     assert back.headers["location"].startswith(query["redirect_to"] + "&access_token=")
 
 
@@ -507,8 +507,8 @@ async def test_a_second_factor_after_a_provider_is_asked_for_on_our_page(site: S
     path = f"/v1/{site.app}/auth/settings"
     await site.baobab.client.patch(path, json={"second_factor": "required"}, headers=site.baobab.owner)
     site.provider.claims = {"email": "ada@example.com", "email_verified": True}
-    asked = await site.sign_in()
-    assert (asked.status_code, asked.json()["enrol"]) == (200, True)
+    response = await site.sign_in()
+    assert (response.status_code, response.json()["enrol"]) == (200, True)
     back = await site.sign_in(redirect_to="http://localhost:3000/welcome")
     address = urlsplit(back.headers["location"])
     assert f"{address.scheme}://{address.netloc}{address.path}" == f"{ADDRESS}/auth/{site.app}/login-page"

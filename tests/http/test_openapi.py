@@ -91,8 +91,8 @@ async def test_what_needs_no_credential_says_so(baobab: Baobab, document: Any) -
 
 async def test_path_parameters_are_those_of_the_path(document: Any) -> None:
     for _, path, operation in iterate_operations(document):
-        named = {p["name"] for p in operation.get("parameters", ()) if p["in"] == "path"}
-        assert named == set(re.findall(r"\{(\w+)\}", path)), path
+        names = {p["name"] for p in operation.get("parameters", ()) if p["in"] == "path"}
+        assert names == set(re.findall(r"\{(\w+)\}", path)), path
         assert all(p["required"] for p in operation.get("parameters", ()) if p["in"] == "path"), path
 
 
@@ -204,17 +204,19 @@ async def test_example_bodies_are_accepted_by_the_running_server(baobab: Baobab,
         "period": "day",
         "provider": "openai",
     }
-    made = await baobab.client.post("/api-keys", json={"name": "example"}, headers=baobab.owner)
+    response = await baobab.client.post("/api-keys", json={"name": "example"}, headers=baobab.owner)
     schema = baobab.application.registry.tools["schema_apply"].examples
     await baobab.client.post(f"/v1/{app}/schema/apply", json=schema, headers=baobab.owner)
     row = {"id": home, "user_id": home, "title": "Hello"}
     await baobab.client.post(f"/v1/{app}/posts", json=row, headers=baobab.owner)
     places |= {"table": "posts", "row_id": home, "table_name": "posts", "policy_name": "read_own"}
-    places |= {"key_id": made.json()["key_id"], "tool_name": "kv_delete"}
+    places |= {"key_id": response.json()["key_id"], "tool_name": "kv_delete"}
     collections = f"/v1/{app}/rag/collections"
     await baobab.client.post(collections, json={"name": "greeter"}, headers=baobab.owner)
-    added = await baobab.client.post(f"{collections}/greeter/ingest", json={"text": "Hello."}, headers=baobab.owner)
-    places["document_id"] = added.json()["documentId"]
+    added_response = await baobab.client.post(
+        f"{collections}/greeter/ingest", json={"text": "Hello."}, headers=baobab.owner
+    )
+    places["document_id"] = added_response.json()["documentId"]
     by_account = ("platform_", "organisations_", "substrate_")
     tried = 0
     for method, path, operation in iterate_operations(document):

@@ -12,10 +12,10 @@ PASSWORD = "A long enough password 1!"
 
 
 async def sign_up(baobab: Baobab) -> dict[str, str]:
-    given = {"email": "ada@example.com", "password": PASSWORD, "name": "Ada"}
-    made = await baobab.client.post("/platform/signup", json=given)
-    assert made.status_code in (200, 201), made.text
-    return {"email": given["email"], "password": PASSWORD}
+    body = {"email": "ada@example.com", "password": PASSWORD, "name": "Ada"}
+    response = await baobab.client.post("/platform/signup", json=body)
+    assert response.status_code in (200, 201), response.text
+    return {"email": body["email"], "password": PASSWORD}
 
 
 def parse_cookie(answer: httpx.Response) -> dict[str, Any]:
@@ -28,23 +28,23 @@ def parse_cookie(answer: httpx.Response) -> dict[str, Any]:
 
 async def test_one_sign_in_lasts_for_many_pages_and_ends_with_signing_out(baobab: Baobab) -> None:
     client = baobab.client
-    begun = await client.post("/session", json=await sign_up(baobab), headers=PAGE)
-    assert begun.status_code == 200, begun.text
-    kept = parse_cookie(begun)
-    assert "httponly" in kept
-    assert (kept["samesite"], kept["path"], kept["max-age"]) == ("strict", "/session", str(7 * 24 * 3600))
-    sent = {**PAGE, "cookie": f"{kept['name']}={kept['value']}"}
-    renewed = await client.post("/session/token", headers=sent)
-    bearer = {"authorization": f"Bearer {renewed.json()['token']}"}
+    response = await client.post("/session", json=await sign_up(baobab), headers=PAGE)
+    assert response.status_code == 200, response.text
+    cookie = parse_cookie(response)
+    assert "httponly" in cookie
+    assert (cookie["samesite"], cookie["path"], cookie["max-age"]) == ("strict", "/session", str(7 * 24 * 3600))
+    sent = {**PAGE, "cookie": f"{cookie['name']}={cookie['value']}"}
+    renewed_response = await client.post("/session/token", headers=sent)
+    bearer = {"authorization": f"Bearer {renewed_response.json()['token']}"}
     me = await client.get("/platform/me", headers=bearer)
     assert me.json()["user"]["email"] == "ada@example.com"
     # The cookie is no credential anywhere else.
     assert (await client.get("/platform/me", headers={"cookie": sent["cookie"]})).status_code == 401
-    now = parse_cookie(renewed)
+    now = parse_cookie(renewed_response)
     sent = {**PAGE, "cookie": f"{now['name']}={now['value']}"}
     client.cookies.clear()
-    ended = await client.request("DELETE", "/session", headers=sent)
-    assert (ended.status_code, parse_cookie(ended)["max-age"]) == (200, "0")
+    ended_response = await client.request("DELETE", "/session", headers=sent)
+    assert (ended_response.status_code, parse_cookie(ended_response)["max-age"]) == (200, "0")
 
 
 @pytest.mark.parametrize(
@@ -59,26 +59,26 @@ async def test_one_sign_in_lasts_for_many_pages_and_ends_with_signing_out(baobab
 @pytest.mark.own_installation
 async def test_other_sites_cannot_use_the_session(baobab: Baobab, headers: dict[str, str]) -> None:
     begun = await baobab.client.post("/session", json=await sign_up(baobab), headers=PAGE)
-    kept = parse_cookie(begun)
+    cookie = parse_cookie(begun)
     baobab.client.cookies.clear()
-    sent = {**headers, "cookie": f"{kept['name']}={kept['value']}"}
+    sent = {**headers, "cookie": f"{cookie['name']}={cookie['value']}"}
     for method, path in (("POST", "/session/token"), ("DELETE", "/session")):
         assert (await baobab.client.request(method, path, headers=sent)).status_code == 403
-    refused = await baobab.client.post("/session", json={"email": "a@b.c", "password": "x"}, headers=headers)
-    assert refused.status_code == 403
+    refusal = await baobab.client.post("/session", json={"email": "a@b.c", "password": "x"}, headers=headers)
+    assert refusal.status_code == 403
 
 
 async def test_a_pasted_key_lasts_twelve_hours_and_not_beyond_its_revocation(baobab: Baobab) -> None:
-    made = (await baobab.client.post("/api-keys", json={"name": "mine"}, headers=baobab.owner)).json()
-    begun = await baobab.client.post("/session", json={"key": made["key"]}, headers=PAGE)
-    kept = parse_cookie(begun)
-    assert kept["max-age"] == "43200"
-    assert made["key"] not in kept["value"]
-    sent = {**PAGE, "cookie": f"{kept['name']}={kept['value']}"}
+    body = (await baobab.client.post("/api-keys", json={"name": "mine"}, headers=baobab.owner)).json()
+    begun = await baobab.client.post("/session", json={"key": body["key"]}, headers=PAGE)
+    cookie = parse_cookie(begun)
+    assert cookie["max-age"] == "43200"
+    assert body["key"] not in cookie["value"]
+    sent = {**PAGE, "cookie": f"{cookie['name']}={cookie['value']}"}
     token = (await baobab.client.post("/session/token", headers=sent)).json()["token"]
     bearer = {"authorization": f"Bearer {token}"}
     assert (await baobab.client.get("/platform/me", headers=bearer)).status_code == 200
-    await baobab.client.delete(f"/api-keys/{made['key_id']}", headers=baobab.owner)
+    await baobab.client.delete(f"/api-keys/{body['key_id']}", headers=baobab.owner)
     assert (await baobab.client.get("/platform/me", headers=bearer)).status_code == 401
 
 

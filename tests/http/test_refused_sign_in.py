@@ -51,9 +51,9 @@ async def test_a_password_of_a_megabyte_is_refused_before_it_is_hashed(shop: Sho
         ("invitation/accept", {"email": ADA["email"], "code": "000000", "password": MEGABYTE}, {}),
         ("upgrade", {"email": "ben@example.com", "password": MEGABYTE}, mine),
     ):
-        refused = await shop.post(route, body, **headers)
-        assert refused.status_code in (400, 413), (route, refused.text[:200])
-        assert MEGABYTE[:100] not in refused.text
+        refusal = await shop.post(route, body, **headers)
+        assert refusal.status_code in (400, 413), (route, refusal.text[:200])
+        assert MEGABYTE[:100] not in refusal.text
     assert await shop.describe() == before
 
 
@@ -78,8 +78,8 @@ async def test_tokens_of_one_app_open_nothing_in_another(shop: Shop) -> None:
     tokens = (await shop.post("login", ADA)).json()
     before = await shop.describe()
     mine = {"authorization": f"Bearer {tokens['access_token']}"}
-    refused = await shop.post("refresh", {"refresh_token": tokens["refresh_token"]}, app=other)
-    assert refused.status_code == 401
+    refusal = await shop.post("refresh", {"refresh_token": tokens["refresh_token"]}, app=other)
+    assert refusal.status_code == 401
     for route in ("logout", "passkeys/options", "totp", "upgrade/oauth"):
         assert (await shop.post(route, {}, app=other, **mine)).status_code in (401, 403), route
     assert (await shop.post("login", ADA, app=other)).status_code == 401

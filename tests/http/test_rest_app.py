@@ -335,10 +335,10 @@ async def test_an_organisation_is_chosen_by_header_among_the_callers_own(world: 
     team = (await world.ask("POST", "/v1/organizations", token, {"name": "Team"})).json["id"]
     other = await world.create_account("other@example.com")
     foreign = (await world.ask("GET", "/platform/me", other)).json["organizations"][0]["id"]
-    made = await world.create_app(token | {"x-organization-id": team})
-    listed = (await world.ask("GET", "/apps", token | {"x-organization-id": team})).json["apps"]
-    assert [row["id"] for row in listed] == [made.id]
-    assert made.id not in [row["id"] for row in (await world.ask("GET", "/apps", token)).json["apps"]]
+    app = await world.create_app(token | {"x-organization-id": team})
+    apps = (await world.ask("GET", "/apps", token | {"x-organization-id": team})).json["apps"]
+    assert [row["id"] for row in apps] == [app.id]
+    assert app.id not in [row["id"] for row in (await world.ask("GET", "/apps", token)).json["apps"]]
     for wanted in (foreign, "nothing", "", "%00", "\xff", "x" * 5000, f"{team}, {home}"):
         check_refusal(
             await world.ask("GET", "/apps", token | {"x-organization-id": wanted}), 403, "AUTH_INSUFFICIENT_PERMISSIONS"
@@ -474,9 +474,9 @@ async def test_answers_are_json_that_needs_no_extension(world: Installation, app
 
 
 async def test_a_database_that_does_not_answer_is_503_at_every_step(tmp_path: Path) -> None:
-    async with open_installation(tmp_path) as broken:
-        app = await broken.create_app()
-        async with broken.application.services.database.writing() as connection:
+    async with open_installation(tmp_path) as installation:
+        app = await installation.create_app()
+        async with installation.application.services.database.writing() as connection:
             for table in ("api_keys", "kv_rules"):
                 await connection.exec_driver_sql(f"ALTER TABLE {table} RENAME TO {table}_gone")
         for path, headers in [
@@ -484,14 +484,14 @@ async def test_a_database_that_does_not_answer_is_503_at_every_step(tmp_path: Pa
             (app.kv + "/a", bearer_headers("bb_sk_unknown")),
             (app.kv + "/a", {}),
         ]:
-            answer = await broken.ask("GET", path, headers)
+            answer = await installation.ask("GET", path, headers)
             assert (answer.status, answer.headers["retry-after"]) == (503, "2")
             assert "gone" not in answer.content.decode()
             assert "kv_rules" not in answer.content.decode()
-        async with broken.application.services.database.writing() as connection:
+        async with installation.application.services.database.writing() as connection:
             for table in ("api_keys", "kv_rules"):
                 await connection.exec_driver_sql(f"ALTER TABLE {table}_gone RENAME TO {table}")
-        assert (await broken.ask("GET", app.kv + "/a")).status == 401
+        assert (await installation.ask("GET", app.kv + "/a")).status == 401
 
 
 async def test_the_access_log_keeps_no_token_that_stands_in_a_path(

@@ -45,9 +45,9 @@ async def begin(live: Baobab, app: str, size: int, **values: str) -> httpx.Respo
 
 
 async def begin_path(live: Baobab, app: str, size: int, **values: str) -> str:
-    begun = await begin(live, app, size, **values)
-    assert begun.status_code == 201, begun.text
-    return f"/storage/{app}/{begun.headers['location']}"
+    response = await begin(live, app, size, **values)
+    assert response.status_code == 201, response.text
+    return f"/storage/{app}/{response.headers['location']}"
 
 
 async def append(live: Baobab, path: str, offset: int, content: Any) -> httpx.Response:
@@ -168,8 +168,8 @@ async def test_an_upload_that_cannot_be_is_not_begun(
     live: Baobab, app: str, length: str, metadata: str, status: int
 ) -> None:
     headers = {**live.owner, **TUS, "upload-length": length, "upload-metadata": metadata}
-    refused = await live.client.post(f"/storage/{app}/uploads", headers=headers)
-    assert refused.status_code == status, refused.text
+    refusal = await live.client.post(f"/storage/{app}/uploads", headers=headers)
+    assert refusal.status_code == status, refusal.text
 
 
 async def test_more_bytes_than_announced_are_refused(live: Baobab, app: str) -> None:
@@ -191,8 +191,8 @@ async def test_an_empty_file_needs_no_bytes(live: Baobab, app: str) -> None:
 async def test_an_upload_that_is_ended_leaves_nothing(live: Baobab, app: str) -> None:
     path = await begin_path(live, app, 10)
     await append(live, path, 0, b"01234")
-    ended = await live.client.delete(path, headers={**live.owner, **TUS})
-    assert (ended.status_code, ended.headers["tus-resumable"]) == (204, "1.0.0")
+    response = await live.client.delete(path, headers={**live.owner, **TUS})
+    assert (response.status_code, response.headers["tus-resumable"]) == (204, "1.0.0")
     assert (await append(live, path, 5, b"56789")).status_code == 404
     await run_due_jobs(live.application)
     assert await live.application.services.regions["local"].objects.list(f"{app}/", "", 10) == []
@@ -252,17 +252,17 @@ async def test_an_upload_begins_with_its_first_bytes(live: Baobab, app: str) -> 
 
 async def test_a_key_that_must_ask_is_told_that_bytes_cannot_wait(live: Baobab, app: str) -> None:
     body = {"name": "agent", "approval": "write", "toolsets": ["files"]}
-    made = (await live.client.post("/api-keys", json=body, headers=live.owner)).json()
-    agent = {"authorization": f"Bearer {made['key']}"}
+    created_body = (await live.client.post("/api-keys", json=body, headers=live.owner)).json()
+    agent = {"authorization": f"Bearer {created_body['key']}"}
     path = await begin_path(live, app, 5)
     headers = {**agent, **TUS, "upload-offset": "0", "content-type": "application/offset+octet-stream"}
-    refused = await live.client.patch(path, content=b"hello", headers=headers)
-    assert (refused.status_code, refused.json()["error"]["code"]) == (403, "APPROVAL_OF_STREAM"), refused.text
+    refusal = await live.client.patch(path, content=b"hello", headers=headers)
+    assert (refusal.status_code, refusal.json()["error"]["code"]) == (403, "APPROVAL_OF_STREAM"), refusal.text
     assert await read_offset(live, path) == 0
     waiting = (await live.client.get("/v1/approvals?status=pending", headers=live.owner)).json()
     assert waiting["approvals"] == []
-    rule = f"/api-keys/{made['key_id']}/asks/files_upload_append"
-    allowed = await live.client.put(rule, json={"ask": "never"}, headers=live.owner)
-    assert allowed.status_code == 200, allowed.text
+    rule = f"/api-keys/{created_body['key_id']}/asks/files_upload_append"
+    response = await live.client.put(rule, json={"ask": "never"}, headers=live.owner)
+    assert response.status_code == 200, response.text
     assert (await live.client.patch(path, content=b"hello", headers=headers)).status_code == 204
     assert [file["size_bytes"] for file in await list_files(live, app)] == [5]

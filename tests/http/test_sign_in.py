@@ -31,19 +31,19 @@ async def post(baobab: Baobab, app: str, path: str, headers: Any = None, **body:
 async def read_code(baobab: Baobab, app: str) -> str:
     await run_due_jobs(baobab.application)
     mails = (await baobab.client.get(f"/v1/{app}/auth/outbox", headers=baobab.owner)).json()["mails"]
-    found = re.search(r"^    (\d{6})$", mails[0]["text"], re.MULTILINE)
-    assert found
-    return found[1]
+    match = re.search(r"^    (\d{6})$", mails[0]["text"], re.MULTILINE)
+    assert match
+    return match[1]
 
 
 async def test_a_user_signs_up_verifies_logs_in_and_is_known_to_the_store(baobab: Baobab, app: str) -> None:
-    made = await post(baobab, app, "signup", **ADA, display_name="Ada")
-    assert made.status_code == 201, made.text
-    user = made.json()["user"]
-    assert made.json()["message"] == "Verification email sent"
+    response = await post(baobab, app, "signup", **ADA, display_name="Ada")
+    assert response.status_code == 201, response.text
+    user = response.json()["user"]
+    assert response.json()["message"] == "Verification email sent"
     assert user == {"id": user["id"], "email": ADA["email"], "email_verified": False, "display_name": "Ada"}
-    verified = await post(baobab, app, "verify-email", email=ADA["email"], code=await read_code(baobab, app))
-    assert verified.status_code == 200, verified.text
+    verified_response = await post(baobab, app, "verify-email", email=ADA["email"], code=await read_code(baobab, app))
+    assert verified_response.status_code == 200, verified_response.text
     signed_in = (await post(baobab, app, "login", **ADA)).json()
     assert signed_in["user"] == {**user, "email_verified": True, "avatar_url": None}
 
@@ -62,11 +62,11 @@ async def test_a_user_signs_up_verifies_logs_in_and_is_known_to_the_store(baobab
 async def test_an_access_token_is_verified_with_the_published_keys(baobab: Baobab, app: str) -> None:
     await post(baobab, app, "signup", **ADA)
     token = (await post(baobab, app, "login", **ADA)).json()["access_token"]
-    published = await baobab.client.get(f"/auth/{app}/.well-known/jwks.json")
-    assert published.headers["cache-control"] == "public, max-age=300"
-    decoded = jwt.decode(token, KeySet.import_key_set(published.json()), algorithms=["RS256"])
+    response = await baobab.client.get(f"/auth/{app}/.well-known/jwks.json")
+    assert response.headers["cache-control"] == "public, max-age=300"
+    decoded = jwt.decode(token, KeySet.import_key_set(response.json()), algorithms=["RS256"])
     claims = decoded.claims
-    assert decoded.header["kid"] == published.json()["keys"][0]["kid"]
+    assert decoded.header["kid"] == response.json()["keys"][0]["kid"]
     assert claims["exp"] - claims["iat"] == 3600
     known = {"iss": f"baobab:app:{app}", "app_id": app, "email": ADA["email"], "email_verified": False, "role": "user"}
     assert {name: claims[name] for name in known} == known
@@ -105,12 +105,12 @@ async def test_a_full_bucket_is_worded_as_everywhere_and_says_when_to_come_again
 
 async def test_an_app_that_asks_for_sign_in_lets_its_users_in(baobab: Baobab, app: str) -> None:
     rule = {"read": "public", "write": "deny"}
-    exposed = await baobab.client.put(f"/v1/{app}/kv/_expose/board:**", json=rule, headers=baobab.owner)
-    assert exposed.is_success, exposed.text
+    response = await baobab.client.put(f"/v1/{app}/kv/_expose/board:**", json=rule, headers=baobab.owner)
+    assert response.is_success, response.text
     await baobab.client.put(f"/v1/{app}/kv/board:a", json={"value": 1}, headers=baobab.owner)
     assert (await baobab.client.get(f"/v1/{app}/kv/board:a")).status_code == 200
-    secured = await baobab.client.post(f"/v1/{app}/secure", json={}, headers=baobab.owner)
-    assert secured.json()["access_mode"] == "authenticated"
+    secured_response = await baobab.client.post(f"/v1/{app}/secure", json={}, headers=baobab.owner)
+    assert secured_response.json()["access_mode"] == "authenticated"
     assert (await baobab.client.get(f"/v1/{app}/kv/board:a")).status_code == 401
     assert (await post(baobab, app, "signup", **ADA)).status_code == 201
     token = (await post(baobab, app, "login", **ADA)).json()["access_token"]
@@ -135,18 +135,18 @@ async def test_signing_out_ends_the_open_streams_of_the_user_at_once_and_no_othe
     graph = {"spec_version": 1, "entry": "ask", "nodes": {"ask": ask, "done": {"type": "end", "output_template": 1}}}
     graph |= {"edges": [{"from": "ask", "to": "done"}], "tools": {"builtin": ["interrupt"]}}
     body = {"name": "asker", "graph_spec": graph, "visibility": "authenticated", "safety_acknowledged": True}
-    made = await live_baobab.client.post(f"/v1/{app}/agents", json=body, headers=live_baobab.owner)
-    assert made.status_code == 201, made.text
+    response = await live_baobab.client.post(f"/v1/{app}/agents", json=body, headers=live_baobab.owner)
+    assert response.status_code == 201, response.text
     readers, paths = [], []
     for name in ("ada", "bob"):
         person = {"email": f"{name}@example.com", "password": PASSWORD}
         await post(live_baobab, app, "signup", **person)
         token = (await post(live_baobab, app, "login", **person)).json()["access_token"]
         readers.append({"authorization": f"Bearer {token}"})
-        started = await live_baobab.client.post(
+        started_response = await live_baobab.client.post(
             f"/v1/{app}/agents/asker/runs", json={"input": {"of": name}}, headers=readers[-1]
         )
-        paths.append(f"/v1/{app}/agents/asker/runs/{started.json()['run_id']}/events")
+        paths.append(f"/v1/{app}/agents/asker/runs/{started_response.json()['run_id']}/events")
     async with (
         asyncio.timeout(20),
         live_baobab.client.stream("GET", paths[0], headers=readers[0]) as of_ada,

@@ -91,10 +91,10 @@ async def test_after_hello_each_change_is_told_without_its_contents(world: Insta
     async with open_stream(world, ada) as socket:
         hello = await socket.read()
         assert (hello["type"], isinstance(hello["ts"], int)) == ("hello", True)
-        made = await decide(world, ada)
+        decision = await decide(world, ada)
         frames = [await socket.read(), await socket.read()]
     organisation = (await world.ask("GET", f"{BASE}/settings", ada)).json["organization_id"]
-    expected = [("action_ledger", made["action_id"]), ("decisions", made["result"]["decision_id"])]
+    expected = [("action_ledger", decision["action_id"]), ("decisions", decision["result"]["decision_id"])]
     assert frames == [{"tbl": tbl, "op": "insert", "id": row, "org": organisation} for tbl, row in expected]
 
 
@@ -181,10 +181,10 @@ async def test_the_stream_of_one_organisation_tells_nothing_of_another(world: In
     async with open_stream(world, bob) as socket:
         await socket.read()
         await decide(world, ada)
-        made = await decide(world, bob)
+        decision = await decide(world, bob)
         # The first change that is told is the substrate's own beginning.
         ids = [(await socket.read())["id"] for _ in range(3)]
-    assert made["action_id"] in ids
+    assert decision["action_id"] in ids
 
 
 async def test_what_another_process_writes_is_told_as_well(world: Installation, ada: Headers) -> None:
@@ -193,7 +193,7 @@ async def test_what_another_process_writes_is_told_as_well(world: Installation, 
         await socket.read()
         # As if this process had not written it: only the notice in the database tells.
         before, notices._origin = notices._origin, "another process"
-        made = await decide(world, ada)
+        decision = await decide(world, ada)
         notices._origin = before
         await notices.poll()
-        assert (await socket.read())["id"] == made["action_id"]
+        assert (await socket.read())["id"] == decision["action_id"]

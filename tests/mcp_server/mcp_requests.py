@@ -233,18 +233,18 @@ async def open_stream(
         sent, method = b"", "GET"
         headers = {"accept": "text/event-stream", "mcp-protocol-version": era}
     scope = build_scope(baobab, method, path, {**headers, **(baobab.owner if by is None else by)})
-    async with open_exchange(baobab.client._transport.app, scope, sent, stream) as heard:  # type: ignore[attr-defined]
-        if era == MODERN and heard.headers["content-type"].startswith("text/event-stream"):
-            acknowledged = await heard.read_message()
-            assert acknowledged["method"] == "notifications/subscriptions/acknowledged", acknowledged
-        yield heard
+    async with open_exchange(baobab.client._transport.app, scope, sent, stream) as exchange:  # type: ignore[attr-defined]
+        if era == MODERN and exchange.headers["content-type"].startswith("text/event-stream"):
+            message = await exchange.read_message()
+            assert message["method"] == "notifications/subscriptions/acknowledged", message
+        yield exchange
 
 
 async def give_tools(baobab: Baobab, app_id: str, names: list[str]) -> None:
     """Gives tools to the users of an app."""
     body = {"tools": names}
-    given = await baobab.client.patch(f"/v1/{app_id}/config/user-tools", json=body, headers=baobab.owner)
-    assert given.status_code == 200, given.text
+    response = await baobab.client.patch(f"/v1/{app_id}/config/user-tools", json=body, headers=baobab.owner)
+    assert response.status_code == 200, response.text
 
 
 def build_scope(baobab: Baobab, method: str, path: str, headers: Mapping[str, str]) -> dict[str, Any]:

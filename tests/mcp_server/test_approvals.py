@@ -20,9 +20,9 @@ OPENED = {"approval": {"action": "accept"}}
 async def create_approval_key(baobab: Baobab, approval: str = "write", **wanted: Any) -> dict[str, str]:
     """Headers with a new key whose calls wait for a person."""
     body = {"name": "an agent", "approval": approval, **wanted}
-    made = await baobab.client.post("/api-keys", json=body, headers=baobab.owner)
-    assert made.status_code == 201, made.text
-    return {"authorization": f"Bearer {made.json()['key']}"}
+    response = await baobab.client.post("/api-keys", json=body, headers=baobab.owner)
+    assert response.status_code == 201, response.text
+    return {"authorization": f"Bearer {response.json()['key']}"}
 
 
 async def decide_approval(baobab: Baobab, approval_id: str, decision: str = "approve", **body: Any) -> Any:
@@ -55,17 +55,17 @@ async def test_a_call_that_needs_a_person_waits_and_is_answered_once_approved(ba
     call = {"app_id": app_id, "key": "visits"}
     refused = await call_tool(baobab, "kv_incr", call, by=agent, era=era)
     assert refused["isError"] is True
-    told = read_refusal(refused)
-    assert told["code"] == "APPROVAL_REQUIRED"
-    assert "visits" in told["details"]["summary"]
-    assert told["details"]["decide_at"] in refused["content"][0]["text"]
+    refusal = read_refusal(refused)
+    assert refusal["code"] == "APPROVAL_REQUIRED"
+    assert "visits" in refusal["details"]["summary"]
+    assert refusal["details"]["decide_at"] in refused["content"][0]["text"]
     assert await get_value(baobab, app_id, "visits") is None
 
-    assert (await decide_approval(baobab, told["details"]["approval_id"])).status_code == 200
-    assert await wait_for_status(baobab, told["details"]["approval_id"]) == "executed"
+    assert (await decide_approval(baobab, refusal["details"]["approval_id"])).status_code == 200
+    assert await wait_for_status(baobab, refusal["details"]["approval_id"]) == "executed"
     assert await get_value(baobab, app_id, "visits") == 1
-    answered = await call_tool(baobab, "kv_incr", call, by=agent, era=era)
-    assert answered["structuredContent"] == {"value": 1}
+    result = await call_tool(baobab, "kv_incr", call, by=agent, era=era)
+    assert result["structuredContent"] == {"value": 1}
     assert await get_value(baobab, app_id, "visits") == 1
 
 
@@ -80,8 +80,8 @@ async def test_reads_of_such_a_key_do_not_wait(baobab: Baobab, era: str) -> None
 @each_era
 async def test_call_tool_is_no_way_around(baobab: Baobab, era: str) -> None:
     app_id, agent = await baobab.create_app(), await create_approval_key(baobab)
-    refused = await call_tool(baobab, "call_tool", increment_call(app_id), by=agent, era=era)
-    assert read_refusal(refused)["code"] == "APPROVAL_REQUIRED"
+    refusal = await call_tool(baobab, "call_tool", increment_call(app_id), by=agent, era=era)
+    assert read_refusal(refusal)["code"] == "APPROVAL_REQUIRED"
     assert await get_value(baobab, app_id, "visits") is None
 
 
@@ -89,8 +89,8 @@ async def test_call_tool_is_no_way_around(baobab: Baobab, era: str) -> None:
 async def test_a_rejection_is_told_with_its_reason(baobab: Baobab, era: str) -> None:
     app_id, agent = await baobab.create_app(), await create_approval_key(baobab)
     call = {"app_id": app_id, "key": "visits"}
-    told = read_refusal(await call_tool(baobab, "kv_incr", call, by=agent, era=era))
-    await decide_approval(baobab, told["details"]["approval_id"], "reject", reason="not on a Saturday")
+    refusal = read_refusal(await call_tool(baobab, "kv_incr", call, by=agent, era=era))
+    await decide_approval(baobab, refusal["details"]["approval_id"], "reject", reason="not on a Saturday")
     refused = read_refusal(await call_tool(baobab, "kv_incr", call, by=agent, era=era))
     assert refused["code"] == "APPROVAL_REJECTED"
     assert "not on a Saturday" in refused["message"]
@@ -100,8 +100,8 @@ async def test_the_credential_that_proposed_cannot_decide_over_mcp_either(baobab
     app_id, agent = await baobab.create_app(), await create_approval_key(baobab, "destructive")
     call = {"app_id": app_id, "key": "a"}
     await call_tool(baobab, "kv_put", {**call, "value": 1})
-    told = read_refusal(await call_tool(baobab, "kv_delete", call, by=agent))
-    decision = {"approval_id": told["details"]["approval_id"]}
+    refusal = read_refusal(await call_tool(baobab, "kv_delete", call, by=agent))
+    decision = {"approval_id": refusal["details"]["approval_id"]}
     for tool, word in (("approvals_approve", "approve"), ("approvals_reject", "reject")):
         assert read_refusal(await call_tool(baobab, tool, decision, by=agent))["code"].startswith("AUTH_")
         over_rest = await baobab.client.post(f"/v1/approvals/{decision['approval_id']}/{word}", json={}, headers=agent)
@@ -146,11 +146,11 @@ async def test_a_client_that_shows_addresses_is_asked_to_show_where_to_decide(
     monkeypatch.setattr("baobab.mcp_server.calls.PATIENCE_SECONDS", float(TIMEOUT_SECONDS))
     app_id, agent = await baobab.create_app(), await create_approval_key(baobab)
     answer = await request_approval(baobab, agent, app_id)
-    shown = answer.result["inputRequests"]["approval"]
-    assert shown["method"] == "elicitation/create"
-    assert shown["params"]["mode"] == "url"
-    assert shown["params"]["url"].startswith("http://127.0.0.1:8000/console/approvals/appr_")
-    assert "visits" in shown["params"]["message"]
+    approval = answer.result["inputRequests"]["approval"]
+    assert approval["method"] == "elicitation/create"
+    assert approval["params"]["mode"] == "url"
+    assert approval["params"]["url"].startswith("http://127.0.0.1:8000/console/approvals/appr_")
+    assert "visits" in approval["params"]["message"]
     await decide_approval(baobab, parse_approval_id(answer))
     done = await resume_call(baobab, agent, app_id, answer)
     assert done.result["structuredContent"] == {"value": 1}
@@ -196,10 +196,10 @@ async def test_a_state_that_was_used_is_refused_and_nothing_runs_again(baobab: B
     await decide_approval(baobab, parse_approval_id(answer))
     await resume_call(baobab, agent, app_id, answer)
     for _ in range(2):
-        replayed = (await resume_call(baobab, agent, app_id, answer)).error
-        assert replayed["code"] == -32602
-        assert replayed["data"]["code"] == "APPROVAL_STATE_SPENT"
-        assert replayed["data"]["remediation"]
+        error = (await resume_call(baobab, agent, app_id, answer)).error
+        assert error["code"] == -32602
+        assert error["data"]["code"] == "APPROVAL_STATE_SPENT"
+        assert error["data"]["remediation"]
     assert await get_value(baobab, app_id, "visits") == 1
     pending = await baobab.client.get("/v1/approvals?status=pending", headers=baobab.owner)
     assert pending.json()["approvals"] == []
@@ -222,9 +222,9 @@ async def test_a_state_is_good_for_its_own_call_alone(baobab: Baobab, change: st
             changed = {"requestState": answer.result["requestState"][:-4] + "AAAA"}
         case "forged":
             changed = {"requestState": parse_approval_id(answer)}
-    refused = (await resume_call(baobab, agent, app_id, answer, **changed)).error
-    assert refused["code"] == -32602
-    assert refused["data"]["remediation"]
+    refusal = (await resume_call(baobab, agent, app_id, answer, **changed)).error
+    assert refusal["code"] == -32602
+    assert refusal["data"]["remediation"]
 
 
 @pytest.mark.parametrize(("era", "capabilities"), [(MODERN, FORMS_ONLY), (MODERN, {}), (EARLIER, {})])
@@ -232,34 +232,34 @@ async def test_a_client_that_shows_no_addresses_is_told_in_words(
     baobab: Baobab, era: str, capabilities: dict[str, Any]
 ) -> None:
     app_id, agent = await baobab.create_app(), await create_approval_key(baobab)
-    told = await send_message(
+    reply = await send_message(
         baobab, "tools/call", increment_call(app_id), by=agent, era=era, capabilities=capabilities
     )
-    assert told.result["isError"] is True
-    assert "/console/approvals/appr_" in told.result["content"][0]["text"]
+    assert reply.result["isError"] is True
+    assert "/console/approvals/appr_" in reply.result["content"][0]["text"]
 
 
 async def test_a_call_that_could_only_fail_is_refused_at_once(baobab: Baobab) -> None:
     app_id, agent = await baobab.create_app(), await create_approval_key(baobab)
-    told = read_refusal(await call_tool(baobab, "kv_flush", {"app_id": app_id}, by=agent))
-    assert told["code"] == "confirm_required"
+    refusal = read_refusal(await call_tool(baobab, "kv_flush", {"app_id": app_id}, by=agent))
+    assert refusal["code"] == "confirm_required"
     gone = {"key_id": "0b8f1d6e-5c8e-4f0e-9a54-3f0d8a7c2e11"}
-    told = read_refusal(await call_tool(baobab, "api_keys_revoke", gone, by=agent))
-    assert told["code"] != "APPROVAL_REQUIRED"
+    refusal = read_refusal(await call_tool(baobab, "api_keys_revoke", gone, by=agent))
+    assert refusal["code"] != "APPROVAL_REQUIRED"
     waiting = await call_tool(baobab, "approvals_list", {}, by=agent)
     assert waiting["structuredContent"]["approvals"] == []
     over_rest = await baobab.client.post(f"/v1/{app_id}/kv/_flush", json={}, headers=agent)
     assert over_rest.status_code == 400
-    wanted = await call_tool(baobab, "kv_flush", {"app_id": app_id, "confirm": True}, by=agent)
-    assert read_refusal(wanted)["code"] == "APPROVAL_REQUIRED"
+    result = await call_tool(baobab, "kv_flush", {"app_id": app_id, "confirm": True}, by=agent)
+    assert read_refusal(result)["code"] == "APPROVAL_REQUIRED"
 
 
 async def test_the_outcome_of_an_approved_call_is_told_though_the_call_would_fail_by_now(baobab: Baobab) -> None:
     agent, member = await create_approval_key(baobab), await create_person(baobab, "Eve", role="member")
     call = {"organization_id": await get_first_organisation(baobab), "account_id": member.id}
-    told = read_refusal(await call_tool(baobab, "organisations_remove_member", call, by=agent))
-    assert (await decide_approval(baobab, told["details"]["approval_id"])).status_code == 200
-    assert await wait_for_status(baobab, told["details"]["approval_id"]) == "executed"
+    refusal = read_refusal(await call_tool(baobab, "organisations_remove_member", call, by=agent))
+    assert (await decide_approval(baobab, refusal["details"]["approval_id"])).status_code == 200
+    assert await wait_for_status(baobab, refusal["details"]["approval_id"]) == "executed"
     assert not (await call_tool(baobab, "organisations_remove_member", call, by=agent))["isError"]
     # Told once: the same call made again is a new one, and can only fail.
     again = read_refusal(await call_tool(baobab, "organisations_remove_member", call, by=agent))

@@ -127,10 +127,10 @@ async def test_a_protocol_version_that_nobody_speaks(baobab: Baobab) -> None:
         body, headers = build_message("tools/list", era=MODERN)
         body["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"] = version
         sent = {**headers, **baobab.owner, "mcp-protocol-version": version}
-        refused = (await baobab.client.post("/mcp", json=body, headers=sent)).json()["error"]
-        assert refused["code"] == -32022
-        assert MODERN in refused["data"]["supported"]
-        check_explained(refused)
+        error = (await baobab.client.post("/mcp", json=body, headers=sent)).json()["error"]
+        assert error["code"] == -32022
+        assert MODERN in error["data"]["supported"]
+        check_explained(error)
 
 
 @pytest.mark.parametrize("headers", [{"mcp-method": "tools/call"}, {"mcp-name": "kv_put"}, {"mcp-method": ""}], ids=str)

@@ -51,8 +51,8 @@ async def publish_notice(baobab: Baobab, topic: str, subject: str) -> None:
 
 async def create_key_with_id(baobab: Baobab, **wanted: object) -> tuple[str, dict[str, str]]:
     """Id and headers of a new key."""
-    made = (await baobab.client.post("/api-keys", json={"name": "test", **wanted}, headers=baobab.owner)).json()
-    return made["key_id"], {"authorization": f"Bearer {made['key']}"}
+    body = (await baobab.client.post("/api-keys", json={"name": "test", **wanted}, headers=baobab.owner)).json()
+    return body["key_id"], {"authorization": f"Bearer {body['key']}"}
 
 
 async def is_over(stream: Stream, era: str) -> bool:
@@ -102,8 +102,8 @@ async def test_a_key_whose_limits_change_is_told_that_its_tools_do(baobab: Baoba
         assert stream.headers["content-type"].startswith("text/event-stream")
         await baobab.client.patch(f"/api-keys/{key_id}", json={"read_only": True}, headers=baobab.owner)
         assert (await stream.read_message())["method"] == TOOLS
-        listed = (await send_message(baobab, "tools/list", by=by, era=era)).result["tools"]
-        assert not {"kv_put", "apps_init"} & {tool["name"] for tool in listed}
+        tools = (await send_message(baobab, "tools/list", by=by, era=era)).result["tools"]
+        assert not {"kv_put", "apps_init"} & {tool["name"] for tool in tools}
 
 
 @each_era
@@ -150,9 +150,9 @@ async def test_a_subscription_hears_only_what_it_asked_for(baobab: Baobab) -> No
     async with open_stream(baobab, era=MODERN, toolsListChanged=True) as stream:
         await baobab.create_app()
         await publish_notice(baobab, "tools", "*")
-        told = await stream.read_message()
-        assert told["method"] == TOOLS
-        assert told["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"] == 1
+        message = await stream.read_message()
+        assert message["method"] == TOOLS
+        assert message["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"] == 1
 
 
 @each_era
@@ -193,8 +193,8 @@ async def test_a_user_is_told_of_the_tools_that_the_app_gives_until_a_ban(baobab
         await give_tools(baobab, app_id, ["kv_get", "kv_put"])
         assert (await stream.read_message())["method"] == TOOLS
         user = f"/v1/{app_id}/admin/auth/users/{USER}"
-        banned = await baobab.client.patch(user, json={"banned": True}, headers=baobab.owner)
-        assert banned.status_code == 200
+        response = await baobab.client.patch(user, json={"banned": True}, headers=baobab.owner)
+        assert response.status_code == 200
         assert await is_over(stream, era)
 
 
@@ -225,13 +225,13 @@ async def test_the_ninth_stream_of_a_credential_is_refused_with_a_remedy(baobab:
         for _ in range(7):
             await stack.enter_async_context(open_stream(baobab, era=era, by=by))
         async with open_stream(baobab, era=era, by=by):
-            async with open_stream(baobab, era=era, by=by) as refused:
-                error = json.loads(await refused.read_body())["error"]
+            async with open_stream(baobab, era=era, by=by) as refusal:
+                error = json.loads(await refusal.read_body())["error"]
             assert error["data"]["code"] == "STREAMS_EXHAUSTED"
             assert error["data"]["details"] == {"limit": 8, "of": "credential"}
             assert error["message"] == "No more streams can be opened now."
             assert error["data"]["remediation"].startswith("Close one of details.limit open streams,")
-            assert refused.status == (405 if era == EARLIER else 200)
+            assert refusal.status == (405 if era == EARLIER else 200)
             async with open_stream(baobab, era=era) as stream:
                 assert stream.status == 200
         async with open_stream(baobab, era=era, by=by) as stream:

@@ -28,8 +28,8 @@ async def fetch_completion(
 
 
 async def create_named_app(baobab: Baobab, name: str) -> str:
-    made = await baobab.client.post("/init", json={"name": name}, headers=baobab.owner)
-    app_id: str = made.json()["app_id"]
+    response = await baobab.client.post("/init", json={"name": name}, headers=baobab.owner)
+    app_id: str = response.json()["app_id"]
     return app_id
 
 
@@ -54,9 +54,9 @@ async def test_names_complete_to_ids(baobab: Baobab, era: str, ref: dict[str, st
 @each_era
 async def test_at_most_a_hundred_are_answered_with_their_number(baobab: Baobab, era: str) -> None:
     await create_many_apps(baobab, 130)
-    found = await fetch_completion(baobab, "one-of", era=era)
-    assert len(set(found["values"])) == 100
-    assert (found["total"], found["hasMore"]) == (130, True)
+    completion = await fetch_completion(baobab, "one-of", era=era)
+    assert len(set(completion["values"])) == 100
+    assert (completion["total"], completion["hasMore"]) == (130, True)
 
 
 @each_era

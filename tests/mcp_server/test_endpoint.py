@@ -16,23 +16,23 @@ each_era = pytest.mark.parametrize("era", ERAS)
 
 async def test_a_client_may_begin_with_initialize(baobab: Baobab) -> None:
     hello = {"protocolVersion": EARLIER, "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
-    answered = (await send_message(baobab, "initialize", hello)).result
-    assert answered["serverInfo"]["name"] == "baobab"
-    assert {"tools", "prompts", "resources", "completions"} <= answered["capabilities"].keys()
-    assert "search_tools" in answered["instructions"]
+    result = (await send_message(baobab, "initialize", hello)).result
+    assert result["serverInfo"]["name"] == "baobab"
+    assert {"tools", "prompts", "resources", "completions"} <= result["capabilities"].keys()
+    assert "search_tools" in result["instructions"]
 
 
 async def test_a_client_of_2026_asks_what_there_is_instead(baobab: Baobab) -> None:
-    found = (await send_message(baobab, "server/discover", era=MODERN)).result
-    assert found["supportedVersions"] == [MODERN]
-    assert found["capabilities"]["tools"]["listChanged"] is True
+    result = (await send_message(baobab, "server/discover", era=MODERN)).result
+    assert result["supportedVersions"] == [MODERN]
+    assert result["capabilities"]["tools"]["listChanged"] is True
 
 
 @each_era
 @pytest.mark.parametrize("path", ["/mcp", "/mcp/", "/mcp/?toolsets=kv,apps"])
 async def test_what_is_stored_over_mcp_is_read_over_rest(baobab: Baobab, era: str, path: str) -> None:
-    made = await call_tool(baobab, "apps_init", {"name": "over-mcp"}, era=era, path=path)
-    app_id = made["structuredContent"]["app_id"]
+    result = await call_tool(baobab, "apps_init", {"name": "over-mcp"}, era=era, path=path)
+    app_id = result["structuredContent"]["app_id"]
     stored = {"app_id": app_id, "key": "a/b", "value": {"n": 1}}
     assert not (await call_tool(baobab, "kv_put", stored, era=era, path=path))["isError"]
     read = await baobab.client.get(f"/v1/{app_id}/kv/a%2Fb", headers=baobab.owner)
@@ -49,8 +49,8 @@ async def test_a_structured_result_is_sent_as_text_too(baobab: Baobab, era: str,
     if tool == "search_tools":
         arguments, through = {"query": "counter"}, False
     call = ("call_tool", {"name": tool, "arguments": arguments}) if through else (tool, arguments)
-    answered = await call_tool(baobab, *call, era=era)
-    assert json.loads(answered["content"][0]["text"]) == answered["structuredContent"]
+    result = await call_tool(baobab, *call, era=era)
+    assert json.loads(result["content"][0]["text"]) == result["structuredContent"]
 
 
 @each_era
@@ -59,9 +59,9 @@ async def test_a_client_may_ask_for_structured_results_once(baobab: Baobab, era:
     app_id, path = await baobab.create_app(), "/mcp?results=structured"
     await call_tool(baobab, "kv_put", {"app_id": app_id, "key": "a", "value": "kv_incr"}, era=era)
     arguments = {"app_id": app_id, "key": "a"} if tool == "kv_get" else {"query": "raise a counter", "limit": 1}
-    answered = await call_tool(baobab, tool, arguments, era=era, path=path)
-    assert "kv_incr" in json.dumps(answered["structuredContent"])
-    assert "kv_incr" not in answered["content"][0]["text"]
+    result = await call_tool(baobab, tool, arguments, era=era, path=path)
+    assert "kv_incr" in json.dumps(result["structuredContent"])
+    assert "kv_incr" not in result["content"][0]["text"]
 
 
 @each_era
@@ -82,8 +82,8 @@ async def test_text_of_strangers_is_marked_so_that_it_cannot_leave_its_marks(
         assert json.loads(inside) == {"value": attack}
         marks.add(mark)
     assert len(marks) == 2
-    trusted = await call_tool(baobab, "kv_exists", {"app_id": app_id, "key": "ticket"}, era=era, path=path)
-    assert UNTRUSTED not in trusted.get("_meta", {})
+    result = await call_tool(baobab, "kv_exists", {"app_id": app_id, "key": "ticket"}, era=era, path=path)
+    assert UNTRUSTED not in result.get("_meta", {})
 
 
 async def test_a_tool_that_reads_text_of_strangers_says_so(baobab: Baobab) -> None:
@@ -122,8 +122,8 @@ async def test_a_client_that_reads_text_only_is_sent_the_whole_result_as_text(
     got = await call_tool(baobab, "kv_get", {"app_id": app_id, "key": "a"}, **how)
     assert '{"value":"needle"}' in got["content"][0]["text"]
     assert "structuredContent" not in got
-    listed = (await send_message(baobab, "tools/list", **how)).result["tools"]
-    assert not any("outputSchema" in tool for tool in listed)
+    tools = (await send_message(baobab, "tools/list", **how)).result["tools"]
+    assert not any("outputSchema" in tool for tool in tools)
 
 
 @each_era
@@ -131,9 +131,9 @@ async def test_a_call_runs_as_its_caller(baobab: Baobab, era: str) -> None:
     app_id = await baobab.create_app()
     await give_tools(baobab, app_id, ["kv_get"])
     user = await baobab.user_headers(app_id, USER)
-    refused = await call_tool(baobab, "kv_get", {"app_id": app_id, "key": "secret"}, by=user, era=era)
-    assert refused["isError"] is True
-    assert read_refusal(refused)["code"] == "AUTH_INSUFFICIENT_PERMISSIONS"
+    refusal = await call_tool(baobab, "kv_get", {"app_id": app_id, "key": "secret"}, by=user, era=era)
+    assert refusal["isError"] is True
+    assert read_refusal(refusal)["code"] == "AUTH_INSUFFICIENT_PERMISSIONS"
 
 
 @each_era
@@ -141,9 +141,9 @@ async def test_a_call_for_a_stranger_is_refused(baobab: Baobab, era: str) -> Non
     here, elsewhere = await baobab.create_app(), await baobab.create_app()
     await give_tools(baobab, elsewhere, ["kv_get"])
     user = await baobab.user_headers(elsewhere, USER)
-    refused = await call_tool(baobab, "kv_get", {"app_id": here, "key": "secret"}, by=user, era=era)
-    assert refused["isError"] is True
-    assert read_refusal(refused)["remediation"]
+    refusal = await call_tool(baobab, "kv_get", {"app_id": here, "key": "secret"}, by=user, era=era)
+    assert refusal["isError"] is True
+    assert read_refusal(refusal)["remediation"]
 
 
 @each_era
@@ -166,27 +166,27 @@ async def test_a_refusal_tells_code_and_remedy(baobab: Baobab, era: str, argumen
     given = {k: v.replace("APP", app_id) if isinstance(v, str) else v for k, v in arguments.items()}
     refused = await call_tool(baobab, "kv_get", given, era=era)
     assert refused["isError"] is True
-    told = read_refusal(refused)
-    assert told["code"] == code
-    assert told["remediation"]
-    assert told["message"] in refused["content"][0]["text"]
+    refusal = read_refusal(refused)
+    assert refusal["code"] == code
+    assert refusal["remediation"]
+    assert refusal["message"] in refused["content"][0]["text"]
 
 
 @each_era
 async def test_a_misspelt_argument_is_named_before_anything_is_looked_up(baobab: Baobab, era: str) -> None:
-    told = read_refusal(await call_tool(baobab, "kv_get", {"app": "app_000000000000", "key": "a"}, era=era))
-    assert "`app_id` is missing" in told["message"]
-    assert "`app` is not a field" in told["message"]
-    assert "`app_id`, `key`" in told["remediation"]
-    told = read_refusal(await call_tool(baobab, "organisations_members", {"organisation_id": "x"}, era=era))
-    assert "`organization_id` is missing" in told["message"]
+    refusal = read_refusal(await call_tool(baobab, "kv_get", {"app": "app_000000000000", "key": "a"}, era=era))
+    assert "`app_id` is missing" in refusal["message"]
+    assert "`app` is not a field" in refusal["message"]
+    assert "`app_id`, `key`" in refusal["remediation"]
+    refusal = read_refusal(await call_tool(baobab, "organisations_members", {"organisation_id": "x"}, era=era))
+    assert "`organization_id` is missing" in refusal["message"]
 
 
 @each_era
 async def test_null_for_an_argument_that_may_be_left_out_leaves_it_out(baobab: Baobab, era: str) -> None:
     app_id = await baobab.create_app()
-    counted = await call_tool(baobab, "kv_incr", {"app_id": app_id, "key": "n", "by": None}, era=era)
-    assert counted["structuredContent"] == {"value": 1}
+    result = await call_tool(baobab, "kv_incr", {"app_id": app_id, "key": "n", "by": None}, era=era)
+    assert result["structuredContent"] == {"value": 1}
     kept = await call_tool(
         baobab, "kv_put", {"app_id": app_id, "key": "a", "value": None, "ttl": None, "ephemeral": None}
     )
@@ -204,25 +204,25 @@ async def test_null_inside_an_argument_leaves_out_what_may_be_left_out(baobab: B
     auth = {"type": "oauth", "client_id": "a", "client_secret": "b", "token_url": "https://a.example/t", "scope": None}
     server = {"app_id": app_id, "name": "docs", "url": "https://mcp.example.com/mcp", "auth": auth, "tool_acl": None}
     rules = {"search": {"mode": "read_only", "exposed_to": None}}
-    made = await call_tool(
+    result = await call_tool(
         baobab, "call_tool", {"name": "mcp_servers_create", "arguments": {**server, "tool_acl": rules}}
     )
-    assert not made["isError"], made
+    assert not result["isError"], result
     needed = {**server, "auth": {**auth, "client_id": None}}
-    told = read_refusal(
+    refusal = read_refusal(
         await call_tool(baobab, "call_tool", {"name": "mcp_servers_create", "arguments": needed}, era=era)
     )
-    assert "client_id" in told["message"]
-    assert all("scope" not in field["field"] for field in told["details"]["fields"])
+    assert "client_id" in refusal["message"]
+    assert all("scope" not in field["field"] for field in refusal["details"]["fields"])
     unknown = {**server, "auth": {**auth, "realm": None}}
-    told = read_refusal(
+    refusal = read_refusal(
         await call_tool(baobab, "call_tool", {"name": "mcp_servers_create", "arguments": unknown}, era=era)
     )
-    assert "realm" in told["message"]
-    found = await call_tool(baobab, "search_tools", {"query": "delete a key", "limit": None}, era=era)
-    assert len(found["structuredContent"]["tools"]) == 5
-    listed = await call_tool(baobab, "call_tool", {"name": "organisations_list", "arguments": None}, era=era)
-    assert not listed["isError"]
+    assert "realm" in refusal["message"]
+    found_result = await call_tool(baobab, "search_tools", {"query": "delete a key", "limit": None}, era=era)
+    assert len(found_result["structuredContent"]["tools"]) == 5
+    listed_result = await call_tool(baobab, "call_tool", {"name": "organisations_list", "arguments": None}, era=era)
+    assert not listed_result["isError"]
 
 
 async def test_without_a_credential_nothing_is_answered(baobab: Baobab) -> None:
@@ -262,7 +262,7 @@ async def test_a_key_sees_the_apps_of_its_own_organisation_only(baobab: Baobab) 
     assert (await baobab.client.post("/platform/signup", json=body)).status_code == 201
     signed_in = await baobab.client.post("/platform/login", json={k: body[k] for k in ("email", "password")})
     eve = {"authorization": f"Bearer {signed_in.json()['token']}"}
-    listed = await call_tool(baobab, "apps_list", by=eve)
-    assert app_id not in json.dumps(listed)
-    refused = await call_tool(baobab, "kv_get", {"app_id": app_id, "key": "a"}, by=eve)
-    assert refused["isError"] is True
+    result = await call_tool(baobab, "apps_list", by=eve)
+    assert app_id not in json.dumps(result)
+    refusal = await call_tool(baobab, "kv_get", {"app_id": app_id, "key": "a"}, by=eve)
+    assert refusal["isError"] is True

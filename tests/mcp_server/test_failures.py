@@ -19,17 +19,17 @@ def settings() -> dict[str, str]:
 async def test_a_tool_server_that_does_not_answer_its_probe_is_a_failure(baobab: Baobab, era: str) -> None:
     app_id = await baobab.create_app()
     given = {"app_id": app_id, "name": "docs", "url": f"http://127.0.0.1:{free_port()}/mcp"}
-    made = await call_tool(baobab, "call_tool", {"name": "mcp_servers_create", "arguments": given}, era=era)
-    server = made["structuredContent"]["server"]
+    result = await call_tool(baobab, "call_tool", {"name": "mcp_servers_create", "arguments": given}, era=era)
+    server = result["structuredContent"]["server"]
     probe = {"app_id": app_id, "id": server["id"]}
-    told = read_refusal(
+    refusal = read_refusal(
         await call_tool(baobab, "call_tool", {"name": "mcp_servers_probe", "arguments": probe}, era=era)
     )
-    assert told["code"] == "tool_server_failed"
-    assert told["message"] == server["problem"]
+    assert refusal["code"] == "tool_server_failed"
+    assert refusal["message"] == server["problem"]
     over_rest = await baobab.client.post(f"/v1/{app_id}/mcp-servers/{server['id']}/probe", headers=baobab.owner)
     assert over_rest.status_code == 502
-    assert over_rest.json() == {"ok": False, "error": told["message"], "remediation": told["remediation"]}
+    assert over_rest.json() == {"ok": False, "error": refusal["message"], "remediation": refusal["remediation"]}
 
 
 @pytest.mark.parametrize("era", ERAS)
@@ -45,8 +45,8 @@ async def test_refusals_are_kept_for_the_developer_of_the_app(baobab: Baobab, er
         read_refusal(await call_tool(baobab, tool, {"app_id": app_id, **arguments}, era=era, by=by))
     read_refusal(await call_tool(baobab, "kv_get", {"app_id": "app_nosuchapp00", "key": "a"}, era=era))
     await baobab.client.get(f"/v1/{app_id}/kv/missing", headers=baobab.owner)
-    kept = (await baobab.client.get(f"/v1/{app_id}/kv/_audit_recent", headers=baobab.owner)).json()["entries"]
-    assert [(e["method"], e["path"], e["status_code"], e["error_code"], e["key"]) for e in reversed(kept)] == [
+    entries = (await baobab.client.get(f"/v1/{app_id}/kv/_audit_recent", headers=baobab.owner)).json()["entries"]
+    assert [(e["method"], e["path"], e["status_code"], e["error_code"], e["key"]) for e in reversed(entries)] == [
         ("MCP", "kv_get", 404, "not_found", "missing"),
         ("MCP", "kv_get", 400, "bad_request", "a"),
         ("MCP", "kv_put", 403, "forbidden", "b"),

@@ -73,8 +73,8 @@ async def test_calls_are_answered_the_same_either_way(
 ) -> None:
     app_id = await baobab.create_app()
     await baobab.client.put(f"/v1/{app_id}/kv/a", json={"value": "x"}, headers=baobab.owner)
-    meant = json.loads(json.dumps(arguments).replace("APP", app_id))
-    lane, server = await answer_both(baobab, era, "tools/call", {"name": tool, "arguments": meant}, path)
+    payload = json.loads(json.dumps(arguments).replace("APP", app_id))
+    lane, server = await answer_both(baobab, era, "tools/call", {"name": tool, "arguments": payload}, path)
     assert lane == server
 
 

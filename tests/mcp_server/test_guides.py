@@ -18,8 +18,8 @@ each_era = pytest.mark.parametrize("era", ERAS)
 
 @each_era
 async def test_every_page_is_a_resource_with_its_size(baobab: Baobab, era: str) -> None:
-    listed = (await send_message(baobab, "resources/list", era=era)).result["resources"]
-    pages = {one["uri"].removeprefix("baobab://docs/"): one for one in listed if "://docs/" in one["uri"]}
+    resources = (await send_message(baobab, "resources/list", era=era)).result["resources"]
+    pages = {one["uri"].removeprefix("baobab://docs/"): one for one in resources if "://docs/" in one["uri"]}
     assert pages.keys() == NAMES
     for name, page in pages.items():
         assert page["title"]
@@ -39,13 +39,13 @@ async def test_links_between_pages_lead_to_resources(baobab: Baobab) -> None:
 
 
 async def test_a_page_that_is_not_there_is_no_resource(baobab: Baobab) -> None:
-    refused = (await send_message(baobab, "resources/read", {"uri": "baobab://docs/../README"})).error
-    assert refused["code"] == -32602
+    refusal = (await send_message(baobab, "resources/read", {"uri": "baobab://docs/../README"})).error
+    assert refusal["code"] == -32602
 
 
 async def test_the_tool_is_shown_first_and_lists_the_pages(baobab: Baobab) -> None:
-    shown = (await send_message(baobab, "tools/list")).result["tools"]
-    assert "docs_read" in {tool["name"] for tool in shown}
+    tools = (await send_message(baobab, "tools/list")).result["tools"]
+    assert "docs_read" in {tool["name"] for tool in tools}
     pages = (await call_tool(baobab, "docs_read", {}))["structuredContent"]["pages"]
     assert {page["name"] for page in pages} == NAMES
     assert pages[0]["name"] == "index"
@@ -80,9 +80,9 @@ async def test_a_section_is_read_with_what_is_below_it(baobab: Baobab) -> None:
 async def test_a_name_that_is_nearly_right_is_told_the_right_one(
     baobab: Baobab, arguments: dict[str, str], nearest: str
 ) -> None:
-    refused = await call_tool(baobab, "docs_read", arguments)
-    assert refused["isError"] is True
-    assert f"Did you mean `{nearest}`?" in refused["content"][0]["text"]
+    refusal = await call_tool(baobab, "docs_read", arguments)
+    assert refusal["isError"] is True
+    assert f"Did you mean `{nearest}`?" in refusal["content"][0]["text"]
 
 
 async def test_the_key_of_an_app_may_read_the_documentation(baobab: Baobab) -> None:

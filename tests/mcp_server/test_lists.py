@@ -41,18 +41,18 @@ async def list_tools(baobab: Baobab, path: str = "/mcp", **how: Any) -> dict[str
 
 
 async def create_key(baobab: Baobab, **wanted: Any) -> dict[str, str]:
-    made = await baobab.client.post("/api-keys", json={"name": "a key", **wanted}, headers=baobab.owner)
-    assert made.status_code == 201, made.text
-    return {"authorization": f"Bearer {made.json()['key']}"}
+    response = await baobab.client.post("/api-keys", json={"name": "a key", **wanted}, headers=baobab.owner)
+    assert response.status_code == 201, response.text
+    return {"authorization": f"Bearer {response.json()['key']}"}
 
 
 @pytest.fixture
 def tokens() -> Any:
     """Counts tokens as GPT-4 does; the table lies within a package that is installed anyway."""
-    found = importlib.util.find_spec("litellm")
-    assert found is not None
-    assert found.origin is not None
-    os.environ["TIKTOKEN_CACHE_DIR"] = str(Path(found.origin).parent / "litellm_core_utils" / "tokenizers")
+    spec = importlib.util.find_spec("litellm")
+    assert spec is not None
+    assert spec.origin is not None
+    os.environ["TIKTOKEN_CACHE_DIR"] = str(Path(spec.origin).parent / "litellm_core_utils" / "tokenizers")
     encoding = tiktoken.get_encoding("cl100k_base")
     return lambda text: len(encoding.encode(text))
 
@@ -78,11 +78,11 @@ async def test_every_kind_of_caller_is_shown_a_small_list_first(baobab: Baobab) 
 @each_era
 async def test_an_address_that_opens_nothing_says_why_and_what_the_key_opens(baobab: Baobab, era: str) -> None:
     by = await create_key(baobab, key_scope="app", target_app_id=await baobab.create_app())
-    refused = await send_message(baobab, "tools/list", path="/mcp?toolsets=substrate", by=by, era=era)
-    assert refused.status == 403
-    said = refused.error["data"]
+    refusal = await send_message(baobab, "tools/list", path="/mcp?toolsets=substrate", by=by, era=era)
+    assert refusal.status == 403
+    said = refusal.error["data"]
     assert said["code"] == "MCP_TOOLSETS_CLOSED"
-    assert "a key with the scope `substrate`" in refused.error["message"]
+    assert "a key with the scope `substrate`" in refusal.error["message"]
     assert said["details"]["closed"] == ["substrate"]
     opened = said["details"]["open"]
     assert "kv" in opened
@@ -100,20 +100,20 @@ async def test_instructions_say_which_toolsets_of_the_address_are_closed(baobab:
         "capabilities": {},
         "clientInfo": {"name": "c", "version": "1"},
     }
-    begun = await send_message(baobab, "initialize", client, path="/mcp?toolsets=kv,substrate", by=by)
-    assert "`substrate` has no tool here" in begun.result["instructions"]
-    assert "`kv`" not in begun.result["instructions"]
-    limited = await create_key(baobab, toolsets=["kv"])
-    refused = await send_message(baobab, "tools/list", path="/mcp?toolsets=files", by=limited)
-    assert "its toolsets are kv" in refused.error["message"]
+    reply = await send_message(baobab, "initialize", client, path="/mcp?toolsets=kv,substrate", by=by)
+    assert "`substrate` has no tool here" in reply.result["instructions"]
+    assert "`kv`" not in reply.result["instructions"]
+    key = await create_key(baobab, toolsets=["kv"])
+    refusal = await send_message(baobab, "tools/list", path="/mcp?toolsets=files", by=key)
+    assert "its toolsets are kv" in refusal.error["message"]
 
 
 async def test_a_key_of_the_substrate_is_shown_first_what_it_can_do_there(baobab: Baobab, tokens: Any) -> None:
-    listed = await list_tools(baobab, by=await create_key(baobab, scope="substrate"))
+    tools = await list_tools(baobab, by=await create_key(baobab, scope="substrate"))
     wanted = {"substrate_propose", "substrate_actions", "substrate_search_memory", "substrate_entities"}
-    assert wanted | {"search_tools", "call_tool"} <= listed.keys()
-    assert len(listed) <= MOST_AT_START
-    assert tokens(json.dumps(list(listed.values()), separators=(",", ":"))) < MOST_TOKENS
+    assert wanted | {"search_tools", "call_tool"} <= tools.keys()
+    assert len(tools) <= MOST_AT_START
+    assert tokens(json.dumps(list(tools.values()), separators=(",", ":"))) < MOST_TOKENS
 
 
 @each_era
@@ -141,8 +141,8 @@ async def test_both_eras_list_the_same_tools_in_the_same_words(baobab: Baobab) -
 async def test_a_family_of_tools_can_be_chosen(baobab: Baobab) -> None:
     tools = await list_tools(baobab, "/mcp?toolsets=kv,apps")
     assert {name.split("_")[0] for name in tools} == {"kv", "apps"}
-    refused = (await send_message(baobab, "tools/call", {"name": "config_get"}, path="/mcp?toolsets=kv")).error
-    assert refused["code"] == -32602
+    refusal = (await send_message(baobab, "tools/call", {"name": "config_get"}, path="/mcp?toolsets=kv")).error
+    assert refusal["code"] == -32602
 
 
 @each_era
@@ -169,8 +169,8 @@ async def test_a_connection_may_be_bound_to_one_app(baobab: Baobab, era: str) ->
     inside = await call_tool(baobab, "call_tool", {"name": "kv_exists", "arguments": {"key": "a"}}, path=path, era=era)
     assert inside["structuredContent"] == {"exists": True}
     for app_id, refused in ((here, False), (elsewhere, True)):
-        answered = await call_tool(baobab, "kv_get", {"app_id": app_id, "key": "a"}, path=path, era=era)
-        assert answered["isError"] is refused
+        result = await call_tool(baobab, "kv_get", {"app_id": app_id, "key": "a"}, path=path, era=era)
+        assert result["isError"] is refused
 
 
 async def test_the_key_of_an_app_need_not_name_it(baobab: Baobab) -> None:
@@ -191,9 +191,9 @@ async def test_limits_that_a_key_was_made_with_hold_in_every_view(baobab: Baobab
     assert all(name.startswith("kv_") and tool["annotations"]["readOnlyHint"] for name, tool in tools.items())
     put = {"name": "kv_put", "arguments": {"app_id": app_id, "key": "a", "value": 1}}
     # Which tools there are is no secret; why this key has one not, its person must learn.
-    told = read_refusal((await send_message(baobab, "tools/call", put, by=by, era=era)).result)
-    assert told["code"] == "AUTH_KEY_LIMITED"
-    assert told["message"] == "This key cannot call kv_put: the key only reads."
+    refusal = read_refusal((await send_message(baobab, "tools/call", put, by=by, era=era)).result)
+    assert refusal["code"] == "AUTH_KEY_LIMITED"
+    assert refusal["message"] == "This key cannot call kv_put: the key only reads."
     elsewhere = {"name": "call_tool", "arguments": {"name": "apps_list"}}
     assert (await send_message(baobab, "tools/call", elsewhere, by=by, era=era)).error["code"] == -32602
     over_rest = await baobab.client.put(f"/v1/{app_id}/kv/a", json={"value": 1}, headers=by)
@@ -212,18 +212,18 @@ async def test_a_caller_is_listed_only_what_it_could_use(baobab: Baobab) -> None
 async def test_models_are_not_offered_what_takes_a_password(baobab: Baobab) -> None:
     names = set(await list_tools(baobab, "/mcp?toolsets=all"))
     assert not names & {"platform_signup", "platform_login", "platform_refresh", "oauth_register"}
-    refused = await send_message(baobab, "tools/call", {"name": "platform_login", "arguments": {}})
-    assert refused.error["code"] == -32602
+    refusal = await send_message(baobab, "tools/call", {"name": "platform_login", "arguments": {}})
+    assert refusal.error["code"] == -32602
 
 
 @each_era
 async def test_a_tool_is_found_by_what_it_does_and_called_through_another(baobab: Baobab, era: str) -> None:
     app_id = await baobab.create_app()
-    shown = await list_tools(baobab, era=era)
-    found = await call_tool(baobab, "search_tools", {"query": "which web origins may call my app"}, era=era)
-    best = found["structuredContent"]["tools"][0]
+    tools = await list_tools(baobab, era=era)
+    result = await call_tool(baobab, "search_tools", {"query": "which web origins may call my app"}, era=era)
+    best = result["structuredContent"]["tools"][0]
     assert best["name"] == "config_cors"
-    assert best["name"] not in shown
+    assert best["name"] not in tools
     assert "allowed_origins" in best["inputSchema"]["properties"]
     arguments = {"app_id": app_id, "allowed_origins": ["https://a.example"]}
     done = await call_tool(baobab, "call_tool", {"name": best["name"], "arguments": arguments}, era=era)
@@ -246,16 +246,16 @@ async def test_a_tool_is_found_by_what_it_does_and_called_through_another(baobab
     ],
 )
 async def test_what_is_sought_is_among_the_first_five(baobab: Baobab, query: str, expected: str) -> None:
-    found = await call_tool(baobab, "search_tools", {"query": query})
-    assert expected in [tool["name"] for tool in found["structuredContent"]["tools"]]
+    result = await call_tool(baobab, "search_tools", {"query": query})
+    assert expected in [tool["name"] for tool in result["structuredContent"]["tools"]]
 
 
 async def test_a_search_finds_nothing_that_the_caller_may_not_use(baobab: Baobab) -> None:
     app_key = await create_key(baobab, key_scope="app", target_app_id=await baobab.create_app())
     everything = await list_tools(baobab, "/mcp?toolsets=all", by=app_key)
     for query in ("delete", "make an organisation", "create an app", "revoke a key"):
-        found = await call_tool(baobab, "search_tools", {"query": query, "limit": 20}, by=app_key)
-        assert {tool["name"] for tool in found["structuredContent"]["tools"]} <= everything.keys()
+        result = await call_tool(baobab, "search_tools", {"query": query, "limit": 20}, by=app_key)
+        assert {tool["name"] for tool in result["structuredContent"]["tools"]} <= everything.keys()
 
 
 @each_era
@@ -277,9 +277,9 @@ async def test_a_search_finds_nothing_that_the_caller_may_not_use(baobab: Baobab
 async def test_search_and_call_say_what_is_wrong_with_their_arguments(
     baobab: Baobab, era: str, tool: str, arguments: dict[str, Any], code: str
 ) -> None:
-    refused = await call_tool(baobab, tool, arguments, era=era)
-    assert refused["isError"] is True
-    assert read_refusal(refused)["code"] == code
+    refusal = await call_tool(baobab, tool, arguments, era=era)
+    assert refusal["isError"] is True
+    assert read_refusal(refusal)["code"] == code
 
 
 async def test_a_call_cannot_go_round_in_circles(baobab: Baobab) -> None:
@@ -313,16 +313,16 @@ async def test_a_long_list_comes_in_pages(baobab: Baobab, monkeypatch: pytest.Mo
 async def test_an_address_that_asks_for_an_unknown_view_is_refused(
     baobab: Baobab, era: str, query: str, said: str
 ) -> None:
-    refused = await send_message(baobab, "tools/list", path=f"/mcp?{query}", era=era)
-    assert refused.status == 400
-    assert said in refused.error["message"]
-    assert refused.error["data"]["remediation"]
+    refusal = await send_message(baobab, "tools/list", path=f"/mcp?{query}", era=era)
+    assert refusal.status == 400
+    assert said in refusal.error["message"]
+    assert refusal.error["data"]["remediation"]
 
 
 async def test_a_list_is_for_its_caller_alone_and_stays_fresh_for_a_while(baobab: Baobab) -> None:
-    told = (await send_message(baobab, "tools/list", era=MODERN)).result
-    assert told["cacheScope"] == "private"
-    assert told["ttlMs"] > 0
+    result = (await send_message(baobab, "tools/list", era=MODERN)).result
+    assert result["cacheScope"] == "private"
+    assert result["ttlMs"] > 0
 
 
 def find_routes(text: str, registry: Registry) -> list[str]:
@@ -339,9 +339,9 @@ async def test_nothing_that_a_model_reads_of_tools_names_a_route(baobab: Baobab)
         text = json.dumps(tool).replace("ending in /v1", "").replace('"DELETE"', "")
         assert not find_routes(text, registry), tool
         assert not re.search(r"\bop:[a-z]", json.dumps(tool))
-    found = await call_tool(baobab, "search_tools", {"query": "move an app to another region", "limit": 20})
-    assert "source_replicas_delete" in json.dumps(found["structuredContent"])
-    assert not find_routes(found["content"][0]["text"].replace("ending in /v1", ""), registry)
+    result = await call_tool(baobab, "search_tools", {"query": "move an app to another region", "limit": 20})
+    assert "source_replicas_delete" in json.dumps(result["structuredContent"])
+    assert not find_routes(result["content"][0]["text"].replace("ending in /v1", ""), registry)
 
 
 def test_no_error_of_a_tool_tells_a_model_of_a_route_where_there_is_a_tool(baobab: Baobab) -> None:
@@ -384,9 +384,9 @@ async def test_the_server_has_an_icon_that_a_client_can_show(baobab: Baobab, era
     answer = (await send_message(baobab, method, {} if era == MODERN else client, era=era)).result
     told = answer.get("serverInfo") or answer["_meta"][SERVER_INFO_META_KEY]
     (icon,) = told["icons"]
-    shown = await baobab.client.get(icon["src"])
-    assert shown.status_code == 200
-    assert shown.headers["content-type"] == icon["mimeType"]
+    response = await baobab.client.get(icon["src"])
+    assert response.status_code == 200
+    assert response.headers["content-type"] == icon["mimeType"]
 
 
 async def test_lists_of_many_views_push_out_no_other_organisations_lists(
@@ -403,12 +403,12 @@ async def test_lists_of_many_views_push_out_no_other_organisations_lists(
     monkeypatch.setattr(catalogue, "_REMEMBERED", 6)
     neighbour = (await create_person(baobab, "neighbour")).headers
     paths = ("/mcp?toolsets=kv", "/mcp?toolsets=apps", "/mcp")
-    shown = [await list_tools(baobab, path, by=neighbour) for path in paths]
+    tools = [await list_tools(baobab, path, by=neighbour) for path in paths]
     families = sorted(toolset.name for toolset in baobab.application.registry.toolsets)
     for first, second in itertools.islice(itertools.combinations(families, 2), 20):
         await list_tools(baobab, f"/mcp?toolsets={first},{second}")
     made.clear()
-    assert [await list_tools(baobab, path, by=neighbour) for path in paths] == shown
+    assert [await list_tools(baobab, path, by=neighbour) for path in paths] == tools
     assert made == []
 
 

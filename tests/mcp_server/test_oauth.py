@@ -49,9 +49,9 @@ class Browser:
         request = parse_query(sent_on)["request"]
         self.shown = (await client.get("/oauth/request", params={"request": request})).json()
         body = {"request": request, **self._decision}
-        decided = await client.post("/oauth/decision", json=body, headers=self._who.headers)
-        assert decided.status_code == 200, decided.text
-        self.callback_query = parse_query(decided.json()["redirect_to"])
+        response = await client.post("/oauth/decision", json=body, headers=self._who.headers)
+        assert response.status_code == 200, response.text
+        self.callback_query = parse_query(response.json()["redirect_to"])
 
     async def read_callback(self) -> AuthorizationCodeResult:
         return AuthorizationCodeResult(
@@ -120,8 +120,8 @@ class OAuthSteps:
     async def obtain_code(self, **changed: str | None) -> str:
         sent_on = (await self.authorize(**changed)).headers["location"]
         body = {"request": parse_query(sent_on)["request"], **self.decision}
-        decided = await self.client.post("/oauth/decision", json=body, headers=self.who.headers)
-        return parse_query(decided.json()["redirect_to"])["code"]
+        response = await self.client.post("/oauth/decision", json=body, headers=self.who.headers)
+        return parse_query(response.json()["redirect_to"])["code"]
 
     async def exchange_code(self, code: str, **changed: str | None) -> httpx.Response:
         form = {
@@ -191,10 +191,10 @@ async def test_the_official_client_registers_and_gets_a_key_that_its_person_can_
     assert storage.client is not None
     assert (storage.client.token_endpoint_auth_method, storage.client.client_secret) == ("none", None)
 
-    listed = (await baobab.client.get("/api-keys", headers=ada.headers)).json()["keys"]
-    assert [k["name"] for k in listed] == ["Official (OAuth)"]
-    revoked = await baobab.client.delete(f"/api-keys/{listed[0]['id']}", headers=ada.headers)
-    assert revoked.json() == {"revoked": True, "keys_revoked": 1}
+    keys = (await baobab.client.get("/api-keys", headers=ada.headers)).json()["keys"]
+    assert [k["name"] for k in keys] == ["Official (OAuth)"]
+    response = await baobab.client.delete(f"/api-keys/{keys[0]['id']}", headers=ada.headers)
+    assert response.json() == {"revoked": True, "keys_revoked": 1}
     answer = await baobab.client.post(
         "/mcp",
         json={"jsonrpc": "2.0", "id": 1, "method": "tools/list"},
@@ -221,9 +221,9 @@ async def test_the_official_client_gets_a_key_by_the_document_that_describes_it(
 
 async def test_the_official_client_understands_a_refusal(baobab: Baobab, ada: Person) -> None:
     browser, storage = Browser(baobab, ada, decision="deny"), Storage()
-    with pytest.raises(BaseExceptionGroup) as refused:
+    with pytest.raises(BaseExceptionGroup) as refusal:
         await list_tools(baobab, browser, storage)
-    assert "No authorization code received" in "".join(str(part) for part in _flatten_errors(refused.value))
+    assert "No authorization code received" in "".join(str(part) for part in _flatten_errors(refusal.value))
     assert browser.callback_query["error"] == "access_denied"
     assert storage.tokens is None
 
@@ -259,11 +259,11 @@ async def test_a_client_is_registered_without_a_secret_whatever_it_asks_for(step
         more = {"token_endpoint_auth_method": method} if method else {}
         answer = await steps.register_client(**more, logo_uri="https://client.example/logo.png")
         assert answer.status_code == 201
-        made = answer.json()
-        assert made["token_endpoint_auth_method"] == "none"
-        assert made["grant_types"] == ["authorization_code", "refresh_token"]
-        assert made.keys() >= {"client_id", "client_id_issued_at", "redirect_uris", "client_name"}
-        assert not made.keys() & {"client_secret", "client_secret_expires_at", "logo_uri"}
+        body = answer.json()
+        assert body["token_endpoint_auth_method"] == "none"
+        assert body["grant_types"] == ["authorization_code", "refresh_token"]
+        assert body.keys() >= {"client_id", "client_id_issued_at", "redirect_uris", "client_name"}
+        assert not body.keys() & {"client_secret", "client_secret_expires_at", "logo_uri"}
 
 
 @pytest.mark.parametrize(
@@ -311,11 +311,11 @@ async def test_a_registration_that_is_too_large_is_not_read(baobab: Baobab) -> N
 async def test_the_answers_of_the_token_endpoint_are_what_oauth_says(steps: OAuthSteps) -> None:
     answer = await steps.exchange_code(await steps.obtain_code(scope="mcp ai:gateway", resource=f"{ADDRESS}/mcp"))
     assert answer.status_code == 200
-    made = answer.json()
-    assert made.keys() == {"access_token", "token_type", "scope", "refresh_token", "expires_in"}
-    assert (made["token_type"], made["scope"]) == ("Bearer", "mcp ai:gateway")
+    body = answer.json()
+    assert body.keys() == {"access_token", "token_type", "scope", "refresh_token", "expires_in"}
+    assert (body["token_type"], body["scope"]) == ("Bearer", "mcp ai:gateway")
     assert answer.headers["cache-control"] == "no-store"
-    assert await steps.is_key_valid(made["access_token"])
+    assert await steps.is_key_valid(body["access_token"])
 
 
 async def test_a_plan_without_room_for_a_key_is_told_in_the_words_of_oauth(
@@ -417,8 +417,8 @@ async def test_a_code_is_not_exchanged_by_whoever_cannot_show_all_of_it(
     steps: OAuthSteps, changed: dict[str, str | None], status: int, error: str
 ) -> None:
     code = await steps.obtain_code()
-    refused = await steps.exchange_code(**{"code": code, **changed})  # type: ignore[arg-type]
-    assert (refused.status_code, refused.json()["error"]) == (status, error)
+    refusal = await steps.exchange_code(**{"code": code, **changed})  # type: ignore[arg-type]
+    assert (refusal.status_code, refusal.json()["error"]) == (status, error)
     # Nobody but the client could use the code up.
     assert (await steps.exchange_code(code)).status_code == 200
 
@@ -433,13 +433,13 @@ async def test_a_code_of_one_client_is_nothing_to_another(steps: OAuthSteps) -> 
 
 async def test_a_code_that_comes_again_takes_the_key_out_of_force(steps: OAuthSteps) -> None:
     code = await steps.obtain_code()
-    made = (await steps.exchange_code(code)).json()["access_token"]
+    access_token = (await steps.exchange_code(code)).json()["access_token"]
     # Without the verifier a code that was seen somewhere is no lever against its client.
     assert (await steps.exchange_code(code, code_verifier="w" * 64)).json()["error"] == "invalid_grant"
-    assert await steps.is_key_valid(made)
+    assert await steps.is_key_valid(access_token)
     again = await steps.exchange_code(code)
     assert (again.status_code, again.json()["error"]) == (400, "invalid_grant")
-    assert not await steps.is_key_valid(made)
+    assert not await steps.is_key_valid(access_token)
 
 
 async def test_two_exchanges_at_once_get_one_key_between_them(steps: OAuthSteps) -> None:
@@ -464,8 +464,8 @@ async def test_a_page_of_another_site_may_read_metadata_register_and_exchange(ba
     for path in ("/.well-known/oauth-authorization-server", "/.well-known/oauth-protected-resource/mcp"):
         answer = await baobab.client.get(path, headers=ELSEWHERE)
         assert (answer.status_code, answer.headers["access-control-allow-origin"]) == (200, "*")
-    registered = await baobab.client.post("/oauth/register", json={"redirect_uris": [REDIRECT]}, headers=ELSEWHERE)
-    assert (registered.status_code, registered.headers["access-control-allow-origin"]) == (201, "*")
+    response = await baobab.client.post("/oauth/register", json={"redirect_uris": [REDIRECT]}, headers=ELSEWHERE)
+    assert (response.status_code, response.headers["access-control-allow-origin"]) == (201, "*")
     asked = {"access-control-request-method": "POST", "access-control-request-headers": "content-type"}
     for path in ("/oauth/register", "/oauth/token"):
         preflight = await baobab.client.options(path, headers={**ELSEWHERE, **asked})

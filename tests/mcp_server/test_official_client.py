@@ -133,10 +133,10 @@ async def test_tools_are_listed_and_called(pair: ServerProcess, era: str) -> Non
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_what_is_wrong_with_the_address_reaches_the_user(pair: ServerProcess, era: str) -> None:
-    with pytest.raises((MCPError, ExceptionGroup)) as refused:
+    with pytest.raises((MCPError, ExceptionGroup)) as refusal:
         async with connect_user(pair.address, era, view="?toolset=kv"):
             pass
-    error: BaseException = refused.value
+    error: BaseException = refusal.value
     while isinstance(error, ExceptionGroup):
         [error] = error.exceptions
     assert isinstance(error, MCPError)
@@ -147,12 +147,12 @@ async def test_what_is_wrong_with_the_address_reaches_the_user(pair: ServerProce
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_refusal_reaches_the_user_with_code_and_remedy(pair: ServerProcess, era: str) -> None:
     async with connect_user(pair.address, era) as agent:
-        refused = await agent.client.call_tool("kv_get", {"app_id": "app_000000000000", "key": "a"})
-        assert refused.is_error
-        assert refused.meta is not None
-        told = refused.meta["baobab/error"]
+        refusal = await agent.client.call_tool("kv_get", {"app_id": "app_000000000000", "key": "a"})
+        assert refusal.is_error
+        assert refusal.meta is not None
+        told = refusal.meta["baobab/error"]
         assert told["code"] == "APP_NOT_FOUND"
-        (block,) = refused.content
+        (block,) = refusal.content
         assert isinstance(block, TextContent)
         assert told["remediation"] in block.text
         with pytest.raises(MCPError) as unknown:
@@ -179,16 +179,16 @@ async def create_approval_key(pair: ServerProcess) -> str:
     """A new key whose changes wait for a person."""
     body = {"name": "an agent", "approval": "write"}
     async with httpx2.AsyncClient(headers={"authorization": f"Bearer {KEY}"}, timeout=TIMEOUT_SECONDS) as http:
-        made = await http.post(f"{pair.address}/api-keys", json=body)
-        key: str = made.json()["key"]
+        response = await http.post(f"{pair.address}/api-keys", json=body)
+        key: str = response.json()["key"]
         return key
 
 
 async def approve(pair: ServerProcess, approval_id: str) -> None:
     """A person's word, on whichever worker takes it."""
     async with httpx2.AsyncClient(headers={"authorization": f"Bearer {KEY}"}, timeout=TIMEOUT_SECONDS) as http:
-        decided = await http.post(f"{pair.address}/v1/approvals/{approval_id}/approve")
-        assert decided.status_code == 200, decided.text
+        response = await http.post(f"{pair.address}/v1/approvals/{approval_id}/approve")
+        assert response.status_code == 200, response.text
 
 
 async def wait_until_executed(pair: ServerProcess, approval_id: str) -> None:
@@ -218,23 +218,23 @@ async def test_a_client_shows_its_person_where_to_decide_and_goes_on_by_itself(p
     async with connect_user(
         pair.address, "auto", key=await create_approval_key(pair), keep_alive=False, on_elicitation=answer_elicitation
     ) as agent:
-        made = await agent.call_tool("apps_init", name="approved-on-the-way")
-        assert made["app_id"].startswith("app_")
+        result = await agent.call_tool("apps_init", name="approved-on-the-way")
+        assert result["app_id"].startswith("app_")
         assert len(shown) == 1
 
 
 async def test_an_earlier_client_is_told_in_words_and_calls_again(pair: ServerProcess) -> None:
     async with connect_user(pair.address, "legacy", key=await create_approval_key(pair), keep_alive=False) as agent:
-        refused = await agent.client.call_tool("apps_init", {"name": "approved-by-hand"})
-        assert refused.is_error
-        assert refused.meta is not None
-        approval_id = refused.meta["baobab/error"]["details"]["approval_id"]
+        refusal = await agent.client.call_tool("apps_init", {"name": "approved-by-hand"})
+        assert refusal.is_error
+        assert refusal.meta is not None
+        approval_id = refusal.meta["baobab/error"]["details"]["approval_id"]
         await approve(pair, approval_id)
         async with asyncio.timeout(TIMEOUT_SECONDS):
             while (await agent.call_tool("approvals_get", approval_id=approval_id))["approval"]["status"] == "approved":
                 await asyncio.sleep(0.02)
-        made = await agent.call_tool("apps_init", name="approved-by-hand")
-        assert made["app_id"].startswith("app_")
+        result = await agent.call_tool("apps_init", name="approved-by-hand")
+        assert result["app_id"].startswith("app_")
 
 
 async def test_clients_go_on_when_the_server_is_killed_and_started_anew(tmp_path: Path) -> None:
@@ -344,9 +344,9 @@ async def test_a_long_list_comes_in_pages(tmp_path: Path, era: str) -> None:
 async def test_a_list_that_is_fresh_is_not_asked_for_again(tmp_path: Path, era: str, requests: int) -> None:
     """The protocols before 2026 do not say for how long a list may be kept."""
     async with start_endpoint(tmp_path) as endpoint, connect_user(endpoint.address, era) as agent:
-        listed = await agent.client.list_tools()
+        listed_tools = await agent.client.list_tools()
         before = len(agent.sent)
-        assert (await agent.client.list_tools()).tools == listed.tools
+        assert (await agent.client.list_tools()).tools == listed_tools.tools
         assert len(agent.sent) - before == requests
 
 
@@ -427,8 +427,8 @@ async def test_a_cancellation_reaches_the_worker_that_makes_the_call(tmp_path: P
         await wait_for_event(here.blocker.waiting)
         # Of a call that nobody makes, and then of this one.
         for number in (8, 7):
-            told = await send(there, method="notifications/cancelled", params={"requestId": number})
-            assert told.status_code == 202
+            response = await send(there, method="notifications/cancelled", params={"requestId": number})
+            assert response.status_code == 202
         await wait_for_event(here.blocker.cancelled)
         assert "CALL_CANCELLED" in (await call).text
 

@@ -27,9 +27,9 @@ from tests.people import create_key, create_person, get_first_organisation
 
 async def obtain_tokens(steps: OAuthSteps) -> dict[str, Any]:
     await steps.register_client()
-    made = await steps.exchange_code(await steps.obtain_code())
-    assert made.status_code == 200, made.text
-    tokens: dict[str, Any] = made.json()
+    response = await steps.exchange_code(await steps.obtain_code())
+    assert response.status_code == 200, response.text
+    tokens: dict[str, Any] = response.json()
     return tokens
 
 
@@ -52,8 +52,8 @@ async def test_an_access_token_ends_after_its_hour(baobab: Baobab) -> None:
         await unit.execute(update(api_keys).where(api_keys.c.digest == mine).values(expires_at=past))
         await services.notices.publish(unit, "key", mine)
     assert not await is_token_valid(steps, tokens["access_token"])
-    renewed = (await refresh_tokens(steps, tokens["refresh_token"])).json()
-    assert await is_token_valid(steps, renewed["access_token"])
+    body = (await refresh_tokens(steps, tokens["refresh_token"])).json()
+    assert await is_token_valid(steps, body["access_token"])
 
 
 async def test_a_refresh_token_is_good_once_and_a_lost_answer_is_told_again(baobab: Baobab) -> None:
@@ -77,8 +77,8 @@ async def test_a_refresh_token_used_again_later_ends_the_grant(baobab: Baobab) -
         earlier = baobab.application.services.clock.now() - timedelta(seconds=11)
         used = oauth_refresh_tokens.c.used_at.is_not(None)
         await connection.execute(update(oauth_refresh_tokens).where(used).values(used_at=earlier))
-    replayed = await refresh_tokens(steps, first["refresh_token"])
-    assert (replayed.status_code, replayed.json()["error"]) == (400, "invalid_grant")
+    response = await refresh_tokens(steps, first["refresh_token"])
+    assert (response.status_code, response.json()["error"]) == (400, "invalid_grant")
     assert not await is_token_valid(steps, second["access_token"])
     assert (await refresh_tokens(steps, second["refresh_token"])).json()["error"] == "invalid_grant"
 
@@ -90,8 +90,8 @@ async def test_a_client_revokes_what_it_has(baobab: Baobab, which: str) -> None:
     foreign = await steps.client.post("/oauth/revoke", data={"token": tokens[which], "client_id": "somebody-else"})
     assert (foreign.status_code, await is_token_valid(steps, tokens["access_token"])) == (200, True)
     for _ in range(2):
-        revoked = await steps.client.post("/oauth/revoke", data={"token": tokens[which], "client_id": steps.client_id})
-        assert revoked.status_code == 200
+        response = await steps.client.post("/oauth/revoke", data={"token": tokens[which], "client_id": steps.client_id})
+        assert response.status_code == 200
     assert not await is_token_valid(steps, tokens["access_token"])
     assert (await refresh_tokens(steps, tokens["refresh_token"])).json()["error"] == "invalid_grant"
 
@@ -189,20 +189,20 @@ async def test_the_access_of_a_program_ends_with_its_last_day_and_so_do_the_keys
     midnight = datetime.combine(today.date() + timedelta(days=1), time(), UTC)
     tokens = await program_scene.obtain_narrowed(last_day=today.date().isoformat())
     headers = {"authorization": f"Bearer {tokens['access_token']}"}
-    made = await create_key(program_scene.baobab, headers)
+    key = await create_key(program_scene.baobab, headers)
     program_scene.clock.advance((midnight - today).total_seconds() - 60)
     tokens = (await refresh_tokens(program_scene.steps, tokens["refresh_token"])).json()
     assert tokens["expires_in"] == 60
     path = f"/v1/{program_scene.app}/kv/a"
     assert await program_scene.fetch_status(tokens, "PUT", path, {"value": 1}) == 204
-    assert (await program_scene.steps.client.get(path, headers=made)).status_code == 200
+    assert (await program_scene.steps.client.get(path, headers=key)).status_code == 200
     program_scene.clock.advance(60)
     assert await program_scene.fetch_status(tokens, "GET", path) == 401
-    assert (await program_scene.steps.client.get(path, headers=made)).status_code == 401
-    refused = await refresh_tokens(program_scene.steps, tokens["refresh_token"])
-    assert (refused.status_code, refused.json()["error"]) == (400, "invalid_grant")
-    listed = await program_scene.steps.client.get("/oauth/programs", headers=await program_scene.sign_in())
-    assert listed.json()["programs"] == []
+    assert (await program_scene.steps.client.get(path, headers=key)).status_code == 401
+    refusal = await refresh_tokens(program_scene.steps, tokens["refresh_token"])
+    assert (refusal.status_code, refusal.json()["error"]) == (400, "invalid_grant")
+    response = await program_scene.steps.client.get("/oauth/programs", headers=await program_scene.sign_in())
+    assert response.json()["programs"] == []
 
 
 async def test_what_a_program_proposed_is_not_made_after_its_last_day(program_scene: ProgramScene) -> None:
@@ -210,8 +210,8 @@ async def test_what_a_program_proposed_is_not_made_after_its_last_day(program_sc
         last_day=program_scene.clock.now().date().isoformat(), approval="write"
     )
     headers = {"authorization": f"Bearer {tokens['access_token']}"}
-    asked = await program_scene.steps.client.put(f"/v1/{program_scene.app}/kv/a", json={"value": 1}, headers=headers)
-    approval_id = asked.json()["approval_id"]
+    response = await program_scene.steps.client.put(f"/v1/{program_scene.app}/kv/a", json={"value": 1}, headers=headers)
+    approval_id = response.json()["approval_id"]
     program_scene.clock.advance(23 * 3600)
     path, ada = f"/v1/approvals/{approval_id}", await program_scene.sign_in()
     assert (await program_scene.steps.client.get(path, headers=ada)).json()["preview"] == (
@@ -233,10 +233,10 @@ async def test_nobody_gives_an_app_of_others_unknown_tools_or_a_day_that_is_over
         ({"last_day": "2001-01-01"}, 400),
     ):
         # In their own organisation, to which the app does not belong.
-        refused = await program_scene.steps.client.post(
+        refusal = await program_scene.steps.client.post(
             "/oauth/decision", json=body | wrong, headers=program_scene.steps.who.headers
         )
-        assert refused.status_code == status, refused.text
+        assert refusal.status_code == status, refusal.text
 
 
 async def test_a_person_sees_what_a_program_may_and_when_it_last_did(program_scene: ProgramScene) -> None:
@@ -247,8 +247,8 @@ async def test_a_person_sees_what_a_program_may_and_when_it_last_did(program_sce
     await program_scene.baobab.application.services.credentials.flush(
         program_scene.baobab.application.services.database
     )
-    listed = await program_scene.steps.client.get("/oauth/programs", headers=program_scene.steps.who.headers)
-    (program,) = listed.json()["programs"]
+    response = await program_scene.steps.client.get("/oauth/programs", headers=program_scene.steps.who.headers)
+    (program,) = response.json()["programs"]
     assert {name: program[name] for name in ("only_app_id", "toolsets", "read_only", "approval", "ends_at")} == {
         "only_app_id": program_scene.app,
         "toolsets": ["kv"],
@@ -263,13 +263,13 @@ async def test_a_person_sees_what_a_program_may_and_when_it_last_did(program_sce
 
 async def test_a_person_whom_a_program_sent_wrongly_reads_a_page_and_a_program_reads_json(baobab: Baobab) -> None:
     wrong = {"client_id": "nobody<b>", "response_type": "code", "redirect_uri": "https://evil.example/"}
-    shown = await baobab.client.get("/oauth/authorize", params=wrong, headers={"accept": "text/html,*/*;q=0.8"})
-    assert (shown.status_code, shown.headers["content-type"]) == (400, "text/html; charset=utf-8")
-    assert "This program cannot be connected" in shown.text
-    assert "<b>" not in shown.text
-    assert "location" not in shown.headers
-    refused = await baobab.client.get("/oauth/authorize", params=wrong, headers={"accept": "application/json"})
-    assert refused.json()["error"] == "invalid_request"
+    response = await baobab.client.get("/oauth/authorize", params=wrong, headers={"accept": "text/html,*/*;q=0.8"})
+    assert (response.status_code, response.headers["content-type"]) == (400, "text/html; charset=utf-8")
+    assert "This program cannot be connected" in response.text
+    assert "<b>" not in response.text
+    assert "location" not in response.headers
+    refusal = await baobab.client.get("/oauth/authorize", params=wrong, headers={"accept": "application/json"})
+    assert refusal.json()["error"] == "invalid_request"
 
 
 async def test_what_a_person_reads_before_agreeing_names_the_server_and_no_word_of_ours(baobab: Baobab) -> None:

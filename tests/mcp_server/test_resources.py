@@ -62,10 +62,10 @@ async def test_the_guide_is_a_resource(baobab: Baobab, era: str) -> None:
 @each_era
 async def test_an_account_is_listed_the_apps_of_its_organisation(baobab: Baobab, era: str) -> None:
     older, newer = await baobab.create_app(), await baobab.create_app()
-    found = await list_resources(baobab, era=era)
-    assert [resource["uri"] for resource in found] == [GUIDE, f"baobab://apps/{newer}", f"baobab://apps/{older}"]
-    assert found[1]["mimeType"] == "application/json"
-    assert newer in found[1]["description"]
+    resources = await list_resources(baobab, era=era)
+    assert [resource["uri"] for resource in resources] == [GUIDE, f"baobab://apps/{newer}", f"baobab://apps/{older}"]
+    assert resources[1]["mimeType"] == "application/json"
+    assert newer in resources[1]["description"]
 
 
 @each_era
@@ -73,14 +73,14 @@ async def test_an_app_tells_what_a_model_wants_to_know_before_it_acts(baobab: Ba
     app_id = await baobab.create_app()
     content = await read_resource(baobab, f"baobab://apps/{app_id}", era=era)
     assert content["mimeType"] == "application/json"
-    told = json.loads(content["text"])
+    payload = json.loads(content["text"])
     config = (await baobab.client.get(f"/v1/{app_id}/config", headers=baobab.owner)).json()
     for name in ("name", "region", "access_mode", "visibility", "paused", "created_at"):
-        assert told[name] == config[name]
-    assert told["app_id"] == app_id
-    assert told["status"] == "ready"
-    assert told["api_base_url"].endswith(f"/v1/{app_id}")
-    assert {"kv_get", "kv_put"} <= set(told["tools"]["kv"]["names"])
+        assert payload[name] == config[name]
+    assert payload["app_id"] == app_id
+    assert payload["status"] == "ready"
+    assert payload["api_base_url"].endswith(f"/v1/{app_id}")
+    assert {"kv_get", "kv_put"} <= set(payload["tools"]["kv"]["names"])
 
 
 async def test_the_tools_of_an_app_are_those_that_the_connection_offers(baobab: Baobab) -> None:
@@ -107,11 +107,11 @@ async def test_the_tables_of_an_app_are_a_resource_for_those_who_run_it(baobab: 
     body = {"schema": {"tables": tables}}
     assert (await baobab.client.post(f"/v1/{app_id}/schema/apply", json=body, headers=baobab.owner)).status_code == 200
     content = await read_resource(baobab, f"baobab://apps/{app_id}/schema", era=era)
-    applied = (await baobab.client.get(f"/v1/{app_id}/schema", headers=baobab.owner)).json()
-    assert json.loads(content["text"]) == applied["schema"]
+    applied_body = (await baobab.client.get(f"/v1/{app_id}/schema", headers=baobab.owner)).json()
+    assert json.loads(content["text"]) == applied_body["schema"]
     by = await baobab.user_headers(app_id, USER)
-    refused = await read_refusal(baobab, f"baobab://apps/{app_id}/schema", by=by)
-    assert refused["data"]["code"] == "RESOURCE_NOT_FOUND"
+    refusal = await read_refusal(baobab, f"baobab://apps/{app_id}/schema", by=by)
+    assert refusal["data"]["code"] == "RESOURCE_NOT_FOUND"
 
 
 async def test_an_app_key_sees_its_own_app_only(baobab: Baobab) -> None:
@@ -180,5 +180,5 @@ async def test_what_is_no_address_of_a_resource_is_refused_with_a_remedy(baobab:
 
 async def test_at_most_a_thousand_apps_are_listed(baobab: Baobab) -> None:
     await create_many_apps(baobab, 1010)
-    found = await list_uris(baobab)
-    assert len(set(found)) == len(found) == 1001
+    uris = await list_uris(baobab)
+    assert len(set(uris)) == len(uris) == 1001

@@ -32,8 +32,8 @@ async def test_most_questions_find_their_tool(index: ToolIndex, first: int, amon
     questions = [pair for asked in tomllib.loads(QUESTIONS.read_text()).values() for pair in asked.items()]
     places = {}
     for question, expected in questions:
-        found = [tool.name for tool in await index.find_best(question, 20, names)]
-        places[question] = min((found.index(name) for name in expected if name in found), default=99)
+        found_names = [tool.name for tool in await index.find_best(question, 20, names)]
+        places[question] = min((found_names.index(name) for name in expected if name in found_names), default=99)
     assert len(places) == 95
     missed = {question: place + 1 for question, place in places.items() if place}
     assert sum(place == 0 for place in places.values()) >= first, missed
@@ -59,8 +59,8 @@ def test_every_tool_says_what_people_call_it(tool: Tool) -> None:
 async def test_synonyms_slips_compounds_and_other_languages_are_understood(
     baobab: Baobab, query: str, expected: str
 ) -> None:
-    found = await call_tool(baobab, "search_tools", {"query": query})
-    assert found["structuredContent"]["tools"][0]["name"] == expected
+    result = await call_tool(baobab, "search_tools", {"query": query})
+    assert result["structuredContent"]["tools"][0]["name"] == expected
 
 
 async def test_a_search_that_finds_nothing_tells_which_families_there_are(baobab: Baobab) -> None:

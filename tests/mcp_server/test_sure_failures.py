@@ -49,8 +49,8 @@ HOPELESS_ELSEWHERE: list[tuple[str, dict[str, Any], str]] = [
 
 
 async def create_approval_key(baobab: Baobab) -> dict[str, str]:
-    made = await baobab.client.post("/api-keys", json={"name": "held", "approval": "write"}, headers=baobab.owner)
-    return {"authorization": f"Bearer {made.json()['key']}"}
+    response = await baobab.client.post("/api-keys", json={"name": "held", "approval": "write"}, headers=baobab.owner)
+    return {"authorization": f"Bearer {response.json()['key']}"}
 
 
 async def list_pending(baobab: Baobab) -> list[Any]:
@@ -75,8 +75,8 @@ def test_every_destructive_tool_knows_beforehand_or_says_why_it_need_not(baobab:
 async def test_a_call_about_what_is_not_there_asks_nobody(
     baobab: Baobab, era: str, name: str, arguments: dict[str, Any], code: str
 ) -> None:
-    told = read_refusal(await call_indirectly(baobab, name, {"app_id": await baobab.create_app(), **arguments}, era))
-    assert told["code"].upper() == code.upper()
+    refusal = read_refusal(await call_indirectly(baobab, name, {"app_id": await baobab.create_app(), **arguments}, era))
+    assert refusal["code"].upper() == code.upper()
     assert await list_pending(baobab) == []
 
 
@@ -85,8 +85,8 @@ async def test_what_is_no_counter_is_not_proposed_to_be_counted(baobab: Baobab) 
     text = {"value": "text"}
     assert (await baobab.client.put(f"/v1/{app_id}/kv/a", json=text, headers=baobab.owner)).status_code == 204
     for name in ("kv_incr", "kv_decr"):
-        told = read_refusal(await call_indirectly(baobab, name, {"app_id": app_id, "key": "a"}, ERAS[0]))
-        assert told["code"] != "APPROVAL_REQUIRED"
+        refusal = read_refusal(await call_indirectly(baobab, name, {"app_id": app_id, "key": "a"}, ERAS[0]))
+        assert refusal["code"] != "APPROVAL_REQUIRED"
     assert await list_pending(baobab) == []
 
 
@@ -113,8 +113,8 @@ async def test_a_call_that_changes_nothing_is_answered_and_asks_nobody(
 ) -> None:
     app_id = await baobab.create_app()
     assert (await baobab.client.put(f"/v1/{app_id}/kv/a", json={"value": 1}, headers=baobab.owner)).status_code == 204
-    told = await call_indirectly(baobab, name, {"app_id": app_id, **arguments}, era)
-    assert told["structuredContent"] == answer
+    result = await call_indirectly(baobab, name, {"app_id": app_id, **arguments}, era)
+    assert result["structuredContent"] == answer
     assert await list_pending(baobab) == []
 
 
@@ -133,8 +133,8 @@ async def test_a_call_that_may_change_something_still_waits(
     app_id = await baobab.create_app()
     path = f"/v1/{app_id}/kv/a"
     assert (await baobab.client.put(path, json={"value": 1}, headers=baobab.owner)).status_code == 204
-    told = read_refusal(await call_indirectly(baobab, name, {"app_id": app_id, **arguments}, ERAS[0]))
-    assert told["code"] == "APPROVAL_REQUIRED"
+    refusal = read_refusal(await call_indirectly(baobab, name, {"app_id": app_id, **arguments}, ERAS[0]))
+    assert refusal["code"] == "APPROVAL_REQUIRED"
     assert (await baobab.client.get(path, headers=baobab.owner)).json() == {"value": 1}
 
 
@@ -142,8 +142,8 @@ async def test_a_call_that_may_change_something_still_waits(
 async def test_a_call_outside_of_apps_about_what_is_not_there_asks_nobody(
     baobab: Baobab, name: str, arguments: dict[str, Any], code: str
 ) -> None:
-    told = read_refusal(await call_indirectly(baobab, name, arguments, ERAS[0]))
-    assert code in told["code"].upper()
+    refusal = read_refusal(await call_indirectly(baobab, name, arguments, ERAS[0]))
+    assert code in refusal["code"].upper()
     assert await list_pending(baobab) == []
 
 
@@ -162,8 +162,8 @@ async def test_an_organisation_that_cannot_be_deleted_is_not_proposed_for_it(bao
         != "APPROVAL_REQUIRED"
     )
     withdraw = {**here, "invitation_id": RUN}
-    told = read_refusal(await call_indirectly(baobab, "organisations_withdraw_invitation", withdraw, ERAS[0]))
-    assert told["code"] != "APPROVAL_REQUIRED"
+    refusal = read_refusal(await call_indirectly(baobab, "organisations_withdraw_invitation", withdraw, ERAS[0]))
+    assert refusal["code"] != "APPROVAL_REQUIRED"
     assert await list_pending(baobab) == []
 
 
@@ -171,7 +171,7 @@ async def test_an_organisation_that_cannot_be_deleted_is_not_proposed_for_it(bao
 async def test_what_can_be_done_still_waits_and_says_what_it_would_do(baobab: Baobab, era: str) -> None:
     app_id = await baobab.create_app()
     await baobab.client.put(f"/v1/{app_id}/kv/a", json={"value": 1}, headers=baobab.owner)
-    told = read_refusal(await call_indirectly(baobab, "kv_expire", {"app_id": app_id, "key": "a", "ttl": 0}, era))
-    assert told["code"] == "APPROVAL_REQUIRED"
-    path = f"/v1/approvals/{told['details']['approval_id']}"
+    refusal = read_refusal(await call_indirectly(baobab, "kv_expire", {"app_id": app_id, "key": "a", "ttl": 0}, era))
+    assert refusal["code"] == "APPROVAL_REQUIRED"
+    path = f"/v1/approvals/{refusal['details']['approval_id']}"
     assert "at once" in (await baobab.client.get(path, headers=baobab.owner)).json()["preview"]

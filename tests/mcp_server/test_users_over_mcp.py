@@ -46,8 +46,8 @@ async def test_a_user_sees_the_tools_that_the_app_gives_and_can_call_no_others(b
     for view in ("", f"?app_id={app_id}", "?toolsets=all"):
         assert await list_names(baobab, ada, view) == TOOLS
     for name in ("kv_delete", "config_get", "approvals_list", "call_tool"):
-        refused = await send(baobab, ada, "tools/call", name=name, arguments={})
-        assert refused["error"]["data"]["code"] == "RESOURCE_NOT_FOUND", refused
+        refusal = await send(baobab, ada, "tools/call", name=name, arguments={})
+        assert refusal["error"]["data"]["code"] == "RESOURCE_NOT_FOUND", refusal
     assert (await send(baobab, ada, "prompts/list"))["result"]["prompts"] == []
     assert (await send(baobab, ada, "resources/list"))["result"]["resources"] == []
     assert "error" in await send(baobab, ada, "resources/read", uri="baobab://docs/kv")
@@ -57,8 +57,8 @@ async def test_a_user_sees_the_tools_that_the_app_gives_and_can_call_no_others(b
         "capabilities": {},
         "clientInfo": {"name": "a client", "version": "1"},
     }
-    told = (await send(baobab, ada, "initialize", "", **client))["result"]["instructions"]
-    assert "one of its users" in told
+    instructions = (await send(baobab, ada, "initialize", "", **client))["result"]["instructions"]
+    assert "one of its users" in instructions
     assert "API keys" in (await send(baobab, baobab.owner, "initialize", "", **client))["result"]["instructions"]
     await open_mcp(baobab, app_id, [])
     assert await list_names(baobab, ada) == []
@@ -67,9 +67,9 @@ async def test_a_user_sees_the_tools_that_the_app_gives_and_can_call_no_others(b
 async def test_only_tools_that_admit_users_can_be_given(baobab: Baobab) -> None:
     app_id = await baobab.create_app()
     for name in ("config_get", "approvals_approve", "approvals_list", "auth_login", "users_list", "no_such_tool"):
-        refused = await open_mcp(baobab, app_id, ["kv_get", name])
-        assert refused.status_code == 400
-        error = refused.json()["error"]
+        refusal = await open_mcp(baobab, app_id, ["kv_get", name])
+        assert refusal.status_code == 400
+        error = refusal.json()["error"]
         assert error["code"] == "USER_TOOLS_REFUSED"
         assert "kv_get" in error["details"]["possible"]
         assert name not in error["details"]["possible"]

@@ -109,8 +109,8 @@ class Buildah:
             for found in json.loads(_read_output(*self._program, "images", "--json"))
             if f"localhost/{TAG}" in (found["names"] or ())
         ]
-        told = json.loads(_read_output(*self._program, "inspect", "--type", "image", TAG))
-        return _parse_size(image["size"]), told["Docker"]["config"]
+        payload = json.loads(_read_output(*self._program, "inspect", "--type", "image", TAG))
+        return _parse_size(image["size"]), payload["Docker"]["config"]
 
     def run(self, port: int) -> "BuildahContainer":
         name = _read_output(*self._program, "from", "--pull-never", TAG).strip()

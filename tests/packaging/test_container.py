@@ -87,10 +87,10 @@ def stack(secrets: Mapping[str, str]) -> Any:
 
 def run_linter(name: str, *arguments: object) -> None:
     program = Path(sys.executable).with_name(name)
-    done = subprocess.run(
+    process = subprocess.run(
         [str(program), *map(str, arguments)], capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False
     )
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert process.returncode == 0, process.stdout + process.stderr
 
 
 def test_the_linter_has_nothing_to_say_of_the_image() -> None:
@@ -144,10 +144,10 @@ def test_the_image_runs_as_nobody_in_particular_and_names_no_secret_and_no_index
 def test_the_settings_and_commands_of_the_image_exist() -> None:
     (environment,) = [rest for rest in instruction_arguments("ENV") if "BAOBAB_" in rest]
     settings = {name: value for name, _, value in (word.partition("=") for word in environment.split())}
-    loaded = load_settings({name: value for name, value in settings.items() if name.startswith("BAOBAB_")})
-    assert instruction_arguments("EXPOSE") == [str(loaded.port)]
-    assert instruction_arguments("VOLUME") == [json.dumps([str(loaded.data)])]
-    assert ip_address(loaded.host).is_unspecified, "a container is reached from outside of it"
+    loaded_settings = load_settings({name: value for name, value in settings.items() if name.startswith("BAOBAB_")})
+    assert instruction_arguments("EXPOSE") == [str(loaded_settings.port)]
+    assert instruction_arguments("VOLUME") == [json.dumps([str(loaded_settings.data)])]
+    assert ip_address(loaded_settings.host).is_unspecified, "a container is reached from outside of it"
     assert instruction_arguments("ENTRYPOINT") == ['["baobab"]']
     (command,) = json.loads(instruction_arguments("CMD")[0])
     assert command in main.commands
@@ -157,9 +157,9 @@ def test_the_settings_and_commands_of_the_image_exist() -> None:
 def test_the_settings_and_commands_of_the_compose_file_exist(stack: Any, secrets: Mapping[str, str], name: str) -> None:
     service = stack["services"][name]
     environment = {key: value for key, value in service["environment"].items() if value is not None}
-    loaded = load_settings(environment)
-    assert loaded.database_url.startswith("postgresql://baobab:")
-    assert loaded.secret_key == secrets["BAOBAB_SECRET_KEY"]
+    settings = load_settings(environment)
+    assert settings.database_url.startswith("postgresql://baobab:")
+    assert settings.secret_key == secrets["BAOBAB_SECRET_KEY"]
     for command in service.get("command", []):
         assert command in main.commands
     assert all(port == f"127.0.0.1:{port.split(':')[1]}:{PORT}" for port in service.get("ports", []))
@@ -190,14 +190,14 @@ def test_the_health_check_tells_a_server_that_is_ready_from_one_that_is_not(tmp_
 
     def healthy(port: int) -> bool:
         environment = {"BAOBAB_PORT": str(port)}
-        done = subprocess.run(
+        process = subprocess.run(
             [sys.executable, *arguments],
             env=environment,
             stderr=subprocess.DEVNULL,
             timeout=TIMEOUT_SECONDS,
             check=False,
         )
-        return done.returncode == 0
+        return process.returncode == 0
 
     port = free_port()
     assert not healthy(port)

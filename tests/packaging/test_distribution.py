@@ -31,8 +31,8 @@ def dist_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with an sdist and a wheel that was built from it."""
     folder = tmp_path_factory.mktemp("dist")
     command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder), str(ROOT)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    process = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert process.returncode == 0, process.stdout + process.stderr
     return folder
 
 
@@ -90,9 +90,9 @@ def test_the_installed_wheel_runs_without_the_sources(wheel: Path, tmp_path: Pat
 
     def run(*command: str) -> str:
         environment = {"PATH": os.environ["PATH"], "BAOBAB_DATA": str(tmp_path / "data")}
-        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+        process = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+        assert process.returncode == 0, process.stderr
+        return process.stdout
 
     where = run(str(python), "-c", "import baobab.http.rest_app as f, baobab.cli as c; print(f.__file__, c.__file__)")
     assert all(path.startswith(str(site)) for path in where.split())

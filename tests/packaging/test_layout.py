@@ -19,8 +19,8 @@ REGISTRATIONS = {"tool": "tools.py", "job": "jobs.py", "gauge": "gauges.py"}
 def find_imported(module: str, folder: Path) -> Path:
     """The file that an interpreter started in a folder imports."""
     script = f"import {module}; print({module}.__file__)"
-    done = subprocess.run([sys.executable, "-c", script], cwd=folder, capture_output=True, text=True, check=True)
-    return Path(done.stdout.strip())
+    process = subprocess.run([sys.executable, "-c", script], cwd=folder, capture_output=True, text=True, check=True)
+    return Path(process.stdout.strip())
 
 
 def test_http_has_no_init_file() -> None:

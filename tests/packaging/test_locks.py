@@ -18,9 +18,9 @@ def parse_pins(lock: Path) -> dict[str, tuple[Version, str]]:
     """Name -> version and the rest of the entry, markers and hashes."""
     found = {}
     for entry in lock.read_text().replace("\\\n", " ").splitlines():
-        pinned = re.match(r"([a-z0-9-]+)(?:\[[a-z,-]+\])?==(\S+)(.*)", entry)
-        assert pinned, f"no pin: {entry[:80]}"
-        found[pinned[1]] = (Version(pinned[2]), pinned[3])
+        match = re.match(r"([a-z0-9-]+)(?:\[[a-z,-]+\])?==(\S+)(.*)", entry)
+        assert match, f"no pin: {entry[:80]}"
+        found[match[1]] = (Version(match[2]), match[3])
     return found
 
 
@@ -57,6 +57,6 @@ def test_the_locks_hold_what_the_project_asks_for() -> None:
         (RUNTIME, [*project["project"]["dependencies"], *groups["install"]]),
         (DEV, groups["dev"]),
     ):
-        held = parse_pins(lock)
+        pins = parse_pins(lock)
         for requirement in map(Requirement, asked):
-            assert held[requirement.name.lower()][0] in requirement.specifier, f"`make lock`: {requirement}"
+            assert pins[requirement.name.lower()][0] in requirement.specifier, f"`make lock`: {requirement}"

@@ -106,8 +106,8 @@ async def test_slow_names_of_strangers_and_tenants_delay_nobody_else(server: tup
 async def test_a_request_to_a_slow_name_ends_in_time_and_others_go_out(server: tuple[NameServer, HostResolver]) -> None:
     _, names = server
     egress = Egress(["127.0.0.0/8"], resolver=names.resolve)
-    served = await asyncio.start_server(_hello, "127.0.0.1", 0)
-    port = served.sockets[0].getsockname()[1]
+    served_server = await asyncio.start_server(_hello, "127.0.0.1", 0)
+    port = served_server.sockets[0].getsockname()[1]
     try:
         slow = [asyncio.create_task(egress.request("GET", f"http://slow{n}.example/", timeout=0.5)) for n in range(50)]
         answer = await egress.request("GET", f"http://good.example:{port}/", timeout=TIMEOUT_SECONDS)
@@ -117,7 +117,7 @@ async def test_a_request_to_a_slow_name_ends_in_time_and_others_go_out(server: t
                 await task
     finally:
         await egress.close()
-        served.close()
+        served_server.close()
 
 
 async def test_one_tenant_with_many_requests_to_a_host_leaves_room_for_another(
@@ -133,8 +133,8 @@ async def test_one_tenant_with_many_requests_to_a_host_leaves_room_for_another(
             await hanging.wait()
         await _answer(writer)
 
-    served = await asyncio.start_server(serve, "127.0.0.1", 0)
-    url = f"http://good.example:{served.sockets[0].getsockname()[1]}"
+    served_server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    url = f"http://good.example:{served_server.sockets[0].getsockname()[1]}"
 
     async def fetch(tenant: str, path: str) -> bytes:
         set_tenant(tenant)
@@ -148,7 +148,7 @@ async def test_one_tenant_with_many_requests_to_a_host_leaves_room_for_another(
         assert await asyncio.gather(*many) == [b"hello"] * 80
     finally:
         await egress.close()
-        served.close()
+        served_server.close()
 
 
 async def _hello(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

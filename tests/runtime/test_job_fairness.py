@@ -120,9 +120,9 @@ class Tenant:
     async def make_approved_call(self) -> None:
         agent = await create_key(self.baobab, self.who.headers, approval="write")
         path = f"/v1/{self.app}/kv/approved"
-        held = await self.baobab.client.put(path, json={"value": 1}, headers=agent)
-        assert held.status_code == 428, held.text
-        approval_id = held.json()["approval_id"]
+        response = await self.baobab.client.put(path, json={"value": 1}, headers=agent)
+        assert response.status_code == 428, response.text
+        approval_id = response.json()["approval_id"]
         await self.ask("POST", f"/v1/approvals/{approval_id}/approve", {})
         async with asyncio.timeout(jobs.TIMEOUT_SECONDS):
             while (await self.ask("GET", f"/v1/approvals/{approval_id}"))["approval"]["status"] != "executed":
@@ -131,9 +131,9 @@ class Tenant:
 
 async def create_tenant(baobab: Baobab, name: str) -> Tenant:
     who = await create_person(baobab, name)
-    made = await baobab.client.post("/init", json={"name": name}, headers=who.headers)
-    assert made.is_success, made.text
-    return Tenant(baobab, who, made.json()["app_id"])
+    response = await baobab.client.post("/init", json={"name": name}, headers=who.headers)
+    assert response.is_success, response.text
+    return Tenant(baobab, who, response.json()["app_id"])
 
 
 @pytest.mark.parametrize("count", [8, 50])
@@ -181,8 +181,8 @@ async def test_webhooks_that_are_not_answered_hold_up_nobody(tmp_path: Path) -> 
 async def test_tool_servers_that_do_not_answer_hold_up_nobody(tmp_path: Path) -> None:
     async with start_tool_server() as slow, open_installation(tmp_path / "data", VARIABLES) as baobab:
         greedy, other = await create_tenant(baobab, "greedy"), await create_tenant(baobab, "other")
-        made = await greedy.ask("POST", f"/v1/{greedy.app}/mcp-servers", {"name": "slow", "url": slow.mcp})
-        assert made["mcp_server"]["status"] == "healthy", made
+        answer = await greedy.ask("POST", f"/v1/{greedy.app}/mcp-servers", {"name": "slow", "url": slow.mcp})
+        assert answer["mcp_server"]["status"] == "healthy", answer
         await greedy.create_agent("searcher", SEARCHING)
         await other.create_agent("quick", EMPTY)
         slow.behaviour = "silent"

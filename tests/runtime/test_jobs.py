@@ -78,8 +78,8 @@ def chores() -> Chores:
 
 @pytest.fixture
 async def baobab(tmp_path: Path, clock: FixedClock, chores: Chores) -> AsyncIterator[Baobab]:
-    async with open_installation(tmp_path / "data", clock=clock, further=[chores.toolset]) as opened:
-        yield opened
+    async with open_installation(tmp_path / "data", clock=clock, further=[chores.toolset]) as installation:
+        yield installation
 
 
 async def enqueue_job(baobab: Baobab, kind: str, arguments: dict[str, Any] | None = None, **options: Any) -> str:
@@ -105,10 +105,10 @@ async def put_tally(baobab: Baobab) -> None:
 async def test_a_job_is_made_with_its_arguments_when_what_asked_for_it_is_committed(
     baobab: Baobab, chores: Any
 ) -> None:
-    asked = await enqueue_job(baobab, "note", {"word": "hello"})
+    job = await enqueue_job(baobab, "note", {"word": "hello"})
     await jobs.run_due_jobs(baobab.application)
     assert chores.done == [("hello", 1)]
-    assert (await jobs.get_job(baobab.application, asked)).finished_at is not None
+    assert (await jobs.get_job(baobab.application, job)).finished_at is not None
 
 
 async def test_a_job_that_was_asked_for_in_vain_is_never_made(baobab: Baobab, chores: Any) -> None:
@@ -163,43 +163,43 @@ async def test_a_job_that_fails_is_tried_again_after_longer_and_longer_pauses(
     baobab: Baobab, chores: Any, clock: Any
 ) -> None:
     chores.faults[:] = [ValueError("first"), ValueError("second")]
-    asked = await enqueue_job(baobab, "note", {"word": "stubborn"})
+    job = await enqueue_job(baobab, "note", {"word": "stubborn"})
     for pause in (0, 1, 4):
         clock.advance(pause)
         await jobs.run_due_jobs(baobab.application)
     assert chores.done == [("stubborn", 1), ("stubborn", 2), ("stubborn", 3)]
-    row = await jobs.get_job(baobab.application, asked)
+    row = await jobs.get_job(baobab.application, job)
     assert row.finished_at is not None
     assert row.error is None
 
 
 async def test_a_job_that_always_fails_ends_with_what_it_failed_of(baobab: Baobab, chores: Any, clock: Any) -> None:
     chores.faults[:] = [ValueError(str(number)) for number in range(9)]
-    asked = await enqueue_job(baobab, "note", {"word": "hopeless"})
+    job = await enqueue_job(baobab, "note", {"word": "hopeless"})
     for _ in range(9):
         await jobs.run_due_jobs(baobab.application)
         clock.advance(300)
-    row = await jobs.get_job(baobab.application, asked)
+    row = await jobs.get_job(baobab.application, job)
     assert (len(chores.done), row.error) == (3, "ValueError: 2")
 
 
 async def test_a_job_that_asks_to_be_made_again_has_not_failed(baobab: Baobab, chores: Any, clock: Any) -> None:
     chores.faults[:] = [RetryLater(10, "not yet") for _ in range(7)]
-    asked = await enqueue_job(baobab, "note", {"word": "patient"})
+    job = await enqueue_job(baobab, "note", {"word": "patient"})
     for _ in range(8):
         await jobs.run_due_jobs(baobab.application)
         clock.advance(10)
-    row = await jobs.get_job(baobab.application, asked)
+    row = await jobs.get_job(baobab.application, job)
     assert (len(chores.done), row.error, row.attempts) == (8, None, 1)
 
 
 async def test_an_outage_of_a_store_is_not_the_jobs_fault(baobab: Baobab, chores: Any, clock: Any) -> None:
     chores.faults[:] = [DatabaseUnavailable("gone") for _ in range(7)]
-    asked = await enqueue_job(baobab, "note", {"word": "unshaken"})
+    job = await enqueue_job(baobab, "note", {"word": "unshaken"})
     for _ in range(8):
         await jobs.run_due_jobs(baobab.application)
         clock.advance(2)
-    assert (await jobs.get_job(baobab.application, asked)).error is None
+    assert (await jobs.get_job(baobab.application, job)).error is None
     assert len(chores.done) == 8
 
 
@@ -209,11 +209,11 @@ async def test_a_job_whose_process_stops_is_made_by_another_at_once(tmp_path: Pa
     async with open_installation(data, {"BAOBAB_JOBS": "0"}, clock=clock, further=[first.toolset]) as asking:
         await put_tally(asking)
         async with open_installation(data, clock=clock, further=[first.toolset]):
-            asked = await enqueue_job(asking, "count")
+            job = await enqueue_job(asking, "count")
             await asyncio.wait_for(first.waiting.wait(), jobs.TIMEOUT_SECONDS)
         async with open_installation(data, clock=clock, further=[second.toolset]) as other:
             await jobs.run_due_jobs(other.application)
-            row = await jobs.get_job(other.application, asked)
+            row = await jobs.get_job(other.application, job)
         assert (row.attempts, row.error, await read_tally(asking)) == (1, None, 1)
 
 
@@ -223,7 +223,7 @@ async def test_an_attempt_that_was_overtaken_while_it_stood_still_can_write_noth
     async with AsyncExitStack() as stack:
         slow = await stack.enter_async_context(open_installation(data, clock=clock, further=[frozen.toolset]))
         await put_tally(slow)
-        asked = await enqueue_job(slow, "count")
+        job = await enqueue_job(slow, "count")
         await asyncio.wait_for(frozen.waiting.wait(), jobs.TIMEOUT_SECONDS)
         # It stands still: nothing renews its lease, however long the second takes to open.
         for task in asyncio.all_tasks():
@@ -234,7 +234,7 @@ async def test_an_attempt_that_was_overtaken_while_it_stood_still_can_write_noth
         await jobs.run_due_jobs(other.application)
         frozen.go.set()
         await asyncio.sleep(0.05)
-        row = await jobs.get_job(other.application, asked)
+        row = await jobs.get_job(other.application, job)
         assert (row.attempts, row.epoch, row.error) == (2, 2, None)
         assert await read_tally(other) == 1
 
@@ -245,11 +245,11 @@ async def test_a_lease_from_a_clock_that_was_far_ahead_holds_nobody_up(tmp_path:
         tmp_path / "data", {"BAOBAB_JOBS": "0"}, clock=clock, further=[chores.toolset]
     ) as asking:
         await put_tally(asking)
-        asked = await enqueue_job(asking, "count")
+        job = await enqueue_job(asking, "count")
         ahead = clock.now() + timedelta(days=2)
         async with asking.application.services.database.writing() as connection:
-            held = {"held_by": "a worker that is gone", "due_at": ahead, "epoch": 1}
-            await connection.execute(update(jobs.jobs).where(jobs.jobs.c.id == asked).values(**held))
+            arguments = {"held_by": "a worker that is gone", "due_at": ahead, "epoch": 1}
+            await connection.execute(update(jobs.jobs).where(jobs.jobs.c.id == job).values(**arguments))
         async with open_installation(tmp_path / "data", clock=clock, further=[chores.toolset]) as working:
             await jobs.run_due_jobs(working.application)
             assert await read_tally(working) == 1
@@ -274,8 +274,8 @@ async def test_jobs_that_may_be_what_ends_processes_are_made_one_at_a_time_besid
         await connection.execute(insert(jobs.jobs), [lost | {"id": f"lost {number}"} for number in range(3)])
     async with asyncio.timeout(jobs.TIMEOUT_SECONDS):
         await chores.waiting.wait()
-        asked = await enqueue_job(baobab, "note", {"word": "another"})
-        while (await jobs.get_job(baobab.application, asked)).finished_at is None:
+        job = await enqueue_job(baobab, "note", {"word": "another"})
+        while (await jobs.get_job(baobab.application, job)).finished_at is None:
             await asyncio.sleep(0.005)
     assert sorted([(await jobs.get_job(baobab.application, f"lost {number}")).epoch for number in range(3)]) == [
         2,
@@ -368,8 +368,8 @@ async def test_a_flush_is_an_event_with_the_number_of_keys(baobab: Baobab) -> No
 
 async def test_a_refused_call_is_no_event(baobab: Baobab) -> None:
     app = await baobab.create_app()
-    refused = await baobab.client.post(f"/v1/{app}/kv/_flush", json={}, headers=baobab.owner)
-    assert refused.status_code == 400
+    refusal = await baobab.client.post(f"/v1/{app}/kv/_flush", json={}, headers=baobab.owner)
+    assert refusal.status_code == 400
     assert await jobs.list_events(baobab.application, "kv.flushed") == []
 
 
@@ -377,7 +377,7 @@ async def test_what_ended_is_forgotten_after_a_day_and_what_failed_after_a_month
     baobab: Baobab, chores: Any, clock: Any
 ) -> None:
     chores.faults[:] = [ValueError("no") for _ in range(3)]
-    failed = await enqueue_job(baobab, "note", {"word": "fails"})
+    job = await enqueue_job(baobab, "note", {"word": "fails"})
     for _ in range(3):
         await jobs.run_due_jobs(baobab.application)
         clock.advance(300)
@@ -390,11 +390,11 @@ async def test_what_ended_is_forgotten_after_a_day_and_what_failed_after_a_month
         await enqueue_job(baobab, "jobs_prune")
         await jobs.run_due_jobs(baobab.application)
         async with baobab.application.services.database.reading() as connection:
-            rows = await connection.execute(select(jobs.jobs.c.id).where(jobs.jobs.c.id.in_((failed, done))))
+            rows = await connection.execute(select(jobs.jobs.c.id).where(jobs.jobs.c.id.in_((job, done))))
             return set(rows.scalars())
 
-    assert await list_remembered(0.9) == {failed, done}
-    assert await list_remembered(0.2) == {failed}
+    assert await list_remembered(0.9) == {job, done}
+    assert await list_remembered(0.2) == {job}
     assert await list_remembered(30) == set()
     async with baobab.application.services.database.reading() as connection:
         assert await connection.scalar(select(func.count()).select_from(jobs.events)) == 0

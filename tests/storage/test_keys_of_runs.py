@@ -79,8 +79,8 @@ def insert_row(statements: Statements, table: str, suffix: str = "", /, **values
 def insert_agent(statements: Statements, agent_id: str, app_id: str) -> None:
     settings: dict[str, Any] = {"graph_spec": "{}", "status": "active", "visibility": "private", "dedupe_window": 0}
     settings |= {"safety_acknowledged": False, "taint_checks": True}
-    named = {"id": agent_id, "app_id": app_id, "name": "a"}
-    insert_row(statements, "agents", **named, **settings, created_at=AT, updated_at=AT)
+    arguments = {"id": agent_id, "app_id": app_id, "name": "a"}
+    insert_row(statements, "agents", **arguments, **settings, created_at=AT, updated_at=AT)
 
 
 def insert_run(statements: Statements, run_id: str, app_id: str, **others: Any) -> None:

@@ -62,9 +62,9 @@ async def test_deleted_apps_and_approved_calls_that_were_left_become_jobs(url: s
     await database.close()
     assert (event.type, event.app_id, event.data) == ("app.deleted", "app_gone", {"region": "local"})
     assert made["apps_purge"].arguments == {"event_id": event.id}
-    approved = made["approvals_execute"]
-    assert (approved.id, approved.attempts, approved.due_at) == ("approval:appr_1", 2, AT)
-    assert approved.arguments == {"approval_id": "appr_1"}
+    approvals_execute = made["approvals_execute"]
+    assert (approvals_execute.id, approvals_execute.attempts, approvals_execute.due_at) == ("approval:appr_1", 2, AT)
+    assert approvals_execute.arguments == {"approval_id": "appr_1"}
 
 
 async def test_what_completed_runs_remember_is_carried_over_without_system_prompts(url: str) -> None:

@@ -196,10 +196,10 @@ async def test_an_installation_says_that_its_database_is_gone_and_recovers_by_it
             assert (await make("before")).status_code == 201
             server.stop(signal.SIGQUIT)
             try:
-                refused = await make("during")
-                assert refused.status_code == 503
-                assert refused.headers["retry-after"]
-                assert refused.json()["error"]["code"] == "SERVICE_UNAVAILABLE"
+                refusal = await make("during")
+                assert refusal.status_code == 503
+                assert refusal.headers["retry-after"]
+                assert refusal.json()["error"]["code"] == "SERVICE_UNAVAILABLE"
                 ready = await client.get("/health/ready")
                 assert ready.status_code == 503
                 assert ready.json()["checks"]["database"] == "failed"
@@ -251,12 +251,12 @@ async def test_a_busy_worker_has_as_many_connections_as_the_guide_counts(
         ) as client:
 
             async def use(number: int) -> None:
-                created = await client.post("/init", json={"name": f"app-{number}"})
-                assert created.is_success, created.text
-                app_id = created.json()["app_id"]
+                response = await client.post("/init", json={"name": f"app-{number}"})
+                assert response.is_success, response.text
+                app_id = response.json()["app_id"]
                 for key in range(4):
-                    written = await client.put(f"/v1/{app_id}/kv/{key}", json={"value": key})
-                    assert written.is_success, written.text
+                    written_response = await client.put(f"/v1/{app_id}/kv/{key}", json={"value": key})
+                    assert written_response.is_success, written_response.text
                     assert (await client.get(f"/v1/{app_id}/kv/{key}")).json() is not None
                 assert (await client.get("/apps")).is_success
 
@@ -356,15 +356,15 @@ async def test_a_statement_that_is_cancelled_leaves_its_connection_usable(
     waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE 'UPDATE counter%'"
     with psycopg.connect(url) as holder, psycopg.connect(url, autocommit=True) as observer:
         holder.execute("LOCK TABLE counter")
-        cancelled = asyncio.create_task(increment(database))
+        task = asyncio.create_task(increment(database))
         async with asyncio.timeout(TIMEOUT_SECONDS):
             while observer.execute(waiting).fetchone() == (0,):
                 await asyncio.sleep(0)
-        cancelled.cancel()
+        task.cancel()
         if is_answered:
             holder.rollback()
         with pytest.raises(asyncio.CancelledError):
-            await cancelled
+            await task
         assert observer.execute(waiting).fetchone() == (0,)
         holder.rollback()
     await asyncio.gather(*(asyncio.create_task(increment(database)) for _ in range(8)))
@@ -440,15 +440,15 @@ async def test_reads_that_wait_for_a_connection_are_each_answered_whatever_becom
     quotient = select(bindparam("number", type_=Integer) / bindparam("by", type_=Integer))
     for _ in range(8):
         async with occupy_connections(database):
-            asked = [
+            tasks = [
                 asyncio.create_task(database.fetch_once(quotient, {"number": number * 10, "by": by}))
                 for number, by in enumerate((10, 10, 0, 10, 10, 10))
             ]
             # More than are sent together.
             more = [asyncio.create_task(database.fetch_once(quotient, {"number": 7, "by": 1})) for _ in range(70)]
             await asyncio.sleep(0.01)
-            asked[4].cancel()
-        answers = await asyncio.gather(*asked, return_exceptions=True)
+            tasks[4].cancel()
+        answers = await asyncio.gather(*tasks, return_exceptions=True)
         assert [answer[0][0] for answer in answers if isinstance(answer, list)] == [0, 1, 3, 5]
         assert [type(answers[number]) for number in (2, 4)] == [DatabaseUnavailable, asyncio.CancelledError]
         assert [(await task)[0][0] for task in more] == [7] * 70
@@ -460,11 +460,11 @@ async def test_reads_that_wait_for_a_connection_are_answered_after_a_restart_of_
 ) -> None:
     number = select(bindparam("number", type_=Integer))
     async with occupy_connections(database):
-        asked = [asyncio.create_task(database.fetch_once(number, {"number": each})) for each in range(6)]
+        tasks = [asyncio.create_task(database.fetch_once(number, {"number": each})) for each in range(6)]
         await asyncio.sleep(0.01)
         server.stop(signal.SIGQUIT)
         server.start()
-    assert [(await task)[0][0] for task in asked] == list(range(6))
+    assert [(await task)[0][0] for task in tasks] == list(range(6))
 
 
 async def test_reads_for_which_no_connection_becomes_free_are_all_told_at_once(
@@ -473,11 +473,11 @@ async def test_reads_for_which_no_connection_becomes_free_are_all_told_at_once(
     monkeypatch.setattr(postgres, "_FREE_SECONDS", 0.2)
     number = select(bindparam("number", type_=Integer))
     async with occupy_connections(database):
-        asked = [asyncio.create_task(database.fetch_once(number, {"number": each})) for each in range(100)]
-        await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED)
+        tasks = [asyncio.create_task(database.fetch_once(number, {"number": each})) for each in range(100)]
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         await asyncio.sleep(0)
-        assert all(task.done() for task in asked)
-    answers = await asyncio.gather(*asked, return_exceptions=True)
+        assert all(task.done() for task in tasks)
+    answers = await asyncio.gather(*tasks, return_exceptions=True)
     assert {type(answer) for answer in answers} == {DatabaseUnavailable}
     assert await database.fetch_once(number, {"number": 7})
 

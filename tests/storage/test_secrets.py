@@ -56,10 +56,10 @@ def test_what_is_no_envelope_is_refused(text: str) -> None:
 def test_after_a_rotation_old_secrets_open_and_new_ones_have_the_new_key() -> None:
     old, new = new_key(), new_key()
     sealed = Vault([old]).seal(b"s3cret", "c")
-    rotated = Vault([new, old])
-    assert rotated.open(sealed, "c") == b"s3cret"
-    assert not rotated.is_current(sealed)
-    assert rotated.is_current(rotated.seal(b"s3cret", "c"))
+    vault = Vault([new, old])
+    assert vault.open(sealed, "c") == b"s3cret"
+    assert not vault.is_current(sealed)
+    assert vault.is_current(vault.seal(b"s3cret", "c"))
     with pytest.raises(SecretUnreadable):
         Vault([new]).open(sealed, "c")
 

@@ -38,7 +38,7 @@ async def test_a_server_starts_without_pgvector_and_makes_up_for_it_at_a_start_w
     with monkeypatch.context() as lacking:
         lacking.setattr(extension, "_CREATE", text("SELECT 1"))
         for _ in range(2):
-            refused = await _create_collection(url, tmp_path)
-            assert refused.status_code == 503
-            assert refused.json()["error"]["code"] == "RAG_UNAVAILABLE"
+            refusal = await _create_collection(url, tmp_path)
+            assert refusal.status_code == 503
+            assert refusal.json()["error"]["code"] == "RAG_UNAVAILABLE"
     assert (await _create_collection(url, tmp_path)).status_code == 201

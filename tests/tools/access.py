@@ -176,9 +176,9 @@ class World:
         if pool is not None:
             arguments = pool.pop(tool)
         else:
-            watched = WatchedCaller(**vars(self.callers["owner"] if is_refused else caller))
-            arguments = await self.build_arguments(tool, watched)
-            if not watched.was_read:
+            watched_caller = WatchedCaller(**vars(self.callers["owner"] if is_refused else caller))
+            arguments = await self.build_arguments(tool, watched_caller)
+            if not watched_caller.was_read:
                 pool = self.unspent
             elif is_refused:
                 pool = self.refused
@@ -281,8 +281,8 @@ async def open_world(baobab: Baobab) -> AsyncIterator[World]:
     client = baobab.client
 
     async def create_organisation(of: Person, name: str) -> str:
-        made = await client.post("/v1/organizations", json={"name": name}, headers=of.headers)
-        organisation_id: str = made.json()["id"]
+        response = await client.post("/v1/organizations", json={"name": name}, headers=of.headers)
+        organisation_id: str = response.json()["id"]
         return organisation_id
 
     async def create_app(of: Person, org: str) -> str:
@@ -294,8 +294,8 @@ async def open_world(baobab: Baobab) -> AsyncIterator[World]:
     org, stranger_org, host_org = [await create_organisation(who, "Team") for who in (owner, stranger, host)]
     member, admin = [await create_person(baobab, role, role=role, of=org) for role in ("member", "admin")]
     here, elsewhere = await create_app(owner, org), await create_app(stranger, stranger_org)
-    rotated = await client.post(f"/v1/{here}/kv/_rotate_key", headers=owner.headers)
-    function_key = rotated.json()["function_key"]
+    response = await client.post(f"/v1/{here}/kv/_rotate_key", headers=owner.headers)
+    function_key = response.json()["function_key"]
     credentials = {
         "anonymous": {},
         "gateway key": await create_key(baobab, owner.headers, scopes=["ai:gateway"]),

@@ -64,8 +64,8 @@ class ToolHarness:
     async def join(self, organization_id: str, by: Account, email: str, role: str) -> Account:
         """Sign somebody up and make them a member."""
         who = await self.sign_up(email)
-        invited = await self.call("organisations_invite", by, organization_id=organization_id, email=email, role=role)
-        await self.call("organisations_accept_invitation", who, token=invited["token"])
+        result = await self.call("organisations_invite", by, organization_id=organization_id, email=email, role=role)
+        await self.call("organisations_accept_invitation", who, token=result["token"])
         return who
 
     async def create_organisation(self, owner: Account, name: str = "Engines") -> str:
@@ -92,6 +92,6 @@ async def harness(tmp_path: Path) -> AsyncIterator[ToolHarness]:
     clock = FixedClock()
     async with composition.open_application(
         load_settings(prepare_data(tmp_path), data=tmp_path), clock=clock
-    ) as opened:
-        yield ToolHarness(opened.services, opened.registry, clock, tmp_path)
+    ) as application:
+        yield ToolHarness(application.services, application.registry, clock, tmp_path)
     release_data(tmp_path)

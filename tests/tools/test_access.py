@@ -21,8 +21,8 @@ def settings(settings: dict[str, str]) -> dict[str, str]:
 
 @pytest.fixture
 async def world(baobab: Baobab) -> AsyncIterator[World]:
-    async with open_world(baobab) as made:
-        yield made
+    async with open_world(baobab) as created_world:
+        yield created_world
 
 
 def choose_callers(row: str) -> dict[str, str]:
@@ -60,9 +60,9 @@ async def test_every_tool_answers_every_caller_as_the_table_says(world: Any, dom
         # A quick machine asks more of one app in a minute than an app may be asked; that is not what this is about.
         world.baobab.application.services.limits._windows.clear()
         for name, wanted in choose_callers(row).items():
-            found = await world.call_tool(tool, world.callers[name], wanted)
-            if found != wanted:
-                wrong.append(f"{tool} for {name}: {found}, not {wanted}")
+            result = await world.call_tool(tool, world.callers[name], wanted)
+            if result != wanted:
+                wrong.append(f"{tool} for {name}: {result}, not {wanted}")
     assert wrong == []
 
 
@@ -71,10 +71,10 @@ async def test_lists_of_tools_hold_no_tool_that_the_table_refuses_to_that_kind_o
     registry, credentials = world.baobab.application.registry, world.baobab.application.services.credentials
     for name in ("user", "app key", "function key", "owner", "owner's key"):
         header = world.callers[name].headers["authorization"].encode()
-        shown = {tool.name for tool in registry.visible_to(await credentials.caller(header))}
+        names = {tool.name for tool in registry.visible_to(await credentials.caller(header))}
         words = {tool: row.split()[CALLERS.index(name)] for tool, row in POLICY.items()}
-        assert {tool for tool, word in words.items() if word == "ok" and registry.find(tool).mcp} <= shown, name
-        refused = {tool for tool in shown if words[tool] in ("401", "403")}
+        assert {tool for tool, word in words.items() if word == "ok" and registry.find(tool).mcp} <= names, name
+        refused = {tool for tool in names if words[tool] in ("401", "403")}
         # Rules may open keys to a user; by default none does.
         exposed = {tool for tool, row in POLICY.items() if row == KV_UNEXPOSED}
         assert refused <= (exposed if name == "user" else set()), name

@@ -33,18 +33,18 @@ async def test_a_name_with_what_cannot_be_seen_is_refused_whatever_it_names(baob
         ("POST", f"/v1/{app}/mcp-servers", {"name": name, "url": "https://mcp.example/"}),
     ):
         by = ada.headers if path in ("/platform/me", "/v1/organizations") else baobab.owner
-        refused = await baobab.client.request(method, path, json=body, headers=by)
-        assert refused.status_code == 400, (path, refused.text)
-        assert name not in refused.text
+        refusal = await baobab.client.request(method, path, json=body, headers=by)
+        assert refusal.status_code == 400, (path, refusal.text)
+        assert name not in refusal.text
 
 
 async def test_a_name_in_any_script_is_taken(baobab: Baobab) -> None:
     for name in ("Amina Müller", "公司", "شركة", "Ωmega ✓"):
-        made = await baobab.client.post("/api-keys", json={"name": name}, headers=baobab.owner)
-        assert (made.status_code, made.json()["name"]) == (201, name)
+        response = await baobab.client.post("/api-keys", json={"name": name}, headers=baobab.owner)
+        assert (response.status_code, response.json()["name"]) == (201, name)
 
 
 async def test_a_program_is_known_by_what_can_be_seen_of_its_name(baobab: Baobab) -> None:
     body = {"client_name": "Cla\u202eude\u3164 \u2800Code", "redirect_uris": ["http://127.0.0.1:3000/cb"]}
-    made = await baobab.client.post("/oauth/register", json=body)
-    assert made.json()["client_name"] == "Claude Code"
+    response = await baobab.client.post("/oauth/register", json=body)
+    assert response.json()["client_name"] == "Claude Code"

@@ -88,10 +88,10 @@ async def main(url: str, role: str, polling: str, concurrency: str) -> None:
         await DBOS.register_queue_async(
             _QUEUE, worker_concurrency=int(concurrency) or None, polling_interval_sec=float(polling)
         )
-    launched = {"launch_seconds": time.monotonic() - began, "launch_cpu": time.process_time() - cpu_began}
+    arguments = {"launch_seconds": time.monotonic() - began, "launch_cpu": time.process_time() - cpu_began}
     jobs = DbosJobs(url)
     await jobs.open()
-    await serve_commands(jobs, starts, import_cpu=_IMPORT_CPU, **launched)
+    await serve_commands(jobs, starts, import_cpu=_IMPORT_CPU, **arguments)
 
 
 if __name__ == "__main__":

@@ -75,9 +75,9 @@ async def main(address: str, key: str, questions: str, first: str) -> None:
         texts, taken = [], []
         for question in told["questions"]:
             began = time.perf_counter()
-            found = await memory.search_(question, config=way)
+            results = await memory.search_(question, config=way)
             taken.append(time.perf_counter() - began)
-            texts.append([edge.fact for edge in found.edges])
+            texts.append([edge.fact for edge in results.edges])
         ways[name] = {"texts": texts, "closest": None, "search": statistics.median(taken) * 1000}
     measured = {"add": add, "calls": stub.calls / len(told["memories"]), "ways": ways}
     sys.stdout.write(json.dumps(measured) + "\n")

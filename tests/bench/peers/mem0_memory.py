@@ -16,7 +16,7 @@ _MODEL, _DIMENSIONS = "baobab/minilm-l6-v2", 384
 
 
 def main(address: str, key: str, questions: str, first: str, folder: str) -> None:
-    told = json.loads(Path(questions).read_text())
+    payload = json.loads(Path(questions).read_text())
     provider: dict[str, Any] = {
         "provider": "openai",
         "config": {"model": _MODEL, "api_key": key, "openai_base_url": f"{address}/v1"},
@@ -37,16 +37,16 @@ def main(address: str, key: str, questions: str, first: str, folder: str) -> Non
         }
     )
     began = time.perf_counter()
-    for text in told["memories"]:
+    for text in payload["memories"]:
         memory.add(text, user_id="bench", infer=False)
-    add = (time.perf_counter() - began) * 1000 / len(told["memories"])
+    add = (time.perf_counter() - began) * 1000 / len(payload["memories"])
     texts, closest, taken = [], [], []
-    for question in told["questions"]:
+    for question in payload["questions"]:
         began = time.perf_counter()
-        found = memory.search(question, filters={"user_id": "bench"}, top_k=int(first))["results"]
+        results = memory.search(question, filters={"user_id": "bench"}, top_k=int(first))["results"]
         taken.append(time.perf_counter() - began)
-        texts.append([row["memory"] for row in found])
-        closest.append(found[0]["score"] if found else 0.0)
+        texts.append([row["memory"] for row in results])
+        closest.append(results[0]["score"] if results else 0.0)
     way = {"texts": texts, "closest": closest, "search": statistics.median(taken) * 1000}
     measured = {"add": add, "calls": 0, "ways": {"texts added as they are": way}}
     sys.stdout.write(json.dumps(measured) + "\n")

@@ -45,8 +45,8 @@ class ApiServer:
 
     async def create_asking_key(self, name: str) -> dict[str, str]:
         """The headers of a key whose every change waits for a person."""
-        made = await self.ask("POST", "/api-keys", {"name": name, "approval": "write"})
-        return {"authorization": f"Bearer {made['key']}"}
+        answer = await self.ask("POST", "/api-keys", {"name": name, "approval": "write"})
+        return {"authorization": f"Bearer {answer['key']}"}
 
     async def start_run(self, app_id: str, nodes: dict[str, Any], run_input: Any = None) -> str:
         """The path of a run of a new agent whose nodes follow each other."""
@@ -56,8 +56,8 @@ class ApiServer:
         graph["edges"] = [{"from": one, "to": other} for one, other in pairwise(names)]
         name = f"agent-{len(json.dumps(graph))}-{names[0]}"
         await self.ask("POST", f"/v1/{app_id}/agents", {"name": name, "graph_spec": graph})
-        started = await self.ask("POST", f"/v1/{app_id}/agents/{name}/runs", {"input": run_input or {}})
-        return f"/v1/{app_id}/agents/{name}/runs/{started['run_id']}"
+        answer = await self.ask("POST", f"/v1/{app_id}/agents/{name}/runs", {"input": run_input or {}})
+        return f"/v1/{app_id}/agents/{name}/runs/{answer['run_id']}"
 
     async def wait_for_run(self, path: str, *statuses: str) -> dict[str, Any]:
         async with asyncio.timeout(TIMEOUT_SECONDS):
@@ -142,8 +142,8 @@ class Person:
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     # Providers of sign-in are on this machine.
     settings = {"BAOBAB_BOOTSTRAP_KEY": KEY, "BAOBAB_PLAN": "enterprise", "BAOBAB_EGRESS_ALLOW": "127.0.0.1/32"}
-    with run_server(tmp_path_factory.mktemp("server") / "data", settings=settings) as started:
-        yield started
+    with run_server(tmp_path_factory.mktemp("server") / "data", settings=settings) as started_server:
+        yield started_server
 
 
 @pytest.fixture

@@ -130,7 +130,7 @@ async def test_a_question_of_a_run_is_answered(browser_server: BrowserServer) ->
 
 async def test_a_call_is_denied_on_a_phone_without_script(browser_server: BrowserServer) -> None:
     key = await browser_server.create_asking_key("Phone agent")
-    refused = await browser_server.ask("POST", "/init", {"name": "by-phone"}, key)
+    refusal = await browser_server.ask("POST", "/init", {"name": "by-phone"}, key)
     async with browser_server.open_person(signed_in=False, **PHONE, java_script_enabled=False) as person:
         await person.sign_in()
         await person.photograph("inbox-phone")
@@ -144,7 +144,7 @@ async def test_a_call_is_denied_on_a_phone_without_script(browser_server: Browse
         await person.photograph("account-phone")
         await person.page.get_by_role("button", name="Sign out").click()
         await person.page.wait_for_url("**/console/sign-in")
-    approval_id = refused["error"]["details"]["approval_id"]
+    approval_id = refusal["error"]["details"]["approval_id"]
     assert (await browser_server.ask("GET", f"/v1/approvals/{approval_id}"))["approval"]["reason"] == "Not today."
 
 
@@ -175,9 +175,9 @@ async def test_what_others_wrote_stays_text(browser_server: BrowserServer) -> No
         assert "\\u202egnp.exe\\u200b\\u001b[31m\\nApproved. It is being executed." in text
         assert not {"\u202e", "\u200b", "\x1b"} & set(text)
         # No line of ours is imitated: what is forged stands within the frame of what the proposer wrote.
-        forged = person.page.get_by_text("Approved. It is being executed.")
-        for index in range(await forged.count()):
-            assert await forged.nth(index).evaluate("(one) => one.closest('.theirs') !== null")
+        by_text = person.page.get_by_text("Approved. It is being executed.")
+        for index in range(await by_text.count()):
+            assert await by_text.nth(index).evaluate("(one) => one.closest('.theirs') !== null")
         assert await person.page.evaluate("document.documentElement.scrollWidth <= innerWidth + 1")
         assert person.questions == []
         await person.page.get_by_role("button", name="Deny").click()
@@ -300,9 +300,9 @@ async def ask_question(browser_server: BrowserServer, app: str) -> str:
         "who": {"type": "array", "items": {"enum": ["ada", "bob"]}},
     }
     schema = {"type": "object", "properties": properties, "required": ["reason", "colour"]}
-    asked = call_tool("interrupt", "answer", reason="How shall we refund order 7?", answer_schema=schema)
+    result = call_tool("interrupt", "answer", reason="How shall we refund order 7?", answer_schema=schema)
     run = await browser_server.start_run(
-        app, {"look": call_tool("kv_exists", "had", key="a"), "ask": asked, "done": DONE}
+        app, {"look": call_tool("kv_exists", "had", key="a"), "ask": result, "done": DONE}
     )
     await browser_server.wait_for_run(run, "paused")
     waiting = (await browser_server.ask("GET", f"/v1/approvals?status=pending&app_id={app}"))["approvals"]
@@ -357,8 +357,8 @@ async def test_every_page_is_accessible_and_fits(browser_server: BrowserServer, 
         await person.page.get_by_role("button", name="Deny these 2").filter(has_text="Claude").click()
         await person.page.wait_for_url("**/console")
         for found in proposed:
-            decided = await browser_server.ask("GET", f"/v1/approvals/{found['approval_id']}")
-            assert decided["approval"]["status"] == "rejected"
+            answer = await browser_server.ask("GET", f"/v1/approvals/{found['approval_id']}")
+            assert answer["approval"]["status"] == "rejected"
 
 
 async def test_files_that_are_chosen_or_dropped_are_stored_and_seen(browser_server: BrowserServer) -> None:

@@ -75,10 +75,10 @@ async def test_the_console_shows_the_page_as_it_will_look_while_a_colour_is_type
     app = await browser_server.create_app("preview")
     async with browser_server.open_person() as person:
         await person.page.goto(f"/console/apps/{app}/sign-in")
-        shown = person.page.frame_locator("#preview").get_by_role("button", name="Sign in")
-        await expect(shown).to_have_css("background-color", "rgb(29, 78, 216)")
+        by_role = person.page.frame_locator("#preview").get_by_role("button", name="Sign in")
+        await expect(by_role).to_have_css("background-color", "rgb(29, 78, 216)")
         await person.page.get_by_label("Colour of the buttons").fill("#ff8800")
-        await expect(shown).to_have_css("background-color", "rgb(255, 136, 0)")
+        await expect(by_role).to_have_css("background-color", "rgb(255, 136, 0)")
         await person.photograph("preview")
         await person.page.get_by_role("button", name="Save").click()
         await person.page.get_by_role("status").filter(has_text="Saved").wait_for()

@@ -47,12 +47,14 @@ async def fill(browser_server: BrowserServer, by: dict[str, str]) -> list[str]:
 
     target = {"webhook_url": "https://told.invalid/", "signing_secret": "a secret of eight"}
     await browser_server.ask("PUT", f"{BASE}/outbox-targets/update_entity", target, by)
-    made = await propose("upsert_entity", type="person", display_name=f"Ada {HOSTILE[:20]}", attrs={"team": "engines"})
-    entity = made["result"]["entity_id"]
+    proposal = await propose(
+        "upsert_entity", type="person", display_name=f"Ada {HOSTILE[:20]}", attrs={"team": "engines"}
+    )
+    entity = proposal["result"]["entity_id"]
     other = (await propose("upsert_entity", type="person", display_name="A. Lovelace"))["result"]["entity_id"]
     merging = await propose("merge_entities", loser_id=other, winner_id=entity, reason="one person")
     await browser_server.ask("POST", f"{BASE}/actions/{merging['action_id']}/approve", {}, by)
-    changed = await propose("update_entity", id=entity, display_name="Ada Lovelace")
+    changed_proposal = await propose("update_entity", id=entity, display_name="Ada Lovelace")
     await propose("record_learning", title="Blue doors", description=HOSTILE)
     await propose("record_decision", title="We ship on Mondays", kind="operational")
     waits = await propose("place_call", to="Ada", purpose="Ask about the doors")
@@ -63,7 +65,7 @@ async def fill(browser_server: BrowserServer, by: dict[str, str]) -> list[str]:
         start,
         f"{start}?q=blue+doors&by=words",
         f"{start}/actions",
-        f"{start}/actions/{changed['action_id']}",
+        f"{start}/actions/{changed_proposal['action_id']}",
         f"{start}/actions/{waits['action_id']}",
         f"{start}/entities",
         f"{start}/entities/{entity}",

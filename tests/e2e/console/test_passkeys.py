@@ -95,8 +95,8 @@ async def test_a_person_makes_a_passkey_where_the_app_asks_for_a_second_factor(
         await page.get_by_role("button", name="Make a passkey instead").click()
         token = (await wait_for_tokens(page, site))["access_token"][0]
         bearer = {"authorization": f"Bearer {token}"}
-        shown = await browser_server.ask("GET", f"/auth/{app}/second-factor", by=bearer)
-        assert (shown["totp"], shown["passkeys"]) == (False, 1)
+        answer = await browser_server.ask("GET", f"/auth/{app}/second-factor", by=bearer)
+        assert (answer["totp"], answer["passkeys"]) == (False, 1)
 
         await page.goto(start)
         await fill(page, email)

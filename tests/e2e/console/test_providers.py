@@ -73,15 +73,18 @@ class Shop:
         client["token_endpoint_auth_method"] = "client_secret_basic" if slug == "x" else "client_secret_post"
         if slug == "apple":
             client["public_key"] = _KEY.as_pem(private=False).decode()
-        made = (await self.api_server.client.post(f"{self.provider}/reg", json=client)).json()
+        body = (await self.api_server.client.post(f"{self.provider}/reg", json=client)).json()
         discovery = f"{self.provider}/.well-known/openid-configuration"
-        found = (await self.api_server.client.get(discovery)).json()
-        account = {"provider": slug, "client_id": made["client_id"], "redirect_uris": [callback]}
-        account["client_secret"] = "not used" if slug == "apple" else made["client_secret"]
-        account |= {"authorization_url": found["authorization_endpoint"], "token_url": found["token_endpoint"]}
-        account["userinfo_url"] = found["userinfo_endpoint"]
+        found_body = (await self.api_server.client.get(discovery)).json()
+        account = {"provider": slug, "client_id": body["client_id"], "redirect_uris": [callback]}
+        account["client_secret"] = "not used" if slug == "apple" else body["client_secret"]
+        account |= {
+            "authorization_url": found_body["authorization_endpoint"],
+            "token_url": found_body["token_endpoint"],
+        }
+        account["userinfo_url"] = found_body["userinfo_endpoint"]
         if slug in ("google", "linkedin", "apple", "company"):
-            tokens = {"issuer": found["issuer"], "jwks_url": found["jwks_uri"]}
+            tokens = {"issuer": found_body["issuer"], "jwks_url": found_body["jwks_uri"]}
             account["provider_metadata"] = tokens | (_APPLE if slug == "apple" else {})
         elif slug != "plain-company":
             account["userinfo_url"] = f"{self.provider}/profile/{slug}"
@@ -174,9 +177,9 @@ async def test_who_comes_back_twice_with_one_code_is_refused_and_signed_in_once(
     await shop.register("google")
     async with httpx.AsyncClient(timeout=TIMEOUT_SECONDS) as client:
         surfer = Surfer(client, shop.api_server.server.address)
-        begun = await client.get(f"{surfer.home}/auth/{shop.app}/oauth/google")
-        cookie = begun.headers["set-cookie"].partition(";")[0]
-        assert (await surfer.walk(begun, "ada")).status_code == 200
+        response = await client.get(f"{surfer.home}/auth/{shop.app}/oauth/google")
+        cookie = response.headers["set-cookie"].partition(";")[0]
+        assert (await surfer.walk(response, "ada")).status_code == 200
         back = str(surfer.seen[-1].url)
         # The browser has forgotten the flow; one that has not is refused by the provider, who knows the code is used.
         assert (await client.get(back)).json()["error"] == "OAuth error: invalid or expired state"
@@ -204,11 +207,11 @@ async def test_what_is_refused_at_the_provider_signs_nobody_in(
 async def test_an_identity_joins_an_account_only_where_both_sides_have_verified_the_address(shop: Shop) -> None:
     for slug in ("google", "facebook", "github"):
         await shop.register(slug)
-    made = (await shop.sign_in("google"))[0].json()["user"]
+    user = (await shop.sign_in("google"))[0].json()["user"]
     # Facebook does not say that somebody reads the address; GitHub does.
-    refused = (await shop.sign_in("facebook"))[0]
-    assert (refused.status_code, refused.json()["code"]) == (409, "oauth_identity_already_linked")
-    assert (await shop.sign_in("github"))[0].json()["user"]["id"] == made["id"]
+    refusal = (await shop.sign_in("facebook"))[0]
+    assert (refusal.status_code, refusal.json()["code"]) == (409, "oauth_identity_already_linked")
+    assert (await shop.sign_in("github"))[0].json()["user"]["id"] == user["id"]
     unsure = (await shop.sign_in("google", "unsure"))[0].json()["user"]
     assert unsure["email_verified"] is False
     # GitHub says of nobody that they read an address which it has not verified.

@@ -37,12 +37,12 @@ def main() -> None:
     parser.add_argument("port", type=int)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--sessions", action="store_true", help="keep sessions for the protocols before 2026")
-    given = parser.parse_args()
+    args = parser.parse_args()
     # What the suite does wrong on purpose is logged as a warning.
     configure("error")
     # The suite tests what the SDK calls deprecated; that is no news at each call.
     warnings.simplefilter("ignore", MCPDeprecationWarning)
-    asyncio.run(serve(given.port, given.folder, sessions=given.sessions))
+    asyncio.run(serve(args.port, args.folder, sessions=args.sessions))
 
 
 async def serve(port: int, folder: Path, *, sessions: bool) -> None:

@@ -44,8 +44,8 @@ class Prompts(Extension):
         return None
 
     async def complete(self, ctx: Context, params: types.CompleteRequestParams) -> types.CompleteResult | None:
-        known = {prompt.name for prompt in _PROMPTS}
-        if not isinstance(params.ref, types.PromptReference) or params.ref.name not in known:
+        names = {prompt.name for prompt in _PROMPTS}
+        if not isinstance(params.ref, types.PromptReference) or params.ref.name not in names:
             return None
         values = [value for value in ("paris", "park", "party") if value.startswith(params.argument.value)]
         return types.CompleteResult(completion=types.Completion(values=values, total=len(values), has_more=False))

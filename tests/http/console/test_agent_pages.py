@@ -23,8 +23,8 @@ async def test_an_agent_is_made_from_the_graph_that_the_page_proposes_and_talked
     assert "The graph is valid." in page.text
     graph = json.loads(unescape(re.findall(r"<textarea[^>]*>(.*?)</textarea>", page.text, re.DOTALL)[0]))
     graph["nodes"]["answer"]["input_template"] = "/say {{ input.question }}"
-    made = await visitor.send(f"{new}/save", page, name="talker", graph=json.dumps(graph))
-    assert made.headers["location"] == f"/console/apps/{visitor.app_id}/agents/talker"
+    response = await visitor.send(f"{new}/save", page, name="talker", graph=json.dumps(graph))
+    assert response.headers["location"] == f"/console/apps/{visitor.app_id}/agents/talker"
     chat = f"/console/apps/{visitor.app_id}/agents/talker/chat"
     page = await visitor.open(chat)
     fields = {name: re.findall(rf'name="{name}" value="([^"]+)"', page.text)[0] for name in ("thread", "once")}
@@ -66,11 +66,11 @@ async def test_a_model_is_tried_and_its_answer_is_shown_with_what_it_took(visito
     path = f"/console/apps/{visitor.app_id}/models"
     page = await visitor.open(path)
     models = re.findall(r'<option value="([^"]+)"', page.text)
-    asked = {"model": models[0], "system": "", "message": "/say <b>Hi</b>", "max_tokens": "", "temperature": ""}
-    answer = await visitor.send(f"{path}/try", page, **asked)
+    arguments = {"model": models[0], "system": "", "message": "/say <b>Hi</b>", "max_tokens": "", "temperature": ""}
+    answer = await visitor.send(f"{path}/try", page, **arguments)
     assert "&lt;b&gt;Hi&lt;/b&gt;" in answer.text
     assert "tokens in" in answer.text
-    wrong = await visitor.send(f"{path}/try", page, **{**asked, "model": "nobody/nothing"})
+    wrong = await visitor.send(f"{path}/try", page, **{**arguments, "model": "nobody/nothing"})
     assert 'role="alert"' in wrong.text
 
 

@@ -24,9 +24,9 @@ async def test_a_key_is_made_and_shown_once_and_revoked(visitor: Runner) -> None
     page = await visitor.open("/console/keys")
     (organisation,) = set(re.findall(r'name="of" value="([^"]+)"', page.text))
     fields = {"name": "from the console", "of": organisation, "approval": "write", "toolset.kv": "yes"}
-    made = await visitor.send("/console/keys/create", page, **fields)
-    assert made.status_code == 200
-    (key,) = re.findall(r">(bb_sk_\w+)</pre>", made.text)
+    response = await visitor.send("/console/keys/create", page, **fields)
+    assert response.status_code == 200
+    (key,) = re.findall(r">(bb_sk_\w+)</pre>", response.text)
     listed = await visitor.open("/console/keys")
     assert key not in listed.text
     rows = [row for row in listed.text.split('<li class="row">') if "from the console" in row]
@@ -37,15 +37,21 @@ async def test_a_key_is_made_and_shown_once_and_revoked(visitor: Runner) -> None
     assert "<code>kv_incr</code>: never ask" in (await visitor.open("/console/keys")).text
     assert (await visitor.send(asks, listed, of=organisation, tool="nothing", ask="never")).status_code == 404
     assert (await visitor.send(path, listed, of=organisation)).status_code == 303
-    refused = await visitor.baobab.client.get("/apps", headers={"authorization": f"Bearer {key}"})
-    assert refused.status_code == 401
+    refusal = await visitor.baobab.client.get("/apps", headers={"authorization": f"Bearer {key}"})
+    assert refusal.status_code == 401
 
 
 async def test_a_key_is_made_with_an_end_and_a_budget(visitor: Runner) -> None:
     page = await visitor.open("/console/keys")
     (organisation,) = set(re.findall(r'name="of" value="([^"]+)"', page.text))
-    given = {"name": "for a while", "of": organisation, "last_day": "2099-12-31", "most_usd": "2.50", "period": "day"}
-    assert (await visitor.send("/console/keys/create", page, **given)).status_code == 200
+    arguments = {
+        "name": "for a while",
+        "of": organisation,
+        "last_day": "2099-12-31",
+        "most_usd": "2.50",
+        "period": "day",
+    }
+    assert (await visitor.send("/console/keys/create", page, **arguments)).status_code == 200
     rows = [row for row in (await visitor.open("/console/keys")).text.split('<li class="row">') if "for a while" in row]
     assert "2100-01-01 00:00 UTC" in rows[0]
     assert "may spend $2.50 a day" in rows[0]
@@ -55,8 +61,10 @@ async def test_a_key_is_made_with_an_end_and_a_budget(visitor: Runner) -> None:
 
 async def test_a_key_for_one_app_is_made(visitor: Runner) -> None:
     page = await visitor.open("/console/keys")
-    made = await visitor.send("/console/keys/create", page, name="of one app", app_id=visitor.app_id, read_only="yes")
-    assert made.status_code == 200
+    response = await visitor.send(
+        "/console/keys/create", page, name="of one app", app_id=visitor.app_id, read_only="yes"
+    )
+    assert response.status_code == 200
     rows = [row for row in (await visitor.open("/console/keys")).text.split('<li class="row">') if "of one app" in row]
     assert f"app:{visitor.app_id}" in rows[0]
     assert "only reads" in rows[0]
@@ -67,8 +75,8 @@ async def test_keys_are_found_by_prefix_and_a_value_is_made_changed_and_deleted(
     entry = f"{kv}/entry?key={quote('note:/a b', safe='')}"
     page = await visitor.open(entry)
     assert "There is no such key yet" in page.text
-    stored = await visitor.send(f"{kv}/entry/store", page, key="note:/a b", expected="null", value='{"n": 1.5}')
-    assert stored.headers["location"] == f"{entry}&saved=1"
+    response = await visitor.send(f"{kv}/entry/store", page, key="note:/a b", expected="null", value='{"n": 1.5}')
+    assert response.headers["location"] == f"{entry}&saved=1"
     page = await visitor.open(entry)
     assert "&#34;n&#34;: 1.5" in page.text
     expected = unescape(re.findall(r'name="expected" value="([^"]*)"', page.text)[0])
@@ -76,15 +84,15 @@ async def test_keys_are_found_by_prefix_and_a_value_is_made_changed_and_deleted(
     assert "No rule names it." in page.text
     rule = {"pattern": "note:**", "read": "public", "write": "deny"}
     assert (await visitor.send(f"{kv}/rules/add", page, **rule)).status_code == 303
-    told = (await visitor.open(entry)).text
-    assert "and anybody, without signing in" in told
-    assert told.count('Rule <code class="theirs">note:**</code>') == 2
+    page_text = (await visitor.open(entry)).text
+    assert "and anybody, without signing in" in page_text
+    assert page_text.count('Rule <code class="theirs">note:**</code>') == 2
     assert (await visitor.send(f"{kv}/entry/expire", page, key="note:/a b", ttl="60")).status_code == 303
-    changed = {"key": "note:/a b", "expected": expected, "value": '{"n": 2}'}
-    assert (await visitor.send(f"{kv}/entry/store", page, **changed)).status_code == 303
+    arguments = {"key": "note:/a b", "expected": expected, "value": '{"n": 2}'}
+    assert (await visitor.send(f"{kv}/entry/store", page, **arguments)).status_code == 303
     assert re.search(r"It expires in (1 minute|less than a minute)", (await visitor.open(entry)).text)
     # Somebody else has changed it since this page was made.
-    late = await visitor.send(f"{kv}/entry/store", page, **changed)
+    late = await visitor.send(f"{kv}/entry/store", page, **arguments)
     assert (late.status_code, "Somebody has changed this value" in late.text) == (409, True)
     assert f"entry?key={quote('note:/a b')}" in (await visitor.open(f"{kv}?prefix=note:")).text
     assert "No key starts with" in (await visitor.open(f"{kv}?prefix=other")).text
@@ -137,9 +145,9 @@ async def test_the_audit_log_is_filtered_and_paged(visitor: Runner) -> None:
 async def test_a_mail_to_a_user_is_read_with_its_code(visitor: Runner) -> None:
     mails = f"/console/apps/{visitor.app_id}/mails"
     assert "No mail yet" in (await visitor.open(mails)).text
-    given = {"email": "ada@example.com", "password": "correct Horse 7!"}
-    signed = await visitor.baobab.client.post(f"/auth/{visitor.app_id}/signup", json=given)
-    assert signed.is_success, signed.text
+    body = {"email": "ada@example.com", "password": "correct Horse 7!"}
+    response = await visitor.baobab.client.post(f"/auth/{visitor.app_id}/signup", json=body)
+    assert response.is_success, response.text
     page = await visitor.open(mails)
     (path,) = re.findall(rf'href="({mails}/[^"]+)"', page.text)
     assert re.search(r"\d{6}", (await visitor.open(path)).text)
@@ -147,9 +155,9 @@ async def test_a_mail_to_a_user_is_read_with_its_code(visitor: Runner) -> None:
 
 async def test_every_page_of_an_app_is_closed_to_strangers(visitor: Runner) -> None:
     baobab = visitor.baobab
-    given = {"email": "eve@example.com", "password": "correct Horse 7!"}
-    await baobab.client.post("/platform/signup", json={**given, "name": "Eve"})
-    token = (await baobab.client.post("/platform/login", json=given)).json()["token"]
+    body = {"email": "eve@example.com", "password": "correct Horse 7!"}
+    await baobab.client.post("/platform/signup", json={**body, "name": "Eve"})
+    token = (await baobab.client.post("/platform/login", json=body)).json()["token"]
     headers = {"authorization": f"Bearer {token}"}
     key = (await baobab.client.post("/api-keys", json={"name": "hers"}, headers=headers)).json()["key"]
     hers = Runner(baobab, visitor.app_id, await sign_in(baobab, key))
@@ -157,8 +165,8 @@ async def test_every_page_of_an_app_is_closed_to_strangers(visitor: Runner) -> N
     for path in (f"{app}/kv", f"{app}/kv/entry?key=a", f"{app}/audit-log", f"{app}/mails"):
         assert (await baobab.client.get(path, headers=hers.browser)).status_code in (403, 404), path
     page = await hers.open("/console")
-    stored = await hers.send(f"{app}/kv/entry/store", page, key="a", expected="null", value="1")
-    assert stored.status_code in (403, 404)
+    response = await hers.send(f"{app}/kv/entry/store", page, key="a", expected="null", value="1")
+    assert response.status_code in (403, 404)
 
 
 async def test_files_are_announced_sent_shown_and_deleted(visitor: Runner) -> None:
@@ -168,11 +176,11 @@ async def test_files_are_announced_sent_shown_and_deleted(visitor: Runner) -> No
     picture = io.BytesIO()
     Image.new("RGB", (40, 40)).save(picture, "PNG")
     fields = {"filename": "red.png", "type": "image/png", "size": str(len(picture.getvalue())), "public": "yes"}
-    announced = await visitor.send(f"{here}/announce", page, **fields)
-    (address,) = re.findall(r'data-address="([^"]+)"', announced.text)
+    response = await visitor.send(f"{here}/announce", page, **fields)
+    (address,) = re.findall(r'data-address="([^"]+)"', response.text)
     headers = {"content-type": "image/png"}
-    stored = await visitor.baobab.client.put(unescape(address), content=picture.getvalue(), headers=headers)
-    assert stored.status_code == 200
+    stored_response = await visitor.baobab.client.put(unescape(address), content=picture.getvalue(), headers=headers)
+    assert stored_response.status_code == 200
     assert (await visitor.send(f"{here}/write", page, filename=HOSTILE_NAME, content="Hello")).status_code == 303
     page = await visitor.open(here)
     assert "2 files" in page.text
@@ -180,8 +188,8 @@ async def test_files_are_announced_sent_shown_and_deleted(visitor: Runner) -> No
     assert HOSTILE_NAME not in page.text
     assert "&lt;script&gt;alert(1)" in page.text
     (thumbnail,) = re.findall(r'<img src="([^"]+)"', page.text)
-    shown = await visitor.baobab.client.get(unescape(thumbnail))
-    assert shown.headers["content-type"] == "image/webp"
+    shown_response = await visitor.baobab.client.get(unescape(thumbnail))
+    assert shown_response.headers["content-type"] == "image/webp"
     visibilities = re.findall(rf'action="({here}/[^"]+/visibility)"', page.text)
     assert page.text.count('<span class="chip">all users</span>') == 1
     for path in visibilities:
@@ -200,9 +208,9 @@ async def test_files_are_announced_sent_shown_and_deleted(visitor: Runner) -> No
 async def test_a_file_that_does_not_fit_is_refused_in_words(visitor: Runner) -> None:
     here = f"/console/apps/{visitor.app_id}/files"
     page = await visitor.open(here)
-    refused = await visitor.send(f"{here}/announce", page, filename="a", type="", size=str(2**33))
-    assert refused.status_code == 413
-    assert "the app takes files up to" in refused.text
+    refusal = await visitor.send(f"{here}/announce", page, filename="a", type="", size=str(2**33))
+    assert refusal.status_code == 413
+    assert "the app takes files up to" in refusal.text
     assert (await visitor.send(f"{here}/announce", page, filename="a", type="", size="x")).status_code == 400
 
 

@@ -23,9 +23,9 @@ async def make(visitor: Runner, **fields: str) -> str:
     """The path of a new collection's page."""
     lists = f"/console/apps/{visitor.app_id}/collections"
     page = await visitor.open(lists)
-    made = await visitor.send(f"{lists}/create", page, name="facts", **fields)
-    assert made.status_code == 303, made.text
-    path: str = made.headers["location"]
+    response = await visitor.send(f"{lists}/create", page, name="facts", **fields)
+    assert response.status_code == 303, response.text
+    path: str = response.headers["location"]
     return path
 
 
@@ -58,9 +58,9 @@ async def test_a_text_is_added_watched_read_replaced_and_deleted(visitor: Runner
     assert "Baobabs store water" in page.text
     assert (await visitor.send(f"{path}/documents/{document}/replace", page, text=HOSTILE)).status_code == 303
     await run_jobs(visitor)
-    replaced = (await visitor.open(f"{path}/documents/{document}")).text
-    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in replaced
-    assert "\u202e" not in replaced
+    page_text = (await visitor.open(f"{path}/documents/{document}")).text
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page_text
+    assert "\u202e" not in page_text
     assert (await visitor.send(f"{path}/documents/{document}/delete", page)).status_code == 303
     assert "There is no document yet" in (await visitor.open(path)).text
 
@@ -76,11 +76,11 @@ async def test_a_file_is_added_and_what_cannot_be_read_says_why(visitor: Runner)
     for file in re.findall(r'<option value="([0-9a-f-]{36})"', page):
         await add(visitor, path, file=file)
     await run_jobs(visitor)
-    failed = (await visitor.open(f"{path}?status=failed")).text
-    assert "1 of 2 documents are ready" in failed
-    assert "; 1 failed" in failed
-    (document,) = find_documents(failed)
-    reason = re.search(r'class="soft caution">([^<]+)<', failed)
+    page_text = (await visitor.open(f"{path}?status=failed")).text
+    assert "1 of 2 documents are ready" in page_text
+    assert "; 1 failed" in page_text
+    (document,) = find_documents(page_text)
+    reason = re.search(r'class="soft caution">([^<]+)<', page_text)
     assert reason is not None
     assert reason[1] in (await visitor.open(f"{path}/documents/{document}")).text
     assert "1 failed" in (await visitor.open(f"/console/apps/{visitor.app_id}/collections")).text
@@ -91,15 +91,15 @@ async def test_a_search_shows_chunks_in_their_document_with_the_words_marked(vis
     await add(visitor, path, text=TREES + "\n# Ships\n\nHarbours unload cargo. " + HOSTILE, filename="all.md")
     await add(visitor, path, text="Bread rises.", metadata='{"topic": "bread"}')
     await run_jobs(visitor)
-    found = (await visitor.open(f"{path}/search?q=Which tree stores WÄTER?&top=1")).text
-    assert "<mark>water</mark>" in found
-    assert '<span class="around">' in found
-    assert "Harbours unload cargo" in found
-    assert "<script>alert" not in found
-    assert "\u202e" not in found
-    filtered = (await visitor.open(f'{path}/search?q=water&filter={{"topic": "bread"}}&mode=vector')).text
-    assert "Bread rises" in filtered
-    assert "Baobabs store" not in filtered
+    page_text = (await visitor.open(f"{path}/search?q=Which tree stores WÄTER?&top=1")).text
+    assert "<mark>water</mark>" in page_text
+    assert '<span class="around">' in page_text
+    assert "Harbours unload cargo" in page_text
+    assert "<script>alert" not in page_text
+    assert "\u202e" not in page_text
+    filtered_page_text = (await visitor.open(f'{path}/search?q=water&filter={{"topic": "bread"}}&mode=vector')).text
+    assert "Bread rises" in filtered_page_text
+    assert "Baobabs store" not in filtered_page_text
     assert "No chunk matches" in (await visitor.open(f'{path}/search?q=water&filter={{"topic": "none"}}')).text
     for asked in ("top=0", "top=x", "top=99999", "threshold=2", "threshold=nan", "filter=[", "filter=[]", "mode=all"):
         page = await visitor.baobab.client.get(f"{path}/search?q=x&{asked}", headers=visitor.browser)
@@ -111,10 +111,10 @@ async def test_an_answer_names_the_chunks_on_which_each_sentence_stands(visitor:
     await add(visitor, path, text=TREES)
     await run_jobs(visitor)
     page = await visitor.open(f"{path}/search?q=water")
-    answered = await visitor.send(f"{path}/search/answer", page, q="What do baobabs store?", model="baobab/echo")
-    assert answered.status_code == 200, answered.text
-    assert "<h2>Answer" in answered.text
-    assert 'id="chunk-1"' in answered.text
+    response = await visitor.send(f"{path}/search/answer", page, q="What do baobabs store?", model="baobab/echo")
+    assert response.status_code == 200, response.text
+    assert "<h2>Answer" in response.text
+    assert 'id="chunk-1"' in response.text
 
 
 async def test_a_model_puts_found_chunks_in_order_before_it_answers_or_instead(visitor: Runner) -> None:
@@ -124,20 +124,20 @@ async def test_a_model_puts_found_chunks_in_order_before_it_answers_or_instead(v
     await run_jobs(visitor)
     page = await visitor.open(f"{path}/search?q=water&rerank=yes")
     assert "put in order by a model" not in page.text
-    asked = {"q": "What do baobabs store?", "model": "baobab/echo"}
-    ordered = await visitor.send(f"{path}/search/answer", page, **asked, do="order")
-    assert "2, put in order by a model" in ordered.text
-    assert "<h2>Answer" not in ordered.text
-    answered = await visitor.send(f"{path}/search/answer", page, **asked, rerank="yes")
-    assert "2, put in order by a model" in answered.text
-    assert "<h2>Answer" in answered.text
+    arguments = {"q": "What do baobabs store?", "model": "baobab/echo"}
+    response = await visitor.send(f"{path}/search/answer", page, **arguments, do="order")
+    assert "2, put in order by a model" in response.text
+    assert "<h2>Answer" not in response.text
+    answered_response = await visitor.send(f"{path}/search/answer", page, **arguments, rerank="yes")
+    assert "2, put in order by a model" in answered_response.text
+    assert "<h2>Answer" in answered_response.text
     (trees, *_) = find_documents((await visitor.open(path)).text)
     lines = json.dumps({"query": "What stores water?", "relevant": [trees]})
     evaluation = await visitor.open(f"{path}/evaluation")
     fields = {"questions": lines, "top": "10", "mode": "vector", "model": "baobab/echo", "rerank": "yes"}
-    measured = await visitor.send(f"{path}/evaluation/measure", evaluation, **fields)
-    assert measured.status_code == 200, measured.text
-    assert 'name="rerank" type="checkbox" value="yes" checked' in measured.text
+    measured_response = await visitor.send(f"{path}/evaluation/measure", evaluation, **fields)
+    assert measured_response.status_code == 200, measured_response.text
+    assert 'name="rerank" type="checkbox" value="yes" checked' in measured_response.text
 
 
 async def test_questions_are_measured_side_by_side(visitor: Runner) -> None:
@@ -152,16 +152,16 @@ async def test_questions_are_measured_side_by_side(visitor: Runner) -> None:
         {"query": "Why does bread rise?", "relevant": [bread, "11111111-1111-4111-8111-111111111111"]},
     ]
     lines = "\n".join(json.dumps(case) for case in cases) + "\n\n"
-    measured = await visitor.send(f"{path}/evaluation/measure", page, questions=lines, top="10")
-    assert measured.status_code == 200, measured.text
-    assert "Recall@10" in measured.text
-    assert measured.text.count("<td>0.750</td>") == 3
-    assert "11111111-1111-4111-8111-111111111111</code>" in measured.text
-    assert "<script>alert" not in measured.text
+    response = await visitor.send(f"{path}/evaluation/measure", page, questions=lines, top="10")
+    assert response.status_code == 200, response.text
+    assert "Recall@10" in response.text
+    assert response.text.count("<td>0.750</td>") == 3
+    assert "11111111-1111-4111-8111-111111111111</code>" in response.text
+    assert "<script>alert" not in response.text
     wrong = ("", "[", "[]", "{}", '{"query": 1, "relevant": ["x"]}', '{"query": "a", "relevant": "b"}', "[" * 100_000)
     for questions in wrong:
-        refused = await visitor.send(f"{path}/evaluation/measure", page, questions=questions)
-        assert refused.status_code == 400, questions[:50]
+        refusal = await visitor.send(f"{path}/evaluation/measure", page, questions=questions)
+        assert refusal.status_code == 400, questions[:50]
 
 
 async def test_a_collection_is_changed_made_anew_and_deleted(visitor: Runner) -> None:
@@ -173,9 +173,9 @@ async def test_a_collection_is_changed_made_anew_and_deleted(visitor: Runner) ->
     assert (await visitor.send(f"{path}/reindex", page, size="100", overlap="10")).status_code == 303
     assert (await visitor.send(f"{path}/reindex", page, size="x", overlap="10")).status_code == 400
     await run_jobs(visitor)
-    changed = (await visitor.open(path)).text
-    assert '<option value="custom" selected>' in changed
-    assert 'value="100"' in changed
+    page_text = (await visitor.open(path)).text
+    assert '<option value="custom" selected>' in page_text
+    assert 'value="100"' in page_text
     lists = f"/console/apps/{visitor.app_id}/collections"
     assert "All" in (await visitor.open(lists)).text
     assert (await visitor.send(f"{path}/delete", page)).status_code == 303

@@ -33,16 +33,16 @@ async def sign_in(baobab: Baobab, key: str | None = None) -> dict[str, str]:
 
 async def propose(baobab: Baobab, name: str = "agent", app: str = "shop") -> str:
     body = {"name": name, "approval": "write"}
-    made = await baobab.client.post("/api-keys", json=body, headers=baobab.owner)
-    agent = {"authorization": f"Bearer {made.json()['key']}"}
-    refused = await baobab.client.post("/init", json={"name": app}, headers=agent)
-    return str(refused.json()["error"]["details"]["approval_id"])
+    response = await baobab.client.post("/api-keys", json=body, headers=baobab.owner)
+    agent = {"authorization": f"Bearer {response.json()['key']}"}
+    refusal = await baobab.client.post("/init", json={"name": app}, headers=agent)
+    return str(refusal.json()["error"]["details"]["approval_id"])
 
 
 def find_csrf(page: httpx.Response) -> str:
-    found = re.search(r'name="csrf" value="([0-9a-f]{64})"', page.text)
-    assert found
-    return found[1]
+    match = re.search(r'name="csrf" value="([0-9a-f]{64})"', page.text)
+    assert match
+    return match[1]
 
 
 async def test_whoever_is_not_signed_in_is_led_to_the_sign_in_and_back(baobab: Baobab) -> None:
@@ -67,8 +67,8 @@ async def test_an_approval_is_read_and_approved_by_plain_forms(baobab: Baobab) -
     assert f"/console/approvals/{approval_id}" in inbox.text
     page = await baobab.client.get(f"/console/approvals/{approval_id}", headers=browser)
     form = {"csrf": find_csrf(page)}
-    done = await baobab.client.post(f"/console/approvals/{approval_id}/approve", data=form, headers=browser)
-    assert done.status_code == 303
+    response = await baobab.client.post(f"/console/approvals/{approval_id}/approve", data=form, headers=browser)
+    assert response.status_code == 303
     again = await baobab.client.post(f"/console/approvals/{approval_id}/reject", data=form, headers=browser)
     assert again.status_code == 409
     assert "already been decided" in again.text
@@ -83,23 +83,23 @@ async def test_whoever_is_asked_can_have_the_key_always_ask_and_the_call_goes_on
     assert done.headers["location"] == f"/console/approvals/{approval_id}"
     keys = (await baobab.client.get("/api-keys", headers=baobab.owner)).json()["keys"]
     assert {key["name"]: key["asks"] for key in keys}["watched"] == {"apps_init": "always"}
-    found = await baobab.client.get(f"/v1/approvals/{approval_id}", headers=baobab.owner)
-    assert found.json()["approval"]["status"] == "pending"
+    response = await baobab.client.get(f"/v1/approvals/{approval_id}", headers=baobab.owner)
+    assert response.json()["approval"]["status"] == "pending"
 
 
 @pytest.mark.parametrize("form", ["approve", "reject", "answer", "approve-alike", "approve-always", "ask-always"])
 async def test_nobody_decides_about_calls_of_another_organisation_by_their_id(baobab: Baobab, form: str) -> None:
     approval_id = await propose(baobab, f"of-others-{form}")
     stranger = await create_person(baobab, f"stranger-{form}")
-    made = await baobab.client.post("/api-keys", json={"name": "theirs"}, headers=stranger.headers)
-    browser = await sign_in(baobab, made.json()["key"])
+    response = await baobab.client.post("/api-keys", json={"name": "theirs"}, headers=stranger.headers)
+    browser = await sign_in(baobab, response.json()["key"])
     given = {"csrf": find_csrf(await baobab.client.get("/console", headers=browser)), "ids": approval_id, "answer": "x"}
     path = f"/console/approvals/{approval_id}"
     assert (await baobab.client.get(path, headers=browser)).status_code == 404
     assert (await baobab.client.post(f"{path}/{form}", data=given, headers=browser)).status_code == 404
     await baobab.client.post("/console/approvals/deny-all", data=given, headers=browser)
-    found = await baobab.client.get(f"/v1/approvals/{approval_id}", headers=baobab.owner)
-    assert found.json()["approval"]["status"] == "pending"
+    found_response = await baobab.client.get(f"/v1/approvals/{approval_id}", headers=baobab.owner)
+    assert found_response.json()["approval"]["status"] == "pending"
 
 
 async def test_a_page_that_is_not_there_keeps_the_menu_of_whoever_is_signed_in(baobab: Baobab) -> None:
@@ -115,8 +115,8 @@ async def test_whoever_approves_can_let_the_key_make_such_calls_without_asking(b
     page = await baobab.client.get(f"/console/approvals/{approval_id}", headers=browser)
     assert "never ask again before this key calls <code>apps_init</code>" in page.text
     path = f"/console/approvals/{approval_id}/approve-always"
-    done = await baobab.client.post(path, data={"csrf": find_csrf(page)}, headers=browser)
-    assert done.headers["location"] == f"/console/approvals/{approval_id}?decided=1"
+    response = await baobab.client.post(path, data={"csrf": find_csrf(page)}, headers=browser)
+    assert response.headers["location"] == f"/console/approvals/{approval_id}?decided=1"
     keys = (await baobab.client.get("/api-keys", headers=baobab.owner)).json()["keys"]
     assert {key["name"]: key["asks"] for key in keys}["gardener"] == {"apps_init": "never"}
 
@@ -149,13 +149,13 @@ async def test_what_others_wrote_is_inert_and_quoted(baobab: Baobab) -> None:
     services = baobab.application.services
     browser = await sign_in(baobab)
     app_id = await baobab.create_app()
-    made = await baobab.client.post("/api-keys", json={"name": "a2", "approval": "write"}, headers=baobab.owner)
-    agent = {"authorization": f"Bearer {made.json()['key']}"}
+    response = await baobab.client.post("/api-keys", json={"name": "a2", "approval": "write"}, headers=baobab.owner)
+    agent = {"authorization": f"Bearer {response.json()['key']}"}
     value = {"value": HOSTILE + "x" * 100_000}
-    refused = await baobab.client.put(f"/v1/{app_id}/kv/note", json=value, headers=agent)
-    assert refused.status_code == 428
-    listed = await baobab.client.get("/v1/approvals?status=pending", headers=baobab.owner)
-    newest = listed.json()["approvals"][0]["id"]
+    refusal = await baobab.client.put(f"/v1/{app_id}/kv/note", json=value, headers=agent)
+    assert refusal.status_code == 428
+    listed_response = await baobab.client.get("/v1/approvals?status=pending", headers=baobab.owner)
+    newest = listed_response.json()["approvals"][0]["id"]
     assert newest != approval_id
     page = await baobab.client.get(f"/console/approvals/{newest}", headers=browser)
     assert page.status_code == 200
@@ -173,23 +173,23 @@ async def test_what_others_wrote_is_inert_and_quoted(baobab: Baobab) -> None:
 async def test_a_revoked_key_ends_its_session_and_a_key_with_limits_decides_nothing(baobab: Baobab) -> None:
     approval_id = await propose(baobab)
     body = {"name": "mine", "approval": "destructive"}
-    made = (await baobab.client.post("/api-keys", json=body, headers=baobab.owner)).json()
-    browser = await sign_in(baobab, made["key"])
+    created_body = (await baobab.client.post("/api-keys", json=body, headers=baobab.owner)).json()
+    browser = await sign_in(baobab, created_body["key"])
     page = await baobab.client.get("/console", headers=browser)
     assert approval_id not in page.text
     form = {"csrf": find_csrf(page)}
-    refused = await baobab.client.post(f"/console/approvals/{approval_id}/approve", data=form, headers=browser)
-    assert refused.status_code in (403, 404)
-    await baobab.client.delete(f"/api-keys/{made['key_id']}", headers=baobab.owner)
-    ended = await baobab.client.get("/console", headers=browser)
-    assert ended.headers["location"].startswith("/console/sign-in")
+    refusal = await baobab.client.post(f"/console/approvals/{approval_id}/approve", data=form, headers=browser)
+    assert refusal.status_code in (403, 404)
+    await baobab.client.delete(f"/api-keys/{created_body['key_id']}", headers=baobab.owner)
+    response = await baobab.client.get("/console", headers=browser)
+    assert response.headers["location"].startswith("/console/sign-in")
 
 
 async def test_signing_out_ends_the_session_for_whoever_has_the_cookie(baobab: Baobab) -> None:
     browser = await sign_in(baobab)
     page = await baobab.client.get("/console", headers=browser)
-    done = await baobab.client.post("/console/sign-out", data={"csrf": find_csrf(page)}, headers=browser)
-    assert done.headers["location"] == "/console/sign-in"
+    response = await baobab.client.post("/console/sign-out", data={"csrf": find_csrf(page)}, headers=browser)
+    assert response.headers["location"] == "/console/sign-in"
     assert (await baobab.client.get("/console", headers=browser)).status_code == 303
 
 
@@ -213,26 +213,28 @@ async def test_wrong_sign_ins_lock_an_address_and_right_ones_do_not(baobab: Baob
     wrong = {"key": "bb_sk_" + "x" * 40}
     codes = [(await baobab.client.post("/console/sign-in", data=wrong, headers=own)).status_code for _ in range(20)]
     assert set(codes) == {401}
-    locked = await baobab.client.post("/console/sign-in", data={"key": baobab.key}, headers=own)
-    assert locked.status_code == 429
-    assert re.search(r"Too many sign-ins have failed at your address. Try again in 1[45] minutes", locked.text)
+    response = await baobab.client.post("/console/sign-in", data={"key": baobab.key}, headers=own)
+    assert response.status_code == 429
+    assert re.search(r"Too many sign-ins have failed at your address. Try again in 1[45] minutes", response.text)
 
 
 async def test_a_new_password_ends_the_sessions_of_the_old_one(baobab: Baobab) -> None:
-    given = {"email": "ada@example.com", "password": "correct Horse 7!", "name": "Ada"}
-    await baobab.client.post("/platform/signup", json=given)
-    sent = {"email": given["email"], "password": given["password"]}
-    wrong = await baobab.client.post("/console/sign-in", data={**sent, "password": "wrong"}, headers=OWN)
+    body = {"email": "ada@example.com", "password": "correct Horse 7!", "name": "Ada"}
+    await baobab.client.post("/platform/signup", json=body)
+    sent_body = {"email": body["email"], "password": body["password"]}
+    wrong = await baobab.client.post("/console/sign-in", data={**sent_body, "password": "wrong"}, headers=OWN)
     assert wrong.status_code == 401
-    answer = await baobab.client.post("/console/sign-in", data=sent, headers=OWN)
+    answer = await baobab.client.post("/console/sign-in", data=sent_body, headers=OWN)
     baobab.client.cookies.clear()
     browser = {**OWN, "cookie": answer.headers["set-cookie"].partition(";")[0]}
-    listed = await baobab.client.get("/console/sessions", headers=browser)
-    assert "This session" in listed.text
-    token = (await baobab.client.post("/platform/login", json=sent)).json()["token"]
-    change = {"password": "another Horse 8!", "current_password": given["password"]}
-    changed = await baobab.client.patch("/platform/me", json=change, headers={"authorization": f"Bearer {token}"})
-    assert changed.status_code == 200, changed.text
+    response = await baobab.client.get("/console/sessions", headers=browser)
+    assert "This session" in response.text
+    token = (await baobab.client.post("/platform/login", json=sent_body)).json()["token"]
+    change = {"password": "another Horse 8!", "current_password": body["password"]}
+    changed_response = await baobab.client.patch(
+        "/platform/me", json=change, headers={"authorization": f"Bearer {token}"}
+    )
+    assert changed_response.status_code == 200, changed_response.text
     assert (await baobab.client.get("/console", headers=browser)).status_code == 303
 
 
@@ -240,18 +242,18 @@ async def test_a_new_password_ends_the_sessions_of_the_old_one(baobab: Baobab) -
 async def test_signing_out_of_the_api_ends_the_sessions_of_the_account_but_not_those_of_its_keys(
     baobab: Baobab,
 ) -> None:
-    given = {"email": "ada@example.com", "password": "correct Horse 7!"}
-    await baobab.client.post("/platform/signup", json={**given, "name": "Ada"})
+    body = {"email": "ada@example.com", "password": "correct Horse 7!"}
+    await baobab.client.post("/platform/signup", json={**body, "name": "Ada"})
     by_key = await sign_in(baobab)
-    answer = await baobab.client.post("/console/sign-in", data=given, headers=OWN)
+    answer = await baobab.client.post("/console/sign-in", data=body, headers=OWN)
     baobab.client.cookies.clear()
     browser = {**OWN, "cookie": answer.headers["set-cookie"].partition(";")[0]}
     assert (await baobab.client.get("/console", headers=browser)).status_code == 200
-    token = (await baobab.client.post("/platform/login", json=given)).json()["token"]
+    token = (await baobab.client.post("/platform/login", json=body)).json()["token"]
     await baobab.client.post("/platform/logout", headers={"authorization": f"Bearer {token}"})
     assert (await baobab.client.get("/console", headers=browser)).status_code == 303
     assert (await baobab.client.get("/console", headers=by_key)).status_code == 200
-    again = await baobab.client.post("/console/sign-in", data=given, headers=OWN)
+    again = await baobab.client.post("/console/sign-in", data=body, headers=OWN)
     assert again.status_code == 303
 
 
@@ -260,11 +262,11 @@ async def test_a_denial_tells_its_reason_and_nothing_is_done(baobab: Baobab) -> 
     browser = await sign_in(baobab)
     page = await baobab.client.get(f"/console/approvals/{approval_id}", headers=browser)
     form = {"csrf": find_csrf(page), "reason": "Not on a Friday."}
-    denied = await baobab.client.post(f"/console/approvals/{approval_id}/reject", data=form, headers=browser)
-    assert denied.status_code == 303
-    shown = await baobab.client.get(denied.headers["location"], headers=browser)
-    assert "It will not be executed." in shown.text
-    assert "Not on a Friday." in shown.text
+    response = await baobab.client.post(f"/console/approvals/{approval_id}/reject", data=form, headers=browser)
+    assert response.status_code == 303
+    shown_response = await baobab.client.get(response.headers["location"], headers=browser)
+    assert "It will not be executed." in shown_response.text
+    assert "Not on a Friday." in shown_response.text
     apps = (await baobab.client.get("/apps", headers=baobab.owner)).json()["apps"]
     assert "denied" not in [app["name"] for app in apps]
 
@@ -295,8 +297,8 @@ async def test_a_stranger_sends_no_large_form(baobab: Baobab) -> None:
 
 async def test_all_that_one_asker_waits_for_is_denied_at_once(baobab: Baobab) -> None:
     body = {"name": "flooder", "approval": "write"}
-    made = await baobab.client.post("/api-keys", json=body, headers=baobab.owner)
-    agent = {"authorization": f"Bearer {made.json()['key']}"}
+    response = await baobab.client.post("/api-keys", json=body, headers=baobab.owner)
+    agent = {"authorization": f"Bearer {response.json()['key']}"}
     for number in range(3):
         await baobab.client.post("/init", json={"name": f"flood-{number}"}, headers=agent)
     other = await propose(baobab, "bystander")
@@ -307,8 +309,8 @@ async def test_all_that_one_asker_waits_for_is_denied_at_once(baobab: Baobab) ->
     done = await baobab.client.post("/console/approvals/deny-all", data=given, headers=browser)
     assert (done.status_code, done.headers["location"]) == (303, "/console")
     for approval_id, status in [*((one, "rejected") for one in form.split()), (other, "pending")]:
-        found = await baobab.client.get(f"/v1/approvals/{approval_id}", headers=baobab.owner)
-        assert found.json()["approval"]["status"] == status
+        found_response = await baobab.client.get(f"/v1/approvals/{approval_id}", headers=baobab.owner)
+        assert found_response.json()["approval"]["status"] == status
 
 
 async def test_the_page_of_clients_says_how_to_connect_one(baobab: Baobab) -> None:
@@ -337,12 +339,12 @@ async def test_calls_alike_are_shown_with_what_they_say_and_only_those_are_appro
     )
     for keys in (["one", "two", "three"], ["of another run"]):
         body = {"input": {"keys": keys}}
-        started = await baobab.client.post(f"{agents}/storer/runs", json=body, headers=baobab.owner)
-        assert started.status_code == 201, started.text
+        response = await baobab.client.post(f"{agents}/storer/runs", json=body, headers=baobab.owner)
+        assert response.status_code == 201, response.text
     await run_due_jobs(baobab.application)
-    listed = await baobab.client.get(f"/v1/approvals?status=pending&app_id={app}", headers=baobab.owner)
+    listed_response = await baobab.client.get(f"/v1/approvals?status=pending&app_id={app}", headers=baobab.owner)
     by_key = {next(key for key in ("one", "two", "three", "of another run") if f'"{key}"' in row["title"]): row["id"]
-              for row in listed.json()["approvals"]}  # fmt: skip
+              for row in listed_response.json()["approvals"]}  # fmt: skip
     browser = await sign_in(baobab)
     page = await baobab.client.get(f"/console/approvals/{by_key['one']}/alike", headers=browser)
     for key in ("one", "two", "three"):
@@ -364,8 +366,8 @@ async def test_calls_alike_are_shown_with_what_they_say_and_only_those_are_appro
 
 
 async def test_a_key_sees_the_sessions_that_it_began_and_ends_one(baobab: Baobab) -> None:
-    made = await baobab.client.post("/api-keys", json={"name": "phone"}, headers=baobab.owner)
-    key = made.json()["key"]
+    response = await baobab.client.post("/api-keys", json={"name": "phone"}, headers=baobab.owner)
+    key = response.json()["key"]
     browser, other = await sign_in(baobab, key), await sign_in(baobab, key)
     page = await baobab.client.get("/console/sessions", headers=browser)
     (path,) = re.findall(r'Another session</strong>.*?action="([^"]+)"', page.text, re.DOTALL)

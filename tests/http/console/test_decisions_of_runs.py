@@ -33,16 +33,16 @@ def build_reader(*, reads_first: bool) -> dict[str, Any]:
 
 @pytest.fixture
 async def runner(baobab: Baobab) -> Runner:
-    made = Runner(baobab, await baobab.create_app(), await sign_in(baobab))
-    await made.create_agent("reader", build_reader(reads_first=True))
-    await made.create_agent("writer", build_reader(reads_first=False))
-    return made
+    created_runner = Runner(baobab, await baobab.create_app(), await sign_in(baobab))
+    await created_runner.create_agent("reader", build_reader(reads_first=True))
+    await created_runner.create_agent("writer", build_reader(reads_first=False))
+    return created_runner
 
 
 async def find_approval(runner: Runner, run_path: str) -> str:
     run_id = run_path.rpartition("/")[2]
-    found = await runner.baobab.client.get("/v1/approvals?status=pending", headers=runner.baobab.owner)
-    (approval,) = [row["id"] for row in found.json()["approvals"] if row["run_id"] == run_id]
+    response = await runner.baobab.client.get("/v1/approvals?status=pending", headers=runner.baobab.owner)
+    (approval,) = [row["id"] for row in response.json()["approvals"] if row["run_id"] == run_id]
     return f"/console/approvals/{approval}"
 
 

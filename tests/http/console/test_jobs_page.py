@@ -18,16 +18,16 @@ async def visitor(baobab: Baobab) -> Runner:
 async def test_a_failed_job_shows_its_error_inert_and_is_tried_again(visitor: Runner) -> None:
     assert "Nothing is left to do" in (await visitor.open("/console/jobs")).text
     now = visitor.baobab.application.services.clock.now()
-    failed = {"finished_at": now, "error": f"ValueError: {HOSTILE}", "attempts": 8}
-    await put_job(visitor.baobab, "hook:?&1", kind="nobody_knows", arguments={"<b>": HOSTILE}, **failed)
+    arguments = {"finished_at": now, "error": f"ValueError: {HOSTILE}", "attempts": 8}
+    await put_job(visitor.baobab, "hook:?&1", kind="nobody_knows", arguments={"<b>": HOSTILE}, **arguments)
     listed = await visitor.open("/console/jobs?state=failed")
     assert 'href="/console/jobs/one?id=hook%3A%3F%261' in listed.text
     page = await visitor.open("/console/jobs/one?id=hook%3A%3F%261")
     for text in (listed.text, page.text):
         assert "<script>alert" not in text
-    done = await visitor.send("/console/jobs/one/retry", page, id="hook:?&1")
-    assert done.status_code == 303
-    assert "waiting" in (await visitor.open(done.headers["location"])).text
+    response = await visitor.send("/console/jobs/one/retry", page, id="hook:?&1")
+    assert response.status_code == 303
+    assert "waiting" in (await visitor.open(response.headers["location"])).text
 
 
 async def test_a_job_is_cancelled_where_it_may_be(visitor: Runner) -> None:
@@ -35,8 +35,8 @@ async def test_a_job_is_cancelled_where_it_may_be(visitor: Runner) -> None:
     await put_job(visitor.baobab, "erase", kind="files_erase")
     assert "It has to be done" in (await visitor.open("/console/jobs/one?id=erase")).text
     page = await visitor.open("/console/jobs/one?id=hook:1")
-    done = await visitor.send("/console/jobs/one/cancel", page, id="hook:1")
-    assert "cancelled" in (await visitor.open(done.headers["location"])).text
-    refused = await visitor.send("/console/jobs/one/cancel", page, id="erase")
-    assert refused.status_code == 409
-    assert "other data depends on it" in refused.text
+    response = await visitor.send("/console/jobs/one/cancel", page, id="hook:1")
+    assert "cancelled" in (await visitor.open(response.headers["location"])).text
+    refusal = await visitor.send("/console/jobs/one/cancel", page, id="erase")
+    assert refusal.status_code == 409
+    assert "other data depends on it" in refusal.text

@@ -75,8 +75,8 @@ async def test_what_a_principle_forbids_is_allowed_once_and_then_approved(visito
 
 async def test_an_action_shows_before_and_after_and_is_undone(visitor: Runner) -> None:
     entity = (await propose(visitor, "upsert_entity", type="person", display_name="Ada"))["result"]["entity_id"]
-    made = await propose(visitor, "update_entity", id=entity, display_name="Ada Lovelace")
-    path = f"/console/substrate/actions/{made['action_id']}"
+    proposal = await propose(visitor, "update_entity", id=entity, display_name="Ada Lovelace")
+    path = f"/console/substrate/actions/{proposal['action_id']}"
     page = await visitor.open(path)
     before, after = page.text.split("<h3>After</h3>")
     assert "Ada&#34;" in before.split("<h3>Before</h3>")[1]
@@ -89,28 +89,28 @@ async def test_an_action_shows_before_and_after_and_is_undone(visitor: Runner) -
 
 async def test_entities_are_found_merged_and_separated(visitor: Runner) -> None:
     names = ("Grace Hopper", "G. Hopper")
-    made = [await propose(visitor, "upsert_entity", type="person", display_name=name) for name in names]
-    ids = [each["result"]["entity_id"] for each in made]
+    proposals = [await propose(visitor, "upsert_entity", type="person", display_name=name) for name in names]
+    ids = [each["result"]["entity_id"] for each in proposals]
     assert ids[0] in (await visitor.open("/console/substrate/entities?q=hopper")).text
     path = f"/console/substrate/entities/{ids[0]}"
     page = await visitor.open(path)
     (of,) = set(re.findall(r'name="of" value="([^"]+)"', page.text))
-    proposed = await visitor.send(f"{path}/merge", page, of=of, other=ids[1], reason="the same")
-    action = proposed.headers["location"].partition("?")[0]
+    response = await visitor.send(f"{path}/merge", page, of=of, other=ids[1], reason="the same")
+    action = response.headers["location"].partition("?")[0]
     assert (await visitor.send(f"{action}/approve", page, of=of)).status_code == 303
-    merged = (await visitor.open(path)).text
-    assert ids[1] in merged
-    assert names[1] in merged
-    proposed = await visitor.send(f"{path}/unmerge", page, of=of, alias=ids[1])
-    assert "unmerge entities" in (await visitor.open(proposed.headers["location"])).text
+    page_text = (await visitor.open(path)).text
+    assert ids[1] in page_text
+    assert names[1] in page_text
+    response = await visitor.send(f"{path}/unmerge", page, of=of, alias=ids[1])
+    assert "unmerge entities" in (await visitor.open(response.headers["location"])).text
 
 
 async def test_memory_is_searched_and_says_who_wrote_it(visitor: Runner) -> None:
-    made = await propose(visitor, "record_learning", title="Blue doors", description=HOSTILE)
+    proposal = await propose(visitor, "record_learning", title="Blue doors", description=HOSTILE)
     for way in ("words", "meaning", "both"):
         assert (await visitor.open(f"/console/substrate?q=blue+doors&by={way}")).status_code == 200
     page = await visitor.open("/console/substrate?q=blue+doors&by=words")
-    assert f"/console/substrate/actions/{made['action_id']}" in page.text
+    assert f"/console/substrate/actions/{proposal['action_id']}" in page.text
     assert "<script>alert" not in page.text
     assert "Nothing in memory matches" in (await visitor.open("/console/substrate?q=nowhere&by=words")).text
 

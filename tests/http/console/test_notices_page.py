@@ -20,13 +20,13 @@ async def test_a_channel_is_added_its_secret_is_shown_once_and_it_is_removed(vis
     page = await visitor.open("/console/notices")
     assert "Nowhere yet" in page.text
     fields = {"kind": "webhook", "url": "https://example.com/secret-path", "name": "<b>pager</b>"}
-    made = await visitor.send("/console/notices/channels", page, **fields)
-    assert re.findall(r">(whsec_[^<]+)</pre>", made.text)
-    listed = (await visitor.open("/console/notices")).text
-    assert "whsec_" not in listed
-    assert "secret-path" not in listed
-    assert "&lt;b&gt;pager" in listed
-    (path,) = re.findall(r'action="(/console/notices/channels/[^"]+/remove)"', listed)
+    response = await visitor.send("/console/notices/channels", page, **fields)
+    assert re.findall(r">(whsec_[^<]+)</pre>", response.text)
+    page_text = (await visitor.open("/console/notices")).text
+    assert "whsec_" not in page_text
+    assert "secret-path" not in page_text
+    assert "&lt;b&gt;pager" in page_text
+    (path,) = re.findall(r'action="(/console/notices/channels/[^"]+/remove)"', page_text)
     assert (await visitor.send(path, page)).status_code == 303
     assert "Nowhere yet" in (await visitor.open("/console/notices")).text
 
@@ -34,8 +34,8 @@ async def test_a_channel_is_added_its_secret_is_shown_once_and_it_is_removed(vis
 async def test_quiet_hours_and_the_digest_are_kept(visitor: Runner) -> None:
     page = await visitor.open("/console/notices")
     fields = {"which": "all", "digest_minutes": "60", "begin": "22:00", "end": "07:00", "time_zone": "Europe/Prague"}
-    saved = await visitor.send("/console/notices/save", page, after_minutes="60", other="", **fields)
-    assert saved.headers["location"] == "/console/notices?saved=1"
+    response = await visitor.send("/console/notices/save", page, after_minutes="60", other="", **fields)
+    assert response.headers["location"] == "/console/notices?saved=1"
     text = (await visitor.open("/console/notices")).text
     assert 'value="22:00"' in text
     assert '<option value="60" selected>' in text

@@ -79,11 +79,11 @@ async def test_a_passkey_that_was_removed_signs_nobody_in(visitor: Runner) -> No
     assert len(paths) == 2
     options, state = read_ceremony((await client.get("/console/sign-in")).text)
     for path in paths:
-        removed = await client.post(path, data={"csrf": find_csrf(page)}, headers=visitor.browser)
-        assert removed.status_code == 303
+        response = await client.post(path, data={"csrf": find_csrf(page)}, headers=visitor.browser)
+        assert response.status_code == 303
     answer = {"state": state, "credential": json.dumps(phone.get(options))}
-    refused = await client.post("/console/sign-in", data=answer, headers=ORIGIN)
-    assert refused.status_code == 400
+    refusal = await client.post("/console/sign-in", data=answer, headers=ORIGIN)
+    assert refusal.status_code == 400
 
 
 async def test_passkeys_are_changed_only_soon_after_a_sign_in(visitor: Runner) -> None:
@@ -102,9 +102,9 @@ async def test_passkeys_are_changed_only_soon_after_a_sign_in(visitor: Runner) -
     credential = json.dumps(SoftAuthenticator(ADDRESS).create(options))
     fields = {"csrf": find_csrf(page), "state": state, "credential": credential, "name": "Mine now"}
     for path in ("/console/sessions/passkeys", remove):
-        refused = await client.post(path, data=fields, headers=visitor.browser)
-        assert refused.status_code == 403
-        assert "sign-in is too long ago" in refused.text
+        refusal = await client.post(path, data=fields, headers=visitor.browser)
+        assert refusal.status_code == 403
+        assert "sign-in is too long ago" in refusal.text
 
 
 async def test_answers_of_another_page_another_ceremony_or_nobody_are_refused(visitor: Runner) -> None:
@@ -125,5 +125,5 @@ async def test_answers_of_another_page_another_ceremony_or_nobody_are_refused(vi
         {"state": "x", "credential": json.dumps(good)},
         {"state": state},
     ):
-        refused = await client.post("/console/sign-in", data=fields, headers=ORIGIN)
-        assert refused.status_code == 400, (fields, refused.text)
+        refusal = await client.post("/console/sign-in", data=fields, headers=ORIGIN)
+        assert refusal.status_code == 400, (fields, refusal.text)

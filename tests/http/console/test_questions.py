@@ -62,8 +62,8 @@ async def test_each_type_has_a_field_and_the_run_gets_the_answer(questioner: Que
     # Those that are required, in their order; then the others by name.
     typed = {"answer-0": "Because.", "answer-1": "green", "answer-2": "0.5", "answer-3": "3", "answer-5": "yes"}
     typed |= {"answer-4": "x\r\n\r\ny", "answer-6.0": "yes"}
-    done = await questioner.send(f"{path}/answer", page, **typed)
-    assert done.status_code == 303, done.text
+    response = await questioner.send(f"{path}/answer", page, **typed)
+    assert response.status_code == 303, response.text
     assert (await questioner.read_run(run))["output"] == {
         "reason": "Because.",
         "amount": 0.5,
@@ -82,9 +82,9 @@ async def test_an_answer_of_another_shape_is_refused_and_the_question_still_wait
     questioner: Questioner, wrong: dict[str, str]
 ) -> None:
     run, path = await questioner.ask(SCHEMA)
-    typed = {"answer-0": "Because.", "answer-1": "red", **wrong}
-    refused = await questioner.send(f"{path}/answer", await questioner.open(path), **typed)
-    assert refused.status_code == 400
+    arguments = {"answer-0": "Because.", "answer-1": "red", **wrong}
+    refusal = await questioner.send(f"{path}/answer", await questioner.open(path), **arguments)
+    assert refusal.status_code == 400
     assert (await questioner.read_run(run))["status"] == "paused"
 
 
@@ -99,8 +99,8 @@ async def test_an_answer_of_another_shape_is_refused_and_the_question_still_wait
 async def test_a_schema_with_other_types_is_answered_as_json(questioner: Questioner, schema: Any) -> None:
     run, path = await questioner.ask(schema)
     page = await questioner.open(path)
-    done = await questioner.send(f"{path}/answer", page, answer='{"other": 1}')
-    assert done.status_code == 303, done.text
+    response = await questioner.send(f"{path}/answer", page, answer='{"other": 1}')
+    assert response.status_code == 303, response.text
     assert (await questioner.read_run(run))["output"] == {"other": 1}
 
 

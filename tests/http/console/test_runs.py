@@ -45,8 +45,8 @@ class Runner:
     async def create_agent(self, name: str, graph: dict[str, Any]) -> None:
         body = {"name": name, "graph_spec": graph, "dedupe_window_seconds": 0}
         path = f"/v1/{self.app_id}/agents"
-        made = await self.baobab.client.post(path, json=body, headers=self.baobab.owner)
-        assert made.status_code == 201, made.text
+        response = await self.baobab.client.post(path, json=body, headers=self.baobab.owner)
+        assert response.status_code == 201, response.text
 
     async def run(self, name: str, key: str = "a", value: Any = 1) -> str:
         """The path of the page of a run that has ended, or waits. `keeper` finds the value."""
@@ -55,10 +55,10 @@ class Runner:
             stored = f"/v1/{self.app_id}/kv/{key}"
             await self.baobab.client.put(stored, json={"value": value}, headers=self.baobab.owner)
         path = f"/v1/{self.app_id}/agents/{name}/runs"
-        started = await self.baobab.client.post(path, json={"input": run_input}, headers=self.baobab.owner)
-        assert started.status_code == 201, started.text
+        response = await self.baobab.client.post(path, json={"input": run_input}, headers=self.baobab.owner)
+        assert response.status_code == 201, response.text
         await run_due_jobs(self.baobab.application)
-        return f"/console/apps/{self.app_id}/runs/{name}/{started.json()['run_id']}"
+        return f"/console/apps/{self.app_id}/runs/{name}/{response.json()['run_id']}"
 
     async def open(self, path: str) -> httpx.Response:
         page = await self.baobab.client.get(path, headers=self.browser)
@@ -76,10 +76,10 @@ async def runner(baobab: Baobab) -> Runner:
 
 
 async def open_runner(baobab: Baobab) -> Runner:
-    made = Runner(baobab, await baobab.create_app(), await sign_in(baobab))
-    await made.create_agent("asker", build_graph(asks=True))
-    await made.create_agent("keeper", build_graph())
-    return made
+    created_runner = Runner(baobab, await baobab.create_app(), await sign_in(baobab))
+    await created_runner.create_agent("asker", build_graph(asks=True))
+    await created_runner.create_agent("keeper", build_graph())
+    return created_runner
 
 
 async def test_the_runs_of_an_app_are_listed_by_agent_and_state(runner: Runner) -> None:
@@ -120,9 +120,9 @@ async def test_a_run_shows_its_graph_its_calls_and_what_it_waits_for(runner: Run
 async def test_a_long_value_is_cut_and_a_page_of_its_own_has_all_of_it(runner: Runner) -> None:
     path = await runner.run("keeper", key="long", value="y" * 5000)
     page = await runner.open(path)
-    found = re.search(r'href="([^"]+/events/\d+)">3\d\d\d more characters', page.text)
-    assert found
-    assert "y" * 5000 in (await runner.open(found[1])).text
+    match = re.search(r'href="([^"]+/events/\d+)">3\d\d\d more characters', page.text)
+    assert match
+    assert "y" * 5000 in (await runner.open(match[1])).text
     assert (await runner.baobab.client.get(f"{path}/events/999", headers=runner.browser)).status_code == 404
 
 
@@ -133,9 +133,9 @@ async def test_a_long_timeline_is_read_in_parts(runner: Runner) -> None:
     await runner.create_agent("counter", graph | {"limits": {"max_tool_calls": 500}})
     path = f"/v1/{runner.app_id}/agents/counter/runs"
     body = {"input": {"keys": [f"key-{number}" for number in range(400)]}}
-    started = await runner.baobab.client.post(path, json=body, headers=runner.baobab.owner)
+    response = await runner.baobab.client.post(path, json=body, headers=runner.baobab.owner)
     await run_due_jobs(runner.baobab.application)
-    page = await runner.open(f"/console/apps/{runner.app_id}/runs/counter/{started.json()['run_id']}")
+    page = await runner.open(f"/console/apps/{runner.app_id}/runs/counter/{response.json()['run_id']}")
     shown: list[str] = []
     parts = 0
     while True:
@@ -162,8 +162,8 @@ async def test_a_run_that_failed_says_why_and_what_to_do(runner: Runner) -> None
 
 async def test_a_run_is_cancelled(runner: Runner) -> None:
     path = await runner.run("asker", key="a", value=1)
-    done = await runner.send(f"{path}/cancel", await runner.open(path))
-    assert (done.status_code, done.headers["location"]) == (303, path)
+    response = await runner.send(f"{path}/cancel", await runner.open(path))
+    assert (response.status_code, response.headers["location"]) == (303, path)
     page = await runner.open(path)
     assert "Cancelled" in page.text
     assert "/cancel" not in page.text
@@ -178,10 +178,10 @@ async def test_a_run_goes_on_from_a_step_with_another_input_and_both_are_compare
     assert 'name="step" inputmode="numeric" pattern="[0-9]*" value="1"' in page.text
     once = re.findall(r'name="once" value="(\w+)"', page.text)[0]
     fields = {"once": once, "step": "0", "input": json.dumps({"key": "b"})}
-    done = await runner.send(f"{path}/fork", page, **fields)
-    assert done.status_code == 303, done.text
+    response = await runner.send(f"{path}/fork", page, **fields)
+    assert response.status_code == 303, response.text
     await run_due_jobs(runner.baobab.application)
-    other = done.headers["location"]
+    other = response.headers["location"]
     assert other != path
     assert "after" in (await runner.open(other)).text
     # The form that is sent twice starts one run.
@@ -197,19 +197,19 @@ async def test_a_run_goes_on_from_a_step_with_another_input_and_both_are_compare
 )
 async def test_a_fork_that_cannot_be_is_refused_in_words(runner: Runner, fields: dict[str, str]) -> None:
     path = await runner.run("keeper", key="a", value=1)
-    refused = await runner.send(f"{path}/fork", await runner.open(f"{path}/fork"), **fields)
-    assert 400 <= refused.status_code < 500
-    assert "<h1>" in refused.text
+    refusal = await runner.send(f"{path}/fork", await runner.open(f"{path}/fork"), **fields)
+    assert 400 <= refusal.status_code < 500
+    assert "<h1>" in refusal.text
 
 
 async def test_a_run_is_downloaded_with_its_graph_and_all_its_events(runner: Runner) -> None:
     path = await runner.run("keeper", key="a", value=1)
     sent = await runner.open(f"{path}/run.json")
     assert sent.headers["content-disposition"] == 'attachment; filename="run.json"'
-    found = sent.json()
-    assert found["run"]["status"] == "completed"
-    assert found["graph_spec"]["entry"] == "first"
-    assert [event["seq"] for event in found["events"]] == list(range(1, found["run"]["last_seq"] + 1))
+    body = sent.json()
+    assert body["run"]["status"] == "completed"
+    assert body["graph_spec"]["entry"] == "first"
+    assert [event["seq"] for event in body["events"]] == list(range(1, body["run"]["last_seq"] + 1))
     waiting = await runner.open(f"{await runner.run('asker')}/run.json")
     assert "run_paused" in waiting.text
     assert "approval_token" not in waiting.text
@@ -238,11 +238,11 @@ async def test_an_app_shows_its_settings_and_they_are_changed(runner: Runner) ->
     assert (await runner.send(f"{path}/access-mode", page, access_mode="ajar")).status_code == 400
     await runner.send(f"{path}/visibility", page, visibility="public", listed="yes")
     await runner.send(f"{path}/pause", page, paused="yes")
-    shown = (await runner.open(path)).text
-    assert shown.count(" checked") == 3
-    assert "It is paused" in shown
-    made = await runner.send("/console/apps/create", apps, name="made-here")
-    assert "made-here" in (await runner.open(made.headers["location"])).text
+    page_text = (await runner.open(path)).text
+    assert page_text.count(" checked") == 3
+    assert "It is paused" in page_text
+    response = await runner.send("/console/apps/create", apps, name="made-here")
+    assert "made-here" in (await runner.open(response.headers["location"])).text
 
 
 async def test_an_agent_is_shown_with_its_graph_and_its_last_runs(runner: Runner) -> None:
@@ -254,20 +254,20 @@ async def test_an_agent_is_shown_with_its_graph_and_its_last_runs(runner: Runner
     assert path in page.text
     (once,) = re.findall(r'name="once" value="(\w+)"', page.text)
     fields = {"once": once, "input": '{"key": "a"}'}
-    started = await runner.send(f"{agents}/keeper/run", page, **fields)
+    response = await runner.send(f"{agents}/keeper/run", page, **fields)
     await run_due_jobs(runner.baobab.application)
-    assert "completed" in (await runner.open(started.headers["location"])).text
+    assert "completed" in (await runner.open(response.headers["location"])).text
     again = await runner.send(f"{agents}/keeper/run", page, **fields)
-    assert again.headers["location"] == started.headers["location"]
+    assert again.headers["location"] == response.headers["location"]
     assert (await runner.send(f"{agents}/keeper/run", page, input="[1]")).status_code == 400
 
 
 async def test_whoever_has_no_right_to_an_app_sees_nothing_of_it(runner: Runner) -> None:
     path = await runner.run("keeper", key="a", value=1)
     baobab = runner.baobab
-    given = {"email": "eve@example.com", "password": "correct Horse 7!"}
-    await baobab.client.post("/platform/signup", json={**given, "name": "Eve"})
-    token = (await baobab.client.post("/platform/login", json=given)).json()["token"]
+    body = {"email": "eve@example.com", "password": "correct Horse 7!"}
+    await baobab.client.post("/platform/signup", json={**body, "name": "Eve"})
+    token = (await baobab.client.post("/platform/login", json=body)).json()["token"]
     headers = {"authorization": f"Bearer {token}"}
     key = (await baobab.client.post("/api-keys", json={"name": "hers"}, headers=headers)).json()["key"]
     browser = await sign_in(baobab, key)

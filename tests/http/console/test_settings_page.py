@@ -14,8 +14,8 @@ async def test_the_operator_reads_the_settings_and_what_is_wrong_and_others_are_
     assert "BAOBAB_BOOTSTRAP_KEY" in page.text
     assert baobab.key not in page.text
     stranger = await create_person(baobab, "stranger")
-    made = await create_key(baobab, stranger.headers)
-    browser = await sign_in(baobab, made["authorization"].removeprefix("Bearer "))
-    refused = await baobab.client.get("/console/settings", headers=browser)
-    assert refused.status_code == 403
-    assert "whoever operates the installation" in refused.text
+    key = await create_key(baobab, stranger.headers)
+    browser = await sign_in(baobab, key["authorization"].removeprefix("Bearer "))
+    refusal = await baobab.client.get("/console/settings", headers=browser)
+    assert refusal.status_code == 403
+    assert "whoever operates the installation" in refusal.text

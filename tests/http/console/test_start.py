@@ -35,7 +35,7 @@ asyncio.run(main())
 
 
 def test_a_server_that_has_started_and_answered_has_loaded_neither(tmp_path: Path) -> None:
-    made = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", _SCRIPT, str(tmp_path)],
         cwd=Path(__file__).parents[3],
         capture_output=True,
@@ -43,5 +43,5 @@ def test_a_server_that_has_started_and_answered_has_loaded_neither(tmp_path: Pat
         timeout=120,
         check=False,
     )
-    assert made.returncode == 0, made.stderr
-    assert json.loads(made.stdout.splitlines()[-1]) == [[], [], True, []]
+    assert process.returncode == 0, process.stderr
+    assert json.loads(process.stdout.splitlines()[-1]) == [[], [], True, []]

@@ -50,24 +50,24 @@ async def test_rows_are_added_filtered_changed_deleted_and_brought_back(visitor:
     for row in ('{"id": 1, "name": "Ada"}', '{"id": 2, "name": "Ben & Co <b>"}'):
         assert (await visitor.send(f"{path}/row/add", page, row=row)).status_code == 303
     assert (await visitor.send(f"{path}/row/add", page, row="[")).status_code == 400
-    found = (await visitor.open(f"{path}?filter=name%3Dilike.*ben*%26id%3Dgt.1")).text
-    assert "Ben &amp; Co &lt;b&gt;" in found
-    assert "Ada" not in found
+    page_text = (await visitor.open(f"{path}?filter=name%3Dilike.*ben*%26id%3Dgt.1")).text
+    assert "Ben &amp; Co &lt;b&gt;" in page_text
+    assert "Ada" not in page_text
     opened = await visitor.open(f"{path}/row?id=1")
     before = '{"id": 1, "name": "Ada"}'
-    changed = await visitor.send(
+    response = await visitor.send(
         f"{path}/row/change", opened, id="1", before=before, row='{"id": 1, "name": "Lovelace"}'
     )
-    assert changed.status_code == 303
+    assert response.status_code == 303
     assert (await visitor.send(f"{path}/row/delete", opened, id="2")).status_code == 303
     history = await visitor.open(f"/console/apps/{visitor.app_id}/row-changes")
     actions = re.findall(r'name="action_id" value="(\d+)"', history.text)
     undo = f"/console/apps/{visitor.app_id}/row-changes/undo"
     for action in actions[:2]:
         assert (await visitor.send(undo, history, action_id=action)).status_code == 303
-    listed = (await visitor.open(path)).text
-    assert "Ada" in listed
-    assert "Ben &amp; Co" in listed
+    listed_page_text = (await visitor.open(path)).text
+    assert "Ada" in listed_page_text
+    assert "Ben &amp; Co" in listed_page_text
 
 
 async def test_who_sees_what_is_shown_side_by_side(visitor: Runner) -> None:
@@ -90,9 +90,9 @@ async def test_a_table_is_exported_and_imported_after_it_was_checked(visitor: Ru
     assert (await visitor.open(f"{path}/rows.jsonl?filter=id%3Dlt.2")).text == '{"id": 1, "name": "=1+1"}\n'
     page = await visitor.open(f"{path}/import")
     content = "id,name\r\n3,Ada\r\nx,Ben\r\n"
-    checked = await visitor.send(f"{path}/import", page, content=content, dry_run="on", skip_errors="on")
-    assert "1 rows would be written, and nothing was." in checked.text
-    assert "Line 3" in checked.text
+    response = await visitor.send(f"{path}/import", page, content=content, dry_run="on", skip_errors="on")
+    assert "1 rows would be written, and nothing was." in response.text
+    assert "Line 3" in response.text
     assert "Ada" not in (await visitor.open(path)).text
     assert (await visitor.send(f"{path}/import", page, content=content)).status_code == 400
     assert "Ada" in (await visitor.open(path)).text
@@ -105,9 +105,9 @@ async def test_a_view_is_browsed_and_compared_and_offers_no_writes(visitor: Runn
     policy = {"table_name": "posts", "policy_name": "open", "role": "anon", "using_expression": "true"}
     await _ask(visitor, "rls/policies", policy)
     path = f"/console/apps/{visitor.app_id}/tables"
-    listed = (await visitor.open(path)).text
-    assert "select title, author_id from posts where public" in listed
-    assert "The view `titles` of `posts`: anyone without signing in may SELECT any row." in listed
+    page_text = (await visitor.open(path)).text
+    assert "select title, author_id from posts where public" in page_text
+    assert "The view `titles` of `posts`: anyone without signing in may SELECT any row." in page_text
     rows = (await visitor.open(f"{path}/titles?filter=author_id%3Dis.null")).text
     assert "A view, which is read only" in rows
     assert "Add a row" not in rows
@@ -140,8 +140,8 @@ async def test_generated_columns_are_shown_and_not_offered_to_be_changed(visitor
     await _ask(visitor, "schema/apply", {"schema": SALES | {"_drop": ["authors", "posts"]}})
     await _ask(visitor, "orders", {"id": 1, "price": 4})
     path = f"/console/apps/{visitor.app_id}/tables/orders"
-    opened = (await visitor.open(f"{path}/row?id=1")).text
-    read_only, _, form = opened.partition("row/change")
+    page_text = (await visitor.open(f"{path}/row?id=1")).text
+    read_only, _, form = page_text.partition("row/change")
     assert "<dt>doubled</dt>" in read_only
     assert "price * 2" in read_only
     assert "doubled" not in form

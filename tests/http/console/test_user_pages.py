@@ -25,18 +25,18 @@ async def visitor(baobab: Baobab) -> Runner:
 async def sign_up(visitor: Runner, email: str, **further: Any) -> str:
     """A user of the app; returns the path of the page."""
     body = {"email": email, "password": PASSWORD, **further}
-    made = await visitor.baobab.client.post(f"/auth/{visitor.app_id}/signup", json=body)
-    assert made.status_code == 201, made.text
-    return f"/console/apps/{visitor.app_id}/users/{made.json()['user']['id']}"
+    response = await visitor.baobab.client.post(f"/auth/{visitor.app_id}/signup", json=body)
+    assert response.status_code == 201, response.text
+    return f"/console/apps/{visitor.app_id}/users/{response.json()['user']['id']}"
 
 
 async def test_users_are_found_given_a_role_banned_signed_out_and_deleted(visitor: Runner) -> None:
     users = f"/console/apps/{visitor.app_id}/users"
     path = await sign_up(visitor, "ada@example.com", display_name="<script>alert(1)</script>")
     await sign_up(visitor, "ben@example.com")
-    found = (await visitor.open(f"{users}?search=ADA")).text
-    assert ("ada@example.com" in found, "ben@example.com" in found) == (True, False)
-    assert "<script>alert" not in found
+    page_text = (await visitor.open(f"{users}?search=ADA")).text
+    assert ("ada@example.com" in page_text, "ben@example.com" in page_text) == (True, False)
+    assert "<script>alert" not in page_text
     login = {"email": "ada@example.com", "password": PASSWORD}
     await visitor.baobab.client.post(f"/auth/{visitor.app_id}/login", json=login)
     page = await visitor.open(path)
@@ -50,8 +50,8 @@ async def test_users_are_found_given_a_role_banned_signed_out_and_deleted(visito
         True,
         True,
     )
-    refused = await visitor.baobab.client.post(f"/auth/{visitor.app_id}/login", json=login)
-    assert refused.status_code == 403
+    refusal = await visitor.baobab.client.post(f"/auth/{visitor.app_id}/login", json=login)
+    assert refusal.status_code == 403
     assert (await visitor.send(f"{path}/unban", page)).status_code == 303
     assert (await visitor.send(f"{path}/second-factor", page)).status_code == 303
     assert (await visitor.send(f"{path}/delete", page)).status_code == 303
@@ -126,8 +126,8 @@ async def test_settings_are_saved_and_the_preview_shows_what_is_typed_before(vis
     form = {"invite_only": "yes", "second_factor": "required", "anonymous_days": "30", "colour": "#112233"}
     assert (await visitor.send(f"{path}/save", page, **form, logo_url="")).status_code == 303
     settings = f"/v1/{visitor.app_id}/auth/settings"
-    saved = (await visitor.baobab.client.get(settings, headers=visitor.baobab.owner)).json()["settings"]
-    assert saved == {
+    saved_settings = (await visitor.baobab.client.get(settings, headers=visitor.baobab.owner)).json()["settings"]
+    assert saved_settings == {
         "anonymous": False, "anonymous_days": 30, "invite_only": True, "second_factor": "required", "logo_url": None,
         "colour": "#112233",
     }  # fmt: skip
@@ -139,8 +139,8 @@ async def test_settings_are_saved_and_the_preview_shows_what_is_typed_before(vis
 async def test_a_provider_is_added_switched_off_and_removed_and_its_secret_is_never_shown(visitor: Runner) -> None:
     path = f"/console/apps/{visitor.app_id}/sign-in"
     page = await visitor.open(path)
-    given = {"provider": "google", "client_id": "123.apps", "client_secret": "GOCSPX-hidden"}
-    assert (await visitor.send(f"{path}/providers", page, **given)).status_code == 303
+    arguments = {"provider": "google", "client_id": "123.apps", "client_secret": "GOCSPX-hidden"}
+    assert (await visitor.send(f"{path}/providers", page, **arguments)).status_code == 303
     page = await visitor.open(path)
     assert CALLBACK.search(page.text)
     assert "GOCSPX" not in page.text
@@ -158,5 +158,5 @@ async def test_a_provider_is_added_switched_off_and_removed_and_its_secret_is_ne
     assert "switched off" in (await visitor.open(path)).text
     assert (await visitor.send(f"{path}/providers/google/delete", page)).status_code == 303
     assert "None yet" in (await visitor.open(path)).text
-    refused = await visitor.send(f"{path}/providers", page, **{**given, "provider": "acme"})
-    assert (refused.status_code, "authorization_url" in refused.text) == (400, True)
+    refusal = await visitor.send(f"{path}/providers", page, **{**arguments, "provider": "acme"})
+    assert (refusal.status_code, "authorization_url" in refusal.text) == (400, True)

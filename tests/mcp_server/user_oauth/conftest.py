@@ -71,9 +71,9 @@ class UserApp:
     async def read_code(self) -> str:
         await run_due_jobs(self.baobab.application)
         outbox = (await self.request("GET", f"/v1/{self.id}/auth/outbox")).json()
-        found = re.search(r"^    (\d{6})$", outbox["mails"][0]["text"], re.MULTILINE)
-        assert found
-        return found[1]
+        match = re.search(r"^    (\d{6})$", outbox["mails"][0]["text"], re.MULTILINE)
+        assert match
+        return match[1]
 
     async def is_accepted(self, token: str, view: str | None = None) -> bool:
         """Whether MCP answers a token at the address of the app, or of another view."""
@@ -93,8 +93,8 @@ async def create_user_app(baobab: Baobab) -> UserApp:
     signed_up = await app.request("POST", f"/auth/{app.id}/signup", {}, email=EMAIL, password=PASSWORD)
     assert signed_up.status_code == 201, signed_up.text
     own = "user:%7Buser.id%7D:**"
-    exposed = await app.request("PUT", f"/v1/{app.id}/kv/_expose/{own}", read="owner", write="owner")
-    assert exposed.status_code == 204, exposed.text
+    response = await app.request("PUT", f"/v1/{app.id}/kv/_expose/{own}", read="owner", write="owner")
+    assert response.status_code == 204, response.text
     return app
 
 
@@ -128,16 +128,18 @@ class Browser:
 
     async def send(self, step: str, headers: dict[str, str] | None = None, **fields: str) -> httpx.Response:
         """Sends the form of the newest page, as it stands there."""
-        hidden = re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)">', self.pages[-1].text)
-        form = {name: html.unescape(value) for name, value in hidden} | fields | {"step": step}
+        matches = re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)">', self.pages[-1].text)
+        form = {name: html.unescape(value) for name, value in matches} | fields | {"step": step}
         same_site = {"origin": self.app.address, "sec-fetch-site": "same-origin"}
         return await self.app.client.post(
             f"{self.app.issuer}/mcp/consent", data=form, headers=same_site if headers is None else headers
         )
 
     async def read_callback(self) -> AuthorizationCodeResult:
-        found = self.callback_query
-        return AuthorizationCodeResult(code=found.get("code", ""), state=found.get("state"), iss=found.get("iss"))
+        callback_query = self.callback_query
+        return AuthorizationCodeResult(
+            code=callback_query.get("code", ""), state=callback_query.get("state"), iss=callback_query.get("iss")
+        )
 
 
 @contextlib.asynccontextmanager
@@ -179,9 +181,9 @@ class OAuthSteps:
         by = {"authorization": f"Bearer {token or (await self.app.log_in())['access_token']}"}
         request = parse_query((await self.authorize(**changed)).headers["location"])["request"]
         path = f"/auth/{self.app.id}/mcp/decision"
-        decided = await self.app.request("POST", path, by, request=request, decision="approve")
-        assert decided.status_code == 200, decided.text
-        return parse_query(decided.json()["redirect_to"])
+        response = await self.app.request("POST", path, by, request=request, decision="approve")
+        assert response.status_code == 200, response.text
+        return parse_query(response.json()["redirect_to"])
 
     async def exchange(self, code: str, at: str | None = None, **changed: str | None) -> httpx.Response:
         form = {"grant_type": "authorization_code", "code": code, "redirect_uri": REDIRECT}

@@ -85,8 +85,8 @@ async def test_a_code_is_not_exchanged_without_what_it_is_bound_to(
     steps: OAuthSteps, changed: dict[str, str | None]
 ) -> None:
     code = (await steps.decide())["code"]
-    refused = await steps.exchange(code, **changed)
-    assert refused.status_code == 400, refused.text
+    refusal = await steps.exchange(code, **changed)
+    assert refusal.status_code == 400, refusal.text
     assert (await steps.exchange(code)).status_code == 200
 
 
@@ -103,17 +103,17 @@ async def test_the_client_the_request_and_the_code_of_one_app_are_strangers_in_a
     assert page.status_code == 400
     by = {"authorization": f"Bearer {(await other.app.log_in())['access_token']}"}
     path = f"/auth/{other.app.id}/mcp/decision"
-    refused = await other.app.request("POST", path, by, request=request, decision="approve")
-    assert refused.status_code == 400
+    refusal = await other.app.request("POST", path, by, request=request, decision="approve")
+    assert refusal.status_code == 400
     # The code and the refresh token of one app, at the other's token endpoint.
     code = (await steps.decide())["code"]
     for client_id in (steps.client_id, other.client_id):
-        refused = await steps.exchange(code, at=other.app.issuer, client_id=client_id)
-        assert refused.status_code in (400, 401)
+        refusal = await steps.exchange(code, at=other.app.issuer, client_id=client_id)
+        assert refusal.status_code in (400, 401)
     tokens = (await steps.exchange(code)).json()
     for client_id in (steps.client_id, other.client_id):
-        refused = await steps.refresh(tokens["refresh_token"], at=other.app.issuer, client_id=client_id)
-        assert refused.status_code in (400, 401)
+        refusal = await steps.refresh(tokens["refresh_token"], at=other.app.issuer, client_id=client_id)
+        assert refusal.status_code in (400, 401)
     assert (await steps.refresh(tokens["refresh_token"])).status_code == 200
 
 
@@ -148,8 +148,8 @@ async def test_only_a_user_in_person_can_agree(steps: OAuthSteps) -> None:
         ({"authorization": f"Bearer {tokens['access_token']}"}, 401),
     )
     for by, status in callers:
-        refused = await app.request("POST", f"/auth/{app.id}/mcp/decision", by, request=request, decision="approve")
-        assert refused.status_code == status, refused.text
+        refusal = await app.request("POST", f"/auth/{app.id}/mcp/decision", by, request=request, decision="approve")
+        assert refusal.status_code == status, refusal.text
 
 
 async def test_the_page_can_be_neither_framed_nor_driven_from_another_site(steps: OAuthSteps) -> None:
@@ -163,9 +163,9 @@ async def test_the_page_can_be_neither_framed_nor_driven_from_another_site(steps
     assert browser.pages[-1].headers["x-frame-options"] == "DENY"
     assert browser.pages[-1].headers["cache-control"] == "no-store"
     for headers in ({"origin": "https://evil.example"}, {"origin": "null"}, {"sec-fetch-site": "cross-site"}):
-        refused = await browser.send("password", headers, email=EMAIL, password=PASSWORD)
-        assert refused.status_code == 403
-        assert "ticket" not in refused.text
+        refusal = await browser.send("password", headers, email=EMAIL, password=PASSWORD)
+        assert refusal.status_code == 403
+        assert "ticket" not in refusal.text
     # Without having signed in, or with what another request has signed.
     assert (await browser.send("approve")).status_code == 401
     await browser.sign_in()
@@ -182,8 +182,8 @@ async def test_the_page_shows_a_wrong_password_and_the_clients_name_as_text(app:
     browser.pages.append(await app.client.get((await steps.authorize()).headers["location"]))
     assert "<script>" not in browser.pages[-1].text
     assert "&lt;script&gt;" in browser.pages[-1].text
-    refused = await browser.send("password", email=EMAIL, password="wrong")
-    assert refused.status_code == 401
-    assert "Invalid credentials" in refused.text
-    assert "ticket" not in refused.text
+    refusal = await browser.send("password", email=EMAIL, password="wrong")
+    assert refusal.status_code == 401
+    assert "Invalid credentials" in refusal.text
+    assert "ticket" not in refusal.text
     assert (await app.client.get(f"{app.issuer}/mcp/consent", params={"request": "v1.x.y"})).status_code == 400

@@ -59,12 +59,12 @@ async def test_the_official_client_signs_a_user_in_and_gets_the_tools_of_users(a
         assert [tool.name for tool in (await client.list_tools()).tools] == TOOLS
         # The rules of the rows are as over REST.
         user_id = await app.find_user_id()
-        written = await client.call_tool("kv_put", {"key": f"user:{user_id}:note", "value": "mine"})
-        assert not written.is_error, written.content
+        result = await client.call_tool("kv_put", {"key": f"user:{user_id}:note", "value": "mine"})
+        assert not result.is_error, result.content
         assert "mine" in str((await client.call_tool("kv_get", {"key": f"user:{user_id}:note"})).content)
-        refused = await client.call_tool("kv_get", {"key": f"user:{OTHER}:note"})
-        assert refused.is_error
-        assert "AUTH_INSUFFICIENT_PERMISSIONS" in str(refused.content)
+        refusal = await client.call_tool("kv_get", {"key": f"user:{OTHER}:note"})
+        assert refusal.is_error
+        assert "AUTH_INSUFFICIENT_PERMISSIONS" in str(refusal.content)
         assert (await client.list_resources()).resources == []
         assert (await client.list_prompts()).prompts == []
         assert client.instructions is not None
@@ -103,8 +103,8 @@ async def test_the_page_asks_a_user_who_has_one_for_the_second_factor(app: UserA
     bearer = {"authorization": f"Bearer {(await app.log_in())['access_token']}"}
     secret = (await app.request("POST", f"/auth/{app.id}/totp", bearer)).json()["secret"]
     code = compute_code(secret, int(app.baobab.application.services.clock.time()) // 30)
-    confirmed = await app.request("POST", f"/auth/{app.id}/totp/confirm", bearer, code=code)
-    browser, storage = CarefulBrowser(app, confirmed.json()["recovery_codes"]), Storage()
+    response = await app.request("POST", f"/auth/{app.id}/totp/confirm", bearer, code=code)
+    browser, storage = CarefulBrowser(app, response.json()["recovery_codes"]), Storage()
     async with connect(app, browser, storage) as client:
         assert [tool.name for tool in (await client.list_tools()).tools] == TOOLS
 
@@ -145,10 +145,10 @@ async def test_the_official_client_refreshes_its_token(app: UserApp) -> None:
     steps = OAuthSteps(app)
     assert storage.client is not None
     steps.client_id = storage.client.client_id or ""
-    renewed = await steps.refresh(str(first), resource=app.resource)
-    assert renewed.status_code == 200, renewed.text
-    assert renewed.json()["refresh_token"] != first
-    assert await app.is_accepted(renewed.json()["access_token"])
+    response = await steps.refresh(str(first), resource=app.resource)
+    assert response.status_code == 200, response.text
+    assert response.json()["refresh_token"] != first
+    assert await app.is_accepted(response.json()["access_token"])
 
 
 async def test_a_refusal_of_the_user_is_told_to_the_client(app: UserApp) -> None:
@@ -229,15 +229,17 @@ async def test_a_program_that_signed_in_with_the_platform_goes_on_at_the_same_ad
         # Once its access has ended, it is led to the platform again, and not to the app's sign-in.
         assert bool(platform.shown) is came_anew
         for program in (await app.request("GET", "/oauth/programs", person.headers)).json()["programs"]:
-            ended = await app.request("DELETE", f"/oauth/programs/{program['id']}", person.headers)
-            assert ended.status_code == 200
+            response = await app.request("DELETE", f"/oauth/programs/{program['id']}", person.headers)
+            assert response.status_code == 200
 
 
 async def test_what_waits_for_a_person_never_waits_for_the_user(steps: OAuthSteps) -> None:
     app = steps.app
     await give_tools(app.baobab, app.id, ["agents_run", "agents_runs_get"])
-    made = await app.request("POST", f"/v1/{app.id}/agents", name="asker", graph_spec=ASK, visibility="authenticated")
-    assert made.status_code == 201, made.text
+    response = await app.request(
+        "POST", f"/v1/{app.id}/agents", name="asker", graph_spec=ASK, visibility="authenticated"
+    )
+    assert response.status_code == 201, response.text
     tokens = await steps.connect()
     headers = {"authorization": f"Bearer {tokens['access_token']}"}
     async with (
@@ -258,8 +260,8 @@ async def test_what_waits_for_a_person_never_waits_for_the_user(steps: OAuthStep
             with pytest.raises(MCPError):
                 await client.call_tool(tool, decision)
     assert (await app.request("POST", f"{path}/resume", headers, **body)).status_code == 401
-    decided = await app.request("POST", f"{path}/resume", **body)
-    assert decided.status_code == 200, decided.text
+    decided_response = await app.request("POST", f"{path}/resume", **body)
+    assert decided_response.status_code == 200, decided_response.text
 
 
 async def test_one_user_cannot_use_up_what_the_app_may_send(steps: OAuthSteps) -> None:
@@ -299,8 +301,8 @@ async def test_a_token_of_a_client_opens_the_mcp_endpoint_of_its_app_and_nothing
         assert (await steps.app.request("GET", path, by)).status_code == 401
     # Nor can it be turned into one that opens REST.
     body = {"refresh_token": tokens["refresh_token"]}
-    refused = await steps.app.request("POST", f"/auth/{steps.app.id}/refresh", {}, **body)
-    assert refused.status_code == 401
+    refusal = await steps.app.request("POST", f"/auth/{steps.app.id}/refresh", {}, **body)
+    assert refusal.status_code == 401
     rest = (await steps.app.log_in())["access_token"]
     assert await steps.app.is_accepted(rest)
     assert not await other.is_accepted(rest)

@@ -32,10 +32,10 @@ def test_an_answer_that_is_of_its_schema(answer: Any) -> None:
     ],
 )
 def test_one_that_is_not_is_told_where(answer: Any, where: str) -> None:
-    told = find_mismatch(MOOD, answer)
-    assert told is not None
-    assert told.startswith(f"{where}: ")
-    assert len(told) <= 200
+    mismatch = find_mismatch(MOOD, answer)
+    assert mismatch is not None
+    assert mismatch.startswith(f"{where}: ")
+    assert len(mismatch) <= 200
 
 
 @pytest.mark.parametrize(

@@ -147,9 +147,9 @@ def test_an_operation_means_what_the_page_says(rule: Any, expected: Any) -> None
 def test_the_page_names_the_operations_that_there_are() -> None:
     table = PAGE.partition("## Conditions")[2].partition("\n\n|")[2].partition("\n\n")[0]
     on_page = {name for row in table.splitlines() for name in re.findall(r"`([^`]+)`", row.split(" | ")[0])}
-    with pytest.raises(RuleInvalid) as refused:
+    with pytest.raises(RuleInvalid) as refusal:
         Condition({"no": 1})
-    assert on_page == set(str(refused.value).partition("there are ")[2].split(", "))
+    assert on_page == set(str(refusal.value).partition("there are ")[2].split(", "))
 
 
 @pytest.mark.parametrize(
@@ -201,10 +201,10 @@ def test_a_condition_tells_what_it_asks_for() -> None:
     ],
 )
 def test_what_is_no_rule_is_refused_before_it_is_needed(rule: Any, path: tuple[Any, ...], message: str) -> None:
-    with pytest.raises(RuleInvalid) as refused:
+    with pytest.raises(RuleInvalid) as refusal:
         Condition(rule)
-    assert refused.value.path == path
-    assert str(refused.value).startswith(message)
+    assert refusal.value.path == path
+    assert str(refusal.value).startswith(message)
 
 
 def test_a_rule_has_a_depth() -> None:

@@ -43,14 +43,14 @@ def test_every_fault_is_said_at_once() -> None:
         "edges": [{"from": "ask", "to": "call", "wen": {}}, {"from": "call", "to": "done"}],
         "limts": {},
     }
-    told = list_issues(spec)
-    assert "did you mean" in told["limts",] or "limits" in told["limts",]
-    assert "system_prompt" in told["nodes", "ask", "promt"]
-    assert told["nodes", "call", "tool_ref"] == "is required"
-    assert 'did you mean "when"?' in told["edges", 0, "wen"]
-    assert 'did you mean "ask"?' in told["entry",]
-    assert "{{input.x}}" in told["nodes", "ask", "input_template"]
-    assert "does not begin a placeholder" in told["nodes", "done", "output_template"]
+    issues = list_issues(spec)
+    assert "did you mean" in issues["limts",] or "limits" in issues["limts",]
+    assert "system_prompt" in issues["nodes", "ask", "promt"]
+    assert issues["nodes", "call", "tool_ref"] == "is required"
+    assert 'did you mean "when"?' in issues["edges", 0, "wen"]
+    assert 'did you mean "ask"?' in issues["entry",]
+    assert "{{input.x}}" in issues["nodes", "ask", "input_template"]
+    assert "does not begin a placeholder" in issues["nodes", "done", "output_template"]
 
 
 @pytest.mark.parametrize(

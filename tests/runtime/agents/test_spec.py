@@ -384,8 +384,8 @@ def test_each_tool_is_asked_about_once() -> None:
 def test_of_several_overrides_the_narrowest_counts() -> None:
     offer = ToolOffer("read_only", "end_user")
     assert narrow_offer(offer, Override()) == offer
-    hidden = Override(exposed_to_override="developer_only")
-    assert narrow_offer(offer, Override(mode_override="read_write"), hidden) == ToolOffer(
+    override = Override(exposed_to_override="developer_only")
+    assert narrow_offer(offer, Override(mode_override="read_write"), override) == ToolOffer(
         "read_write", "developer_only"
     )
     assert narrow_offer(ToolOffer("read_write", "developer_only"), Override()) == ToolOffer(

@@ -198,8 +198,8 @@ for attempt in (
 os.write(1, b"end")
 os._exit(0)
 """
-    done = subprocess.run([sys.executable, "-I", "-c", script], env={}, capture_output=True, check=True)
-    assert done.stdout == b"end"
+    process = subprocess.run([sys.executable, "-I", "-c", script], env={}, capture_output=True, check=True)
+    assert process.stdout == b"end"
 
 
 async def test_documents_are_read_after_what_starts_their_processes_was_killed(tmp_path: Path) -> None:

@@ -63,9 +63,9 @@ async def test_a_picture_may_lie_as_it_likes_and_have_any_colours(tmp_path: Path
 
 
 async def test_a_transparent_picture_is_read_on_white(tmp_path: Path) -> None:
-    drawn = samples.draw_lines(*LINES)
-    drawn.putalpha(drawn.convert("L").point(lambda value: 255 - value))
-    assert (await parse(tmp_path, samples.encode_picture("PNG", drawn))).text == TEXT
+    lines = samples.draw_lines(*LINES)
+    lines.putalpha(lines.convert("L").point(lambda value: 255 - value))
+    assert (await parse(tmp_path, samples.encode_picture("PNG", lines))).text == TEXT
 
 
 async def test_a_photograph_is_read_the_way_up_that_its_camera_has_noted(tmp_path: Path) -> None:
@@ -175,8 +175,8 @@ for name in ("a.txt", "a.pdf", "a.docx", "a.png"):
     import_ahead("parse", {"name": name, "media_type": ""})
 print(sorted({"numpy", "onnxruntime", "rapidocr"} & set(sys.modules)))
 """
-    done = subprocess.run([sys.executable, "-I", "-c", script], capture_output=True, check=True, text=True)
-    assert done.stdout == "[]\n"
+    process = subprocess.run([sys.executable, "-I", "-c", script], capture_output=True, check=True, text=True)
+    assert process.stdout == "[]\n"
 
 
 def test_a_page_with_a_thousand_lines_without_a_gap_is_read_from_top_to_bottom() -> None:

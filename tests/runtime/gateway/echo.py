@@ -41,15 +41,17 @@ def complete_both_ways(messages: list[dict[str, Any]], **request: Any) -> ChatCo
         created=1_800_000_000,
     ):
         state.handle_chunk(ChatCompletionChunk.model_validate(chunk, strict=True))
-    joined = state.current_completion_snapshot
-    assert [choice.message.content for choice in joined.choices] == [
+    current_completion_snapshot = state.current_completion_snapshot
+    assert [choice.message.content for choice in current_completion_snapshot.choices] == [
         choice.message.content for choice in parsed.choices
     ]
-    assert [choice.finish_reason for choice in joined.choices] == [choice.finish_reason for choice in parsed.choices]
-    assert [list_calls(choice.message) for choice in joined.choices] == [
+    assert [choice.finish_reason for choice in current_completion_snapshot.choices] == [
+        choice.finish_reason for choice in parsed.choices
+    ]
+    assert [list_calls(choice.message) for choice in current_completion_snapshot.choices] == [
         list_calls(choice.message) for choice in parsed.choices
     ]
-    assert joined.usage == parsed.usage
+    assert current_completion_snapshot.usage == parsed.usage
     json.dumps(answer, allow_nan=False, ensure_ascii=False).encode()
     return parsed
 

@@ -74,10 +74,10 @@ def test_videos_of_the_documented_families_are_sold_by_the_second(family: str) -
 
 
 def test_every_id_is_a_vendor_and_a_model_and_listed_once() -> None:
-    listed = list_ids(INSTALLED)
+    ids = list_ids(INSTALLED)
 
-    assert len(listed) == len(set(listed)) > 300
-    assert all(id_ == id_.lower() and id_.count("/") == 1 for id_ in listed)
+    assert len(ids) == len(set(ids)) > 300
+    assert all(id_ == id_.lower() and id_.count("/") == 1 for id_ in ids)
 
 
 def test_every_model_says_who_calls_it_and_how() -> None:
@@ -100,16 +100,16 @@ def test_a_model_is_found_by_litellms_name_of_it() -> None:
 
 
 def test_a_version_may_be_written_with_dots_or_dashes() -> None:
-    made = build_catalogue({"claude-x-4-5": build_entry("anthropic")})
+    catalogue = build_catalogue({"claude-x-4-5": build_entry("anthropic")})
 
-    assert find_model(made, "anthropic/claude-x-4.5") == find_model(made, "claude-x-4-5")
+    assert find_model(catalogue, "anthropic/claude-x-4.5") == find_model(catalogue, "claude-x-4-5")
 
 
 def test_a_name_that_two_models_have_finds_neither() -> None:
-    made = build_catalogue({"gpt-9": build_entry(), "xai/gpt-9": build_entry("xai")})
+    catalogue = build_catalogue({"gpt-9": build_entry(), "xai/gpt-9": build_entry("xai")})
 
-    assert made.find_model("gpt-9") is None
-    assert find_model(made, "x-ai/gpt-9").provider == "xai"
+    assert catalogue.find_model("gpt-9") is None
+    assert find_model(catalogue, "x-ai/gpt-9").provider == "xai"
 
 
 def test_an_unknown_name_finds_nothing() -> None:
@@ -149,10 +149,10 @@ OPEN = {
 
 
 def test_the_spellings_of_hosts_are_one_model() -> None:
-    made = build_catalogue(OPEN)
+    catalogue = build_catalogue(OPEN)
 
-    assert list_ids(made) == ["meta-llama/llama-9-70b-instruct"]
-    assert [model.provider for model in made.list_deployments("meta-llama/llama-9-70b-instruct")] == [
+    assert list_ids(catalogue) == ["meta-llama/llama-9-70b-instruct"]
+    assert [model.provider for model in catalogue.list_deployments("meta-llama/llama-9-70b-instruct")] == [
         "groq",
         "together_ai",
         "fireworks_ai",
@@ -184,21 +184,21 @@ def test_without_providers_nothing_is_listed() -> None:
 
 
 def test_what_a_server_offers_is_listed_in_place_of_what_it_offered_before() -> None:
-    made = build_catalogue({"gpt-9": build_entry()})
+    catalogue = build_catalogue({"gpt-9": build_entry()})
 
-    made.register_models("corp", [build_model("corp/one"), build_model("corp/two")])
-    made.register_models("corp", [build_model("corp/two")])
+    catalogue.register_models("corp", [build_model("corp/one"), build_model("corp/two")])
+    catalogue.register_models("corp", [build_model("corp/two")])
 
-    assert list_ids(made) == ["corp/two", "openai/gpt-9"]
-    assert find_model(made, "two").provider == "corp"
+    assert list_ids(catalogue) == ["corp/two", "openai/gpt-9"]
+    assert find_model(catalogue, "two").provider == "corp"
 
 
 def test_a_server_cannot_take_the_name_of_a_vendors_model() -> None:
-    made = build_catalogue({"gpt-9": build_entry()})
+    catalogue = build_catalogue({"gpt-9": build_entry()})
 
-    made.register_models("corp", [build_model("corp/gpt-9"), build_model("openai/gpt-9")])
+    catalogue.register_models("corp", [build_model("corp/gpt-9"), build_model("openai/gpt-9")])
 
-    assert find_model(made, "gpt-9").provider == find_model(made, "openai/gpt-9").provider == "openai"
+    assert find_model(catalogue, "gpt-9").provider == find_model(catalogue, "openai/gpt-9").provider == "openai"
 
 
 # What it costs
@@ -247,7 +247,7 @@ def test_what_has_no_price_or_one_that_cannot_be_charged_is_not_sold(fields: dic
 
 
 def test_an_image_is_sold_by_the_image_or_by_its_tokens() -> None:
-    made = build_catalogue(
+    catalogue = build_catalogue(
         {
             "gpt-image-9": build_entry(mode="image_generation", output_cost_per_image_token="3e-05"),
             "recraft/recraftv9": {
@@ -258,22 +258,24 @@ def test_an_image_is_sold_by_the_image_or_by_its_tokens() -> None:
         }
     )
 
-    assert find_model(made, "openai/gpt-image-9").price == Price(1_000_000_000, 30_000_000_000)
-    assert find_model(made, "recraft/recraftv9").price == Price(0, 0, unit=40_000_000)
+    assert find_model(catalogue, "openai/gpt-image-9").price == Price(1_000_000_000, 30_000_000_000)
+    assert find_model(catalogue, "recraft/recraftv9").price == Price(0, 0, unit=40_000_000)
 
 
 def test_writing_to_a_cache_has_its_own_price_where_there_is_one() -> None:
-    written = {
+    arguments = {
         "cache_creation_input_token_cost": "1.25e-06",
         "cache_creation_input_token_cost_above_1hr": "2e-06",
         "cache_creation_input_token_cost_above_200k_tokens": "2.5e-06",
     }
-    made = build_catalogue({"gpt-9": build_entry(**written), "gpt-8": build_entry(cache_creation_input_token_cost="0")})
+    catalogue = build_catalogue(
+        {"gpt-9": build_entry(**arguments), "gpt-8": build_entry(cache_creation_input_token_cost="0")}
+    )
 
-    dear, plain = find_model(made, "openai/gpt-9"), find_model(made, "openai/gpt-8")
+    dear, plain = find_model(catalogue, "openai/gpt-9"), find_model(catalogue, "openai/gpt-8")
 
     assert (dear.price.cache_write, dear.price.cache_write_hour) == (1_250_000_000, 2_000_000_000)
-    assert made.get_price(dear, prompt_tokens=200_001).cache_write == 2_500_000_000
+    assert catalogue.get_price(dear, prompt_tokens=200_001).cache_write == 2_500_000_000
     # A price of nought is none: it costs what the prompt does.
     assert (plain.price.cache_write, plain.price.cache_write_hour) == (None, None)
 
@@ -300,9 +302,9 @@ BRACKETS = {
 def test_a_long_prompt_makes_the_whole_call_dearer(
     priced: dict[str, Any], tokens: int, prompt: int, completion: int
 ) -> None:
-    made = build_catalogue({"gpt-9": priced})
+    catalogue = build_catalogue({"gpt-9": priced})
 
-    price = made.get_price(find_model(made, "openai/gpt-9"), prompt_tokens=tokens)
+    price = catalogue.get_price(find_model(catalogue, "openai/gpt-9"), prompt_tokens=tokens)
 
     assert (price.prompt, price.completion) == (prompt * 10**9, completion * 10**9)
 
@@ -341,19 +343,21 @@ def test_a_model_without_chat_completions_at_its_vendor_says_so(fields: dict[str
 
 def test_a_model_is_gone_on_the_day_after_its_deprecation_date() -> None:
     clock = FixedClock(datetime(2026, 3, 31, 23, 59, tzinfo=UTC).timestamp())
-    made = build_catalogue({"gpt-9": build_entry(deprecation_date="2026-03-31")}, clock=clock)
-    assert list_ids(made) == ["openai/gpt-9"]
+    catalogue = build_catalogue({"gpt-9": build_entry(deprecation_date="2026-03-31")}, clock=clock)
+    assert list_ids(catalogue) == ["openai/gpt-9"]
 
     clock.advance(60)
 
-    assert list_ids(made) == []
-    assert made.find_model("gpt-9") is None
+    assert list_ids(catalogue) == []
+    assert catalogue.find_model("gpt-9") is None
 
 
 def test_another_host_serves_when_the_first_gives_a_model_up() -> None:
-    made = build_catalogue({**OPEN, "groq/llama-9-70b-instruct": build_entry("groq", deprecation_date="2026-01-01")})
+    catalogue = build_catalogue(
+        {**OPEN, "groq/llama-9-70b-instruct": build_entry("groq", deprecation_date="2026-01-01")}
+    )
 
-    assert find_model(made, "meta-llama/llama-9-70b-instruct").provider == "together_ai"
+    assert find_model(catalogue, "meta-llama/llama-9-70b-instruct").provider == "together_ai"
 
 
 def test_nothing_is_read_before_the_first_question() -> None:

@@ -129,10 +129,10 @@ def test_an_answer_is_the_same_however_its_bytes_come(answer: bytes, cuts: set[i
 
     async def fetch_answer() -> tuple[int, str | None, bytes]:
         async with connect_client(serve_pieces(*pieces, close=answer is TO_THE_END)) as client:
-            found = await client.post()
-            body = b"".join([piece async for piece in found])
-            found.close()
-            return found.status, found.headers.get("x-kind"), body
+            response = await client.post()
+            body = b"".join([piece async for piece in response])
+            response.close()
+            return response.status, response.headers.get("x-kind"), body
 
     assert asyncio.run(fetch_answer()) == (200, "one", BODY)
 

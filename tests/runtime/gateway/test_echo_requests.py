@@ -59,10 +59,10 @@ def test_hostile_texts_come_to_an_end() -> None:
 def test_a_bad_request_is_refused_by_the_parameter_at_fault(request_: dict[str, Any], param: str) -> None:
     whole = {"messages": [{"role": "user", "content": "hi"}], **request_}
     for answer in (complete_chat, stream_chat):
-        with pytest.raises(BadParameter) as refused:
+        with pytest.raises(BadParameter) as refusal:
             answer(whole, completion_id="chatcmpl-1", created=0)
-        assert refused.value.param == param
-        assert str(refused.value).startswith(param)
+        assert refusal.value.param == param
+        assert str(refusal.value).startswith(param)
 
 
 _WORDS = st.sampled_from(["function", "user", "tool", "required", "json_schema", "text", "auto", "allowed_tools"])
@@ -112,6 +112,6 @@ def test_parameters_that_are_null_are_as_good_as_absent() -> None:
 
 
 def test_more_than_the_context_window_is_refused() -> None:
-    with pytest.raises(ContextTooLong) as refused:
+    with pytest.raises(ContextTooLong) as refusal:
         ask_echo("word " * CONTEXT_WINDOW)
-    assert (refused.value.param, refused.value.code) == ("messages", "context_length_exceeded")
+    assert (refusal.value.param, refusal.value.code) == ("messages", "context_length_exceeded")

@@ -204,5 +204,5 @@ def test_what_is_written_satisfies_any_schema_or_nothing_is(schema: Any, offered
     request = {"messages": [{"role": "user", "content": json.dumps(offered)}], "response_format": response_format}
     with contextlib.suppress(BadParameter, OverBudget):
         answer = complete_chat(request, completion_id="x", created=0)
-        written = json.loads(answer["choices"][0]["message"]["content"])
-        assert Draft202012Validator(schema).is_valid(written)
+        payload = json.loads(answer["choices"][0]["message"]["content"])
+        assert Draft202012Validator(schema).is_valid(payload)

@@ -79,14 +79,14 @@ async def test_a_name_that_leads_elsewhere_after_it_was_checked_leads_nowhere() 
         assert names.asked == 1
         with pytest.raises(UpstreamFailed):
             await customer.ask("drop-first")  # after which there is no connection
-        received = len(fake.requests)
+        request_count = len(fake.requests)
         for rebound in (("10.0.0.7",), ("127.0.0.1", "169.254.169.254"), ("::1",)):
             names.addresses = rebound
             for method in ("complete_chat", "stream_chat", "embed_texts"):
                 with pytest.raises(UpstreamFailed) as raised:
                     await customer.ask("plain", method)
                 assert "models.test" not in raised.value.message
-        assert len(fake.requests) == received
+        assert len(fake.requests) == request_count
 
 
 async def test_an_address_that_may_not_be_called_is_not() -> None:

@@ -41,9 +41,9 @@ KEY = "sk-of-the-installation"
 
 
 def find_model(name: str, **changes: Any) -> Model:
-    found = CATALOGUE.find_model(name)
-    assert found is not None
-    return replace(found, **changes)
+    model = CATALOGUE.find_model(name)
+    assert model is not None
+    return replace(model, **changes)
 
 
 def build_request(prompt: str = "A baobab", provider: dict[str, Any] | None = None, **parameters: Any) -> MediaRequest:
@@ -107,10 +107,10 @@ def google_image_model(name: str) -> Model:
 
 
 async def test_images_are_there_at_once_and_cost_what_the_answer_says_was_used() -> None:
-    async with open_media() as made:
-        drawn = find_model("openai/gpt-image-2")
-        progress, files = await made.finish_job(
-            drawn, build_request(n=2, size="1024x1024", provider={"quality": "low"})
+    async with open_media() as media:
+        model = find_model("openai/gpt-image-2")
+        progress, files = await media.finish_job(
+            model, build_request(n=2, size="1024x1024", provider={"quality": "low"})
         )
         assert progress.status == "completed"
         assert progress.units == 2
@@ -118,24 +118,24 @@ async def test_images_are_there_at_once_and_cost_what_the_answer_says_was_used()
         assert [rendering.content_type for rendering in progress.renderings] == ["image/png", "image/png"]
         # 10 tokens of text, 50 of images, 1000 made: at 5, 8 and 30 dollars a million.
         assert progress.cost == 10 * 5_000 + 50 * 8_000 + 1000 * 30_000
-        assert made.first_fields == {
+        assert media.first_fields == {
             "model": "gpt-image-2",
             "prompt": "A baobab",
             "n": 2,
             "size": "1024x1024",
             "quality": "low",
         }
-        assert made.fake.requests[0].headers["authorization"] == f"Bearer {KEY}"
-        assert made.fake.requests[0].headers["idempotency-key"] == "job-1"
+        assert media.fake.requests[0].headers["authorization"] == f"Bearer {KEY}"
+        assert media.fake.requests[0].headers["idempotency-key"] == "job-1"
 
 
 async def test_images_by_address_are_fetched() -> None:
-    async with open_media() as made:
-        progress, files = await made.finish_job(image_model("url"), build_request())
+    async with open_media() as media:
+        progress, files = await media.finish_job(image_model("url"), build_request())
         assert progress.status == "completed"
         assert files == [PICTURE]
         # The address holds what it needs: the key does not go along.
-        assert "authorization" not in made.fake.requests[1].headers
+        assert "authorization" not in media.fake.requests[1].headers
 
 
 @pytest.mark.parametrize(
@@ -147,8 +147,11 @@ async def test_images_by_address_are_fetched() -> None:
     ],
 )
 async def test_what_is_no_image_is_not_passed_on(behaviour: str, why: str) -> None:
-    async with open_media() as made:
-        assert await made.finish_job(image_model(behaviour), build_request()) == (Progress("failed", "", error=why), [])
+    async with open_media() as media:
+        assert await media.finish_job(image_model(behaviour), build_request()) == (
+            Progress("failed", "", error=why),
+            [],
+        )
 
 
 @pytest.mark.parametrize(
@@ -185,26 +188,26 @@ async def test_what_is_no_image_is_not_passed_on(behaviour: str, why: str) -> No
 async def test_nothing_that_is_asked_of_an_image_is_left_out(
     name: str, request_: MediaRequest, sent: dict[str, Any]
 ) -> None:
-    async with open_media() as made:
+    async with open_media() as media:
         # What comes of it is another matter: not all of these wires are answered here.
         with contextlib.suppress(UpstreamFailed, ModelNotFound):
-            await made.media.start_job(find_model(name), request_, "job-1")
-        assert made.first_fields == sent
+            await media.media.start_job(find_model(name), request_, "job-1")
+        assert media.first_fields == sent
 
 
 async def test_without_a_usage_the_most_is_what_it_costs() -> None:
-    async with open_media() as made:
-        progress, _ = await made.finish_job(image_model("no-usage"), build_request())
+    async with open_media() as media:
+        progress, _ = await media.finish_job(image_model("no-usage"), build_request())
         assert progress.cost is None
 
 
 async def test_a_gemini_makes_an_image_of_the_shape_that_is_asked_for() -> None:
-    async with open_media() as made:
-        drawn = find_model("google/gemini-3-pro-image")
-        progress, files = await made.finish_job(drawn, build_request(aspect_ratio="16:9", size="2K"))
+    async with open_media() as media:
+        model = find_model("google/gemini-3-pro-image")
+        progress, files = await media.finish_job(model, build_request(aspect_ratio="16:9", size="2K"))
         assert progress.status == "completed"
         assert files == [PICTURE]
-        assert made.first_fields["generationConfig"]["imageConfig"] == {"aspectRatio": "16:9", "imageSize": "2K"}
+        assert media.first_fields["generationConfig"]["imageConfig"] == {"aspectRatio": "16:9", "imageSize": "2K"}
         # 10 tokens of text at 2 dollars a million, 10 written at 12, 1290 of an image at 120.
         assert progress.cost == 10 * 2_000 + 10 * 12_000 + 1290 * 120_000
 
@@ -222,33 +225,33 @@ async def test_a_gemini_makes_an_image_of_the_shape_that_is_asked_for() -> None:
 )
 @pytest.mark.parametrize("which", [image_model, google_image_model, video_model])
 async def test_what_an_upstream_refuses_is_told_in_our_words(which: Any, name: str, error: type[Exception]) -> None:
-    async with open_media() as made:
-        with pytest.raises(error) as refused:
-            await made.media.start_job(which(name), build_request(), "job-1")
-        assert type(refused.value) is error
+    async with open_media() as media:
+        with pytest.raises(error) as refusal:
+            await media.media.start_job(which(name), build_request(), "job-1")
+        assert type(refusal.value) is error
         # What is wrong with a request is the sender's to mend; all else is not theirs to know.
-        assert ("upstream says" in str(refused.value)) is (error is RequestRefused)
+        assert ("upstream says" in str(refusal.value)) is (error is RequestRefused)
         # Once: whoever asks decides whether to ask again.
-        assert len(made.fake.requests) == 1
+        assert len(media.fake.requests) == 1
 
 
 @pytest.mark.parametrize("which", [image_model, google_image_model, video_model])
 async def test_half_an_answer_is_none(which: Any) -> None:
-    async with open_media() as made:
+    async with open_media() as media:
         with pytest.raises(UpstreamFailed):
-            await made.media.start_job(which("malformed-json"), build_request(), "job-1")
+            await media.media.start_job(which("malformed-json"), build_request(), "job-1")
 
 
 async def test_an_upstream_that_is_too_slow_with_an_image_is_not_asked_once_more() -> None:
-    async with open_media(image_seconds=0.2) as made:
-        progress = await made.media.start_job(image_model("slow-first:30"), build_request(), "job-1")
+    async with open_media(image_seconds=0.2) as media:
+        progress = await media.media.start_job(image_model("slow-first:30"), build_request(), "job-1")
         assert progress == Progress("failed", "", error="The model's provider did not answer in time.")
 
 
 async def test_an_upstream_that_is_too_slow_with_a_video_may_be_asked_again() -> None:
-    async with open_media(video_seconds=0.2) as made:
+    async with open_media(video_seconds=0.2) as media:
         with pytest.raises(UpstreamTimeout):
-            await made.media.start_job(video_model("slow-first:30"), build_request(), "job-1")
+            await media.media.start_job(video_model("slow-first:30"), build_request(), "job-1")
 
 
 # -- Images that callers point at -------------------------------------------------------------------------------------
@@ -299,13 +302,13 @@ async def test_pictures_of_a_conversation_are_fetched_here_where_the_provider_fe
 
 
 async def test_images_to_edit_are_fetched_here_and_sent_as_bytes(tmp_path: Path) -> None:
-    async with serve_pictures(tmp_path) as (site, client), open_media(client) as made:
+    async with serve_pictures(tmp_path) as (site, client), open_media(client) as media:
         request = build_request(input_images=[f"{site}/one", f"{site}/two"], mask=f"{site}/mask", n=2)
-        progress, files = await made.finish_job(find_model("openai/gpt-image-2"), request)
+        progress, files = await media.finish_job(find_model("openai/gpt-image-2"), request)
         assert progress.status == "completed"
         assert files == [PICTURE, PICTURE]
-        assert made.fake.requests[0].path == "/v1/images/edits"
-        assert made.first_fields == {
+        assert media.fake.requests[0].path == "/v1/images/edits"
+        assert media.first_fields == {
             "model": "gpt-image-2",
             "prompt": "A baobab",
             "n": "2",
@@ -315,11 +318,11 @@ async def test_images_to_edit_are_fetched_here_and_sent_as_bytes(tmp_path: Path)
 
 
 async def test_a_gemini_is_shown_the_images(tmp_path: Path) -> None:
-    async with serve_pictures(tmp_path) as (site, client), open_media(client) as made:
-        drawn = find_model("google/gemini-2.5-flash-image")
-        progress, _ = await made.finish_job(drawn, build_request(input_images=[f"{site}/one"]))
+    async with serve_pictures(tmp_path) as (site, client), open_media(client) as media:
+        model = find_model("google/gemini-2.5-flash-image")
+        progress, _ = await media.finish_job(model, build_request(input_images=[f"{site}/one"]))
         assert progress.status == "completed"
-        assert made.first_fields["contents"][0]["parts"][0]["inlineData"]["mimeType"] == "image/png"
+        assert media.first_fields["contents"][0]["parts"][0]["inlineData"]["mimeType"] == "image/png"
 
 
 @pytest.mark.parametrize(
@@ -339,35 +342,35 @@ async def test_a_gemini_is_shown_the_images(tmp_path: Path) -> None:
 async def test_an_image_that_is_none_or_is_inside_is_refused_before_anybody_is_asked(
     tmp_path: Path, url: str, name: str
 ) -> None:
-    async with serve_pictures(tmp_path) as (site, client), open_media(client) as made:
-        with pytest.raises(RequestRefused) as refused:
-            await made.media.start_job(find_model(name), build_request(input_images=[url.format(site=site)]), "job-1")
-        assert refused.value.details == {"param": "input_images"}
-        assert not made.fake.requests
+    async with serve_pictures(tmp_path) as (site, client), open_media(client) as media:
+        with pytest.raises(RequestRefused) as refusal:
+            await media.media.start_job(find_model(name), build_request(input_images=[url.format(site=site)]), "job-1")
+        assert refusal.value.details == {"param": "input_images"}
+        assert not media.fake.requests
 
 
 # -- Videos -----------------------------------------------------------------------------------------------------------
 
 
 async def test_a_video_is_begun_looked_after_and_streamed() -> None:
-    async with open_media() as made:
+    async with open_media() as media:
         request = build_request(duration=8, resolution="1080p", aspect_ratio="9:16")
-        progress, files = await made.finish_job(video_model("sora-9"), request)
+        progress, files = await media.finish_job(video_model("sora-9"), request)
         assert progress.status == "completed"
         assert progress.units == 8
         assert progress.renderings[0].content_type == "video/mp4"
         assert files == [FILM]
-        assert made.first_fields == {"model": "sora-9", "prompt": "A baobab", "seconds": "8", "size": "1080x1920"}
-        assert made.fake.requests[0].headers["idempotency-key"] == "job-1"
-        assert {request.headers["authorization"] for request in made.fake.requests} == {f"Bearer {KEY}"}
+        assert media.first_fields == {"model": "sora-9", "prompt": "A baobab", "seconds": "8", "size": "1080x1920"}
+        assert media.fake.requests[0].headers["idempotency-key"] == "job-1"
+        assert {request.headers["authorization"] for request in media.fake.requests} == {f"Bearer {KEY}"}
 
 
 async def test_any_process_can_look_after_a_video() -> None:
     async with open_media() as first:
-        begun = await first.media.start_job(video_model("sora-9"), build_request(), "job-1")
-        assert begun.status == "pending"
+        job = await first.media.start_job(video_model("sora-9"), build_request(), "job-1")
+        assert job.status == "pending"
         elsewhere = Media(CATALOGUE, [Provider("openai", f"{first.fake.url}/v1", KEY, "openai")], Egress())
-        looked = await elsewhere.check_job(video_model("sora-9"), begun.handle)
+        looked = await elsewhere.check_job(video_model("sora-9"), job.handle)
         assert looked.status == "in_progress"
         assert (await elsewhere.check_job(video_model("sora-9"), looked.handle)).status == "completed"
         await elsewhere.close()
@@ -404,34 +407,34 @@ async def test_any_process_can_look_after_a_video() -> None:
     ],
 )
 async def test_each_wire_gets_the_fields_that_it_knows(name: str, request_: MediaRequest, sent: dict[str, Any]) -> None:
-    async with open_media() as made:
-        progress, files = await made.finish_job(find_model(name), request_)
+    async with open_media() as media:
+        progress, files = await media.finish_job(find_model(name), request_)
         assert progress.status == "completed"
         assert progress.units == int(request_.parameters.get("duration", 5))
         assert files == [FILM]
-        assert made.first_fields == sent
-        fetched = next(request for request in made.fake.requests if request.path == "/files/film.mp4")
+        assert media.first_fields == sent
+        fetched = next(request for request in media.fake.requests if request.path == "/files/film.mp4")
         # The key goes to Google, which asks for it, and to no store of anybody's.
         assert ("x-goog-api-key" in fetched.headers) == name.startswith("google/")
         assert "authorization" not in fetched.headers
 
 
 async def test_images_of_a_video_are_vetted_and_passed_on(tmp_path: Path) -> None:
-    async with serve_pictures(tmp_path) as (site, client), open_media(client) as made:
+    async with serve_pictures(tmp_path) as (site, client), open_media(client) as media:
         frames = [{"url": f"{site}/one", "frame": "first"}, {"url": f"{site}/two", "frame": "last"}]
-        await made.media.start_job(
+        await media.media.start_job(
             find_model("bytedance/seedance-2.0-image-to-video"), build_request(frame_images=frames), "job-1"
         )
-        assert made.first_fields["image_url"] == f"{site}/one"
-        assert made.first_fields["end_image_url"] == f"{site}/two"
-    async with serve_pictures(tmp_path) as (site, client), open_media(client) as made:
-        await made.media.start_job(video_model("sora-9"), build_request(input_images=[f"{site}/one"]), "job-1")
-        assert made.first_fields["input_reference"] == [PICTURE]
+        assert media.first_fields["image_url"] == f"{site}/one"
+        assert media.first_fields["end_image_url"] == f"{site}/two"
+    async with serve_pictures(tmp_path) as (site, client), open_media(client) as media:
+        await media.media.start_job(video_model("sora-9"), build_request(input_images=[f"{site}/one"]), "job-1")
+        assert media.first_fields["input_reference"] == [PICTURE]
 
 
 async def test_a_video_that_fails_says_why_and_nothing_that_is_somebodys() -> None:
-    async with open_media() as made:
-        progress, _ = await made.finish_job(video_model("failing"), build_request())
+    async with open_media() as media:
+        progress, _ = await media.finish_job(video_model("failing"), build_request())
         assert progress.status == "failed"
         assert progress.error is not None
         assert progress.error.startswith("The prompt was blocked; see")
@@ -439,24 +442,24 @@ async def test_a_video_that_fails_says_why_and_nothing_that_is_somebodys() -> No
 
 
 async def test_a_video_can_expire() -> None:
-    async with open_media() as made:
-        assert (await made.finish_job(video_model("expired"), build_request()))[0].status == "expired"
+    async with open_media() as media:
+        assert (await media.finish_job(video_model("expired"), build_request()))[0].status == "expired"
 
 
 @pytest.mark.parametrize(
     "which", [video_model("text"), find_model("google/veo-3.1-generate-001", litellm="gemini/veo-image-nothing")]
 )
 async def test_a_video_that_is_none_has_failed(which: Model) -> None:
-    async with open_media() as made:
-        progress, _ = await made.finish_job(which, build_request())
+    async with open_media() as media:
+        progress, _ = await media.finish_job(which, build_request())
         assert progress == Progress("failed", "", error="The model's provider has made no video.")
 
 
 async def test_a_file_that_is_too_large_is_not_read_on() -> None:
-    async with open_media() as made:
-        progress, _ = await made.finish_job(video_model("sora-9"), build_request())
+    async with open_media() as media:
+        progress, _ = await media.finish_job(video_model("sora-9"), build_request())
         with pytest.raises(UpstreamMalformed):
-            async for _ in made.media.stream_content(video_model("sora-9"), progress.renderings[0], 100):
+            async for _ in media.media.stream_content(video_model("sora-9"), progress.renderings[0], 100):
                 pass
 
 
@@ -484,9 +487,9 @@ async def test_a_file_that_is_too_large_is_not_read_on() -> None:
 async def test_values_that_a_model_cannot_take_are_refused_before_anything_is_set_aside(
     name: str, request_: MediaRequest
 ) -> None:
-    async with open_media() as made:
+    async with open_media() as media:
         with pytest.raises(RequestRefused):
-            made.media.count_units(find_model(name), request_)
+            media.media.count_units(find_model(name), request_)
 
 
 @pytest.mark.parametrize(
@@ -500,28 +503,28 @@ async def test_values_that_a_model_cannot_take_are_refused_before_anything_is_se
     ],
 )
 async def test_a_second_of_video_costs_what_its_resolution_does(name: str, resolution: str | None, nanos: int) -> None:
-    async with open_media() as made:
+    async with open_media() as media:
         request = build_request(resolution=resolution, duration=6) if resolution else build_request(duration=6)
         assert (
-            made.media.get_price(find_model(name), request, made.media.count_units(find_model(name), request))
+            media.media.get_price(find_model(name), request, media.media.count_units(find_model(name), request))
             == 6 * nanos
         )
 
 
 async def test_a_resolution_without_a_price_is_refused() -> None:
-    async with open_media() as made:
+    async with open_media() as media:
         with pytest.raises(RequestRefused, match="480p, 720p"):
-            made.media.get_price(find_model("bytedance/seedance-2.5"), build_request(resolution="1080p"), 5)
+            media.media.get_price(find_model("bytedance/seedance-2.5"), build_request(resolution="1080p"), 5)
 
 
 async def test_more_is_set_aside_for_images_than_they_can_cost() -> None:
-    async with open_media() as made:
-        drawn = find_model("openai/gpt-image-2")
+    async with open_media() as media:
+        model = find_model("openai/gpt-image-2")
         # The dearest that is known of it: high quality, 3840 by 2160 dots.
-        assert made.media.get_price(drawn, build_request(), 1) >= 401_000_000
+        assert media.media.get_price(model, build_request(), 1) >= 401_000_000
         low = build_request(provider={"quality": "low"})
-        assert 12_000_000 <= made.media.get_price(drawn, low, 1) < 100_000_000
-        assert made.media.get_price(find_model("black-forest-labs/flux-pro"), build_request(n=1), 1) == 50_000_000
+        assert 12_000_000 <= media.media.get_price(model, low, 1) < 100_000_000
+        assert media.media.get_price(find_model("black-forest-labs/flux-pro"), build_request(n=1), 1) == 50_000_000
 
 
 @pytest.mark.parametrize(
@@ -552,8 +555,8 @@ async def test_more_is_set_aside_for_images_than_they_can_cost() -> None:
 async def test_each_family_of_image_models_takes_what_the_contract_says(
     name: str, top_level: tuple[str, ...], provider: tuple[str, ...]
 ) -> None:
-    async with open_media() as made:
-        accepted = made.media.accepted_fields(find_model("openai/gpt-image-2", id=name))
+    async with open_media() as media:
+        accepted = media.media.accepted_fields(find_model("openai/gpt-image-2", id=name))
         assert (accepted.top_level, accepted.provider) == (top_level, provider)
 
 
@@ -564,6 +567,6 @@ def test_every_image_and_video_model_takes_something() -> None:
 
 
 async def test_a_model_whose_provider_is_gone_cannot_be_asked() -> None:
-    async with open_media() as made:
+    async with open_media() as media:
         with pytest.raises(ModelNotFound):
-            await made.media.start_job(find_model("black-forest-labs/flux-pro"), build_request(), "job-1")
+            await media.media.start_job(find_model("black-forest-labs/flux-pro"), build_request(), "job-1")

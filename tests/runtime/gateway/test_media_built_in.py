@@ -29,9 +29,9 @@ class BuiltInStudio:
     async def render(self, name: str, prompt: str = "A baobab at dawn", **parameters: Any) -> Progress:
         model = self.catalogue.find_model(name)
         assert model is not None
-        begun = await self.media.start_job(model, MediaRequest(prompt, parameters, {}), "job-1")
-        assert (begun.status, begun.renderings) == ("in_progress", ())
-        return await self.media.check_job(model, begun.handle)
+        job = await self.media.start_job(model, MediaRequest(prompt, parameters, {}), "job-1")
+        assert (job.status, job.renderings) == ("in_progress", ())
+        return await self.media.check_job(model, job.handle)
 
     async def render_file(self, name: str, prompt: str = "A baobab at dawn", **parameters: Any) -> bytes:
         (rendering,) = (await self.render(name, prompt, **parameters)).renderings
@@ -144,9 +144,9 @@ async def test_a_film_decodes_and_is_as_long_as_it_says(studio: BuiltInStudio) -
 def test_values_that_it_cannot_take_are_refused_by_name(
     studio: BuiltInStudio, name: str, parameters: dict[str, Any], field: str
 ) -> None:
-    with pytest.raises(RequestRefused) as refused:
+    with pytest.raises(RequestRefused) as refusal:
         studio.count_units(name, **parameters)
-    assert refused.value.details == {"param": field}
+    assert refusal.value.details == {"param": field}
 
 
 async def test_the_built_in_models_cost_nothing(studio: BuiltInStudio) -> None:
@@ -160,7 +160,7 @@ async def test_the_built_in_models_cost_nothing(studio: BuiltInStudio) -> None:
 async def test_a_long_prompt_does_not_make_a_long_handle(studio: BuiltInStudio) -> None:
     model = studio.catalogue.find_model(PICTURE)
     assert model is not None
-    begun = await studio.media.start_job(model, MediaRequest("word " * 10_000, {"size": "64x64"}, {}), "job-1")
-    assert len(begun.handle) < 1000
-    assert json.loads(begun.handle)["count"] == 1
-    assert (await studio.media.check_job(model, begun.handle)).status == "completed"
+    job = await studio.media.start_job(model, MediaRequest("word " * 10_000, {"size": "64x64"}, {}), "job-1")
+    assert len(job.handle) < 1000
+    assert json.loads(job.handle)["count"] == 1
+    assert (await studio.media.check_job(model, job.handle)).status == "completed"

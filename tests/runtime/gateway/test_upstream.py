@@ -66,17 +66,17 @@ async def test_a_chat_is_answered_and_remembered(fake: Upstream, client: openai.
 
 @pytest.mark.parametrize("model", ["gpt-4o-mini", "split", "comments", "slow-tokens:0.001", "slow-first:0.001"])
 async def test_a_stream_is_the_same_text_however_it_is_cut(client: openai.AsyncOpenAI, model: str) -> None:
-    received = await collect_chunks(client, model, stream_options={"include_usage": True})
-    assert join_content(received) == TEXT
-    assert received[-1].usage is not None
-    assert received[-1].usage.completion_tokens == 7
+    chunks = await collect_chunks(client, model, stream_options={"include_usage": True})
+    assert join_content(chunks) == TEXT
+    assert chunks[-1].usage is not None
+    assert chunks[-1].usage.completion_tokens == 7
     assert all(chunk.usage is None for chunk in await collect_chunks(client, model))
 
 
 async def test_usage_may_be_missing_and_tokens_cached(client: openai.AsyncOpenAI) -> None:
     assert (await create_chat(client, "no-usage")).usage is None
-    received = await collect_chunks(client, "no-usage", stream_options={"include_usage": True})
-    assert all(chunk.usage is None for chunk in received)
+    chunks = await collect_chunks(client, "no-usage", stream_options={"include_usage": True})
+    assert all(chunk.usage is None for chunk in chunks)
     assert (await create_chat(client, "cached:5")).usage.prompt_tokens_details.cached_tokens == 5
 
 
@@ -172,9 +172,9 @@ async def test_a_huge_answer_is_as_large_as_asked(client: openai.AsyncOpenAI) ->
 
 
 async def test_what_was_received_can_be_the_answer(client: openai.AsyncOpenAI) -> None:
-    told = json.loads((await create_chat(client, "echo", user="u1")).choices[0].message.content)
-    assert told["body"]["user"] == "u1"
-    assert told["path"] == "/v1/chat/completions"
+    payload = json.loads((await create_chat(client, "echo", user="u1")).choices[0].message.content)
+    assert payload["body"]["user"] == "u1"
+    assert payload["path"] == "/v1/chat/completions"
 
 
 async def test_embeddings_are_the_same_in_both_encodings(client: openai.AsyncOpenAI) -> None:

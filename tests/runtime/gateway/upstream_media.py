@@ -53,8 +53,8 @@ def is_media(path: str) -> bool:
 
 def model_of(path: str, asked: Mapping[str, Any]) -> str:
     """What tells how to behave: the model, or of one that stands in the path what it has after `-image-`."""
-    found = _IN_PATH.search(path)
-    return found[1] if found else str(asked.get("model", ""))
+    results = _IN_PATH.search(path)
+    return results[1] if results else str(asked.get("model", ""))
 
 
 def fields_of(content_type: str, body: bytes) -> dict[str, Any]:

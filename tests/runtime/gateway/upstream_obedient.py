@@ -28,26 +28,26 @@ def build_script(asked: Any) -> Script:
         return Script((), ((called[1], called[2]),))
     if said := _SAY.search(text):
         return Script(tuple(re.findall(r"\S+\s*", said[1])))
-    written = _JSON.search(text)
-    assert written, f"no command is in {text!r}"
+    results = _JSON.search(text)
+    assert results, f"no command is in {text!r}"
     if demanded := _demanded_tool(asked):
-        return Script((), ((demanded, written[0]),))
-    return Script(tuple(re.findall(r"\S+\s*", written[0])))
+        return Script((), ((demanded, results[0]),))
+    return Script(tuple(re.findall(r"\S+\s*", results[0])))
 
 
 def find_refusal(wire: Wire, asked: Any) -> dict[str, Any] | None:
     """The error for a request that asks to be refused, as the wire's vendor words it."""
-    found = _REFUSE.search(_text(_messages(asked)[-1]))
-    if found is None:
+    results = _REFUSE.search(_text(_messages(asked)[-1]))
+    if results is None:
         return None
     message = (
-        f"{found[1]}: only the default is taken"
+        f"{results[1]}: only the default is taken"
         if wire is MESSAGES
-        else f"Invalid '{found[1]}': only the default is taken."
+        else f"Invalid '{results[1]}': only the default is taken."
     )
     failed = wire.error(400, "invalid_value", message)
     if wire is not MESSAGES:
-        failed["error"]["param"] = found[1]
+        failed["error"]["param"] = results[1]
     return failed
 
 

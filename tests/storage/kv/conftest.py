@@ -81,19 +81,19 @@ def make_engine(request: pytest.FixtureRequest, tmp_path: Path, clock: FakeClock
 
 @pytest.fixture(params=["memory", "sqlite", "postgres", "valkey"])
 async def engine(request: pytest.FixtureRequest, make_engine: Callable[[str], Engine]) -> AsyncIterator[Engine]:
-    made = make_engine(request.param)
-    await made.open()
-    yield made
-    await made.close()
+    created_engine = make_engine(request.param)
+    await created_engine.open()
+    yield created_engine
+    await created_engine.close()
 
 
 @pytest.fixture
 async def sqlite(tmp_path: Path, clock: FakeClock) -> AsyncIterator[SqliteEngine]:
     """On `tmp_path`, and quick to give up on a lock."""
-    made = SqliteEngine(tmp_path, clock, busy_timeout=0.05)
-    await made.open()
-    yield made
-    await made.close()
+    sqlite_engine = SqliteEngine(tmp_path, clock, busy_timeout=0.05)
+    await sqlite_engine.open()
+    yield sqlite_engine
+    await sqlite_engine.close()
 
 
 @pytest.fixture

@@ -48,12 +48,12 @@ async def open_proxy(url: str) -> AsyncIterator[tuple[PostgresProxy, str]]:
     """The line, and the address at its near end."""
     port = urlsplit(url).port
     assert port is not None
-    made = PostgresProxy(port)
-    server = await asyncio.start_server(made.forward, "127.0.0.1", 0)
+    postgres_proxy = PostgresProxy(port)
+    server = await asyncio.start_server(postgres_proxy.forward, "127.0.0.1", 0)
     try:
-        yield made, url.replace(f":{port}/", f":{server.sockets[0].getsockname()[1]}/")
+        yield postgres_proxy, url.replace(f":{port}/", f":{server.sockets[0].getsockname()[1]}/")
     finally:
-        made.open.set()
-        made.close_connections()
+        postgres_proxy.open.set()
+        postgres_proxy.close_connections()
         server.close()
         await server.wait_closed()

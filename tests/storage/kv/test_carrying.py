@@ -85,9 +85,9 @@ class TestExport:
 
         moving = asyncio.ensure_future(move())
         for _ in range(20):
-            found = [entry.key for entry in await export_all(engine, limit=7)]
-            assert [key for key in found if key in steady] == steady
-            assert len(set(found)) == len(found)
+            found_keys = [entry.key for entry in await export_all(engine, limit=7)]
+            assert [key for key in found_keys if key in steady] == steady
+            assert len(set(found_keys)) == len(found_keys)
             await asyncio.sleep(0)
         done = True
         await moving

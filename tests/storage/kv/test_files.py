@@ -210,10 +210,10 @@ async def test_a_full_queue_refuses_at_once(tmp_path: Path, clock: Any) -> None:
         await asyncio.sleep(0.05)
         connection.execute("ROLLBACK")
         counted = [await first, *await results]
-    refused = sum(isinstance(result, StoreUnavailable) for result in counted)
+    refusal = sum(isinstance(result, StoreUnavailable) for result in counted)
     # The first has left the queue when its writing has begun, which a busy machine may do late.
-    assert refused in (20, 21)
-    assert await engine.get("app", "hits") == b"%d" % (31 - refused)
+    assert refusal in (20, 21)
+    assert await engine.get("app", "hits") == b"%d" % (31 - refusal)
     await engine.close()
 
 

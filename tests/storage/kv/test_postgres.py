@@ -318,10 +318,10 @@ class TestLocks:
                 )
                 await asyncio.sleep(0.05)
             counted = [await first, *await results]
-            refused = sum(isinstance(result, QueueFull) for result in counted)
+            refusal = sum(isinstance(result, QueueFull) for result in counted)
             # The first has left the queue when its writing has begun, which a busy machine may do late.
-            assert refused in (20, 21)
-            assert await engine.get("app", "hits") == b"%d" % (31 - refused)
+            assert refusal in (20, 21)
+            assert await engine.get("app", "hits") == b"%d" % (31 - refusal)
 
     async def test_close_finishes_what_it_had_accepted(self, postgres_url: str) -> None:
         async with open_engine(postgres_url) as engine:

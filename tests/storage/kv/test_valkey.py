@@ -35,10 +35,10 @@ def server() -> Iterator[ValkeyServer]:
 
 @pytest.fixture
 async def engine(valkey_url: str, clock: Any) -> AsyncIterator[ValkeyEngine]:
-    made = ValkeyEngine(valkey_url, clock)
-    await made.open()
-    yield made
-    await made.close()
+    valkey_engine = ValkeyEngine(valkey_url, clock)
+    await valkey_engine.open()
+    yield valkey_engine
+    await valkey_engine.close()
 
 
 async def recount_usage(engine: Engine, space: str) -> Usage:
@@ -135,12 +135,12 @@ class TestCounting:
 
 class TestProcesses:
     async def test_counters_and_accounts_that_they_share_stay_exact(self, valkey_url: str) -> None:
-        counted = await children.run_children(*[("count", valkey_url)] * 3)
+        counted_children = await children.run_children(*[("count", valkey_url)] * 3)
         clock = FixedClock(time.time())
         engine = ValkeyEngine(valkey_url, clock.time)
         await engine.open()
-        assert await engine.get("app", "hits") == b"%d" % sum(counted)
-        assert await engine.get("app", "large") == b"%d" % (sum(counted) * 2**49)
+        assert await engine.get("app", "hits") == b"%d" % sum(counted_children)
+        assert await engine.get("app", "large") == b"%d" % (sum(counted_children) * 2**49)
         assert await engine.usage("app") == await recount_usage(engine, "app")
         # What they gave one second.
         clock.advance(2)
@@ -151,8 +151,8 @@ class TestProcesses:
     async def test_a_quota_that_they_share_is_filled_exactly(
         self, engine: ValkeyEngine, valkey_url: str, keys: int, size: int, fit: int
     ) -> None:
-        found = await children.run_children(*(("fill", valkey_url, keys, size, name) for name in "abc"))
-        assert sum(found) == fit
+        found_children = await children.run_children(*(("fill", valkey_url, keys, size, name) for name in "abc"))
+        assert sum(found_children) == fit
         assert await engine.usage("app") == Usage(fit, fit * 8)
 
 

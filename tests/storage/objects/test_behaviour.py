@@ -97,10 +97,10 @@ class TestPutAndGet:
     async def test_of_two_writers_one_wins_whole(self, store: ObjectStore) -> None:
         versions = [bytes([number]) * 300_000 for number in range(8)]
         await asyncio.gather(*(put_object(store, "app_1/a", data, f"text/{data[0]}") for data in versions))
-        found = await read_content(store, "app_1/a")
-        assert found in versions
+        content = await read_content(store, "app_1/a")
+        assert content in versions
         head = await store.head("app_1/a")
-        assert head == ObjectInfo(300_000, hashlib.sha256(found).hexdigest(), f"text/{found[0]}")
+        assert head == ObjectInfo(300_000, hashlib.sha256(content).hexdigest(), f"text/{content[0]}")
 
 
 class TestRefusals:

@@ -42,9 +42,9 @@ class Oracle:
         self.objects: dict[str, tuple[bytes, ObjectInfo]] = {}
 
     def put(self, key: str, data: bytes, content_type: str) -> ObjectInfo:
-        stored = ObjectInfo(len(data), hashlib.sha256(data).hexdigest(), content_type)
-        self.objects[key] = data, stored
-        return stored
+        object_info = ObjectInfo(len(data), hashlib.sha256(data).hexdigest(), content_type)
+        self.objects[key] = data, object_info
+        return object_info
 
     def head(self, key: str) -> ObjectInfo | None:
         return self.objects[key][1] if key in self.objects else None

@@ -101,7 +101,7 @@ class TestFailures:
         self, store: ObjectStore, s3: S3Server, bucket: str
     ) -> None:
         await put_object(store, "app_1/a", b"first version")
-        replaced = asyncio.get_running_loop()
+        running_loop = asyncio.get_running_loop()
         heads = 0
 
         def replace_after_the_first_look(method: str, path: str) -> bool:
@@ -109,7 +109,7 @@ class TestFailures:
             heads += method == "HEAD"
             if method == "GET" and heads == 1:
                 heads = 2
-                asyncio.run_coroutine_threadsafe(put_object(store, "app_1/a", b"second"), replaced).result(10)
+                asyncio.run_coroutine_threadsafe(put_object(store, "app_1/a", b"second"), running_loop).result(10)
             return False
 
         s3.fails = replace_after_the_first_look

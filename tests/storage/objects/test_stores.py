@@ -53,5 +53,5 @@ def test_objects_in_a_folder_need_no_driver(tmp_path: Path) -> None:
         "import sys; from pathlib import Path; from baobab.storage.objects import store_at;"
         f"store_at('', Path({str(tmp_path)!r})); print('obstore' in sys.modules)"
     )
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, timeout=60)
-    assert ended.stdout.strip() == b"False"
+    process = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, timeout=60)
+    assert process.stdout.strip() == b"False"

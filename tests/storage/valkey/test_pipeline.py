@@ -22,10 +22,10 @@ def server() -> Iterator[ValkeyServer]:
 
 @pytest.fixture
 async def pipeline(server: ValkeyServer) -> AsyncIterator[Pipeline]:
-    made = Pipeline(server.url)
-    await made.open()
-    yield made
-    await made.close()
+    created_pipeline = Pipeline(server.url)
+    await created_pipeline.open()
+    yield created_pipeline
+    await created_pipeline.close()
 
 
 class FakeServer:

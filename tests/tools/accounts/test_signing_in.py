@@ -20,18 +20,18 @@ NEW_PASSWORD = "Battery staple 9?"
 
 
 async def test_a_new_account_owns_a_personal_organisation(harness: ToolHarness) -> None:
-    made = await harness.call("platform_signup", email="Ada@Example.com", password=PASSWORD, name="Ada")
+    result = await harness.call("platform_signup", email="Ada@Example.com", password=PASSWORD, name="Ada")
     signed_in = await harness.call("platform_login", email="ada@example.COM", password=PASSWORD)
     me = await harness.call("platform_me", await harness.authenticate(signed_in["token"]))
 
-    assert me == {"user": made["user"], "organizations": [made["organization"]]}
-    assert made["user"]["email"] == "ada@example.com"
-    assert (made["organization"]["personal"], made["organization"]["role"]) == (True, "owner")
+    assert me == {"user": result["user"], "organizations": [result["organization"]]}
+    assert result["user"]["email"] == "ada@example.com"
+    assert (result["organization"]["personal"], result["organization"]["role"]) == (True, "owner")
     assert (signed_in["expires_in"], signed_in["token_type"]) == (3600, "Bearer")
     claims = await harness.services.signers.verify("platform", signed_in["token"])
     assert claims["iss"] == "baobab:platform"
-    assert (claims["sub"], claims["email"]) == (made["user"]["id"], "ada@example.com")
-    assert claims["org_id"] == made["organization"]["id"]
+    assert (claims["sub"], claims["email"]) == (result["user"]["id"], "ada@example.com")
+    assert claims["org_id"] == result["organization"]["id"]
 
 
 async def test_an_address_is_taken_whatever_its_case_and_however_many_ask_at_once(harness: ToolHarness) -> None:
@@ -89,14 +89,16 @@ async def test_a_failed_login_tells_neither_by_its_words_nor_by_its_time_whether
 
 
 async def test_the_audit_log_names_the_account_of_every_kind_of_signing_in(harness: ToolHarness) -> None:
-    made = await harness.call("platform_signup", email="ada@example.com", password=PASSWORD, name="Ada")
+    result = await harness.call("platform_signup", email="ada@example.com", password=PASSWORD, name="Ada")
     await harness.call("platform_login", email="ada@example.com", password=PASSWORD)
     with pytest.raises(InvalidCredentials):
         await harness.call("platform_login", email="ada@example.com", password="Wrong horse 7!")
     async with harness.services.database.reading() as connection:
         rows = (await connection.execute(select(audit_logs).where(audit_logs.c.category == "auth"))).all()
     assert {row.event_type for row in rows} == {"signup", "login", "login_failed"}
-    assert {(row.actor_id, row.organisation_id) for row in rows} == {(made["user"]["id"], made["organization"]["id"])}
+    assert {(row.actor_id, row.organisation_id) for row in rows} == {
+        (result["user"]["id"], result["organization"]["id"])
+    }
     assert PASSWORD not in repr(rows)
 
 
@@ -194,8 +196,8 @@ async def test_a_key_sees_its_own_organisation_and_signs_nobody_out(harness: Too
     ada = await harness.sign_up("ada@example.com")
     await harness.create_organisation(ada)
     key = await harness.authenticate((await harness.call("api_keys_create", ada, name="agent"))["key"])
-    seen = (await harness.call("platform_me", key))["organizations"]
-    assert [organisation["id"] for organisation in seen] == [ada.organisation_id]
+    organizations = (await harness.call("platform_me", key))["organizations"]
+    assert [organisation["id"] for organisation in organizations] == [ada.organisation_id]
     assert len((await harness.call("platform_me", ada))["organizations"]) == 2
     with pytest.raises(Forbidden):
         await harness.call("platform_logout", key)

@@ -179,8 +179,8 @@ async def for_mcp_servers_create(world: World, caller: Caller) -> dict[str, Any]
 
 async def for_mcp_servers_probe(world: World, caller: Caller) -> dict[str, Any]:
     path, server = f"/v1/{world.app}/mcp-servers", await for_mcp_servers_create(world, caller)
-    made = await world.request("POST", path, world.owner.headers, name=server["name"], url=server["url"])
-    return {"app_id": world.app, "id": made["mcp_server"]["id"]}
+    response = await world.request("POST", path, world.owner.headers, name=server["name"], url=server["url"])
+    return {"app_id": world.app, "id": response["mcp_server"]["id"]}
 
 
 async def for_mcp_servers_delete(world: World, caller: Caller) -> dict[str, Any]:
@@ -201,9 +201,9 @@ async def for_agents_public_events(world: World, caller: Caller) -> dict[str, An
     app = await world.baobab.application.services.directory.app(world.app)
     anon, name = {"apikey": app.anon_key}, await create_agent(world)
     path = f"/v1/{world.app}/public"
-    begun = await world.request("POST", f"{path}/agents/{name}/runs", anon, input={})
-    await world.request("POST", f"{path}/runs/{begun['run_id']}/cancel", anon)
-    return {"app_id": world.app, "id": begun["run_id"], "token": begun["stream_token"]}
+    response = await world.request("POST", f"{path}/agents/{name}/runs", anon, input={})
+    await world.request("POST", f"{path}/runs/{response['run_id']}/cancel", anon)
+    return {"app_id": world.app, "id": response["run_id"], "token": response["stream_token"]}
 
 
 async def for_agents_public_socket(world: World, caller: Caller) -> dict[str, Any]:
@@ -217,8 +217,8 @@ async def for_interrupt(world: World, caller: Caller) -> dict[str, Any]:
 async def create_agent(world: World) -> str:
     """An agent that anybody may run, and that asks before it ends."""
     name = world.new_name("agent")
-    made = {"name": name, "graph_spec": ASKING, "visibility": "public", "safety_acknowledged": True}
-    await world.request("POST", f"/v1/{world.app}/agents", world.owner.headers, **made)
+    arguments = {"name": name, "graph_spec": ASKING, "visibility": "public", "safety_acknowledged": True}
+    await world.request("POST", f"/v1/{world.app}/agents", world.owner.headers, **arguments)
     return name
 
 

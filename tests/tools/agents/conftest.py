@@ -29,16 +29,16 @@ class Agency:
 
     async def create_agent(self, name: str, spec: dict[str, Any], **settings: Any) -> dict[str, Any]:
         settings = {"dedupe_window_seconds": 0, **settings}
-        made = await self.harness.call(
+        result = await self.harness.call(
             "agents_create", self.owner, app_id=self.app_id, name=name, graph_spec=spec, **settings
         )
-        agent: dict[str, Any] = made["agent"]
+        agent: dict[str, Any] = result["agent"]
         return agent
 
     async def start_run(self, name: str, by: Caller | None = None, **body: Any) -> str:
         body = {"input": {}, **body}
-        started = await self.harness.call("agents_run", by or self.owner, app_id=self.app_id, name=name, **body)
-        run_id: str = started["run_id"]
+        result = await self.harness.call("agents_run", by or self.owner, app_id=self.app_id, name=name, **body)
+        run_id: str = result["run_id"]
         return run_id
 
     async def run_agent(self, name: str, by: Caller | None = None, **body: Any) -> dict[str, Any]:
@@ -64,15 +64,15 @@ class Agency:
                     return run
 
     async def get_run(self, name: str, run_id: str) -> dict[str, Any]:
-        found = await self.harness.call("agents_runs_get", self.owner, app_id=self.app_id, name=name, id=run_id)
-        run: dict[str, Any] = found["run"]
+        result = await self.harness.call("agents_runs_get", self.owner, app_id=self.app_id, name=name, id=run_id)
+        run: dict[str, Any] = result["run"]
         return run
 
     async def list_events(self, name: str, run_id: str, type_: str | None = None) -> list[dict[str, Any]]:
-        found = await self.harness.call(
+        result = await self.harness.call(
             "agents_runs_events_list", self.owner, app_id=self.app_id, name=name, id=run_id, limit=500
         )
-        return [event for event in found["events"] if type_ in (None, event["type"])]
+        return [event for event in result["events"] if type_ in (None, event["type"])]
 
     async def decide(
         self, name: str, run_id: str, *, approved: bool = True, index: int = -1, by: Caller | None = None, **more: Any
@@ -80,8 +80,8 @@ class Agency:
         """Decide about what the run waits for, by the token of one of its pauses; the run, when it rests again."""
         token = (await self.list_events(name, run_id, "run_paused"))[index]["payload"]["approval_token"]
         who = by or self.owner
-        given = {"app_id": self.app_id, "name": name, "id": run_id, "approval_token": token, "approved": approved}
-        await self.harness.call("agents_runs_resume", who, **given, **more)
+        arguments = {"app_id": self.app_id, "name": name, "id": run_id, "approval_token": token, "approved": approved}
+        await self.harness.call("agents_runs_resume", who, **arguments, **more)
         return await self.wait_for_run(name, run_id)
 
     async def catch_refusal(self, tool: str, by: Caller, **arguments: Any) -> BaobabError:

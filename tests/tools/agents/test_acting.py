@@ -40,8 +40,8 @@ async def credential(request: pytest.FixtureRequest, agency: Agency) -> Caller:
     if request.param == "session":
         return agency.owner
     asked = {"key_scope": "app", "target_app_id": agency.app_id} if request.param == "app key" else {}
-    made = await agency.harness.call("api_keys_create", agency.owner, name="k", **asked)
-    return await agency.harness.authenticate(made["key"])
+    result = await agency.harness.call("api_keys_create", agency.owner, name="k", **asked)
+    return await agency.harness.authenticate(result["key"])
 
 
 async def test_a_run_as_a_user_reads_what_that_user_may_whoever_starts_it(agency: Agency, credential: Caller) -> None:
@@ -62,11 +62,11 @@ async def test_a_fork_of_a_user_s_run_reads_what_that_user_may_whoever_forks_it(
 ) -> None:
     await agency.put_key("secret", "SECRET")
     await agency.create_agent("reader", READ, visibility="authenticated")
-    failed = await agency.run_agent("reader", agency.end_user(ADA))
-    forked = await agency.harness.call(
-        "agents_runs_fork", credential, app_id=agency.app_id, name="reader", id=failed["id"], step=0
+    agent = await agency.run_agent("reader", agency.end_user(ADA))
+    result = await agency.harness.call(
+        "agents_runs_fork", credential, app_id=agency.app_id, name="reader", id=agent["id"], step=0
     )
-    run = await agency.wait_for_run("reader", forked["run_id"])
+    run = await agency.wait_for_run("reader", result["run_id"])
     assert (run["caller_kind"], run["caller_user_id"], run["status"]) == ("end_user", ADA, "failed"), run
     assert "SECRET" not in repr(await agency.list_events("reader", run["id"]))
 

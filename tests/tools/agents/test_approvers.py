@@ -40,13 +40,13 @@ async def add_member(agency: Agency, name: str, role: str = "member") -> Account
 
 async def get_pending(agency: Agency, run_id: str) -> dict[str, Any]:
     """The approval that a run waits for."""
-    found = await agency.harness.call("approvals_list", agency.owner, status="pending")
-    return next(row for row in found["approvals"] if row["run_id"] == run_id)
+    result = await agency.harness.call("approvals_list", agency.owner, status="pending")
+    return next(row for row in result["approvals"] if row["run_id"] == run_id)
 
 
 async def get_token(agency: Agency, run_id: str) -> str:
-    paused = (await agency.list_events("a", run_id, "run_paused"))[-1]["payload"]
-    text: str = paused["approval_token"]
+    payload = (await agency.list_events("a", run_id, "run_paused"))[-1]["payload"]
+    text: str = payload["approval_token"]
     return text
 
 
@@ -73,8 +73,8 @@ async def test_a_plain_member_neither_decides_nor_rewrites_nor_cancels_an_owners
     }
     unseen = dict.fromkeys(("approve", "reject"), "APPROVAL_NOT_FOUND")
     assert codes == {**dict.fromkeys(("resume", "rewrite", "cancel"), "APPROVAL_OTHERS_DECIDE"), **unseen}
-    told = await agency.harness.call("agents_runs_events_list", mallory, **named)
-    paused = next(event["payload"] for event in told["events"] if event["type"] == "run_paused")
+    result = await agency.harness.call("agents_runs_events_list", mallory, **named)
+    paused = next(event["payload"] for event in result["events"] if event["type"] == "run_paused")
     assert "approval_token" not in paused
     assert paused["approvers"] == "starter"
     assert (await agency.get_run("a", run["id"]))["status"] == "paused"
@@ -86,13 +86,13 @@ async def test_a_customer_asks_and_staff_approve(agency: Agency) -> None:
     )
     ada, staff = agency.end_user("ada"), EndUser(agency.app_id, "sam", "staff")
     run = await agency.run_agent("a", ada)
-    named = {"app_id": agency.app_id, "name": "a", "id": run["id"]}
-    told = await agency.harness.call("agents_runs_events_list", ada, **named)
-    assert not any("approval_token" in event["payload"] for event in told["events"])
-    resume = {**named, "approval_token": await get_token(agency, run["id"]), "approved": True}
+    arguments = {"app_id": agency.app_id, "name": "a", "id": run["id"]}
+    result = await agency.harness.call("agents_runs_events_list", ada, **arguments)
+    assert not any("approval_token" in event["payload"] for event in result["events"])
+    resume = {**arguments, "approval_token": await get_token(agency, run["id"]), "approved": True}
     for other in (ada, agency.end_user("bob"), EndUser(agency.app_id, "eve", "guest")):
-        refused = await try_call(agency, "agents_runs_resume", other, **resume)
-        assert refused in ("APPROVAL_OTHERS_DECIDE", "run_not_found"), other
+        refusal = await try_call(agency, "agents_runs_resume", other, **resume)
+        assert refusal in ("APPROVAL_OTHERS_DECIDE", "run_not_found"), other
     assert (await agency.harness.call("approvals_list", ada))["approvals"] == []
     (row,) = (await agency.harness.call("approvals_list", staff, status="pending"))["approvals"]
     answer = {"reason": "May refund?", "data": {"amount": 20}}
@@ -143,14 +143,14 @@ async def test_two_persons_are_two_accounts_however_many_keys_and_clicks(agency:
     assert await try_call(agency, "approvals_approve", agency.owner, **decide) == "ok"
     assert await try_call(agency, "approvals_approve", agency.owner, **decide) == "APPROVAL_NEEDS_ANOTHER"
     assert await try_call(agency, "approvals_approve", key, **decide) == "APPROVAL_NEEDS_ANOTHER"
-    edited = {**decide, "arguments": {"key": "k", "value": 2}}
-    assert await try_call(agency, "approvals_approve", second, **edited) == "APPROVAL_EDIT_NEEDS_ONE"
+    arguments = {**decide, "arguments": {"key": "k", "value": 2}}
+    assert await try_call(agency, "approvals_approve", second, **arguments) == "APPROVAL_EDIT_NEEDS_ONE"
     assert (await agency.wait_for_run("a", run["id"]))["status"] == "paused"
     assert await agency.get_key("k") is None
     assert await try_call(agency, "approvals_approve", second, **decide) == "ok"
     assert (await agency.wait_for_run("a", run["id"]))["status"] == "completed"
-    resumed = (await agency.list_events("a", run["id"], "run_resumed"))[-1]["payload"]
-    assert resumed["agreed"] == [f"account:{agency.owner.account_id}", f"account:{second.account_id}"]
+    payload = (await agency.list_events("a", run["id"], "run_resumed"))[-1]["payload"]
+    assert payload["agreed"] == [f"account:{agency.owner.account_id}", f"account:{second.account_id}"]
 
 
 async def test_two_persons_who_approve_at_once_are_both_counted(agency: Agency) -> None:
@@ -223,8 +223,8 @@ async def test_a_secret_that_is_left_hidden_in_an_edit_is_the_one_that_was_asked
     assert run["status"] == "completed", run
     config = (await agency.harness.call("ai_config", agency.owner, app_id=agency.app_id))["config"]
     assert (config["byokKey"], config["maxTokensPerRequest"]) == ("***6789", 5)
-    resumed = (await agency.list_events("a", run["id"], "run_resumed"))[-1]["payload"]
-    assert resumed["args"] == {"byokKey": "(hidden)", "maxTokensPerRequest": 5}
+    payload = (await agency.list_events("a", run["id"], "run_resumed"))[-1]["payload"]
+    assert payload["args"] == {"byokKey": "(hidden)", "maxTokensPerRequest": 5}
     detail = await agency.harness.call("approvals_get", agency.owner, approval_id=row["id"])
     assert "SUPERSECRET" not in str(detail["arguments"]) + detail["approval"]["summary"]
 
@@ -240,8 +240,8 @@ async def test_a_refusal_is_told_with_its_reason(agency: Agency) -> None:
     await agency.create_agent("a", write_graph())
     run = await agency.run_agent("a")
     run = await agency.decide("a", run["id"], approved=False, reason="Not on a Friday.")
-    resumed = (await agency.list_events("a", run["id"], "run_resumed"))[-1]["payload"]
-    assert (resumed["decision"], resumed["reason"]) == ("denied", "Not on a Friday.")
+    payload = (await agency.list_events("a", run["id"], "run_resumed"))[-1]["payload"]
+    assert (payload["decision"], payload["reason"]) == ("denied", "Not on a Friday.")
 
 
 @pytest.mark.parametrize("tool", ["agents_runs_resume", "approvals_approve"])
@@ -261,13 +261,15 @@ async def test_the_app_of_a_call_is_not_edited(agency: Agency, tool: str) -> Non
 
 async def test_looking_through_a_graph_warns_where_whoever_asks_also_decides(agency: Agency) -> None:
     look: dict[str, Any] = {"app_id": agency.app_id, "name": "a", "graph_spec": interrupt_graph()}
-    told = await agency.harness.call("agents_validate", agency.owner, **look, visibility="public")
-    assert told["valid"] is True
-    assert told["warnings"][0]["path"] == ["nodes", "ask", "tool_ref"]
+    result = await agency.harness.call("agents_validate", agency.owner, **look, visibility="public")
+    assert result["valid"] is True
+    assert result["warnings"][0]["path"] == ["nodes", "ask", "tool_ref"]
     for more in ({"visibility": "private"}, {"visibility": "public", "approvers": "admin"}):
         assert "warnings" not in await agency.harness.call("agents_validate", agency.owner, **look, **more)
-    named = {**look, "graph_spec": interrupt_graph(approvers="member")}
-    assert "warnings" not in await agency.harness.call("agents_validate", agency.owner, **named, visibility="public")
+    arguments = {**look, "graph_spec": interrupt_graph(approvers="member")}
+    assert "warnings" not in await agency.harness.call(
+        "agents_validate", agency.owner, **arguments, visibility="public"
+    )
 
 
 async def test_nothing_that_a_run_of_a_revoked_key_asked_for_is_made(agency: Agency) -> None:
@@ -277,7 +279,7 @@ async def test_nothing_that_a_run_of_a_revoked_key_asked_for_is_made(agency: Age
     run = await agency.run_agent("a", by=holder)
     await agency.harness.call("api_keys_revoke", agency.owner, key_id=key["key_id"])
     await agency.decide("a", run["id"], approved=True)
-    ended = await agency.wait_for_end("a", run["id"])
-    assert ended["status"] == "failed", ended
-    assert "revoked" in ended["error"]["message"]
+    ended_run = await agency.wait_for_end("a", run["id"])
+    assert ended_run["status"] == "failed", ended_run
+    assert "revoked" in ended_run["error"]["message"]
     assert await agency.get_key("k") is None

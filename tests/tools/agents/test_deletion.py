@@ -46,18 +46,18 @@ async def test_a_run_is_erased_with_all_that_was_kept_of_it(agency: Agency) -> N
     assert {"agent_runs", "agent_events", "agent_checkpoints", "agent_messages", "approvals"} < set(
         await count_rows(agency)
     )
-    named = {"app_id": agency.app_id, "name": "a", "id": run_id}
-    await agency.harness.call("agents_runs_delete", agency.owner, **named)
+    arguments = {"app_id": agency.app_id, "name": "a", "id": run_id}
+    await agency.harness.call("agents_runs_delete", agency.owner, **arguments)
     assert await count_rows(agency) == {"agent_threads": 1}
-    assert (await agency.catch_refusal("agents_runs_get", agency.owner, **named)).status == 404
+    assert (await agency.catch_refusal("agents_runs_get", agency.owner, **arguments)).status == 404
 
 
 async def test_a_run_under_way_is_not_erased(agency: Agency) -> None:
     await create_agent(agency)
     run = await agency.run_agent("a", input={"say": '/call interrupt {"reason": "Go on?"}'})
-    named = {"app_id": agency.app_id, "name": "a", "id": run["id"]}
-    refused = await agency.catch_refusal("agents_runs_delete", agency.owner, **named)
-    assert (refused.status, refused.code, refused.details) == (409, "run_under_way", {"status": "paused"})
+    arguments = {"app_id": agency.app_id, "name": "a", "id": run["id"]}
+    refusal = await agency.catch_refusal("agents_runs_delete", agency.owner, **arguments)
+    assert (refusal.status, refusal.code, refusal.details) == (409, "run_under_way", {"status": "paused"})
     assert (await agency.decide("a", run["id"]))["status"] == "completed"
 
 
@@ -76,12 +76,12 @@ async def test_runs_below_are_erased_with_the_run_above_and_not_before_it_has_en
     run = await agency.run_agent("b")
     while run["status"] != "paused":
         run = await agency.wait_for_run("b", run["id"])
-    listed = await agency.harness.call("agents_runs_list", agency.owner, app_id=agency.app_id, name="a")
-    (child,) = listed["runs"]
-    refused = await agency.catch_refusal(
+    result = await agency.harness.call("agents_runs_list", agency.owner, app_id=agency.app_id, name="a")
+    (child,) = result["runs"]
+    refusal = await agency.catch_refusal(
         "agents_runs_delete", agency.owner, app_id=agency.app_id, name="a", id=child["id"]
     )
-    assert refused.code == "run_under_way"
+    assert refusal.code == "run_under_way"
     await agency.decide("b", run["id"])
     await agency.harness.call("agents_runs_delete", agency.owner, app_id=agency.app_id, name="b", id=run["id"])
     assert await count_rows(agency) == {}
@@ -92,17 +92,17 @@ async def test_a_conversation_is_erased_and_another_is_not(agency: Agency) -> No
     await run_conversation(agency)
     other = await run_conversation(agency, thread="other")
     waiting = await agency.run_agent("a", input={"say": '/call interrupt {"reason": "Go on?"}'}, thread_id="t")
-    named = {"app_id": agency.app_id, "name": "a", "thread_id": "t"}
-    erasing = await agency.harness.call("agents_threads_delete", agency.owner, **named)
+    arguments = {"app_id": agency.app_id, "name": "a", "thread_id": "t"}
+    erasing = await agency.harness.call("agents_threads_delete", agency.owner, **arguments)
     assert erasing == {"runs": 2}
     await run_due_jobs(agency.harness)
     agency.harness.clock.advance(5)
     await run_due_jobs(agency.harness)
-    left = await count_rows(agency)
-    assert (left["agent_runs"], left["agent_threads"], left["agent_messages"]) == (1, 1, 4)
+    row_count = await count_rows(agency)
+    assert (row_count["agent_runs"], row_count["agent_threads"], row_count["agent_messages"]) == (1, 1, 4)
     assert (await agency.get_run("a", other))["status"] == "completed"
-    gone = {"app_id": agency.app_id, "name": "a", "id": waiting["id"]}
-    assert (await agency.catch_refusal("agents_runs_get", agency.owner, **gone)).status == 404
+    gone_arguments = {"app_id": agency.app_id, "name": "a", "id": waiting["id"]}
+    assert (await agency.catch_refusal("agents_runs_get", agency.owner, **gone_arguments)).status == 404
 
 
 async def test_all_that_there_is_of_a_user_or_visitor_is_erased(agency: Agency) -> None:
@@ -110,15 +110,15 @@ async def test_all_that_there_is_of_a_user_or_visitor_is_erased(agency: Agency) 
     ada, bob = agency.end_user("ada"), agency.end_user("bob")
     for who in (ada, bob):
         await run_conversation(agency, who)
-    started = await agency.harness.call(
+    result = await agency.harness.call(
         "agents_public_run", Anonymous(agency.app_id), app_id=agency.app_id, name="a", input={"say": "/say Hi."}
     )
     await run_due_jobs(agency.harness)
-    for user_id in ("ada", started["visitor_id"]):
+    for user_id in ("ada", result["visitor_id"]):
         await agency.harness.call("agents_users_erase", agency.owner, app_id=agency.app_id, user_id=user_id)
         await run_due_jobs(agency.harness)
-    listed = await agency.harness.call("agents_runs_list", agency.owner, app_id=agency.app_id, name="a")
-    assert [run["caller_user_id"] for run in listed["runs"]] == ["bob"]
+    listed_result = await agency.harness.call("agents_runs_list", agency.owner, app_id=agency.app_id, name="a")
+    assert [run["caller_user_id"] for run in listed_result["runs"]] == ["bob"]
     assert (await agency.catch_refusal("agents_users_erase", bob, app_id=agency.app_id, user_id="bob")).status == 403
 
 
@@ -130,10 +130,10 @@ async def test_runs_are_kept_for_as_long_as_their_agent_or_the_installation_says
     await agency.run_agent("usual")
     agency.harness.clock.advance(DAY_SECONDS + 60)
     await agency.run_maintenance()
-    left = await count_rows(agency)
-    assert (left["agent_runs"], "approvals" in left) == (1, False)
+    row_count = await count_rows(agency)
+    assert (row_count["agent_runs"], "approvals" in row_count) == (1, False)
     # What is remembered stays until it is deleted.
-    assert left["agent_messages"] == 4
+    assert row_count["agent_messages"] == 4
     agency.harness.clock.advance(89 * DAY_SECONDS)
     await agency.run_maintenance()
     assert "agent_runs" not in await count_rows(agency)

@@ -30,9 +30,9 @@ READ_THEN_COUNT: dict[str, Any] = build_graph(
 
 async def fork_run(agency: Agency, name: str, run_id: str, by: Caller | None = None, **body: Any) -> dict[str, Any]:
     """A fork, when it has ended or waits."""
-    named = {"app_id": agency.app_id, "name": name, "id": run_id}
-    begun = await agency.harness.call("agents_runs_fork", by or agency.owner, **named, **body)
-    return await agency.wait_for_run(name, begun["run_id"])
+    arguments = {"app_id": agency.app_id, "name": name, "id": run_id}
+    result = await agency.harness.call("agents_runs_fork", by or agency.owner, **arguments, **body)
+    return await agency.wait_for_run(name, result["run_id"])
 
 
 async def run_counter(agency: Agency) -> dict[str, Any]:
@@ -85,8 +85,8 @@ async def test_a_fork_from_the_beginning_can_have_another_input(agency: Agency) 
 async def test_a_fork_can_have_another_state(agency: Agency) -> None:
     run = await run_counter(agency)
     unknown = {"app_id": agency.app_id, "name": "counter", "id": run["id"], "step": 2, "state": {"nobody": 1}}
-    refused = await agency.catch_refusal("agents_runs_fork", agency.owner, **unknown)
-    assert (refused.status, "`nobody`" in refused.message) == (400, True)
+    refusal = await agency.catch_refusal("agents_runs_fork", agency.owner, **unknown)
+    assert (refusal.status, "`nobody`" in refusal.message) == (400, True)
     again = await fork_run(agency, "counter", run["id"], step=2, state={"note": {"value": "changed"}})
     assert again["output"] == {"note": "changed", "n": 1}
 
@@ -171,18 +171,18 @@ async def test_what_a_fork_takes_over_of_a_step_taints_it_and_what_remembers_it(
 async def test_a_step_that_was_not_taken_or_that_nothing_follows_is_no_step_to_go_on_from(agency: Agency) -> None:
     run = await run_counter(agency)
     for step in (3, 4, 200):
-        named = {"app_id": agency.app_id, "name": "counter", "id": run["id"], "step": step}
-        assert (await agency.catch_refusal("agents_runs_fork", agency.owner, **named)).code == "run_step_not_found"
+        arguments = {"app_id": agency.app_id, "name": "counter", "id": run["id"], "step": step}
+        assert (await agency.catch_refusal("agents_runs_fork", agency.owner, **arguments)).code == "run_step_not_found"
 
 
 async def test_a_key_names_a_fork(agency: Agency) -> None:
     run = await run_counter(agency)
-    named = {"app_id": agency.app_id, "name": "counter", "id": run["id"], "idempotency_key": "once"}
-    first = await agency.harness.call("agents_runs_fork", agency.owner, **named, step=2)
-    second = await agency.harness.call("agents_runs_fork", agency.owner, **named, step=2)
+    arguments = {"app_id": agency.app_id, "name": "counter", "id": run["id"], "idempotency_key": "once"}
+    first = await agency.harness.call("agents_runs_fork", agency.owner, **arguments, step=2)
+    second = await agency.harness.call("agents_runs_fork", agency.owner, **arguments, step=2)
     assert second["run_id"] == first["run_id"]
     assert (
-        await agency.catch_refusal("agents_runs_fork", agency.owner, **named, step=1)
+        await agency.catch_refusal("agents_runs_fork", agency.owner, **arguments, step=1)
     ).code == "idempotency_key_reuse"
 
 
@@ -194,19 +194,21 @@ async def test_a_user_forks_its_own_runs_and_changes_nothing_in_them(agency: Age
     spec = build_graph({"say": say, "ask": ask, "done": done}, ("say", "ask"), ("ask", "done"), **KV)
     await agency.create_agent("asker", spec, visibility="authenticated")
     run = await agency.run_agent("asker", ada)
-    named = {"app_id": agency.app_id, "name": "asker", "id": run["id"]}
-    assert (await agency.catch_refusal("agents_runs_fork", bob, **named)).code == "run_not_found"
+    arguments = {"app_id": agency.app_id, "name": "asker", "id": run["id"]}
+    assert (await agency.catch_refusal("agents_runs_fork", bob, **arguments)).code == "run_not_found"
     for changed in ({"input": {"a": 1}}, {"state": {"answer": "mine"}}):
-        assert (await agency.catch_refusal("agents_runs_fork", ada, **named, step=1, **changed)).status == 403
+        assert (await agency.catch_refusal("agents_runs_fork", ada, **arguments, step=1, **changed)).status == 403
     again = await fork_run(agency, "asker", run["id"], ada, step=1)
     assert (again["status"], again["caller_user_id"]) == ("paused", "ada")
     await agency.decide("asker", run["id"])
     # What somebody agreed to was agreed to for that run.
-    assert (await agency.catch_refusal("agents_runs_fork", ada, **named, step=2)).status == 403
+    assert (await agency.catch_refusal("agents_runs_fork", ada, **arguments, step=2)).status == 403
     by_owner = await fork_run(agency, "asker", run["id"], step=2)
     assert (by_owner["status"], by_owner["caller_user_id"]) == ("completed", "ada")
     # Nor is it agreed to again and again because somebody has gone on behind it once.
-    assert (await agency.catch_refusal("agents_runs_fork", ada, **named | {"id": by_owner["id"]}, step=2)).status == 403
+    assert (
+        await agency.catch_refusal("agents_runs_fork", ada, **arguments | {"id": by_owner["id"]}, step=2)
+    ).status == 403
 
 
 async def test_a_stranger_s_run_is_forked_with_a_stranger_s_rights(agency: Agency) -> None:
@@ -217,9 +219,9 @@ async def test_a_stranger_s_run_is_forked_with_a_stranger_s_rights(agency: Agenc
     spec = build_graph({"think": think, "done": done}, ("think", "done"), **KV)
     await agency.create_agent("a", spec, visibility="public", safety_acknowledged=True)
     say = {"say": '/call kv_get {"key": "secret"}'}
-    named = {"app_id": agency.app_id, "name": "a"}
-    begun = await agency.harness.call("agents_public_run", Anonymous(agency.app_id), **named, input=say)
-    run = await agency.wait_for_run("a", begun["run_id"])
+    arguments = {"app_id": agency.app_id, "name": "a"}
+    result = await agency.harness.call("agents_public_run", Anonymous(agency.app_id), **arguments, input=say)
+    run = await agency.wait_for_run("a", result["run_id"])
     again = await fork_run(agency, "a", run["id"], step=0)
     assert (again["status"], again["caller_kind"]) == ("completed", "anonymous")
     assert "hidden" not in again["output"]
@@ -269,11 +271,11 @@ async def test_a_fork_with_a_state_that_no_edge_fits_is_refused(agency: Agency) 
     await agency.put_key("a", "tech")
     await agency.create_agent("router", routing_graph())
     run = await agency.run_agent("router", input={"kind": "any"})
-    named = {"app_id": agency.app_id, "name": "router", "id": run["id"], "step": 1}
-    refused = await agency.catch_refusal(
-        "agents_runs_fork", agency.owner, **named, state={"note": {"value": "neither"}}
+    arguments = {"app_id": agency.app_id, "name": "router", "id": run["id"], "step": 1}
+    refusal = await agency.catch_refusal(
+        "agents_runs_fork", agency.owner, **arguments, state={"note": {"value": "neither"}}
     )
-    assert (refused.status, refused.message) == (400, "No edge leads on from read: none of its conditions holds.")
+    assert (refusal.status, refusal.message) == (400, "No edge leads on from read: none of its conditions holds.")
 
 
 async def test_a_run_that_failed_behind_an_edge_is_forked_onto_another(agency: Agency) -> None:

@@ -37,8 +37,8 @@ async def harness(tmp_path: Path) -> AsyncIterator[ToolHarness]:
     """One that may call this machine, where webhooks are received; nothing else that is private."""
     clock = FixedClock()
     settings = load_settings({**prepare_data(tmp_path), "BAOBAB_EGRESS_ALLOW": "127.0.0.1/32"}, data=tmp_path)
-    async with composition.open_application(settings, clock=clock) as opened:
-        yield ToolHarness(opened.services, opened.registry, clock, tmp_path)
+    async with composition.open_application(settings, clock=clock) as application:
+        yield ToolHarness(application.services, application.registry, clock, tmp_path)
     release_data(tmp_path)
 
 
@@ -58,8 +58,8 @@ ASK = single_node_graph(tool_node("interrupt", reason="Go on?"))
 
 
 async def list_issues(agency: Agency, spec: Any) -> list[dict[str, Any]]:
-    found = await agency.harness.call("agents_validate", agency.owner, app_id=agency.app_id, name="a", graph_spec=spec)
-    return list(found.get("issues", []))
+    result = await agency.harness.call("agents_validate", agency.owner, app_id=agency.app_id, name="a", graph_spec=spec)
+    return list(result.get("issues", []))
 
 
 def nest_value(levels: int) -> Any:
@@ -86,11 +86,11 @@ def nest_value(levels: int) -> Any:
     ids=lambda spec: str(spec)[:30],
 )
 async def test_a_graph_that_cannot_be_is_told_what_is_wrong_and_is_not_kept(agency: Agency, spec: Any) -> None:
-    found = await list_issues(agency, spec)
-    assert 0 < len(found) <= 100
-    assert all(issue["message"] for issue in found)
-    named = {"app_id": agency.app_id, "name": "a", "graph_spec": spec}
-    assert (await agency.catch_refusal("agents_create", agency.owner, **named)).code == "invalid_graph_spec"
+    issues = await list_issues(agency, spec)
+    assert 0 < len(issues) <= 100
+    assert all(issue["message"] for issue in issues)
+    arguments = {"app_id": agency.app_id, "name": "a", "graph_spec": spec}
+    assert (await agency.catch_refusal("agents_create", agency.owner, **arguments)).code == "invalid_graph_spec"
     assert (await agency.harness.call("agents_list", agency.owner, app_id=agency.app_id))["agents"] == []
 
 
@@ -182,8 +182,8 @@ async def test_a_result_beyond_what_a_run_holds_is_an_error_of_its_call(agency: 
 async def test_an_input_of_too_many_fields_or_of_another_shape_is_refused(agency: Agency) -> None:
     await agency.create_agent("say", SAY)
     for wrong in ({f"f{n}": n for n in range(1001)}, [1], "text", None):
-        refused = await agency.catch_refusal("agents_run", agency.owner, app_id=agency.app_id, name="say", input=wrong)
-        assert refused.status in (400, 422), wrong
+        refusal = await agency.catch_refusal("agents_run", agency.owner, app_id=agency.app_id, name="say", input=wrong)
+        assert refusal.status in (400, 422), wrong
     assert await list_unfinished_jobs(agency.harness) == []
 
 
@@ -199,10 +199,10 @@ async def test_runs_of_others_and_of_other_apps_and_of_other_agents_are_no_runs(
             (agency.app_id, "other", run["id"]),
             (agency.app_id, "say", NOWHERE),
         ):
-            refused = await agency.catch_refusal(tool, agency.owner, app_id=app_id, name=name, id=run_id)
-            assert refused.code == "run_not_found", tool
-        refused = await agency.catch_refusal(tool, stranger, app_id=agency.app_id, name="say", id=run["id"])
-        assert refused.status in (403, 404), tool
+            refusal = await agency.catch_refusal(tool, agency.owner, app_id=app_id, name=name, id=run_id)
+            assert refusal.code == "run_not_found", tool
+        refusal = await agency.catch_refusal(tool, stranger, app_id=agency.app_id, name="say", id=run["id"])
+        assert refusal.status in (403, 404), tool
 
 
 async def test_an_ended_run_is_neither_resumed_nor_cancelled(agency: Agency) -> None:
@@ -210,10 +210,10 @@ async def test_an_ended_run_is_neither_resumed_nor_cancelled(agency: Agency) -> 
     run = await agency.run_agent("ask")
     token = (await agency.list_events("ask", run["id"], "run_paused"))[0]["payload"]["approval_token"]
     run = await agency.decide("ask", run["id"])
-    named = {"app_id": agency.app_id, "name": "ask", "id": run["id"]}
-    again = {**named, "approval_token": token, "approved": False}
+    arguments = {"app_id": agency.app_id, "name": "ask", "id": run["id"]}
+    again = {**arguments, "approval_token": token, "approved": False}
     assert (await agency.catch_refusal("agents_runs_resume", agency.owner, **again)).code == "run_ended"
-    assert (await agency.catch_refusal("agents_runs_cancel", agency.owner, **named)).code == "run_ended"
+    assert (await agency.catch_refusal("agents_runs_cancel", agency.owner, **arguments)).code == "run_ended"
     assert (await agency.get_run("ask", run["id"])) == run
 
 
@@ -221,10 +221,10 @@ async def test_a_token_of_one_run_decides_nothing_in_another(agency: Agency) -> 
     await agency.create_agent("ask", ASK)
     runs = [await agency.run_agent("ask", input={"n": n}) for n in range(2)]
     token = (await agency.list_events("ask", runs[0]["id"], "run_paused"))[0]["payload"]["approval_token"]
-    named = {"app_id": agency.app_id, "name": "ask", "id": runs[1]["id"], "approved": True}
+    arguments = {"app_id": agency.app_id, "name": "ask", "id": runs[1]["id"], "approved": True}
     for stale in (token, "appr_" + "0" * 40):
-        refused = await agency.catch_refusal("agents_runs_resume", agency.owner, **named, approval_token=stale)
-        assert refused.code == "approval_token_invalid"
+        refusal = await agency.catch_refusal("agents_runs_resume", agency.owner, **arguments, approval_token=stale)
+        assert refusal.code == "approval_token_invalid"
     assert (await agency.get_run("ask", runs[1]["id"]))["status"] == "paused"
 
 
@@ -232,9 +232,10 @@ async def test_decisions_at_once_are_one(agency: Agency) -> None:
     await agency.create_agent("put", single_node_graph(tool_node("kv_put", key="x", value=1)))
     run = await agency.run_agent("put")
     token = (await agency.list_events("put", run["id"], "run_paused"))[0]["payload"]["approval_token"]
-    named = {"app_id": agency.app_id, "name": "put", "id": run["id"], "approval_token": token, "approved": True}
+    arguments = {"app_id": agency.app_id, "name": "put", "id": run["id"], "approval_token": token, "approved": True}
     outcomes = await asyncio.gather(
-        *(agency.harness.call("agents_runs_resume", agency.owner, **named) for _ in range(8)), return_exceptions=True
+        *(agency.harness.call("agents_runs_resume", agency.owner, **arguments) for _ in range(8)),
+        return_exceptions=True,
     )
     assert sum(not isinstance(outcome, BaseException) for outcome in outcomes) == 1
     run = await agency.wait_for_run("put", run["id"])
@@ -245,9 +246,9 @@ async def follow_events(agency: Agency, name: str, run_id: str) -> AsyncGenerato
     """The events of a run as a stream."""
     arguments = {"app_id": agency.app_id, "name": name, "id": run_id}
     context = RequestContext("test", "stream", streams=True)
-    streamed = await agency.harness.registry.call("agents_runs_events", arguments, agency.owner, context)
-    assert isinstance(streamed, Stream)
-    return streamed.pieces
+    result = await agency.harness.registry.call("agents_runs_events", arguments, agency.owner, context)
+    assert isinstance(result, Stream)
+    return result.pieces
 
 
 async def test_readers_that_go_away_leave_nothing_behind(agency: Agency) -> None:
@@ -323,8 +324,8 @@ async def test_a_refused_start_does_not_tell_a_stranger_of_another_strangers_run
     given: dict[str, Any] = {"app_id": agency.app_id, "name": "say", "ip": "192.0.2.1", "idempotency_key": "k"}
     anybody = Anonymous(agency.app_id)
     await agency.harness.call("agents_public_run", anybody, input={"n": 3}, **given)
-    refused = await agency.catch_refusal("agents_public_run", anybody, input={"n": 2}, **given)
-    assert (refused.status, refused.details) == (409, {})
+    refusal = await agency.catch_refusal("agents_public_run", anybody, input={"n": 2}, **given)
+    assert (refusal.status, refusal.details) == (409, {})
     await run_due_jobs(agency.harness)
 
 
@@ -532,9 +533,9 @@ async def test_a_stored_value_that_no_run_can_hold_is_an_error_of_its_call(agenc
 
 async def test_an_input_that_no_run_can_hold_is_refused(agency: Agency) -> None:
     await agency.create_agent("a", SAY)
-    named = {"app_id": agency.app_id, "name": "a"}
-    refused = await agency.catch_refusal("agents_run", agency.owner, **named, input={"x": nest_value(101)})
-    assert (refused.status, "nested at most 100 deep" in refused.message) == (400, True), refused
+    arguments = {"app_id": agency.app_id, "name": "a"}
+    refusal = await agency.catch_refusal("agents_run", agency.owner, **arguments, input={"x": nest_value(101)})
+    assert (refusal.status, "nested at most 100 deep" in refusal.message) == (400, True), refusal
     assert (await agency.run_agent("a", input={"x": nest_value(90)}))["status"] == "completed"
 
 

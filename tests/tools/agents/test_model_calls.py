@@ -22,8 +22,8 @@ def build_saying(text: str) -> dict[str, Any]:
 
 
 async def read_model_calls(agency: Agency, agent: str, run_id: str, **more: Any) -> list[dict[str, Any]]:
-    named = {"app_id": agency.app_id, "name": agent, "id": run_id, **more}
-    found: list[dict[str, Any]] = (await agency.harness.call("agents_runs_model_calls", agency.owner, **named))[
+    arguments = {"app_id": agency.app_id, "name": agent, "id": run_id, **more}
+    found: list[dict[str, Any]] = (await agency.harness.call("agents_runs_model_calls", agency.owner, **arguments))[
         "model_calls"
     ]
     return found

@@ -36,9 +36,9 @@ async def test_a_model_reads_then_writes_after_approval(agency: Agency) -> None:
     run = await agency.run_agent("a")
     assert run["status"] == "paused", run
     assert run["tainted"] is True
-    paused = (await agency.list_events("a", run["id"], "run_paused"))[-1]["payload"]
-    assert paused["args"] == {"key": "b", "value": "first"}
-    assert paused["tainted"] is True
+    payload = (await agency.list_events("a", run["id"], "run_paused"))[-1]["payload"]
+    assert payload["args"] == {"key": "b", "value": "first"}
+    assert payload["tainted"] is True
     run = await agency.decide("a", run["id"])
     assert run["status"] == "completed", run
     assert await agency.get_key("b") == '"first"'
@@ -98,17 +98,17 @@ async def test_a_token_is_good_for_one_decision(agency: Agency) -> None:
     run = await agency.decide("a", run["id"])
     assert run["status"] == "paused"
     body = {"app_id": agency.app_id, "name": "a", "id": run["id"], "approval_token": first, "approved": True}
-    refused = await agency.catch_refusal("agents_runs_resume", agency.owner, **body)
-    assert refused.code == "approval_token_invalid"
+    refusal = await agency.catch_refusal("agents_runs_resume", agency.owner, **body)
+    assert refusal.code == "approval_token_invalid"
 
 
 async def test_what_a_tool_refuses_is_told_to_the_model(agency: Agency) -> None:
     await agency.create_agent("a", model_graph('/call kv_get {"key": "nothing"}', *TOOLS))
     run = await agency.run_agent("a")
     assert run["status"] == "completed", run
-    ended = (await agency.list_events("a", run["id"], "tool_call_end"))[0]["payload"]
-    assert ended["status"] == "error"
-    assert ended["error"]["code"] == "not_found"
+    payload = (await agency.list_events("a", run["id"], "tool_call_end"))[0]["payload"]
+    assert payload["status"] == "error"
+    assert payload["error"]["code"] == "not_found"
 
 
 async def test_a_model_cannot_name_another_app(agency: Agency) -> None:
@@ -116,8 +116,8 @@ async def test_a_model_cannot_name_another_app(agency: Agency) -> None:
     await agency.harness.call("kv_put", agency.owner, app_id=other, key="secret", value="theirs")
     await agency.create_agent("a", model_graph(f'/call kv_get {{"key": "secret", "app_id": "{other}"}}', *TOOLS))
     run = await agency.run_agent("a")
-    ended = (await agency.list_events("a", run["id"], "tool_call_end"))[0]["payload"]
-    assert ended["status"] == "error"
+    payload = (await agency.list_events("a", run["id"], "tool_call_end"))[0]["payload"]
+    assert payload["status"] == "error"
     assert "theirs" not in str(await agency.list_events("a", run["id"]))
 
 
@@ -125,8 +125,8 @@ async def test_what_a_user_may_not_do_its_run_may_not(agency: Agency) -> None:
     await agency.put_key("private", 1)
     await agency.create_agent("a", model_graph('/call kv_get {"key": "private"}', *TOOLS), visibility="authenticated")
     run = await agency.run_agent("a", agency.end_user("ada"))
-    ended = (await agency.list_events("a", run["id"], "tool_call_end"))[0]["payload"]
-    assert ended["status"] == "error"
+    payload = (await agency.list_events("a", run["id"], "tool_call_end"))[0]["payload"]
+    assert payload["status"] == "error"
 
 
 async def test_a_run_stops_at_its_number_of_tool_calls(agency: Agency) -> None:
@@ -161,8 +161,8 @@ async def test_what_is_still_undecided_keeps_its_deadline_when_another_call_is_d
     run = await agency.run_agent("a")
     first = run["paused_until"]
     assert first == agency.harness.clock.now() + timedelta(seconds=60)
-    told = await agency.list_events("a", run["id"], "run_paused")
-    assert [event["payload"]["expires_at"] for event in told] == [first.isoformat().replace("+00:00", "Z")] * 2
+    events = await agency.list_events("a", run["id"], "run_paused")
+    assert [event["payload"]["expires_at"] for event in events] == [first.isoformat().replace("+00:00", "Z")] * 2
     agency.harness.clock.advance(40)
     run = await agency.decide("a", run["id"])
     assert (run["status"], run["paused_until"]) == ("paused", first)
@@ -176,12 +176,12 @@ async def test_a_cancelled_run_does_nothing_more(agency: Agency) -> None:
     await agency.create_agent("a", model_graph('/call kv_put {"key": "x", "value": 1}', *TOOLS))
     run = await agency.run_agent("a")
     token = (await agency.list_events("a", run["id"], "run_paused"))[0]["payload"]["approval_token"]
-    named = {"app_id": agency.app_id, "name": "a", "id": run["id"]}
-    assert (await agency.harness.call("agents_runs_cancel", agency.owner, **named))["status"] == "cancelled"
-    refused = await agency.catch_refusal(
-        "agents_runs_resume", agency.owner, **named, approval_token=token, approved=True
+    arguments = {"app_id": agency.app_id, "name": "a", "id": run["id"]}
+    assert (await agency.harness.call("agents_runs_cancel", agency.owner, **arguments))["status"] == "cancelled"
+    refusal = await agency.catch_refusal(
+        "agents_runs_resume", agency.owner, **arguments, approval_token=token, approved=True
     )
-    assert refused.code == "run_ended"
+    assert refusal.code == "run_ended"
     run = await agency.wait_for_run("a", run["id"])
     assert run["status"] == "cancelled"
     assert await agency.get_key("x") is None
@@ -196,16 +196,16 @@ async def test_an_approved_call_of_a_run_that_is_cancelled_is_made_only_where_it
     run = await agency.run_agent("a")
     (paused,) = await agency.list_events("a", run["id"], "run_paused")
     approval_id, token = paused["payload"]["approval_id"], paused["payload"]["approval_token"]
-    named = {"app_id": agency.app_id, "name": "a", "id": run["id"]}
+    arguments = {"app_id": agency.app_id, "name": "a", "id": run["id"]}
     # Nobody makes jobs from here on.
     services: Any = agency.harness.services
     await services.jobs.stop()
-    await agency.harness.call("agents_runs_resume", agency.owner, **named, approval_token=token, approved=True)
+    await agency.harness.call("agents_runs_resume", agency.owner, **arguments, approval_token=token, approved=True)
     if begun:
         async with services.database.writing() as connection:
             made = update(jobs).where(jobs.c.id == f"approval:{approval_id}")
             await connection.execute(made.values(attempts=1, epoch=1, held_by="another process"))
-    assert (await agency.harness.call("agents_runs_cancel", agency.owner, **named))["status"] == "cancelled"
+    assert (await agency.harness.call("agents_runs_cancel", agency.owner, **arguments))["status"] == "cancelled"
     approval = (await agency.harness.call("approvals_get", agency.owner, approval_id=approval_id))["approval"]
     left = [job.id for job in await list_unfinished_jobs(agency.harness) if job.id.startswith("approval:")]
     assert (approval["status"], len(left)) == (("approved", 1) if begun else ("rejected", 0))
@@ -303,8 +303,8 @@ async def test_who_approves_sees_that_a_run_is_tainted_and_that_arguments_were_c
         assert (waiting["tainted"], waiting["edited"]) == (tainted, None)
         assert ("strangers may have written" in waiting["summary"]) is tainted
         await agency.decide(name, run["id"], arguments={"key": "z", "value": 2})
-        found = await agency.harness.call("approvals_get", agency.owner, approval_id=waiting["id"])
-        assert (found["approval"]["tainted"], found["approval"]["edited"]) == (tainted, True)
+        result = await agency.harness.call("approvals_get", agency.owner, approval_id=waiting["id"])
+        assert (result["approval"]["tainted"], result["approval"]["edited"]) == (tainted, True)
 
 
 async def test_what_a_run_proposed_that_is_no_more_is_withdrawn_however_many_others_wait(
@@ -314,9 +314,9 @@ async def test_what_a_run_proposed_that_is_no_more_is_withdrawn_however_many_oth
     await agency.create_agent("a", model_graph('/call kv_put {"key": "x", "value": 1}', *TOOLS))
     *others, run = sorted([await agency.run_agent("a") for _ in range(6)], key=lambda run: str(run["id"]))
     async with agency.harness.services.database.writing() as connection:
-        ended = {"status": "failed", "finished_at": agency.harness.clock.now()}
-        await connection.execute(update(runs).where(runs.c.id == run["id"]).values(**ended))
+        arguments = {"status": "failed", "finished_at": agency.harness.clock.now()}
+        await connection.execute(update(runs).where(runs.c.id == run["id"]).values(**arguments))
     await agency.run_maintenance()
-    listed = await agency.harness.call("approvals_list", agency.owner, status="pending")
-    assert len(listed["approvals"]) == len(others)
-    assert {approval["proposer"] for approval in listed["approvals"]} == {f"run:{other['id']}" for other in others}
+    result = await agency.harness.call("approvals_list", agency.owner, status="pending")
+    assert len(result["approvals"]) == len(others)
+    assert {approval["proposer"] for approval in result["approvals"]} == {f"run:{other['id']}" for other in others}

@@ -99,8 +99,8 @@ class Place:
 
     async def start_run(self, agent: str) -> str:
         """The path of a new run."""
-        started = await self.ask("POST", f"/v1/{self.app}/agents/{agent}/runs", {"input": {}}, 201)
-        return f"/v1/{self.app}/agents/{agent}/runs/{started['run_id']}"
+        answer = await self.ask("POST", f"/v1/{self.app}/agents/{agent}/runs", {"input": {}}, 201)
+        return f"/v1/{self.app}/agents/{agent}/runs/{answer['run_id']}"
 
     async def get_status(self, run: str) -> str:
         status: str = (await self.ask("GET", run))["run"]["status"]
@@ -117,8 +117,8 @@ class Place:
         await self.ask("POST", f"{run}/resume", {"approval_token": token, "approved": True})
 
     async def start_move(self, to: str) -> str:
-        begun = await self.ask("POST", f"/v1/apps/{self.app}/move", {"dest_region": to}, 202)
-        move = f"/v1/apps/{self.app}/migrations/{begun['migration_id']}"
+        answer = await self.ask("POST", f"/v1/apps/{self.app}/move", {"dest_region": to}, 202)
+        move = f"/v1/apps/{self.app}/migrations/{answer['migration_id']}"
         async with asyncio.timeout(TIMEOUT_SECONDS):
             while (await self.ask("GET", move))["current_step"] != "unblocking_writes":
                 await asyncio.sleep(0.01)
@@ -127,11 +127,11 @@ class Place:
     async def finish_move(self, move: str) -> None:
         for _ in range(20):
             await self.run_due_jobs(5)
-            found = await self.ask("GET", move)
-            if found["completed_at"] is not None:
-                assert found["current_step"] == "completed", found
+            answer = await self.ask("GET", move)
+            if answer["completed_at"] is not None:
+                assert answer["current_step"] == "completed", answer
                 return
-        raise AssertionError(found)
+        raise AssertionError(answer)
 
     async def count_rows(self) -> dict[str, int]:
         """How many rows of agents there are, in all regions together."""
@@ -149,11 +149,11 @@ async def place(tmp_path: Path) -> AsyncIterator[Place]:
     clock, gate = FixedClock(), Gate()
     settings = {"BAOBAB_REGIONS": str(tmp_path / "regions.toml")}
     async with open_installation(tmp_path / "data", settings, clock=clock, further=[gate.toolset]) as baobab:
-        made = Place(baobab, clock, gate)
-        made.app = await baobab.create_app()
-        await made.create_agent("waiter", "gates_one", {})
-        await made.create_agent("asker", "kv_incr", {"key": "n"})
-        yield made
+        created_place = Place(baobab, clock, gate)
+        created_place.app = await baobab.create_app()
+        await created_place.create_agent("waiter", "gates_one", {})
+        await created_place.create_agent("asker", "kv_incr", {"key": "n"})
+        yield created_place
         gate.open.set()
 
 
@@ -169,8 +169,8 @@ async def test_runs_go_on_where_the_app_has_gone_to_and_those_that_wait_can_be_d
     move = await place.start_move(EU)
     # While it moves runs can be read, and decided about; nothing is begun and nothing goes on.
     assert await place.get_status(waiting) == "running"
-    refused = await place.ask("POST", f"/v1/{place.app}/agents/asker/runs", {"input": {}}, 503)
-    assert refused["error"] == "app_migrating"
+    refusal = await place.ask("POST", f"/v1/{place.app}/agents/asker/runs", {"input": {}}, 503)
+    assert refusal["error"] == "app_migrating"
     await place.ask("POST", f"{asking}/cancel", None, 503)
     await place.approve_run(decided)
     place.gate.open.set()
@@ -201,12 +201,12 @@ async def test_an_app_is_not_moved_between_two_attempts_at_an_approved_call(plac
     services = place.baobab.application.services
     # Somebody approved it, and the worker that made it wrote and died.
     async with services.database.writing() as connection:
-        decided = {"status": "approved", "decided_at": place.clock.now()}
-        changed = update(approvals).where(approvals.c.app_id == place.app).values(**decided)
+        arguments = {"status": "approved", "decided_at": place.clock.now()}
+        changed = update(approvals).where(approvals.c.app_id == place.app).values(**arguments)
         approval_id = (await connection.execute(changed.returning(approvals.c.id))).scalar_one()
     await services.regions["local"].kv.for_attempt(approval_id).incr(place.app, "n", 1, None, Quota())
-    begun = await place.ask("POST", f"/v1/apps/{place.app}/move", {"dest_region": EU}, 202)
-    move = f"/v1/apps/{place.app}/migrations/{begun['migration_id']}"
+    answer = await place.ask("POST", f"/v1/apps/{place.app}/move", {"dest_region": EU}, 202)
+    move = f"/v1/apps/{place.app}/migrations/{answer['migration_id']}"
     for _ in range(3):
         await place.run_due_jobs(5)
         assert (await place.ask("GET", move))["current_step"] == "blocking_writes"

@@ -86,14 +86,14 @@ async def test_a_graph_that_calls_another_tool_differs_where_it_does(agency: Age
 async def test_runs_that_did_not_end_well_are_replayed_as_far_as_they_got(agency: Agency) -> None:
     await agency.create_agent("missing", tool_graph("kv_get", key="nothing"))
     await agency.create_agent("asker", tool_graph("interrupt", reason="Go on?"))
-    failed = await agency.run_agent("missing")
-    denied = await agency.decide("asker", (await agency.run_agent("asker"))["id"], approved=False, reason="No.")
+    agent = await agency.run_agent("missing")
+    decision = await agency.decide("asker", (await agency.run_agent("asker"))["id"], approved=False, reason="No.")
     waiting = await agency.run_agent("asker")
-    named = {"app_id": agency.app_id, "name": "asker", "id": waiting["id"]}
-    await agency.harness.call("agents_runs_cancel", agency.owner, **named)
-    cancelled = await agency.get_run("asker", waiting["id"])
-    assert [run["status"] for run in (failed, denied, cancelled)] == ["failed", "failed", "cancelled"]
-    for run in (failed, denied, cancelled):
+    arguments = {"app_id": agency.app_id, "name": "asker", "id": waiting["id"]}
+    await agency.harness.call("agents_runs_cancel", agency.owner, **arguments)
+    cancelled_run = await agency.get_run("asker", waiting["id"])
+    assert [run["status"] for run in (agent, decision, cancelled_run)] == ["failed", "failed", "cancelled"]
+    for run in (agent, decision, cancelled_run):
         lines, same = await replay_run(agency, run)
         assert same, lines
 
@@ -127,9 +127,9 @@ async def test_structured_answers_conditions_maps_and_agents_are_replayed(agency
 
 async def test_a_fork_is_replayed_from_where_it_began(agency: Agency) -> None:
     run = await run_counter(agency)
-    named = {"app_id": agency.app_id, "name": "counter", "id": run["id"]}
-    begun = await agency.harness.call("agents_runs_fork", agency.owner, **named)
-    lines, same = await replay_run(agency, await agency.wait_for_run("counter", begun["run_id"]))
+    arguments = {"app_id": agency.app_id, "name": "counter", "id": run["id"]}
+    result = await agency.harness.call("agents_runs_fork", agency.owner, **arguments)
+    lines, same = await replay_run(agency, await agency.wait_for_run("counter", result["run_id"]))
     assert same, lines
 
 
@@ -140,10 +140,10 @@ async def test_a_fork_that_began_with_results_of_its_step_is_replayed_with_them(
     run = await agency.run_agent("both")
     tools = [event["payload"]["tool_name"] for event in await agency.list_events("both", run["id"], "run_paused")]
     await agency.decide("both", run["id"], index=tools.index("kv_incr"))
-    named = {"app_id": agency.app_id, "name": "both", "id": run["id"]}
-    begun = await agency.harness.call("agents_runs_fork", agency.owner, **named)
-    await agency.wait_for_run("both", begun["run_id"])
-    fork = await agency.decide("both", begun["run_id"])
+    arguments = {"app_id": agency.app_id, "name": "both", "id": run["id"]}
+    result = await agency.harness.call("agents_runs_fork", agency.owner, **arguments)
+    await agency.wait_for_run("both", result["run_id"])
+    fork = await agency.decide("both", result["run_id"])
     assert fork["status"] == "completed", fork
     await agency.decide("both", run["id"], index=tools.index("interrupt"))
     lines, same = await replay_run(agency, fork)

@@ -65,19 +65,19 @@ async def app(baobab: Baobab) -> App:
 
 
 async def test_an_agent_is_made_read_changed_and_removed(app: App) -> None:
-    made = await app.create_agent("greeter", GREET, description="Says hello.", daily_budget_usd=1.5)
-    assert made["status"] == "active"
-    assert made["visibility"] == "private"
-    assert made["daily_budget_usd"] == "1.50"
-    assert (await app.ask("GET", "/agents")).json()["agents"] == [made]
-    assert (await app.ask("GET", "/agents/greeter")).json()["agent"] == made
-    changed = await app.ask("PATCH", "/agents/greeter", {"status": "disabled", "max_concurrent_runs": 3})
-    assert changed.json()["agent"]["max_concurrent_runs"] == 3
-    disabled = await app.ask("POST", "/agents/greeter/runs", {"input": {}})
-    assert (disabled.status_code, disabled.json()["error"]) == (400, "Agent is disabled")
+    agent = await app.create_agent("greeter", GREET, description="Says hello.", daily_budget_usd=1.5)
+    assert agent["status"] == "active"
+    assert agent["visibility"] == "private"
+    assert agent["daily_budget_usd"] == "1.50"
+    assert (await app.ask("GET", "/agents")).json()["agents"] == [agent]
+    assert (await app.ask("GET", "/agents/greeter")).json()["agent"] == agent
+    answer = await app.ask("PATCH", "/agents/greeter", {"status": "disabled", "max_concurrent_runs": 3})
+    assert answer.json()["agent"]["max_concurrent_runs"] == 3
+    response = await app.ask("POST", "/agents/greeter/runs", {"input": {}})
+    assert (response.status_code, response.json()["error"]) == (400, "Agent is disabled")
     assert (await app.ask("DELETE", "/agents/greeter")).status_code == 204
     assert (await app.ask("GET", "/agents/greeter")).json()["error"] == "agent_not_found"
-    assert (await app.create_agent("greeter", GREET))["id"] != made["id"]
+    assert (await app.create_agent("greeter", GREET))["id"] != agent["id"]
 
 
 async def test_names_are_taken_once(app: App) -> None:
@@ -95,16 +95,16 @@ async def test_the_body_of_a_new_agent_can_be_looked_through_without_its_name(ap
         assert answer.json() == {"valid": True}, name
         named = await app.ask("POST", f"/agents/{name}/validate", {**body, "name": "greeter"})
         assert named.json() == {"valid": True}, name
-    refused = await app.ask("POST", "/agents/_/validate", {**body, "visibilty": "private"})
-    assert refused.status_code == 400
+    refusal = await app.ask("POST", "/agents/_/validate", {**body, "visibilty": "private"})
+    assert refusal.status_code == 400
     other = await app.ask("POST", "/agents/greeter/validate", {**body, "name": "another"})
     assert other.status_code == 400
 
 
 @pytest.mark.parametrize("version", [1, "1"])
 async def test_a_graph_comes_back_with_the_version_that_was_sent(app: App, version: Any) -> None:
-    made = await app.create_agent("greeter", {**GREET, "spec_version": version})
-    assert made["graph_spec"]["spec_version"] == version
+    agent = await app.create_agent("greeter", {**GREET, "spec_version": version})
+    assert agent["graph_spec"]["spec_version"] == version
     read = (await app.ask("GET", "/agents/greeter")).json()["agent"]
     assert type(read["graph_spec"]["spec_version"]) is type(version)
     assert (await app.ask("POST", "/agents/greeter/runs", {"input": {"name": "Amina"}})).status_code == 201
@@ -124,8 +124,8 @@ async def test_the_examples_of_the_tool_are_right(app: App) -> None:
 
 async def test_the_nearest_tool_is_told(app: App) -> None:
     spec = {**ASK, "tools": {"builtin": ["interupt"]}}
-    told = (await app.ask("POST", "/agents/_/validate", {"graph_spec": spec})).json()
-    assert any("did you mean interrupt?" in issue["message"] for issue in told["issues"])
+    body = (await app.ask("POST", "/agents/_/validate", {"graph_spec": spec})).json()
+    assert any("did you mean interrupt?" in issue["message"] for issue in body["issues"])
 
 
 async def test_a_graph_is_looked_through(app: App) -> None:
@@ -134,13 +134,13 @@ async def test_a_graph_is_looked_through(app: App) -> None:
     texted = {**GREET, "spec_version": "1"}
     assert (await app.create_agent("texted", texted))["graph_spec"] == texted
     wrong = {**GREET, "entry": "nowhere"}
-    found = (await app.ask("POST", "/agents/any/validate", {"graph_spec": wrong})).json()
-    assert found["valid"] is False
-    assert ["entry"] in [issue["path"] for issue in found["issues"]]
-    refused = await app.ask("POST", "/agents", {"name": "wrong", "graph_spec": wrong})
-    assert (refused.status_code, refused.json()["error"]) == (400, "invalid_graph_spec")
-    assert refused.json()["issues"] == found["issues"]
-    assert refused.json()["message"].startswith("The graph is not valid: entry ")
+    body = (await app.ask("POST", "/agents/any/validate", {"graph_spec": wrong})).json()
+    assert body["valid"] is False
+    assert ["entry"] in [issue["path"] for issue in body["issues"]]
+    refusal = await app.ask("POST", "/agents", {"name": "wrong", "graph_spec": wrong})
+    assert (refusal.status_code, refusal.json()["error"]) == (400, "invalid_graph_spec")
+    assert refusal.json()["issues"] == body["issues"]
+    assert refusal.json()["message"].startswith("The graph is not valid: entry ")
 
 
 NO_GRAPHS: list[Any] = [None, "text", 1, True, [], [{}]]
@@ -174,9 +174,9 @@ async def test_what_is_no_graph_at_all_is_told_apart_from_a_graph_that_is_wrong(
 
 
 async def test_a_public_agent_needs_somebody_who_has_looked(app: App) -> None:
-    refused = await app.ask("POST", "/agents", {"name": "open", "graph_spec": ASK, "visibility": "public"})
-    assert (refused.status_code, refused.json()["error"]) == (409, "unsafe_public_visibility")
-    assert refused.json()["offending_tools"] == ["interrupt"]
+    refusal = await app.ask("POST", "/agents", {"name": "open", "graph_spec": ASK, "visibility": "public"})
+    assert (refusal.status_code, refusal.json()["error"]) == (409, "unsafe_public_visibility")
+    assert refusal.json()["offending_tools"] == ["interrupt"]
 
 
 async def test_the_same_body_leads_to_the_same_run_and_another_waits(app: App) -> None:
@@ -193,8 +193,8 @@ async def test_the_same_body_leads_to_the_same_run_and_another_waits(app: App) -
     assert other.json()["existing_run_id"] == first.json()["run_id"]
     keyed = {"input": {"name": "Bob"}, "idempotency_key": "k1"}
     assert (await app.ask("POST", "/agents/greeter/runs", keyed)).status_code == 201
-    reused = await app.ask("POST", "/agents/greeter/runs", {**keyed, "input": {}})
-    assert (reused.status_code, reused.json()["error"]) == (409, "idempotency_key_reuse")
+    response = await app.ask("POST", "/agents/greeter/runs", {**keyed, "input": {}})
+    assert (response.status_code, response.json()["error"]) == (409, "idempotency_key_reuse")
 
 
 async def test_starts_at_once_are_one_run(app: App) -> None:
@@ -209,16 +209,16 @@ async def test_a_run_is_followed_to_its_end_and_from_where_one_left_off(app: App
     await app.create_agent("greeter", GREET)
     run_id = (await app.ask("POST", "/agents/greeter/runs", {"input": {"name": "Ada"}})).json()["run_id"]
     path = f"/agents/greeter/runs/{run_id}"
-    followed = await app.ask("GET", f"{path}/events")
-    assert followed.headers["content-type"] == "text/event-stream"
-    frames = [frame for frame in followed.text.split("\n\n") if frame.startswith("id: ")]
+    answer = await app.ask("GET", f"{path}/events")
+    assert answer.headers["content-type"] == "text/event-stream"
+    frames = [frame for frame in answer.text.split("\n\n") if frame.startswith("id: ")]
     assert [frame.split("\n")[0] for frame in frames] == [f"id: {n}" for n in range(1, len(frames) + 1)]
     assert frames[0].split("\n")[1] == "event: run_start"
     assert json.loads(frames[-1].split("\n")[2].removeprefix("data: "))["output"]["said"].endswith("Hello Ada.")
     rest = await app.ask("GET", f"{path}/events", by={**app.owner, "last-event-id": str(len(frames) - 1)})
     assert rest.text.count("id: ") == 1
-    listed = (await app.ask("GET", f"{path}/events.json?since_seq=2&limit=1")).json()["events"]
-    assert [event["seq"] for event in listed] == [3]
+    events = (await app.ask("GET", f"{path}/events.json?since_seq=2&limit=1")).json()["events"]
+    assert [event["seq"] for event in events] == [3]
     for query, first in (("limit=100000", 1), ("since_seq=2&limit=501", 3)):
         assert (await app.ask("GET", f"{path}/events.json?{query}")).json()["events"][0]["seq"] == first
     rest = await app.ask("GET", f"{path}/events?since_seq={len(frames) - 1}")
@@ -235,8 +235,8 @@ async def test_an_event_that_a_run_has_not_come_to_is_taken_for_its_latest(app: 
     await app.run_due_jobs()
     path = f"/agents/asker/runs/{run_id}"
     await app.ask("POST", f"{path}/cancel")
-    ended = await app.ask("GET", f"{path}/events", by={**app.owner, "last-event-id": last})
-    assert (ended.status_code, "id:" in ended.text) == (200, False)
+    response = await app.ask("GET", f"{path}/events", by={**app.owner, "last-event-id": last})
+    assert (response.status_code, "id:" in response.text) == (200, False)
 
 
 @pytest.mark.own_installation
@@ -246,8 +246,8 @@ async def test_a_run_that_waits_for_nobody_any_more_says_so_at_once(app: App) ->
     await app.run_due_jobs()
     path = f"/agents/asker/runs/{run_id}"
     token = (await app.ask("GET", f"{path}/events.json")).json()["events"][-1]["payload"]["approval_token"]
-    decided = await app.ask("POST", f"{path}/resume", {"approval_token": token, "approved": True})
-    assert decided.json() == {"run_id": run_id, "status": "running"}
+    answer = await app.ask("POST", f"{path}/resume", {"approval_token": token, "approved": True})
+    assert answer.json() == {"run_id": run_id, "status": "running"}
     assert (await app.ask("GET", path)).json()["run"]["status"] != "paused"
     await app.run_due_jobs()
     assert (await app.ask("GET", path)).json()["run"]["status"] == "completed"
@@ -271,8 +271,8 @@ async def test_users_do_not_reach_their_runs_of_an_agent_that_has_become_private
             ("POST", "/resume", body),
             ("POST", "/stream-token", {}),
         ):
-            refused = await app.ask(method, f"/public/runs/{run_id}{path}", given, by=by)
-            assert (refused.status_code, refused.json()["error"]) == (403, "forbidden"), path
+            refusal = await app.ask(method, f"/public/runs/{run_id}{path}", given, by=by)
+            assert (refusal.status_code, refusal.json()["error"]) == (403, "forbidden"), path
     assert (await app.ask("GET", "/agents/asker/runs", by=ada)).status_code == 403
     assert (await app.ask("GET", f"/agents/asker/runs/{runs[0]}/events", by=ada)).status_code == 403
     assert (await app.ask("GET", f"/agents/asker/runs/{runs[0]}")).json()["run"]["status"] == "paused"
@@ -293,47 +293,47 @@ async def test_a_stranger_s_run_is_no_run(app: App) -> None:
         ("POST", "/cancel", {}),
         ("POST", "/resume", decision),
     ):
-        refused = await app.ask(method, path + tail, body, by=bob)
-        assert (refused.status_code, refused.json()["error"]) == (404, "run_not_found"), (method, tail)
+        refusal = await app.ask(method, path + tail, body, by=bob)
+        assert (refusal.status_code, refusal.json()["error"]) == (404, "run_not_found"), (method, tail)
     assert (await app.ask("GET", "/agents/asker/runs", by=bob)).json()["runs"] == []
     assert (await app.ask("POST", f"{path}/resume", decision, by=ada)).status_code == 200
-    followed = await app.ask("GET", f"{path}/events", by=ada)
-    assert "event: run_end" in followed.text
+    answer = await app.ask("GET", f"{path}/events", by=ada)
+    assert "event: run_end" in answer.text
 
 
 async def test_a_run_acts_as_a_user_where_the_owner_says_so_and_only_as_one_that_there_can_be(app: App) -> None:
     await app.create_agent("asker", ASK, visibility="authenticated", dedupe_window_seconds=0)
     someone = "0b8f1d6e-5c8e-4f0e-9a54-3f0d8a7c2e11"
-    started = await app.ask("POST", "/agents/asker/runs", {"input": {}, "caller_user_id": someone})
-    run = (await app.ask("GET", f"/agents/asker/runs/{started.json()['run_id']}")).json()["run"]
+    answer = await app.ask("POST", "/agents/asker/runs", {"input": {}, "caller_user_id": someone})
+    run = (await app.ask("GET", f"/agents/asker/runs/{answer.json()['run_id']}")).json()["run"]
     assert (run["caller_kind"], run["caller_user_id"]) == ("end_user", someone)
     for wrong in ("ada", "*", "", someone.upper()):
-        refused = await app.ask("POST", "/agents/asker/runs", {"input": {}, "caller_user_id": wrong})
-        assert refused.status_code == 400, wrong
+        refusal = await app.ask("POST", "/agents/asker/runs", {"input": {}, "caller_user_id": wrong})
+        assert refusal.status_code == 400, wrong
     ada = await app.baobab.user_headers(app.id, "ada")
-    refused = await app.ask("POST", "/agents/asker/runs", {"input": {}, "caller_user_id": someone}, by=ada)
-    assert refused.status_code == 403
+    refusal = await app.ask("POST", "/agents/asker/runs", {"input": {}, "caller_user_id": someone}, by=ada)
+    assert refusal.status_code == 403
     await app.run_due_jobs()
 
 
 async def test_a_private_agent_is_not_for_users(app: App) -> None:
     await app.create_agent("greeter", GREET)
-    refused = await app.ask(
+    refusal = await app.ask(
         "POST", "/agents/greeter/runs", {"input": {}}, by=await app.baobab.user_headers(app.id, "ada")
     )
-    assert refused.status_code == 403
+    assert refusal.status_code == 403
 
 
 async def test_anybody_runs_a_public_agent_and_follows_it_once_with_a_token(app: App) -> None:
     await app.create_agent("greeter", GREET, visibility="public", safety_acknowledged=True)
     anon = await app.anon_headers()
     assert (await app.ask("POST", "/public/agents/greeter/runs", {"input": {}}, by={})).status_code == 401
-    started = await app.ask("POST", "/public/agents/greeter/runs", {"input": {"name": "you"}}, by=anon)
-    assert started.status_code == 202, started.text
-    run_id, token = started.json()["run_id"], started.json()["stream_token"]
+    response = await app.ask("POST", "/public/agents/greeter/runs", {"input": {"name": "you"}}, by=anon)
+    assert response.status_code == 202, response.text
+    run_id, token = response.json()["run_id"], response.json()["stream_token"]
     path = f"/public/runs/{run_id}"
-    followed = await app.ask("GET", f"{path}/events?token={token}", by={})
-    assert "event: run_end" in followed.text
+    answer = await app.ask("GET", f"{path}/events?token={token}", by={})
+    assert "event: run_end" in answer.text
     for query in (f"?token={token}", "", "?token="):
         again = await app.ask("GET", f"{path}/events{query}", by={})
         assert (again.status_code, again.json()["error"]) == (401, "stream_token_invalid"), query
@@ -366,20 +366,20 @@ async def test_each_message_of_a_visitor_is_a_run_of_its_own_whichever_way_the_a
 async def test_a_pause_is_told_alike_as_a_list_as_a_stream_and_over_a_websocket(app: App) -> None:
     await app.create_agent("asker", ASK, visibility="public", safety_acknowledged=True)
     anon = await app.anon_headers()
-    opened = (await app.ask("POST", "/public/agents/asker/runs", {"input": {}}, by=anon)).json()
+    body = (await app.ask("POST", "/public/agents/asker/runs", {"input": {}}, by=anon)).json()
     await app.run_due_jobs()
-    path = f"/public/runs/{opened['run_id']}"
-    listed = (await app.ask("GET", f"{path}/events.json", by=anon)).json()["events"]
-    (paused,) = [event["payload"] for event in listed if event["type"] == "run_paused"]
+    path = f"/public/runs/{body['run_id']}"
+    events = (await app.ask("GET", f"{path}/events.json", by=anon)).json()["events"]
+    (paused,) = [event["payload"] for event in events if event["type"] == "run_paused"]
     flat = {name: value for name, value in paused.items() if name != "payload"}
     assert paused["payload"] == flat
     assert {"tool_name", "args", "approval_token"} < set(flat)
     await app.ask("POST", f"{path}/cancel", by=anon)
-    streamed = await app.ask("GET", f"{path}/events?token={opened['stream_token']}", by={})
-    told = [frame.split("data: ")[1] for frame in streamed.text.split("\n\n") if "event: run_paused" in frame]
+    answer = await app.ask("GET", f"{path}/events?token={body['stream_token']}", by={})
+    told = [frame.split("data: ")[1] for frame in answer.text.split("\n\n") if "event: run_paused" in frame]
     again = (await app.ask("POST", f"{path}/stream-token", {}, by=anon)).json()["stream_token"]
-    sent = await read_socket(app, f"/v1/{app.id}{path}/ws", f"token={again}")
-    frames = [json.loads(message["text"]) for message in sent if "text" in message]
+    socket = await read_socket(app, f"/v1/{app.id}{path}/ws", f"token={again}")
+    frames = [json.loads(message["text"]) for message in socket if "text" in message]
     (framed,) = [frame["payload"] for frame in frames if frame["type"] == "run_paused"]
     assert [json.loads(text) for text in told] == [framed] == [paused]
 
@@ -405,18 +405,18 @@ async def test_runs_conversations_and_people_are_deleted_by_admins_and_nobody_el
 async def test_a_websocket_tells_every_event_and_closes(app: App) -> None:
     await app.create_agent("greeter", GREET, visibility="public", safety_acknowledged=True)
     anon = await app.anon_headers()
-    started = (await app.ask("POST", "/public/agents/greeter/runs", {"input": {"name": "you"}}, by=anon)).json()
-    path = f"/v1/{app.id}/public/runs/{started['run_id']}/ws"
-    sent = await read_socket(app, path, f"token={started['stream_token']}")
-    assert sent[0] == {"type": "websocket.accept"}
-    frames = [json.loads(message["text"]) for message in sent[1:-1]]
+    body = (await app.ask("POST", "/public/agents/greeter/runs", {"input": {"name": "you"}}, by=anon)).json()
+    path = f"/v1/{app.id}/public/runs/{body['run_id']}/ws"
+    socket = await read_socket(app, path, f"token={body['stream_token']}")
+    assert socket[0] == {"type": "websocket.accept"}
+    frames = [json.loads(message["text"]) for message in socket[1:-1]]
     events = [frame for frame in frames if frame["type"] != "llm_delta"]
     assert [event["seq"] for event in events] == list(range(1, len(events) + 1))
     assert events[-1]["type"] == "run_end"
-    assert sent[-1] == {"type": "websocket.close", "code": 1000}
-    refused = await read_socket(app, path, "token=used")
-    assert json.loads(refused[1]["text"])["error"] == "stream_token_invalid"
-    assert refused[-1]["code"] == 1008
+    assert socket[-1] == {"type": "websocket.close", "code": 1000}
+    refusal = await read_socket(app, path, "token=used")
+    assert json.loads(refusal[1]["text"])["error"] == "stream_token_invalid"
+    assert refusal[-1]["code"] == 1008
 
 
 async def test_public_runs_are_limited_by_address_and_day_and_number(app: App) -> None:
@@ -425,9 +425,9 @@ async def test_public_runs_are_limited_by_address_and_day_and_number(app: App) -
     await app.create_agent("few", GREET, **settings, max_runs_per_ip_per_hour=2)
     answers = [await app.ask("POST", "/public/agents/few/runs", {"input": {"n": n}}, by=anon) for n in range(4)]
     assert [answer.status_code for answer in answers] == [202, 202, 429, 429]
-    said = answers[-1].json()
-    assert (said["error"], said["limit"], said["max"]) == ("rate_limit_exceeded", "max_runs_per_ip_per_hour", 2)
-    assert said["reset_at"]
+    body = answers[-1].json()
+    assert (body["error"], body["limit"], body["max"]) == ("rate_limit_exceeded", "max_runs_per_ip_per_hour", 2)
+    assert body["reset_at"]
     assert int(answers[-1].headers["retry-after"]) > 0
     await app.create_agent("one", ASK, **settings, max_concurrent_runs=1)
     answers = await asyncio.gather(
@@ -435,8 +435,8 @@ async def test_public_runs_are_limited_by_address_and_day_and_number(app: App) -
     )
     assert sorted(answer.status_code for answer in answers) == [202, 429, 429, 429, 429]
     await app.create_agent("poor", GREET, **settings, daily_budget_usd=0)
-    refused = await app.ask("POST", "/public/agents/poor/runs", {"input": {}}, by=anon)
-    assert (refused.status_code, refused.json()["limit"]) == (429, "daily_budget_usd")
+    refusal = await app.ask("POST", "/public/agents/poor/runs", {"input": {}}, by=anon)
+    assert (refusal.status_code, refusal.json()["limit"]) == (429, "daily_budget_usd")
 
 
 async def read_socket(app: App, path: str, query: str) -> list[dict[str, Any]]:
@@ -472,13 +472,13 @@ async def test_runs_are_listed_by_pages_and_by_what_is_asked_for(app: App) -> No
     for thread in ("a", "b", "a"):
         await app.ask("POST", "/agents/greeter/runs", {"input": {"name": "Ada"}, "thread_id": thread})
     await app.run_due_jobs()
-    listed = [run["id"] for run in (await app.ask("GET", "/agents/greeter/runs")).json()["runs"]]
+    ids = [run["id"] for run in (await app.ask("GET", "/agents/greeter/runs")).json()["runs"]]
     page = (await app.ask("GET", "/agents/greeter/runs?limit=2")).json()
     rest = (await app.ask("GET", f"/agents/greeter/runs?limit=2&cursor={page['next_cursor']}")).json()
     assert "next_cursor" not in rest
-    assert [run["id"] for run in page["runs"] + rest["runs"]] == listed
+    assert [run["id"] for run in page["runs"] + rest["runs"]] == ids
     assert len((await app.ask("GET", "/agents/greeter/runs?thread_id=a&status=completed")).json()["runs"]) == 2
-    assert (await app.ask("GET", f"/agents/greeter/runs?parent_run_id={listed[0]}")).json()["runs"] == []
+    assert (await app.ask("GET", f"/agents/greeter/runs?parent_run_id={ids[0]}")).json()["runs"] == []
     assert (await app.ask("GET", "/agents/greeter/runs?cursor=x")).status_code == 400
 
 
@@ -489,8 +489,8 @@ async def test_the_runs_of_all_agents_are_listed_for_those_who_run_the_app(app: 
     await app.run_due_jobs()
     assert [run["agent"] for run in (await app.ask("GET", "/agents/_/runs")).json()["runs"]] == ["two", "one"]
     user = await app.baobab.user_headers(app.id, "ada")
-    refused = await app.baobab.client.get(f"/v1/{app.id}/agents/_/runs", headers=user)
-    assert refused.status_code == 403
+    refusal = await app.baobab.client.get(f"/v1/{app.id}/agents/_/runs", headers=user)
+    assert refusal.status_code == 403
 
 
 async def test_a_run_is_read_with_the_graph_that_it_runs(app: App) -> None:
@@ -500,9 +500,9 @@ async def test_a_run_is_read_with_the_graph_that_it_runs(app: App) -> None:
     await app.ask("PATCH", "/agents/greeter", {"graph_spec": GREET | {"limits": {"max_steps": 9}}})
     path = f"/agents/greeter/runs/{run_id}"
     assert "graph_spec" not in (await app.ask("GET", path)).json()
-    found = (await app.ask("GET", f"{path}?with_graph=true")).json()
-    assert found["graph_spec"] == GREET
+    body = (await app.ask("GET", f"{path}?with_graph=true")).json()
+    assert body["graph_spec"] == GREET
     events = (await app.ask("GET", f"{path}/events.json")).json()["events"]
-    assert events[-1]["seq"] == found["run"]["last_seq"]
+    assert events[-1]["seq"] == body["run"]["last_seq"]
     (usage,) = [event["payload"] for event in events if event["type"] == "llm_token_usage"]
     assert usage["duration_ms"] >= 0

@@ -72,9 +72,9 @@ async def test_a_write_waits_for_a_person_and_is_done_once(agency: Agency) -> No
     run = await agency.run_agent("writer", input={"value": [1, 2]})
     assert run["status"] == "paused", run
     assert await agency.get_key("note") is None
-    paused = (await agency.list_events("writer", run["id"], "run_paused"))[0]["payload"]
-    assert paused["tool_name"] == "kv_put"
-    assert paused["args"] == {"key": "note", "value": [1, 2]}
+    payload = (await agency.list_events("writer", run["id"], "run_paused"))[0]["payload"]
+    assert payload["tool_name"] == "kv_put"
+    assert payload["args"] == {"key": "note", "value": [1, 2]}
     run = await agency.decide("writer", run["id"])
     assert run["status"] == "completed", run
     assert await agency.get_key("note") == "[1,2]"

@@ -48,15 +48,15 @@ async def fake(agency: Agency) -> AsyncIterator[Upstream]:
 
 
 async def get_spent(agency: Agency, name: str) -> float:
-    listed = await agency.harness.call("agents_runs_list", agency.owner, app_id=agency.app_id, name=name)
-    total: float = sum(run["usage"]["cost_usd"] for run in listed["runs"])
+    result = await agency.harness.call("agents_runs_list", agency.owner, app_id=agency.app_id, name=name)
+    total: float = sum(run["usage"]["cost_usd"] for run in result["runs"])
     return total
 
 
 async def test_many_starts_at_once_never_pass_the_budget_of_the_day(agency: Agency, fake: Upstream) -> None:
     await agency.create_agent("say", SAY, default_model="lab/ok", daily_budget_usd=0.2)
-    started = await asyncio.gather(*(agency.start_run("say", input={"name": str(n)}) for n in range(20)))
-    ends = [await agency.wait_for_end("say", run_id) for run_id in started]
+    runs = await asyncio.gather(*(agency.start_run("say", input={"name": str(n)}) for n in range(20)))
+    ends = [await agency.wait_for_end("say", run_id) for run_id in runs]
     completed = [run for run in ends if run["status"] == "completed"]
     assert 1 <= len(completed) < 20
     assert {run["error"]["type"] for run in ends if run not in completed} == {"daily_budget_usd"}
@@ -74,11 +74,11 @@ async def test_a_budget_that_is_used_up_takes_no_more_runs_until_tomorrow(agency
     # What was spent before it was bounded counts.
     bounded: dict[str, Any] = {"app_id": agency.app_id, "name": "say", "daily_budget_usd": ANSWER_USD}
     await agency.harness.call("agents_update", agency.owner, **bounded)
-    refused = await agency.catch_refusal(
+    refusal = await agency.catch_refusal(
         "agents_run", agency.owner, app_id=agency.app_id, name="say", input={"name": "Bob"}
     )
-    assert (refused.status, refused.details["limit"]) == (429, "daily_budget_usd")
-    assert (refused.details["current"], refused.details["max"]) == (ANSWER_USD, ANSWER_USD)
+    assert (refusal.status, refusal.details["limit"]) == (429, "daily_budget_usd")
+    assert (refusal.details["current"], refusal.details["max"]) == (ANSWER_USD, ANSWER_USD)
     agency.harness.clock.advance(86_400)
     run_id = await agency.start_run("say", input={"name": "Bob"})
     # It is taken, and the model's answer might cost more than all of the day.

@@ -16,14 +16,14 @@ def _graph(prompt: str) -> dict[str, Any]:
 
 
 async def test_a_model_reads_a_file_and_its_write_waits_for_a_person(agency: Agency) -> None:
-    called = {"app_id": agency.app_id, "key": "notes/a.md"}
-    await agency.harness.call("files_write_named", agency.owner, **called, content_base64="b25l")
+    arguments = {"app_id": agency.app_id, "key": "notes/a.md"}
+    await agency.harness.call("files_write_named", agency.owner, **arguments, content_base64="b25l")
     read = json.dumps({"key": "notes/a.md"})
     write = json.dumps({"key": "notes/a.md", "content_base64": "dHdv"})
     await agency.create_agent("a", _graph(f"/call read_storage {read}\n/then write_storage {write}"))
     run = await agency.run_agent("a")
     assert (run["status"], run["tainted"]) == ("paused", True), run
-    assert (await agency.harness.call("files_read_named", agency.owner, **called))["content_base64"] == "b25l"
+    assert (await agency.harness.call("files_read_named", agency.owner, **arguments))["content_base64"] == "b25l"
     run = await agency.decide("a", run["id"])
     assert run["status"] == "completed", run
-    assert (await agency.harness.call("files_read_named", agency.owner, **called))["content_base64"] == "dHdv"
+    assert (await agency.harness.call("files_read_named", agency.owner, **arguments))["content_base64"] == "dHdv"

@@ -31,8 +31,8 @@ def tool_graph(tool: str, **arguments: Any) -> dict[str, Any]:
 
 async def get_child_run(agency: Agency, agent: str, run_id: str) -> dict[str, Any]:
     """The run of an agent that is a step of another run."""
-    listed = await agency.harness.call("agents_runs_list", agency.owner, app_id=agency.app_id, name=agent)
-    (found,) = [run for run in listed["runs"] if run["parent_run_id"] == run_id]
+    result = await agency.harness.call("agents_runs_list", agency.owner, app_id=agency.app_id, name=agent)
+    (found,) = [run for run in result["runs"] if run["parent_run_id"] == run_id]
     return dict(found)
 
 
@@ -95,22 +95,22 @@ async def test_a_call_that_waits_below_is_told_above_and_decided_at_either(agenc
     run = await agency.get_run("top", run_id)
     assert run["status"] == "running"
     (told,) = await agency.list_events("top", run_id, "run_paused")
-    paused = told["payload"]
-    assert (paused["agent"], paused["tool_name"]) == ("writer", "kv_put")
+    payload = told["payload"]
+    assert (payload["agent"], payload["tool_name"]) == ("writer", "kv_put")
     middle, writer = run["waiting_for"]
     assert (middle["agent"], middle["status"], middle["decisions"]) == ("middle", "running", [])
-    assert (writer["run_id"], writer["agent"], writer["status"]) == (paused["run_id"], "writer", "paused")
+    assert (writer["run_id"], writer["agent"], writer["status"]) == (payload["run_id"], "writer", "paused")
     (decision,) = writer["decisions"]
-    assert (decision["approval_id"], decision["approvers"]) == (paused["approval_id"], paused["approvers"])
-    body = {"approval_token": paused["approval_token"], "approved": True}
-    named = {"app_id": agency.app_id, "name": where, "id": {"writer": paused["run_id"], "top": run_id}[where]}
-    await agency.harness.call("agents_runs_resume", agency.owner, **named, **body)
+    assert (decision["approval_id"], decision["approvers"]) == (payload["approval_id"], payload["approvers"])
+    body = {"approval_token": payload["approval_token"], "approved": True}
+    arguments = {"app_id": agency.app_id, "name": where, "id": {"writer": payload["run_id"], "top": run_id}[where]}
+    await agency.harness.call("agents_runs_resume", agency.owner, **arguments, **body)
     run = await agency.wait_for_end("top", run_id)
     assert run["status"] == "completed", run
     assert (await agency.get_key("note"), run["waiting_for"]) == ('"hello"', [])
     events = await agency.list_events("top", run_id)
     (resumed,) = [event["payload"] for event in events if event["type"] == "run_resumed"]
-    assert (resumed["run_id"], resumed["agent"], resumed["decision"]) == (paused["run_id"], "writer", "approved")
+    assert (resumed["run_id"], resumed["agent"], resumed["decision"]) == (payload["run_id"], "writer", "approved")
     assert [event["seq"] for event in events] == list(range(1, len(events) + 1))
 
 
@@ -118,17 +118,19 @@ async def test_a_visitor_answers_what_a_private_part_of_the_agent_asks(agency: A
     await agency.create_agent("asker", tool_graph("interrupt", reason="Go on?"))
     await agency.create_agent("open", agent_graph("asker"), visibility="public", safety_acknowledged=True)
     visitor, named = Anonymous(agency.app_id), {"app_id": agency.app_id}
-    begun = await agency.harness.call("agents_public_run", visitor, **named, name="open", input={})
+    result = await agency.harness.call("agents_public_run", visitor, **named, name="open", input={})
     await run_due_jobs(agency.harness)
-    named["id"] = begun["run_id"]
-    listed = await agency.harness.call("agents_public_events_list", visitor, **named)
-    (token,) = [event["payload"]["approval_token"] for event in listed["events"] if event["type"] == "run_paused"]
+    named["id"] = result["run_id"]
+    listed_result = await agency.harness.call("agents_public_events_list", visitor, **named)
+    (token,) = [
+        event["payload"]["approval_token"] for event in listed_result["events"] if event["type"] == "run_paused"
+    ]
     body = {"approval_token": token, "approved": True}
     stranger = await agency.harness.call("agents_public_run", visitor, app_id=agency.app_id, name="open", input={})
-    refused = await agency.catch_refusal("agents_public_resume", visitor, **named | {"id": stranger["run_id"]}, **body)
-    assert refused.status == 409
+    refusal = await agency.catch_refusal("agents_public_resume", visitor, **named | {"id": stranger["run_id"]}, **body)
+    assert refusal.status == 409
     assert (await agency.harness.call("agents_public_resume", visitor, **named, **body))["status"] == "running"
-    assert (await agency.wait_for_end("open", begun["run_id"]))["status"] == "completed"
+    assert (await agency.wait_for_end("open", result["run_id"]))["status"] == "completed"
 
 
 async def test_a_run_below_that_fails_fails_the_one_above(agency: Agency) -> None:
@@ -151,8 +153,8 @@ async def test_cancelling_a_run_cancels_those_below_it(agency: Agency) -> None:
     await run_due_jobs(agency.harness)
     middle = await get_child_run(agency, "middle", run_id)
     asker = await get_child_run(agency, "asker", middle["id"])
-    named = {"app_id": agency.app_id, "name": "top", "id": run_id}
-    assert (await agency.harness.call("agents_runs_cancel", agency.owner, **named))["status"] == "cancelled"
+    arguments = {"app_id": agency.app_id, "name": "top", "id": run_id}
+    assert (await agency.harness.call("agents_runs_cancel", agency.owner, **arguments))["status"] == "cancelled"
     await run_due_jobs(agency.harness)
     statuses = [await agency.get_run(name, run["id"]) for name, run in (("middle", middle), ("asker", asker))]
     assert [run["status"] for run in statuses] == ["cancelled", "cancelled"]
@@ -212,16 +214,22 @@ async def test_a_private_agent_is_a_part_of_an_open_one_and_its_run_stays_hidden
     ada = agency.end_user("ada")
     run = await agency.wait_for_end("open", await agency.start_run("open", ada))
     assert (run["status"], run["caller_user_id"]) == ("completed", "ada"), run
-    hidden = {"app_id": agency.app_id, "name": "secret", "id": (await get_child_run(agency, "secret", run["id"]))["id"]}
-    assert (await agency.catch_refusal("agents_runs_get", ada, **hidden)).status == 403
-    changed = {"app_id": agency.app_id, "name": "secret", "visibility": "authenticated"}
-    await agency.harness.call("agents_update", agency.owner, **changed)
+    arguments = {
+        "app_id": agency.app_id,
+        "name": "secret",
+        "id": (await get_child_run(agency, "secret", run["id"]))["id"],
+    }
+    assert (await agency.catch_refusal("agents_runs_get", ada, **arguments)).status == 403
+    changed_arguments = {"app_id": agency.app_id, "name": "secret", "visibility": "authenticated"}
+    await agency.harness.call("agents_update", agency.owner, **changed_arguments)
     run = await agency.wait_for_end("open", await agency.start_run("open", ada, input={"n": 2}))
     assert run["status"] == "completed", run
     child = await get_child_run(agency, "secret", run["id"])
-    seen = {"app_id": agency.app_id, "name": "secret", "id": child["id"]}
-    assert (await agency.harness.call("agents_runs_get", ada, **seen))["run"]["caller_user_id"] == "ada"
-    assert (await agency.catch_refusal("agents_runs_get", agency.end_user("bob"), **seen)).code == "run_not_found"
+    seen_arguments = {"app_id": agency.app_id, "name": "secret", "id": child["id"]}
+    assert (await agency.harness.call("agents_runs_get", ada, **seen_arguments))["run"]["caller_user_id"] == "ada"
+    assert (
+        await agency.catch_refusal("agents_runs_get", agency.end_user("bob"), **seen_arguments)
+    ).code == "run_not_found"
 
 
 async def test_an_agent_without_budget_is_not_run_as_a_step(agency: Agency) -> None:
@@ -243,10 +251,10 @@ async def test_validation_names_agents_that_are_not_there_and_those_that_run_the
     agency: Agency,
 ) -> None:
     async def issues(name: str, spec: dict[str, Any]) -> list[dict[str, Any]]:
-        found = await agency.harness.call(
+        result = await agency.harness.call(
             "agents_validate", agency.owner, app_id=agency.app_id, name=name, graph_spec=spec
         )
-        return list(found.get("issues", []))
+        return list(result.get("issues", []))
 
     path = ["nodes", "run", "agent"]
     assert await issues("a", agent_graph("nobody")) == [{"path": path, "message": "there is no agent nobody"}]
@@ -261,7 +269,7 @@ async def test_validation_names_agents_that_are_not_there_and_those_that_run_the
         {"from": "say", "to": "done"},
     ]
     assert await issues("a", by_chance) == []
-    refused = await agency.catch_refusal(
+    refusal = await agency.catch_refusal(
         "agents_create", agency.owner, app_id=agency.app_id, name="a", graph_spec=agent_graph("a")
     )
-    assert refused.code == "invalid_graph_spec"
+    assert refusal.code == "invalid_graph_spec"

@@ -54,8 +54,8 @@ async def test_a_model_queries_a_table_and_its_write_waits_for_a_person(tasks: A
     assert run["status"] == "paused", run
     # What users wrote may be in the rows.
     assert run["tainted"] is True
-    paused = (await tasks.list_events("a", run["id"], "run_paused"))[-1]["payload"]
-    assert paused["tool_name"] == "insert_row"
+    payload = (await tasks.list_events("a", run["id"], "run_paused"))[-1]["payload"]
+    assert payload["tool_name"] == "insert_row"
     assert await _list(tasks) == [("One", "open"), ("Two", "open")]
     run = await tasks.decide("a", run["id"])
     assert run["status"] == "completed", run
@@ -93,8 +93,8 @@ async def test_who_approves_a_write_sees_rows_before_and_after(
     run = await tasks.run_agent("a")
     assert run["status"] == "paused", run
     [waiting] = (await tasks.harness.call("approvals_list", tasks.owner))["approvals"]
-    shown = await tasks.harness.call("approvals_get", tasks.owner, approval_id=waiting["id"])
-    assert preview in str(shown), shown
+    result = await tasks.harness.call("approvals_get", tasks.owner, approval_id=waiting["id"])
+    assert preview in str(result), result
     await tasks.decide("a", run["id"])
     assert sorted(await _list(tasks)) == sorted(rows)
 

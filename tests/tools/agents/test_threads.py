@@ -30,8 +30,8 @@ DONE = {"type": "end", "output_template": "ok"}
 async def harness(tmp_path: Path) -> AsyncIterator[ToolHarness]:
     clock = FixedClock()
     settings = load_settings({**prepare_data(tmp_path), "BAOBAB_EGRESS_ALLOW": "127.0.0.1/32"}, data=tmp_path)
-    async with composition.open_application(settings, clock=clock) as opened:
-        yield ToolHarness(opened.services, opened.registry, clock, tmp_path)
+    async with composition.open_application(settings, clock=clock) as application:
+        yield ToolHarness(application.services, application.registry, clock, tmp_path)
     release_data(tmp_path)
 
 
@@ -114,8 +114,8 @@ async def test_a_turn_that_waits_keeps_its_own_messages_together_and_loses_no_ot
     assert waiting["status"] == "paused", waiting
     set_behaviour(agency, provider, "ok")
     await send_text(agency, "second")
-    done = await agency.decide("chat", waiting["id"])
-    assert done["status"] == "completed", done
+    decision = await agency.decide("chat", waiting["id"])
+    assert decision["status"] == "completed", decision
     # A turn goes on with what it was told when it began.
     assert last_user_texts(provider) == ["first"]
     await send_text(agency, "third")
@@ -131,8 +131,8 @@ async def test_a_conversation_belongs_to_the_person_whatever_key_they_come_with(
     owner = agency.owner
     keys = []
     for name in ("old", "new"):
-        made = await agency.harness.call("api_keys_create", owner, name=name)
-        keys.append(await agency.harness.authenticate(made["key"]))
+        result = await agency.harness.call("api_keys_create", owner, name=name)
+        keys.append(await agency.harness.authenticate(result["key"]))
     old, new = keys
     assert isinstance(old, Account)
     await send_text(agency, "by the old key", old)
@@ -157,8 +157,15 @@ async def test_a_visitor_is_known_by_its_id_and_not_by_its_address(agency: Agenc
     )
 
     async def visit(text: str, ip: str, **more: Any) -> dict[str, Any]:
-        given = {"app_id": agency.app_id, "name": "chat", "input": {"say": text}, "thread_id": "t", "ip": ip, **more}
-        started: dict[str, Any] = await agency.harness.call("agents_public_run", Anonymous(agency.app_id), **given)
+        arguments = {
+            "app_id": agency.app_id,
+            "name": "chat",
+            "input": {"say": text},
+            "thread_id": "t",
+            "ip": ip,
+            **more,
+        }
+        started: dict[str, Any] = await agency.harness.call("agents_public_run", Anonymous(agency.app_id), **arguments)
         await run_due_jobs(agency.harness)
         return started
 

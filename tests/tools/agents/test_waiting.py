@@ -41,8 +41,8 @@ def scarce_toolset() -> Toolset:
 async def harness(tmp_path: Path) -> AsyncIterator[ToolHarness]:
     clock = FixedClock()
     settings = load_settings({**prepare_data(tmp_path), "BAOBAB_EGRESS_ALLOW": "127.0.0.1/32"}, data=tmp_path)
-    async with composition.open_application(settings, clock=clock, further=[scarce_toolset()]) as opened:
-        yield ToolHarness(opened.services, opened.registry, clock, tmp_path)
+    async with composition.open_application(settings, clock=clock, further=[scarce_toolset()]) as application:
+        yield ToolHarness(application.services, application.registry, clock, tmp_path)
     release_data(tmp_path)
 
 
@@ -77,8 +77,8 @@ async def test_a_call_that_a_limit_refuses_is_made_when_it_lets_it(agency: Agenc
 async def test_a_run_that_waits_for_a_limit_is_cancelled_at_once(agency: Agency) -> None:
     await agency.create_agent("a", calling_twice())
     run = await start_waiting_run(agency, "a")
-    named = {"app_id": agency.app_id, "name": "a", "id": run["id"]}
-    assert (await agency.harness.call("agents_runs_cancel", agency.owner, **named))["status"] == "cancelled"
+    arguments = {"app_id": agency.app_id, "name": "a", "id": run["id"]}
+    assert (await agency.harness.call("agents_runs_cancel", agency.owner, **arguments))["status"] == "cancelled"
     agency.harness.clock.advance(WINDOW_SECONDS + 1)
     await run_due_jobs(agency.harness)
     assert (await agency.list_events("a", run["id"]))[-1]["type"] == "run_cancelled"
@@ -88,8 +88,8 @@ async def test_a_wait_that_is_longer_than_the_run_may_take_is_not_begun(agency: 
     await agency.create_agent("a", calling_twice(timeout_seconds=30))
     run = await agency.run_agent("a")
     assert (run["status"], run["error"]["type"]) == ("failed", "tool_failed"), run
-    ended = (await agency.list_events("a", run["id"], "tool_call_end"))[-1]["payload"]
-    assert ended["error"]["code"] == "QUOTA_RATE_LIMIT"
+    payload = (await agency.list_events("a", run["id"], "tool_call_end"))[-1]["payload"]
+    assert payload["error"]["code"] == "QUOTA_RATE_LIMIT"
 
 
 async def test_waits_count_as_time_of_the_run(agency: Agency) -> None:
@@ -131,15 +131,15 @@ async def test_what_does_not_fit_among_the_calls_that_wait_for_people_waits_for_
     spec = build_graph({"ask": ask, "done": done}, ("ask", "done"), tools={"builtin": ["interrupt"]})
     await agency.create_agent("a", {**spec, "limits": {"max_tool_calls": 500, "timeout_seconds": 3600}})
     run = await agency.run_agent("a", input={"items": [f"item {number}" for number in range(102)]})
-    named = {"app_id": agency.app_id, "name": "a", "id": run["id"]}
-    told = await agency.list_events("a", run["id"], "run_paused")
-    assert (run["status"], len(told)) == ("paused", 100), run
-    for event in told[:2]:
+    arguments = {"app_id": agency.app_id, "name": "a", "id": run["id"]}
+    events = await agency.list_events("a", run["id"], "run_paused")
+    assert (run["status"], len(events)) == ("paused", 100), run
+    for event in events[:2]:
         token = event["payload"]["approval_token"]
-        await agency.harness.call("agents_runs_resume", agency.owner, **named, approval_token=token, approved=True)
+        await agency.harness.call("agents_runs_resume", agency.owner, **arguments, approval_token=token, approved=True)
     run = await agency.wait_for_run("a", run["id"])
     assert (run["status"], len(await agency.list_events("a", run["id"], "run_paused"))) == ("paused", 102), run
-    await agency.harness.call("agents_runs_cancel", agency.owner, **named)
+    await agency.harness.call("agents_runs_cancel", agency.owner, **arguments)
 
 
 @pytest.mark.parametrize("recovers", [True, False])
@@ -153,7 +153,7 @@ async def test_a_model_that_takes_no_more_requests_is_asked_again_while_there_is
         spec = build_graph({"say": say, "done": {"type": "end", "output_template": "ok"}}, ("say", "done"))
         await agency.create_agent("a", {**spec, "limits": {"timeout_seconds": 100}}, default_model="lab/m")
         run = await start_waiting_run(agency, "a")
-        asked = len(fake.requests)
+        request_count = len(fake.requests)
         if recovers:
             gateway.add_provider(provider, [build_model("ok")])
         for _ in range(3):
@@ -161,9 +161,13 @@ async def test_a_model_that_takes_no_more_requests_is_asked_again_while_there_is
             await run_due_jobs(agency.harness)
         run = await agency.get_run("a", run["id"])
         if recovers:
-            assert (run["status"], len(fake.requests)) == ("completed", asked + 1), run
+            assert (run["status"], len(fake.requests)) == ("completed", request_count + 1), run
         else:
-            assert (run["status"], run["error"]["type"], len(fake.requests)) == ("failed", "model_failed", asked * 3)
+            assert (run["status"], run["error"]["type"], len(fake.requests)) == (
+                "failed",
+                "model_failed",
+                request_count * 3,
+            )
 
 
 def build_model(name: str) -> Model:

@@ -44,8 +44,8 @@ async def harness(tmp_path: Path) -> AsyncIterator[ToolHarness]:
     """One that may call this machine, where webhooks are received; nothing else that is private."""
     clock = FixedClock()
     settings = load_settings({**prepare_data(tmp_path), "BAOBAB_EGRESS_ALLOW": "127.0.0.1/32"}, data=tmp_path)
-    async with composition.open_application(settings, clock=clock) as opened:
-        yield ToolHarness(opened.services, opened.registry, clock, tmp_path)
+    async with composition.open_application(settings, clock=clock) as application:
+        yield ToolHarness(application.services, application.registry, clock, tmp_path)
     release_data(tmp_path)
 
 
@@ -108,8 +108,8 @@ async def run_retries(agency: Agency) -> None:
 
 
 async def rotate_secret(agency: Agency, **more: Any) -> str:
-    made = await agency.harness.call("agents_webhook_secret_rotate", agency.owner, app_id=agency.app_id, **more)
-    secret: str = made["secret"]
+    result = await agency.harness.call("agents_webhook_secret_rotate", agency.owner, app_id=agency.app_id, **more)
+    secret: str = result["secret"]
     return secret
 
 
@@ -123,10 +123,10 @@ async def test_a_webhook_that_is_refused_is_sent_again_with_the_same_key_and_eve
     for delivery in receiver.received:
         assert delivery.headers["idempotency-key"] == run["id"]
         assert delivery.headers["webhook-id"] == event_id
-    told = receiver.received[0].payload
-    assert told.pop("finished_at")
+    payload = receiver.received[0].payload
+    assert payload.pop("finished_at")
     named = {"app_id": agency.app_id, "agent": agent["name"], "run_id": run["id"], "event_id": event_id}
-    assert told == {**named, "type": "run.completed", "status": "completed", "output": run["output"]}
+    assert payload == {**named, "type": "run.completed", "status": "completed", "output": run["output"]}
     delivery = (await agency.get_run("say", run["id"]))["webhook_delivery"]
     assert (delivery["attempts"], delivery["status"], delivery["event_id"]) == (4, 204, event_id)
     assert delivery["delivered_at"]
@@ -137,8 +137,8 @@ async def test_a_webhook_that_is_never_taken_is_given_up_and_sent_again_when_it_
     async with start_receiver(refusing=5) as receiver:
         run = await agency.run_agent("ask", webhook_url=receiver.url)
         assert (receiver.received, run["webhook_delivery"]) == ([], None)
-        named = {"app_id": agency.app_id, "name": "ask", "id": run["id"]}
-        assert (await agency.catch_refusal("agents_runs_webhook", agency.owner, **named)).code == "run_under_way"
+        arguments = {"app_id": agency.app_id, "name": "ask", "id": run["id"]}
+        assert (await agency.catch_refusal("agents_runs_webhook", agency.owner, **arguments)).code == "run_under_way"
         await agency.decide("ask", run["id"], approved=False, reason="No.")
         await run_retries(agency)
         assert [each.payload["error"] for each in receiver.received] == [
@@ -146,9 +146,9 @@ async def test_a_webhook_that_is_never_taken_is_given_up_and_sent_again_when_it_
         ] * 5
         given_up = (await agency.get_run("ask", run["id"]))["webhook_delivery"]
         assert (given_up["attempts"], given_up["status"], given_up["delivered_at"]) == (5, 500, None)
-        await agency.harness.call("agents_runs_webhook", agency.owner, **named)
+        await agency.harness.call("agents_runs_webhook", agency.owner, **arguments)
         await run_retries(agency)
-        await agency.harness.call("agents_runs_webhook", agency.owner, **named)
+        await agency.harness.call("agents_runs_webhook", agency.owner, **arguments)
         await run_retries(agency)
     assert len(receiver.received) == 7
     assert len({each.headers["webhook-id"] for each in receiver.received}) == 1
@@ -158,8 +158,8 @@ async def test_a_webhook_that_is_never_taken_is_given_up_and_sent_again_when_it_
 async def test_a_run_that_nobody_asked_to_be_told_of_has_no_webhook_to_send(agency: Agency) -> None:
     await agency.create_agent("say", SAY)
     run = await agency.run_agent("say")
-    named = {"app_id": agency.app_id, "name": "say", "id": run["id"]}
-    assert (await agency.catch_refusal("agents_runs_webhook", agency.owner, **named)).code == "run_without_webhook"
+    arguments = {"app_id": agency.app_id, "name": "say", "id": run["id"]}
+    assert (await agency.catch_refusal("agents_runs_webhook", agency.owner, **arguments)).code == "run_without_webhook"
 
 
 async def test_whoever_cancels_is_told_by_webhook_too(agency: Agency) -> None:
@@ -212,15 +212,15 @@ async def test_webhooks_are_signed_with_the_secret_and_for_a_time_with_the_earli
 
 
 async def test_a_secret_is_shown_once_and_kept_sealed(agency: Agency) -> None:
-    named = {"app_id": agency.app_id}
-    unsigned = await agency.harness.call("agents_webhook_secret_get", agency.owner, **named)
-    assert unsigned == {"made_at": None, "earlier_until": None}
+    arguments = {"app_id": agency.app_id}
+    unsigned_result = await agency.harness.call("agents_webhook_secret_get", agency.owner, **arguments)
+    assert unsigned_result == {"made_at": None, "earlier_until": None}
     secret = await rotate_secret(agency)
-    told = await agency.harness.call("agents_webhook_secret_get", agency.owner, **named)
-    assert (told["made_at"], told["earlier_until"]) == (agency.harness.clock.now(), None)
+    result = await agency.harness.call("agents_webhook_secret_get", agency.owner, **arguments)
+    assert (result["made_at"], result["earlier_until"]) == (agency.harness.clock.now(), None)
     await rotate_secret(agency)
-    told = await agency.harness.call("agents_webhook_secret_get", agency.owner, **named)
-    assert told["earlier_until"] > agency.harness.clock.now()
+    result = await agency.harness.call("agents_webhook_secret_get", agency.owner, **arguments)
+    assert result["earlier_until"] > agency.harness.clock.now()
     kept = b"".join(path.read_bytes() for path in agency.harness.data.glob("*.db*"))
     assert secret.encode() not in kept
 

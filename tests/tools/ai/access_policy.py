@@ -49,8 +49,8 @@ POLICY = {
 
 
 async def for_gateway_response(world: World, caller: Caller) -> dict[str, Any]:
-    asked = {"model": "baobab/echo", "input": "Hello!"}
-    answer = await caller.client.post("/v1/responses", json=asked, headers=caller.headers)
+    body = {"model": "baobab/echo", "input": "Hello!"}
+    answer = await caller.client.post("/v1/responses", json=body, headers=caller.headers)
     return {"response_id": answer.json().get("id", "resp_0")}
 
 
@@ -59,8 +59,8 @@ async def for_gateway_response_delete(world: World, caller: Caller) -> dict[str,
 
 
 async def for_ai_response(world: World, caller: Caller) -> dict[str, Any]:
-    asked = {"model": "baobab/echo", "input": "Hello!"}
-    answer = await caller.client.post(f"/v1/{world.app}/responses", json=asked, headers=caller.headers)
+    body = {"model": "baobab/echo", "input": "Hello!"}
+    answer = await caller.client.post(f"/v1/{world.app}/responses", json=body, headers=caller.headers)
     return {"app_id": world.app, "response_id": answer.json().get("id", "resp_0")}
 
 
@@ -120,8 +120,8 @@ async def for_videos_content(world: World, caller: Caller) -> dict[str, Any]:
 async def start_generation(world: World, kind: str, model: str, caller: Caller) -> dict[str, Any]:
     """A job of the caller's own, where it may have one: files are for who submitted them."""
     path, asked = f"/v1/{world.app}/{kind}/completions", {"model": model, "prompt": "A tree"}
-    begun = await caller.client.post(path, json=asked, headers=caller.headers)
-    return {"app_id": world.app, "job_id": begun.json().get("job_id", "none")}
+    response = await caller.client.post(path, json=asked, headers=caller.headers)
+    return {"app_id": world.app, "job_id": response.json().get("job_id", "none")}
 
 
 async def for_ai_embed(world: World, caller: Caller) -> dict[str, Any]:

@@ -188,8 +188,8 @@ async def open_installation(data: Path, variables: dict[str, str], **further: st
 
 @pytest.fixture
 async def baobab(tmp_path: Path, settings: dict[str, str]) -> AsyncIterator[Installation]:
-    async with open_installation(tmp_path / "data", settings) as opened:
-        yield opened
+    async with open_installation(tmp_path / "data", settings) as installation:
+        yield installation
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

@@ -52,13 +52,13 @@ async def test_an_apps_settings_hold_on_each_wire_and_at_both_bases(world: Insta
         assert (answer.status_code, answer.headers["x-baobab-model"]) == (200, MINI), answer.text
         asked = world.fake.requests[-1].json
         assert 7 in (asked.get("max_tokens"), asked.get("max_completion_tokens"), asked.get("max_output_tokens"))
-        refused = await post_request(world, base, path, by, model="baobab/echo")
-        assert (refused.status_code, refused.json()["error"]["code"]) == (403, "MODEL_NOT_ALLOWED")
+        refusal = await post_request(world, base, path, by, model="baobab/echo")
+        assert (refusal.status_code, refusal.json()["error"]["code"]) == (403, "MODEL_NOT_ALLOWED")
         assert (await post_request(world, base, path, by, model=broken)).headers["x-baobab-model"] == stands_in
-        streamed = parse_events((await post_request(world, base, path, by, stream=True)).text)
-        assert len(streamed) > 7
-    used = await world.list_usage(app_id=app_id)
-    assert sum(one.requests for one in used) == 3 * 3
+        events = parse_events((await post_request(world, base, path, by, stream=True)).text)
+        assert len(events) > 7
+    usage = await world.list_usage(app_id=app_id)
+    assert sum(one.requests for one in usage) == 3 * 3
 
 
 async def test_an_apps_own_key_pays_on_each_wire_and_at_both_bases(world: Installation, path: str) -> None:
@@ -87,8 +87,8 @@ async def test_official_clients_need_an_apps_address_and_a_key(world: Installati
                 model=MINI, max_tokens=50, messages=[{"role": "user", "content": "Hi"}]
             )
             assert message.content[0].type == "text"
-            counted = await other.messages.count_tokens(model=MINI, messages=[{"role": "user", "content": "Hi"}])
-            assert counted.input_tokens > 0
+            token_count = await other.messages.count_tokens(model=MINI, messages=[{"role": "user", "content": "Hi"}])
+            assert token_count.input_tokens > 0
             with pytest.raises(anthropic.NotFoundError):
                 await other.messages.create(
                     model="nobody/nothing", max_tokens=50, messages=[{"role": "user", "content": ""}]
@@ -98,8 +98,8 @@ async def test_official_clients_need_an_apps_address_and_a_key(world: Installati
 async def test_what_a_key_of_an_app_answers_at_one_base_it_goes_on_with_at_the_other(world: Installation) -> None:
     app_id = await world.create_app()
     (_, _), (in_app, by), (at_root, _) = await list_bases(world, app_id)
-    made = (await post_request(world, at_root, "responses", by, model="baobab/echo")).json()
-    read = await world.client.get(f"{in_app}/responses/{made['id']}", headers=by)
-    assert read.json()["output"] == made["output"]
-    strangers = await world.client.get(f"/v1/responses/{made['id']}", headers=world.owner)
+    body = (await post_request(world, at_root, "responses", by, model="baobab/echo")).json()
+    read = await world.client.get(f"{in_app}/responses/{body['id']}", headers=by)
+    assert read.json()["output"] == body["output"]
+    strangers = await world.client.get(f"/v1/responses/{body['id']}", headers=world.owner)
     assert strangers.status_code == 404

@@ -169,18 +169,18 @@ async def create_agent(world: Installation, app: str, name: str, schema: dict[st
         "edges": [{"from": "say", "to": "done"}],
     }
     agent = {"name": name, "graph_spec": spec, "dedupe_window_seconds": 0}
-    made = await world.client.post(f"/v1/{app}/agents", json=agent, headers=world.owner)
-    assert made.status_code == 201, made.text
+    response = await world.client.post(f"/v1/{app}/agents", json=agent, headers=world.owner)
+    assert response.status_code == 201, response.text
     return f"/v1/{app}/agents/{name}/runs"
 
 
 async def run_agent(world: Installation, runs: str, text: str) -> dict[str, Any]:
     """A run, once it has ended; the server answers meanwhile."""
-    started = await world.client.post(runs, json={"input": {"text": text}}, headers=world.owner)
-    assert started.status_code == 201, started.text
+    response = await world.client.post(runs, json={"input": {"text": text}}, headers=world.owner)
+    assert response.status_code == 201, response.text
     async with asyncio.timeout(TIMEOUT_SECONDS):
         while True:
-            answer = await world.client.get(f"{runs}/{started.json()['run_id']}", headers=world.owner)
+            answer = await world.client.get(f"{runs}/{response.json()['run_id']}", headers=world.owner)
             assert answer.status_code == 200, answer.text
             run: dict[str, Any] = answer.json()["run"]
             if run["status"] not in ("queued", "running"):
@@ -212,7 +212,7 @@ async def test_an_answer_is_held_against_a_hostile_schema_within_bounds(schema: 
 
 async def test_no_schema_makes_the_server_fetch_anything(world: Installation) -> None:
     schema = _object_schema({"it": {"$ref": f"{world.fake.url}/schema.json"}}, {})
-    sent = len(world.fake.requests)
+    request_count = len(world.fake.requests)
     assert (await measure_request(world, *build_requests(schema)[0]))[0] == 400
     assert find_mismatch(schema, {"it": 1}) is None
-    assert len(world.fake.requests) == sent
+    assert len(world.fake.requests) == request_count

@@ -39,10 +39,10 @@ def cache_state(answer: httpx.Response) -> str | None:
 
 
 async def test_the_same_request_is_answered_again_at_no_cost_and_nobody_is_asked(world: Installation) -> None:
-    asked = build_question("the same")
-    first = await world.chat(**asked)
+    question = build_question("the same")
+    first = await world.chat(**question)
     requests, spent = len(world.fake.requests), await world.get_spent()
-    again = await world.chat(**asked)
+    again = await world.chat(**question)
     assert (cache_state(first), cache_state(again)) == ("miss", "hit")
     assert again.json() == first.json()
     assert (again.headers["x-baobab-model"], again.headers["x-baobab-cost-usd"]) == (MINI, FREE)
@@ -52,21 +52,21 @@ async def test_the_same_request_is_answered_again_at_no_cost_and_nobody_is_asked
 
 
 async def test_without_the_field_nothing_is_kept_and_nothing_looked_for(world: Installation) -> None:
-    asked = build_question("not kept")
+    question = build_question("not kept")
     there = await count_rows(world)
-    without = {"messages": asked["messages"]}
+    without = {"messages": question["messages"]}
     assert [cache_state(await world.chat(**without)) for _ in range(2)] == [None, None]
     assert await count_rows(world) == there
-    assert cache_state(await world.chat(**asked)) == "miss"
+    assert cache_state(await world.chat(**question)) == "miss"
     requests = len(world.fake.requests)
     assert cache_state(await world.chat(**without)) is None
     assert len(world.fake.requests) == requests + 1
 
 
 async def test_neither_the_order_of_fields_nor_how_it_is_sent_makes_another_request(world: Installation) -> None:
-    asked = {"temperature": 0.5, "seed": 7, **build_question("order")}
-    assert cache_state(await world.chat(**asked)) == "miss"
-    turned = dict(reversed(asked.items()))
+    arguments = {"temperature": 0.5, "seed": 7, **build_question("order")}
+    assert cache_state(await world.chat(**arguments)) == "miss"
+    turned = dict(reversed(arguments.items()))
     requests = len(world.fake.requests)
     assert cache_state(await world.chat(**turned, stream=False)) == "hit"
     assert cache_state(await world.chat("gpt-4o-mini", **{**turned, "cache": {"ttl": 60}})) == "hit"
@@ -87,10 +87,10 @@ async def test_neither_the_order_of_fields_nor_how_it_is_sent_makes_another_requ
     ],
 )
 async def test_whatever_else_differs_is_another_request(world: Installation, other: dict[str, Any]) -> None:
-    asked = {"model": MINI, **build_question(f"differs {other}")}
-    assert cache_state(await world.chat(**asked)) == "miss"
-    assert cache_state(await world.chat(**{**asked, **other})) != "hit"
-    assert cache_state(await world.chat(**asked)) == "hit"
+    arguments = {"model": MINI, **build_question(f"differs {other}")}
+    assert cache_state(await world.chat(**arguments)) == "miss"
+    assert cache_state(await world.chat(**{**arguments, **other})) != "hit"
+    assert cache_state(await world.chat(**arguments)) == "hit"
 
 
 @pytest.mark.parametrize("behaviour", ["works", "tools:2", "comments", "no-usage", "long:300"])
@@ -98,14 +98,14 @@ async def test_whatever_else_differs_is_another_request(world: Installation, oth
 async def test_whole_and_streamed_answers_stand_for_each_other(
     world: Installation, behaviour: str, *, first: bool
 ) -> None:
-    asked = {"tools": [TOOL], **build_question(f"{behaviour} {first}")}
+    arguments = {"tools": [TOOL], **build_question(f"{behaviour} {first}")}
     model = world.add_model(behaviour)
-    plain = {name: value for name, value in asked.items() if name != "cache"}
+    plain = {name: value for name, value in arguments.items() if name != "cache"}
     whole = (await world.chat(model, **plain)).json()
-    streamed = parse_events((await world.chat(model, stream=True, **plain)).text)
-    assert cache_state(await world.chat(model, stream=first, **asked)) == "miss"
+    streamed_events = parse_events((await world.chat(model, stream=True, **plain)).text)
+    assert cache_state(await world.chat(model, stream=first, **arguments)) == "miss"
     requests = len(world.fake.requests)
-    again = await world.chat(model, **asked)
+    again = await world.chat(model, **arguments)
     assert cache_state(again) == "hit"
     assert again.json()["choices"][0]["message"] == whole["choices"][0]["message"]
     assert again.json()["choices"][0]["finish_reason"] == whole["choices"][0]["finish_reason"]
@@ -113,9 +113,9 @@ async def test_whole_and_streamed_answers_stand_for_each_other(
     if "usage" in whole:
         for count_ in ("prompt_tokens", "completion_tokens", "total_tokens"):
             assert again.json()["usage"][count_] == whole["usage"][count_]
-    events = await world.chat(model, stream=True, **asked)
+    events = await world.chat(model, stream=True, **arguments)
     assert (cache_state(events), events.headers["x-baobab-cost-usd"]) == ("hit", FREE)
-    assert join_content(parse_events(events.text)) == join_content(streamed)
+    assert join_content(parse_events(events.text)) == join_content(streamed_events)
     assert parse_events(events.text)[-1] == "[DONE]"
     assert not [event for event in parse_events(events.text)[:-1] if event.get("usage")]
     assert len(world.fake.requests) == requests
@@ -142,9 +142,9 @@ async def test_a_client_that_joins_events_gets_the_same_calls_of_tools_from_what
 
 
 async def test_a_kept_stream_tells_what_was_used_to_who_asks(world: Installation) -> None:
-    asked = build_question("usage")
-    assert cache_state(await world.chat(stream=True, **asked)) == "miss"
-    events = parse_events((await world.chat(stream=True, stream_options={"include_usage": True}, **asked)).text)
+    question = build_question("usage")
+    assert cache_state(await world.chat(stream=True, **question)) == "miss"
+    events = parse_events((await world.chat(stream=True, stream_options={"include_usage": True}, **question)).text)
     assert (events[-2]["choices"], events[-2]["usage"]["total_tokens"]) == ([], 18)
 
 
@@ -160,7 +160,7 @@ async def test_embeddings_are_kept_too(world: Installation) -> None:
 
 
 async def test_what_is_kept_for_one_is_not_for_another(world: Installation) -> None:
-    asked = build_question("whose")
+    question = build_question("whose")
     one, other = await world.create_app(), await world.create_app()
     stranger = await create_person(world, "stranger")
     callers: list[tuple[str, dict[str, str]]] = [
@@ -173,14 +173,16 @@ async def test_what_is_kept_for_one_is_not_for_another(world: Installation) -> N
         (f"/v1/{other}", await world.user_headers(other, "anna")),
     ]
     for path, by in callers:
-        assert cache_state(await world.chat(path=path, by=by, **asked)) == "miss"
+        assert cache_state(await world.chat(path=path, by=by, **question)) == "miss"
     for path, by in callers:
-        assert cache_state(await world.chat(path=path, by=by, **asked)) == "hit"
+        assert cache_state(await world.chat(path=path, by=by, **question)) == "hit"
     # The same payer, in the same place.
-    assert cache_state(await world.chat(by=await create_key(world, scopes=["ai:gateway"]), **asked)) == "hit"
+    assert cache_state(await world.chat(by=await create_key(world, scopes=["ai:gateway"]), **question)) == "hit"
     assert (
         cache_state(
-            await world.chat(path=f"/v1/{one}", by=await create_key(world, key_scope="app", target_app_id=one), **asked)
+            await world.chat(
+                path=f"/v1/{one}", by=await create_key(world, key_scope="app", target_app_id=one), **question
+            )
         )
         == "hit"
     )
@@ -188,11 +190,11 @@ async def test_what_is_kept_for_one_is_not_for_another(world: Installation) -> N
 
 async def test_a_kept_answer_is_there_when_nothing_is_left_to_spend(world: Installation) -> None:
     poor = await create_person(world, "poor")
-    asked = build_question("poor")
-    assert cache_state(await world.chat(by=poor.headers, **asked)) == "miss"
+    question = build_question("poor")
+    assert cache_state(await world.chat(by=poor.headers, **question)) == "miss"
     await world.credits.set_terms(poor.organisation_id, allowance=0)
     assert (await world.chat(by=poor.headers, **build_question("poorer"))).status_code == 402
-    again = await world.chat(by=poor.headers, **asked)
+    again = await world.chat(by=poor.headers, **question)
     assert (cache_state(again), again.headers["x-baobab-cost-usd"]) == ("hit", FREE)
 
 

@@ -76,8 +76,8 @@ async def regional_baobab(tmp_path: Path, clock: FixedClock) -> AsyncIterator[Ba
     """Two regions and a clock that stands still."""
     regions = tmp_path / "regions.toml"
     regions.write_text("[eu-west-1]\n")
-    async with open_installation(tmp_path / "data", {"BAOBAB_REGIONS": str(regions)}, clock=clock) as opened:
-        yield opened
+    async with open_installation(tmp_path / "data", {"BAOBAB_REGIONS": str(regions)}, clock=clock) as installation:
+        yield installation
 
 
 async def ask_cached(regional_baobab: Baobab, path: str = "/v1", **cache: int) -> str | None:

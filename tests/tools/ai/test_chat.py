@@ -126,16 +126,16 @@ async def test_an_error_of_the_app_routes_is_the_same(world: Installation) -> No
 
 
 async def test_what_may_have_been_chance_is_tried_again(world: Installation) -> None:
-    asked = len(world.fake.requests)
+    request_count = len(world.fake.requests)
     assert (await world.chat(world.add_model("flaky:2"))).status_code == 200
-    assert len(world.fake.requests) == asked + 3
+    assert len(world.fake.requests) == request_count + 3
 
 
 @pytest.mark.parametrize(("behaviour", "times"), [("500:9", 3), ("400:9", 1), ("401:9", 1), ("429:9", 1)])
 async def test_what_is_no_chance_is_not_tried_again(world: Installation, behaviour: str, times: int) -> None:
-    asked = len(world.fake.requests)
+    request_count = len(world.fake.requests)
     assert (await world.chat(world.add_model(behaviour))).status_code >= 400
-    assert len(world.fake.requests) == asked + times
+    assert len(world.fake.requests) == request_count + times
 
 
 async def test_a_provider_that_nobody_reaches_is_an_upstream_error(world: Installation) -> None:
@@ -209,12 +209,12 @@ async def test_a_model_that_is_not_for_this_is_refused(
 async def test_a_request_that_is_wrong_is_refused_before_anybody_is_asked(
     world: Installation, body: Any, param: str
 ) -> None:
-    asked = len(world.fake.requests)
+    request_count = len(world.fake.requests)
     answer = await world.client.post("/v1/chat/completions", json=body, headers=world.owner)
     error = answer.json()["error"]
     assert (answer.status_code, error["type"]) == (400, "invalid_request_error")
     assert param in json.dumps(error)
-    assert len(world.fake.requests) == asked
+    assert len(world.fake.requests) == request_count
 
 
 async def test_callers_without_a_credential_or_the_scope_are_told_so(world: Installation) -> None:

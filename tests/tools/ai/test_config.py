@@ -126,8 +126,8 @@ async def test_a_model_that_is_not_allowed_is_refused_and_the_others_are_named(w
     assert (answer.status_code, error["code"]) == (403, "MODEL_NOT_ALLOWED")
     assert "baobab/echo, lab/gone" in error["message"]
     assert (await world.chat("baobab/echo", path=f"/v1/{app_id}")).status_code == 200
-    listed = await world.client.get(f"/v1/{app_id}/ai/models", headers=world.owner)
-    assert [model["id"] for model in listed.json()["models"]] == ["baobab/echo"]
+    response = await world.client.get(f"/v1/{app_id}/ai/models", headers=world.owner)
+    assert [model["id"] for model in response.json()["models"]] == ["baobab/echo"]
 
 
 async def test_a_model_is_allowed_by_whichever_name_it_has(world: Installation) -> None:
@@ -135,8 +135,8 @@ async def test_a_model_is_allowed_by_whichever_name_it_has(world: Installation) 
     await configure(world, app_id, allowedModels=["gpt-4o-mini"])
     for name in (MINI, "gpt-4o-mini", "GPT-4o-mini"):
         assert (await world.chat(name, path=f"/v1/{app_id}")).status_code == 200
-    listed = await world.client.get(f"/v1/{app_id}/ai/models", headers=world.owner)
-    assert [model["id"] for model in listed.json()["models"]] == [MINI]
+    response = await world.client.get(f"/v1/{app_id}/ai/models", headers=world.owner)
+    assert [model["id"] for model in response.json()["models"]] == [MINI]
 
 
 async def test_only_allowed_models_are_fallen_back_on(world: Installation) -> None:
@@ -242,10 +242,10 @@ async def test_the_provider_of_a_key_that_does_not_tell_it_is_named(world: Insta
 
 async def test_an_own_key_is_for_vendors_and_for_no_server_of_the_operators(world: Installation) -> None:
     app_id, plain = await world.create_app(), world.add_model("plain")
-    asked = {"byokKey": "a-server-that-looks-at-no-keys", "byokProvider": "lab"}
-    refused = await world.client.put(f"/v1/{app_id}/ai/config", json=asked, headers=world.owner)
-    error = refused.json()["error"]
-    assert (refused.status_code, "`lab` is no vendor" in error["message"]) == (400, True)
+    body = {"byokKey": "a-server-that-looks-at-no-keys", "byokProvider": "lab"}
+    refusal = await world.client.put(f"/v1/{app_id}/ai/config", json=body, headers=world.owner)
+    error = refusal.json()["error"]
+    assert (refusal.status_code, "`lab` is no vendor" in error["message"]) == (400, True)
     assert "openai" in error["remediation"]
     # One that was kept when it was still allowed counts for nothing.
     sealed = world.application.services.vault.seal(b"a-server-that-looks-at-no-keys", settings.key_context(app_id))
@@ -264,9 +264,9 @@ async def test_an_own_key_is_sealed_and_never_shown(world: Installation) -> None
     app_id = await world.create_app()
     put = await world.client.put(f"/v1/{app_id}/ai/config", json={"byokKey": OWN_KEY}, headers=world.owner)
     got = await world.client.get(f"/v1/{app_id}/ai/config", headers=world.owner)
-    refused = await world.chat(world.add_model("401"), path=f"/v1/{app_id}")
+    refusal = await world.chat(world.add_model("401"), path=f"/v1/{app_id}")
     logs = await world.client.get("/v1/audit-logs", headers=world.owner)
-    for answer in (put, got, refused, logs):
+    for answer in (put, got, refusal, logs):
         assert OWN_KEY not in answer.text
     assert OWN_KEY.encode() not in read_database(world.data)
 
@@ -278,10 +278,10 @@ async def test_a_setting_names_models_that_the_app_can_chat_with(
 ) -> None:
     app_id = await baobab.create_app()
     path = f"/v1/{app_id}/ai/config"
-    given = {setting: model if setting == "defaultModel" else [MINI, model]}
-    refused = await baobab.client.put(path, json=given, headers=baobab.owner)
-    assert (refused.status_code, refused.json()["error"]["param"]) == (400, setting), refused.text
-    assert model in refused.json()["error"]["message"]
+    body = {setting: model if setting == "defaultModel" else [MINI, model]}
+    refusal = await baobab.client.put(path, json=body, headers=baobab.owner)
+    assert (refusal.status_code, refusal.json()["error"]["param"]) == (400, setting), refusal.text
+    assert model in refusal.json()["error"]["message"]
     # A model that only a key of the app's own reaches, together with that key.
     own = {"defaultModel": "anthropic/claude-haiku-4.5", "byokKey": "sk-ant-customers-own-0000"}
     assert (await baobab.client.put(path, json=own, headers=baobab.owner)).status_code == 200

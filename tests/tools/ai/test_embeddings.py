@@ -67,8 +67,8 @@ async def test_the_built_in_ones_cost_nothing_and_take_no_tokens(world: Installa
     answer = await embed(world, input="Hello!")
     assert answer.headers["x-baobab-cost-usd"] == "0.000000000"
     assert await world.get_spent() == before
-    refused = await world.client.post("/v1/embeddings", json={"input": [1, 2]}, headers=world.owner)
-    assert (refused.status_code, refused.json()["error"]["code"]) == (400, "invalid_request")
+    refusal = await world.client.post("/v1/embeddings", json={"input": [1, 2]}, headers=world.owner)
+    assert (refusal.status_code, refusal.json()["error"]["code"]) == (400, "invalid_request")
 
 
 async def test_a_text_means_what_its_neighbours_mean(world: Installation) -> None:
@@ -103,8 +103,8 @@ async def test_no_text_and_other_dimensions_are_refused_by_the_field(
 ) -> None:
     answer = await world.client.post("/v1/embeddings", json=asked, headers=world.owner)
     assert (answer.status_code, answer.json()["error"]["param"]) == (400, at_fault)
-    allowed = await world.client.post("/v1/embeddings", json={"input": "x", "dimensions": 384}, headers=world.owner)
-    assert allowed.status_code == 200
+    response = await world.client.post("/v1/embeddings", json={"input": "x", "dimensions": 384}, headers=world.owner)
+    assert response.status_code == 200
 
 
 async def test_a_text_has_its_own_vector_among_many(world: Installation) -> None:
@@ -119,7 +119,7 @@ async def test_a_text_has_its_own_vector_among_many(world: Installation) -> None
 async def test_who_asks_too_much_is_told_to_come_again_and_others_are_served_in_turn(world: Installation) -> None:
     long = [{"role": "user", "content": "word " * 30_000}]
     go_on = threading.Event()
-    occupied = asyncio.create_task(THREADS.run_work(go_on.wait))
+    occupied_task = asyncio.create_task(THREADS.run_work(go_on.wait))
     mine, other = await get_first_organisation(world), (await create_person(world, "other")).headers
 
     async def ask(by: Any = world.owner) -> httpx.Response:
@@ -143,19 +143,19 @@ async def test_who_asks_too_much_is_told_to_come_again_and_others_are_served_in_
     assert not all(task.done() for task in nine)
     assert [answer.status_code for answer in await asyncio.gather(*nine)] == [200] * 9
     assert (await world.chat("baobab/echo", messages=long)).status_code == 200
-    await occupied
+    await occupied_task
 
 
 async def test_nothing_is_done_any_more_for_whoever_has_gone(world: Installation) -> None:
     go_on, done = threading.Event(), []
-    occupied = asyncio.create_task(THREADS.run_work(go_on.wait))
+    task = asyncio.create_task(THREADS.run_work(go_on.wait))
     waiting = asyncio.create_task(THREADS.run_work(lambda: done.append("in vain")))
     await asyncio.sleep(0)
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await waiting
     go_on.set()
-    await occupied
+    await task
     await embed(world, input="Hello!")
     assert done == []
 

@@ -29,27 +29,27 @@ async def test_when_one_provider_of_a_model_fails_the_other_takes_over(world: In
 
 
 async def test_a_provider_that_is_busy_rests_while_there_is_another(world: Installation) -> None:
-    shared = world.add_model("429:9:", id="vendor/rests", server="third")
-    world.add_model("awake", id=shared, server="fourth")
+    model = world.add_model("429:9:", id="vendor/rests", server="third")
+    world.add_model("awake", id=model, server="fourth")
     before = len(world.fake.requests)
     for _ in range(20):
-        assert (await world.chat(shared)).status_code == 200
-    asked = [request.json["model"] for request in list(world.fake.requests)[before:]]
-    assert asked.count("awake") == 20
+        assert (await world.chat(model)).status_code == 200
+    models = [request.json["model"] for request in list(world.fake.requests)[before:]]
+    assert models.count("awake") == 20
     # It is asked once more at most when its rest, of some seconds, is over.
-    assert asked.count("429:9:") <= 4
+    assert models.count("429:9:") <= 4
 
 
 async def test_a_provider_rests_for_as_long_as_it_has_said(
     world: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shared = world.add_model("429:30", id="vendor/rests-long", server="busy")
-    world.add_model("up", id=shared, server="awake")
+    model = world.add_model("429:30", id="vendor/rests-long", server="busy")
+    world.add_model("up", id=model, server="awake")
 
     async def asked_of_busy() -> int:
         before = len(world.fake.requests)
         for _ in range(20):
-            assert (await world.chat(shared)).status_code == 200
+            assert (await world.chat(model)).status_code == 200
         return [request.json["model"] for request in list(world.fake.requests)[before:]].count("429:30")
 
     assert await asked_of_busy() == 1
@@ -61,10 +61,10 @@ async def test_a_provider_rests_for_as_long_as_it_has_said(
 
 
 async def test_when_all_fail_the_caller_is_told(world: Installation) -> None:
-    shared = world.add_model("503", id="vendor/none", server="fifth")
-    world.add_model("500:1:", id=shared, server="sixth")
+    model = world.add_model("503", id="vendor/none", server="fifth")
+    world.add_model("500:1:", id=model, server="sixth")
     for _ in range(3):
-        answer = await world.chat(shared)
+        answer = await world.chat(model)
         assert (answer.status_code, answer.json()["error"]["code"]) == (502, "upstream_error")
 
 
@@ -73,13 +73,13 @@ async def test_what_may_have_been_paid_is_asked_of_nobody_else(world: Installati
     app_id, works = await world.create_app(), world.add_model("works")
     settings = {"fallbackModels": [works]}
     await world.client.put(f"/v1/{app_id}/ai/config", json=settings, headers=world.owner)
-    shared = world.add_model(behaviour, id=f"vendor/paid-{behaviour}", server="ninth")
-    world.add_model(f"{behaviour}:", id=shared, server="tenth")
-    for model in (shared, await add_translated_model(world, behaviour)):
-        asked = len(world.fake.requests)
+    shared_model = world.add_model(behaviour, id=f"vendor/paid-{behaviour}", server="ninth")
+    world.add_model(f"{behaviour}:", id=shared_model, server="tenth")
+    for model in (shared_model, await add_translated_model(world, behaviour)):
+        request_count = len(world.fake.requests)
         answer = await world.chat(model, path=f"/v1/{app_id}")
         assert answer.status_code in (502, 504), answer.text
-        assert len(world.fake.requests) == asked + 1
+        assert len(world.fake.requests) == request_count + 1
         assert answer.headers["x-should-retry"] == "false"
 
 
@@ -104,8 +104,8 @@ async def test_a_translated_stream_is_a_stream(world: Installation, claude: str)
     assert join_content(events) == TEXT
     assert events[-1] == "[DONE]"
     assert not [event for event in events[:-1] if event.get("usage")]
-    finished = [choice["finish_reason"] for event in events[:-1] for choice in event["choices"]]
-    assert [reason for reason in finished if reason] == ["stop"]
+    finish_reasons = [choice["finish_reason"] for event in events[:-1] for choice in event["choices"]]
+    assert [reason for reason in finish_reasons if reason] == ["stop"]
     assert await world.get_spent() - before == 11 * 1000 + 7 * 5000
     *_, last, _ = await world.stream_events(claude, stream_options={"include_usage": True})
     assert last["usage"]["total_tokens"] == 18
@@ -273,16 +273,16 @@ async def test_fields_of_googles_own_reach_it_and_take_no_others_place(world: In
 async def test_no_picture_leads_a_translated_call_to_a_private_address(
     world: Installation, vendor: str, url: str, *, stream: bool
 ) -> None:
-    asked = len(world.fake.requests)
+    request_count = len(world.fake.requests)
     picture = {"type": "image_url", "image_url": {"url": url.format(here=world.fake.url.partition("//")[2])}}
     model = await add_translated_model(world, "works", vendor)
-    refused = await world.chat(model, messages=[{"role": "user", "content": [picture]}], stream=stream)
-    assert (refused.status_code, refused.json()["error"]["code"]) == (400, "invalid_request")
-    assert len(world.fake.requests) == asked
+    refusal = await world.chat(model, messages=[{"role": "user", "content": [picture]}], stream=stream)
+    assert (refusal.status_code, refusal.json()["error"]["code"]) == (400, "invalid_request")
+    assert len(world.fake.requests) == request_count
 
 
 async def test_no_field_leads_a_translated_call_elsewhere(world: Installation, claude: str) -> None:
-    asked = len(world.fake.requests)
+    request_count = len(world.fake.requests)
     elsewhere: Any = {
         "api_base": "http://127.0.0.1:9",
         "base_url": "http://127.0.0.1:9",
@@ -298,7 +298,7 @@ async def test_no_field_leads_a_translated_call_elsewhere(world: Installation, c
         received = world.fake.requests[-1]
         assert (received.path, received.headers["x-api-key"]) == ("/v1/messages", OTHER_KEY)
         assert answer.json()["choices"][0]["message"]["content"] == TEXT
-    assert len(world.fake.requests) == asked + len(elsewhere)
+    assert len(world.fake.requests) == request_count + len(elsewhere)
 
 
 async def test_what_an_answer_used_that_nobody_was_given_is_not_charged(world: Installation) -> None:
@@ -308,13 +308,13 @@ async def test_what_an_answer_used_that_nobody_was_given_is_not_charged(world: I
     world.fake.canned_answers["uncalled"] = CannedAnswer(
         json.dumps({"id": "1", "choices": [choice], "usage": usage}).encode()
     )
-    shared = world.add_model("said:uncalled", id="vendor/uncalled", server="seventh")
-    world.add_model("no-usage", id=shared, server="eighth")
-    asked = {"model": shared, "messages": HELLO, "max_tokens": 9}
-    answers = [await world.client.post("/v1/messages", json=asked, headers=world.owner) for _ in range(12)]
+    model = world.add_model("said:uncalled", id="vendor/uncalled", server="seventh")
+    world.add_model("no-usage", id=model, server="eighth")
+    body = {"model": model, "messages": HELLO, "max_tokens": 9}
+    answers = [await world.client.post("/v1/messages", json=body, headers=world.owner) for _ in range(12)]
     statuses = [answer.status_code for answer in answers]
     # Somebody has paid for what was no answer: it is not asked of another.
     assert set(statuses) == {200, 502}
-    (used,) = [used for used in await world.list_usage() if used.model == shared]
+    (used,) = [used for used in await world.list_usage() if used.model == model]
     assert used.requests == statuses.count(200)
     assert used.prompt_tokens < 1000

@@ -38,11 +38,11 @@ async def post_request(world: Installation, path: str = "responses", **body: Any
 @pytest.mark.parametrize("model", ["openai/gpt-5-mini", "lab/plain", "claude-haiku-4-5", "baobab/echo"])
 async def test_what_codex_sends_is_answered_and_says_what_was_left_out(world: Installation, model: str) -> None:
     world.add_model("plain")
-    asked = len(world.fake.requests)
+    request_count = len(world.fake.requests)
     answer = await post_request(world, model=model, **CODEX)
     assert (answer.status_code, answer.headers.get("x-baobab-dropped")) == (200, "tools.web_search"), answer.text
     assert parse_events(answer.text)[-1]["type"] == "response.completed"
-    for request in list(world.fake.requests)[asked:]:
+    for request in list(world.fake.requests)[request_count:]:
         sent = request.json
         assert "web_search" not in request.body.decode()
         if model == "openai/gpt-5-mini":
@@ -70,8 +70,8 @@ async def test_a_call_of_a_tool_in_a_group_names_both(world: Installation, strea
         turns: Any = [{"role": "user", "content": "Go."}, call.to_dict(), result]
         last = await client.responses.create(model=model, input=turns, tools=tools)
     assert last.output_text == TEXT
-    spoken = world.fake.requests[-1].json["messages"][1]["tool_calls"]
-    assert [one["function"]["name"] for one in spoken] == ["multi_agent_v1__spawn_agent"]
+    tool_calls = world.fake.requests[-1].json["messages"][1]["tool_calls"]
+    assert [one["function"]["name"] for one in tool_calls] == ["multi_agent_v1__spawn_agent"]
 
 
 async def test_long_names_of_groups_stay_apart(world: Installation) -> None:
@@ -119,9 +119,9 @@ async def test_where_a_search_was_the_only_tool_none_is_left(
     ],
 )
 async def test_a_search_that_must_be_made_is_refused(world: Installation, path: str, body: dict[str, Any]) -> None:
-    refused = await post_request(world, path, model=world.add_model("plain"), **body)
-    assert (refused.status_code, refused.json()["error"]["param"]) == (400, "tools[1]")
-    assert f"`{body['tools'][1]['type']}`" in refused.json()["error"]["message"]
+    refusal = await post_request(world, path, model=world.add_model("plain"), **body)
+    assert (refusal.status_code, refusal.json()["error"]["param"]) == (400, "tools[1]")
+    assert f"`{body['tools'][1]['type']}`" in refusal.json()["error"]["message"]
 
 
 @pytest.mark.parametrize("setting", ["refuse", "allow"])
@@ -140,6 +140,6 @@ async def test_the_official_client_is_told_which_tool_is_at_fault(world: Install
     by = (await create_key(world, scopes=["ai:gateway"]))["authorization"].removeprefix("Bearer ")
     async with world.build_client(api_key=by, max_retries=0) as client:
         tools: Any = [RUN, {"type": "code_interpreter", "container": {"type": "auto"}}]
-        with pytest.raises(openai.BadRequestError, match=r"`tools\[1\]` is of the type `code_interpreter`") as refused:
+        with pytest.raises(openai.BadRequestError, match=r"`tools\[1\]` is of the type `code_interpreter`") as refusal:
             await client.responses.create(model=MINI, input="Hello!", tools=tools)
-    assert refused.value.param == "tools[1]"
+    assert refusal.value.param == "tools[1]"

@@ -84,9 +84,9 @@ async def test_the_tool_runner_goes_on_without_a_thread(
 
 
 async def test_a_thread_is_refused_in_the_words_that_clients_look_for(world: Installation) -> None:
-    refused = await post_message(world, thread={"type": "create"})
-    error = refused.json()["error"]
-    assert (refused.status_code, error["type"], error["param"]) == (400, "invalid_request_error", "thread")
+    refusal = await post_message(world, thread={"type": "create"})
+    error = refusal.json()["error"]
+    assert (refusal.status_code, error["type"], error["param"]) == (400, "invalid_request_error", "thread")
     assert error["details"] == {"error_code": "thread_unsupported_request", "unsupported": ["thread"]}
 
 
@@ -94,8 +94,8 @@ async def test_nothing_is_null_that_strict_clients_take_to_be_there(world: Insta
     whole = (await post_message(world, model=world.add_model("plain"))).json()
     assert whole["content"] == [{"type": "text", "text": TEXT}]
     events = parse_events((await post_message(world, model=world.add_model("plain"), stream=True)).text)
-    begun = [event["content_block"] for event in events if event["type"] == "content_block_start"]
-    assert begun == [{"type": "text", "text": ""}]
+    content_blocks = [event["content_block"] for event in events if event["type"] == "content_block_start"]
+    assert content_blocks == [{"type": "text", "text": ""}]
 
 
 async def test_nothing_is_fetched_before_a_model_is_asked_in_other_words(world: Installation) -> None:
@@ -298,12 +298,12 @@ async def test_others_than_the_vendor_are_told_of_no_betas(
 
 
 async def test_a_version_that_is_none_is_refused_by_its_name(world: Installation) -> None:
-    asked = len(world.fake.requests)
+    request_count = len(world.fake.requests)
     body = {"model": CLAUDE, "max_tokens": 100, "messages": HELLO}
     for path in ("/v1/messages", "/v1/messages/count_tokens"):
-        refused = await world.client.post(path, json=body, headers={**world.owner, "anthropic-version": "tomorrow"})
-        assert (refused.status_code, refused.json()["error"]["param"]) == (400, "anthropic_version")
-    assert len(world.fake.requests) == asked
+        refusal = await world.client.post(path, json=body, headers={**world.owner, "anthropic-version": "tomorrow"})
+        assert (refusal.status_code, refusal.json()["error"]["param"]) == (400, "anthropic_version")
+    assert len(world.fake.requests) == request_count
 
 
 async def test_tokens_are_counted_by_the_vendor_where_that_can_be_asked(
@@ -327,7 +327,7 @@ async def test_tokens_are_counted_by_the_vendor_where_that_can_be_asked(
 async def test_elsewhere_they_are_estimated_and_nobody_is_asked(
     world: Installation, client: anthropic.AsyncAnthropic, model: str
 ) -> None:
-    asked = len(world.fake.requests)
+    request_count = len(world.fake.requests)
 
     async def count_tokens(**further: Any) -> int:
         return (await client.messages.count_tokens(**{"model": model, "messages": USER, **further})).input_tokens
@@ -342,7 +342,7 @@ async def test_elsewhere_they_are_estimated_and_nobody_is_asked(
     pictures: Any = [{"type": "image", "source": {**PICTURE, "data": "iVBO" * size}} for size in (1, 100_000)]
     one, both = [await count_tokens(messages=[{"role": "user", "content": some}]) for some in (pictures[:1], pictures)]
     assert both - one == pytest.approx(1600, abs=20)
-    assert len(world.fake.requests) == asked
+    assert len(world.fake.requests) == request_count
 
 
 async def test_counting_is_for_those_who_may_ask_and_of_what_can_be_asked(world: Installation) -> None:
@@ -354,8 +354,8 @@ async def test_counting_is_for_those_who_may_ask_and_of_what_can_be_asked(world:
     answer = await post_count(asked, {"x-api-key": world.key})
     assert (answer.status_code, answer.headers["x-baobab-model"]) == (200, ECHO)
     assert (await post_count({**asked, "model": "nobody/knows"}, world.owner)).status_code == 404
-    refused = await post_count({**asked, "tools": [{"type": "web_fetch_20250910", "name": "s"}]}, world.owner)
-    assert (refused.status_code, refused.json()["error"]["param"]) == (400, "tools[0]")
+    refusal = await post_count({**asked, "tools": [{"type": "web_fetch_20250910", "name": "s"}]}, world.owner)
+    assert (refusal.status_code, refusal.json()["error"]["param"]) == (400, "tools[0]")
 
 
 async def test_whoever_may_not_ask_and_what_is_not_there_are_errors_of_the_client(
@@ -371,11 +371,11 @@ async def test_whoever_may_not_ask_and_what_is_not_there_are_errors_of_the_clien
 async def test_a_bearer_token_is_the_same_as_a_key_and_wins_over_it(world: Installation) -> None:
     async with build_client(world, api_key=None, auth_token=world.key) as theirs:
         assert (await theirs.messages.create(model=ECHO, max_tokens=100, messages=USER)).role == "assistant"
-    asked = {"model": ECHO, "max_tokens": 100, "messages": HELLO}
+    body = {"model": ECHO, "max_tokens": 100, "messages": HELLO}
     both = {**world.owner, "x-api-key": "bb_sk_" + "x" * 40}
-    assert (await world.client.post("/v1/messages", json=asked, headers=both)).status_code == 200
+    assert (await world.client.post("/v1/messages", json=body, headers=both)).status_code == 200
     alone = {"x-api-key": world.key}
-    assert (await world.client.post("/v1/messages", json=asked, headers=alone)).status_code == 200
+    assert (await world.client.post("/v1/messages", json=body, headers=alone)).status_code == 200
     # It is the header of those who ask models: elsewhere it is nobody's.
     assert (await world.client.get("/apps", headers=alone)).status_code == 401
 
@@ -384,16 +384,16 @@ async def test_tools_that_the_caller_runs_are_passed_on_to_their_vendor_only(wor
     bash = [{"type": "bash_20250124", "name": "bash"}]
     assert (await post_message(world, tools=bash)).status_code == 200
     assert world.fake.requests[-1].json["tools"] == bash
-    refused = await post_message(world, model=MINI, tools=bash)
-    assert (refused.status_code, refused.json()["error"]["param"]) == (400, "tools[0].type")
+    refusal = await post_message(world, model=MINI, tools=bash)
+    assert (refusal.status_code, refusal.json()["error"]["param"]) == (400, "tools[0].type")
 
 
 async def test_a_message_without_its_limit_is_refused_in_the_words_of_the_wire(world: Installation) -> None:
-    asked = {"model": ECHO, "messages": HELLO}
-    refused = await world.client.post("/v1/messages", json=asked, headers=world.owner)
-    assert refused.status_code == 400
-    assert refused.json()["type"] == "error"
-    assert "max_tokens" in refused.json()["error"]["message"]
+    body = {"model": ECHO, "messages": HELLO}
+    refusal = await world.client.post("/v1/messages", json=body, headers=world.owner)
+    assert refusal.status_code == 400
+    assert refusal.json()["type"] == "error"
+    assert "max_tokens" in refusal.json()["error"]["message"]
 
 
 async def test_the_built_in_model_stops_at_the_limit(world: Installation) -> None:

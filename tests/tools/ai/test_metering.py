@@ -43,10 +43,10 @@ def settings() -> dict[str, str]:
 
 
 async def test_each_token_costs_its_price_and_the_markup(baobab: Installation) -> None:
-    cached = baobab.add_model("cached:4")
+    cached_model = baobab.add_model("cached:4")
     for model, cost in (
         (MINI, 11 * 180 + 7 * 720),
-        (cached, 7 * 180 + 4 * 90 + 7 * 720),
+        (cached_model, 7 * 180 + 4 * 90 + 7 * 720),
         (baobab.add_model("long:1000"), 11 * 180 + 1000 * 720),
         ("baobab/echo", 0),
     ):
@@ -57,8 +57,8 @@ async def test_each_token_costs_its_price_and_the_markup(baobab: Installation) -
         if cost:
             await baobab.chat(model, stream=True)
             assert await baobab.get_spent() - before == 2 * cost
-    left = await baobab.get_settled_balance()
-    assert left.total == 1 * USD - await baobab.get_spent()
+    settled_balance = await baobab.get_settled_balance()
+    assert settled_balance.total == 1 * USD - await baobab.get_spent()
 
 
 async def test_what_a_last_choice_says_was_used_counts(baobab: Installation) -> None:
@@ -70,8 +70,8 @@ async def test_what_a_last_choice_says_was_used_counts(baobab: Installation) -> 
 
 
 async def test_what_costs_more_than_can_be_charged_is_charged_as_the_most() -> None:
-    used = UsageMeter(prompt=10**8, completion=10**8)
-    assert metered_call.cost(Price(10**21, 10**21), used) == MOST
+    usage_meter = UsageMeter(prompt=10**8, completion=10**8)
+    assert metered_call.cost(Price(10**21, 10**21), usage_meter) == MOST
 
 
 async def test_what_the_provider_does_not_count_is_estimated(baobab: Installation) -> None:
@@ -95,8 +95,8 @@ async def test_the_letters_of_a_picture_are_not_taken_for_tokens(baobab: Install
 async def test_an_embedding_of_many_texts_is_more_than_a_conversation_may_be(baobab: Installation) -> None:
     model = baobab.add_model("500", modality="embedding")
     await baobab.credits.set_terms(await get_first_organisation(baobab), allowance=8192 * 150 * 2)
-    asked = {"model": model, "input": ["word " * 1000] * 30}
-    answer = await baobab.client.post("/v1/embeddings", json=asked, headers=baobab.owner)
+    body = {"model": model, "input": ["word " * 1000] * 30}
+    answer = await baobab.client.post("/v1/embeddings", json=body, headers=baobab.owner)
     assert answer.status_code == 402
 
 
@@ -111,8 +111,8 @@ async def test_whoever_has_nothing_left_is_refused_before_anybody_is_asked(baoba
             assert (error["balance_usd"], error["credit_floor_usd"], error["credits_usd"]) == (1e-6, 0.0, 0.0)
             assert error["auto_refill_enabled"] is False
     embedding = {"input": "word " * 10_000, "model": "text-embedding-3-small"}
-    refused = await baobab.client.post("/v1/embeddings", json=embedding, headers=baobab.owner)
-    assert refused.status_code == 402
+    refusal = await baobab.client.post("/v1/embeddings", json=embedding, headers=baobab.owner)
+    assert refusal.status_code == 402
     assert not baobab.fake.requests
     # What is free goes on.
     assert (await baobab.chat("baobab/echo")).status_code == 200
@@ -122,10 +122,10 @@ async def test_whoever_has_nothing_left_is_refused_before_anybody_is_asked(baoba
 @pytest.mark.parametrize("subject", ["app", "key"])
 async def test_a_budget_that_is_spent_refuses_its_own_calls_and_no_others(baobab: Installation, subject: Any) -> None:
     organisation, app_id = await get_first_organisation(baobab), await baobab.create_app()
-    made = await baobab.client.post("/api-keys", json={"name": "x", "scopes": ["ai:gateway"]}, headers=baobab.owner)
-    bounded = {"authorization": f"Bearer {made.json()['key']}"}
+    response = await baobab.client.post("/api-keys", json={"name": "x", "scopes": ["ai:gateway"]}, headers=baobab.owner)
+    bounded = {"authorization": f"Bearer {response.json()['key']}"}
     mine = {"path": f"/v1/{app_id}"} if subject == "app" else {"by": bounded}
-    subject_id = app_id if subject == "app" else made.json()["key_id"]
+    subject_id = app_id if subject == "app" else response.json()["key_id"]
     await baobab.credits.set_budget(organisation, subject, subject_id, "day", 5000)
     answer = await baobab.chat(**mine)
     assert (answer.status_code, answer.json()["error"]["code"]) == (402, "insufficient_credits")
@@ -248,9 +248,9 @@ async def test_what_cannot_be_given_back_for_now_hides_no_failure_and_keeps_nobo
         await rename_column(baobab, "elsewhere", "cost")
         return
     assert (answer.status_code, answer.headers["x-baobab-model"]) == (200, works)
-    left = await baobab.get_balance()
-    assert left.reserved_nanos > 0  # until its time is over
-    assert left.total == 1 * USD - (11 * 180 + 7 * 720)
+    balance = await baobab.get_balance()
+    assert balance.reserved_nanos > 0  # until its time is over
+    assert balance.total == 1 * USD - (11 * 180 + 7 * 720)
 
 
 async def rename_column(baobab: Installation, column: str, name: str) -> None:

@@ -26,12 +26,12 @@ async def test_models_are_counted_by_name_and_by_who_pays(tmp_path: Path, settin
         await world.client.post("/v1/ai/servers", json=server, headers=world.owner)
         for model in ("mine/one", "mine/two"):
             assert (await world.chat(model)).status_code == 200
-        found = await read_metrics(world)
-    assert found[f"baobab_model_seconds_count{MINI_LABELS}}}"] == 2
-    assert found[f'baobab_model_tokens_total{{kind="prompt",model="{MINI}",payer="platform"}}'] == 22
-    assert found[f'baobab_model_tokens_total{{kind="completion",model="{MINI}",payer="platform"}}'] == 14
-    assert round(found[f"baobab_model_cost_usd_total{MINI_LABELS}}}"] * 10**9) == 2 * (11 * 150 + 7 * 600)
-    assert found[f'baobab_model_failures_total{{code="upstream_error",model="{failing}",payer="platform"}}'] == 1
+        metrics = await read_metrics(world)
+    assert metrics[f"baobab_model_seconds_count{MINI_LABELS}}}"] == 2
+    assert metrics[f'baobab_model_tokens_total{{kind="prompt",model="{MINI}",payer="platform"}}'] == 22
+    assert metrics[f'baobab_model_tokens_total{{kind="completion",model="{MINI}",payer="platform"}}'] == 14
+    assert round(metrics[f"baobab_model_cost_usd_total{MINI_LABELS}}}"] * 10**9) == 2 * (11 * 150 + 7 * 600)
+    assert metrics[f'baobab_model_failures_total{{code="upstream_error",model="{failing}",payer="platform"}}'] == 1
     # A customer gives its servers and their models whatever names it likes.
-    assert found['baobab_model_seconds_count{model="*",payer="own_server"}'] == 2
-    assert not [name for name in found if "mine" in name]
+    assert metrics['baobab_model_seconds_count{model="*",payer="own_server"}'] == 2
+    assert not [name for name in metrics if "mine" in name]

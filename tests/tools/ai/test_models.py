@@ -10,9 +10,9 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 async def test_callers_see_what_they_can_call(world: Installation) -> None:
-    listed = (await world.client.get("/v1/models", headers=world.owner)).json()
-    assert listed["object"] == "list"
-    (mini,) = [model for model in listed["data"] if model["id"] == MINI]
+    body = (await world.client.get("/v1/models", headers=world.owner)).json()
+    assert body["object"] == "list"
+    (mini,) = [model for model in body["data"] if model["id"] == MINI]
     assert mini == {
         "id": MINI,
         "object": "model",
@@ -22,9 +22,9 @@ async def test_callers_see_what_they_can_call(world: Installation) -> None:
         "type": "model",
         "created_at": "1970-01-01T00:00:00Z",
     }
-    assert (listed["first_id"], listed["has_more"]) == (listed["data"][0]["id"], False)
+    assert (body["first_id"], body["has_more"]) == (body["data"][0]["id"], False)
     # Of those that nobody here has a key for, none is listed.
-    assert {model["id"].partition("/")[0] for model in listed["data"]} <= {"openai", "anthropic", "baobab", "lab"}
+    assert {model["id"].partition("/")[0] for model in body["data"]} <= {"openai", "anthropic", "baobab", "lab"}
 
 
 @pytest.mark.parametrize("in_app", [False, True])
@@ -45,18 +45,18 @@ async def test_official_clients_list_and_read_models(world: Installation, in_app
 
 async def test_an_app_lists_what_it_allows(world: Installation) -> None:
     app_id = await world.create_app()
-    allowed = {"allowedModels": [MINI, "baobab/echo"]}
-    assert (await world.client.put(f"/v1/{app_id}/ai/config", json=allowed, headers=world.owner)).status_code == 200
+    body = {"allowedModels": [MINI, "baobab/echo"]}
+    assert (await world.client.put(f"/v1/{app_id}/ai/config", json=body, headers=world.owner)).status_code == 200
     user = await world.user_headers(app_id, "somebody")
-    listed = (await world.client.get(f"/v1/{app_id}/models", headers=user)).json()
-    assert [model["id"] for model in listed["data"]] == ["baobab/echo", MINI]
-    refused = await world.client.get(f"/v1/{app_id}/models/claude-haiku-4-5", headers=user)
-    assert (refused.status_code, refused.json()["error"]["code"]) == (403, "MODEL_NOT_ALLOWED")
+    listed_body = (await world.client.get(f"/v1/{app_id}/models", headers=user)).json()
+    assert [model["id"] for model in listed_body["data"]] == ["baobab/echo", MINI]
+    refusal = await world.client.get(f"/v1/{app_id}/models/claude-haiku-4-5", headers=user)
+    assert (refusal.status_code, refusal.json()["error"]["code"]) == (403, "MODEL_NOT_ALLOWED")
 
 
 async def test_everybody_sees_the_prices(world: Installation) -> None:
-    listed = (await world.client.get("/v1/public/models")).json()["models"]
-    (mini,) = [model for model in listed if model["id"] == MINI]
+    models = (await world.client.get("/v1/public/models")).json()["models"]
+    (mini,) = [model for model in models if model["id"] == MINI]
     assert mini == {
         "id": MINI,
         "name": "OpenAI: gpt-4o-mini",
@@ -70,8 +70,8 @@ async def test_everybody_sees_the_prices(world: Installation) -> None:
 async def test_an_app_sees_its_models_with_whole_nanodollars(world: Installation) -> None:
     app_id = await world.create_app()
     user = await world.user_headers(app_id, "somebody")
-    listed = (await world.client.get(f"/v1/{app_id}/ai/models", headers=user)).json()["models"]
-    (mini,) = [model for model in listed if model["id"] == MINI]
+    models = (await world.client.get(f"/v1/{app_id}/ai/models", headers=user)).json()["models"]
+    (mini,) = [model for model in models if model["id"] == MINI]
     assert mini["raw_pricing"] == {
         "prompt_nanos_per_mtok": 150_000_000,
         "completion_nanos_per_mtok": 600_000_000,
@@ -82,4 +82,4 @@ async def test_an_app_sees_its_models_with_whole_nanodollars(world: Installation
     }
     assert (mini["modality"], mini["context_length"]) == ("chat", 128_000)
     assert (mini["prompt_price_per_mtok"], mini["completion_price_per_mtok"]) == (0.15, 0.6)
-    assert {"chat", "embedding"} <= {model["modality"] for model in listed}
+    assert {"chat", "embedding"} <= {model["modality"] for model in models}

@@ -48,10 +48,10 @@ async def test_a_chat_with_an_apps_own_address(world: Installation) -> None:
 async def test_a_picture_is_refused_with_the_path_that_makes_one(world: Installation) -> None:
     app_id = await world.create_app()
     async with world.build_client(base_url=f"{world.address}/v1/{app_id}", api_key=world.key) as client:
-        with pytest.raises(openai.APIStatusError) as refused:
+        with pytest.raises(openai.APIStatusError) as refusal:
             await client.images.generate(model="baobab/picture", prompt="A baobab")
-    assert refused.value.status_code == 405
-    assert "POST /v1/{app_id}/images/completions" in str(refused.value)
+    assert refusal.value.status_code == 405
+    assert "POST /v1/{app_id}/images/completions" in str(refusal.value)
 
 
 async def test_a_chat_without_async(world: Installation) -> None:
@@ -143,10 +143,10 @@ async def test_each_refusal_is_the_error_that_the_client_has_for_it(
         ("500", openai.InternalServerError, 502),
     )
     for behaviour, kind, status in expected:
-        with pytest.raises(kind) as refused:
+        with pytest.raises(kind) as refusal:
             await client.chat.completions.create(model=world.add_model(behaviour), messages=USER)
-        assert refused.value.status_code == status
-        assert refused.value.request_id
+        assert refusal.value.status_code == status
+        assert refusal.value.request_id
     for by, kind in (
         ("bb_sk_" + "x" * 40, openai.AuthenticationError),
         (await create_substrate_key(world), openai.PermissionDeniedError),
@@ -164,13 +164,13 @@ async def test_an_error_in_a_stream_is_an_error_of_the_client(world: Installatio
 
 
 async def test_the_client_tries_again_what_is_busy(world: Installation) -> None:
-    asked = len(world.fake.requests)
+    request_count = len(world.fake.requests)
     busy = world.add_model("429:0")
     async with world.build_client(max_retries=2) as theirs:
-        with pytest.raises(openai.RateLimitError) as refused:
+        with pytest.raises(openai.RateLimitError) as refusal:
             await theirs.chat.completions.create(model=busy, messages=USER)
-    assert refused.value.response.headers["retry-after"] == "0"
-    assert len(world.fake.requests) == asked + 3
+    assert refusal.value.response.headers["retry-after"] == "0"
+    assert len(world.fake.requests) == request_count + 3
 
 
 async def test_the_client_gives_up_when_it_has_waited_enough(world: Installation) -> None:

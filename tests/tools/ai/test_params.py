@@ -38,6 +38,6 @@ async def test_a_fault_of_no_field_names_none(world: Installation) -> None:
 
 async def test_the_official_client_tells_the_field(world: Installation) -> None:
     async with world.build_client() as client:
-        with pytest.raises(openai.BadRequestError) as refused:
+        with pytest.raises(openai.BadRequestError) as refusal:
             await client.chat.completions.create(model="baobab/echo", messages=HELLO, n=10**9)
-    assert refused.value.param == "n"
+    assert refusal.value.param == "n"

@@ -28,8 +28,8 @@ def build_body(path: str, text: str) -> dict[str, Any]:
 async def test_nul_in_a_text_passes_on_each_wire(world: Installation, path: str, model: str, stream: bool) -> None:
     world.add_model("plain")
     # Texts of their own, for an answer is cached whether it is streamed or not.
-    asked = {"model": model, "stream": stream, **build_body(path, f"{NUL} {stream}")}
-    answer = await world.client.post(f"/v1/{path}", json=asked, headers=world.owner)
+    body = {"model": model, "stream": stream, **build_body(path, f"{NUL} {stream}")}
+    answer = await world.client.post(f"/v1/{path}", json=body, headers=world.owner)
     assert answer.status_code == 200, answer.text
     if model != "baobab/echo":
         assert f"a\\u0000b {stream}" in world.fake.requests[-1].body.decode()
@@ -41,8 +41,8 @@ async def test_nul_in_a_text_passes_on_each_wire(world: Installation, path: str,
 
 
 async def test_nul_in_a_text_is_turned_into_a_vector(world: Installation) -> None:
-    asked = {"model": "text-embedding-3-small", "input": [NUL], "cache": {}}
-    assert (await world.client.post("/v1/embeddings", json=asked, headers=world.owner)).status_code == 200
+    body = {"model": "text-embedding-3-small", "input": [NUL], "cache": {}}
+    assert (await world.client.post("/v1/embeddings", json=body, headers=world.owner)).status_code == 200
 
 
 async def test_what_is_no_text_to_embed_is_named_by_its_field(world: Installation) -> None:

@@ -55,8 +55,8 @@ async def put_key(world: Installation, by: Person, provider: str, key: str) -> d
 async def create_app(world: Installation, by: Person, **settings: Any) -> str:
     app_id: str = (await world.client.post("/init", json={"name": "shop"}, headers=by.headers)).json()["app_id"]
     if settings:
-        configured = await world.client.put(f"/v1/{app_id}/ai/config", json=settings, headers=by.headers)
-        assert configured.status_code == 200, configured.text
+        response = await world.client.put(f"/v1/{app_id}/ai/config", json=settings, headers=by.headers)
+        assert response.status_code == 200, response.text
     return app_id
 
 
@@ -165,10 +165,10 @@ async def test_pictures_and_films_are_the_installations(world: Installation, own
     assert await of_google() == set()
     await put_key(world, owner, "gemini", "AIza-organisations-own-0000")
     assert await of_google() == {"chat", "embedding"}
-    refused = await world.client.put(
+    refusal = await world.client.put(
         "/v1/ai/provider-keys/runwayml", json={"key": "key_of-a-maker-of-films"}, headers=owner.headers
     )
-    assert refused.status_code == 400
+    assert refusal.status_code == 400
 
 
 async def test_a_key_is_taken_back(world: Installation, owner: Person) -> None:
@@ -176,8 +176,8 @@ async def test_a_key_is_taken_back(world: Installation, owner: Person) -> None:
     await put_key(world, owner, "openai", "sk-proj-the-next-one-0000")
     await world.chat(MINI, by=owner.headers)
     assert get_last_key(world) == "sk-proj-the-next-one-0000"
-    gone = await world.client.delete("/v1/ai/provider-keys/openai", headers=owner.headers)
-    assert gone.json() == {"removed": True, "provider": "openai"}
+    response = await world.client.delete("/v1/ai/provider-keys/openai", headers=owner.headers)
+    assert response.json() == {"removed": True, "provider": "openai"}
     await world.chat(MINI, by=owner.headers)
     assert get_last_key(world) == VENDOR_KEY
     assert (await world.client.delete("/v1/ai/provider-keys/openai", headers=owner.headers)).status_code == 404
@@ -201,17 +201,17 @@ async def test_a_key_is_kept_for_its_own_provider_only(
     answer = await world.client.put(f"/v1/ai/provider-keys/{provider}", json={"key": key}, headers=owner.headers)
     assert answer.status_code == 400, answer.text
     assert key not in answer.text
-    shown = await world.client.get("/v1/ai/provider-keys", headers=owner.headers)
-    assert shown.json()["provider_keys"] == []
-    assert {"openai", "anthropic", "xai"} <= set(shown.json()["providers"])
+    response = await world.client.get("/v1/ai/provider-keys", headers=owner.headers)
+    assert response.json()["provider_keys"] == []
+    assert {"openai", "anthropic", "xai"} <= set(response.json()["providers"])
 
 
 async def test_a_server_of_the_operators_is_called_with_the_operators_key_and_charged(
     world: Installation, owner: Person
 ) -> None:
     model, url = world.add_model("plain"), "/v1/ai/provider-keys"
-    refused = await world.client.put(f"{url}/lab", json={"key": "looked-at-by-nobody"}, headers=owner.headers)
-    assert (refused.status_code, "`lab` is no vendor" in refused.json()["error"]["message"]) == (400, True)
+    refusal = await world.client.put(f"{url}/lab", json={"key": "looked-at-by-nobody"}, headers=owner.headers)
+    assert (refusal.status_code, "`lab` is no vendor" in refusal.json()["error"]["message"]) == (400, True)
     assert "lab" not in (await world.client.get(url, headers=owner.headers)).json()["providers"]
     # One that was kept when it was still allowed counts for nothing, and can be taken back.
     id_ = f"{owner.organisation_id}:lab"

@@ -45,28 +45,28 @@ async def test_the_reason_is_told_to_the_caller_and_logged_without_secrets(
     model = add_failing_model(world, f"schema-{server}", server=server, message=words)
     tool = {"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object"}}}
     with caplog.at_level(logging.WARNING):
-        refused = await world.chat(model, tools=[tool])
-    message = refused.json()["error"]["message"]
-    assert refused.status_code == 400
+        refusal = await world.chat(model, tools=[tool])
+    message = refusal.json()["error"]["message"]
+    assert refusal.status_code == 400
     assert "Invalid schema for tool get_weather: key [...], deployment [...]" in message
     (line,) = [record for record in caplog.records if "refused a request" in record.message]
     told = vars(line)
     assert (told["model"], told["status"]) == (model, 400)
     assert "deployment azure-eu-blue at models.corp.example" in told["reason"]
     assert (LAB_KEY in told["reason"]) is (server == "anthropic")
-    assert told["request_id"] == refused.headers["x-request-id"]
+    assert told["request_id"] == refusal.headers["x-request-id"]
 
 
 async def test_numbers_are_told_where_the_providers_address_has_the_same_ones(world: Installation) -> None:
     # The provider is at 127.0.0.1.
     words = "temperature must be between 0 and 1, asked at 127.0.0.1"
-    refused = await world.chat(add_failing_model(world, "numbers", message=words))
-    assert "must be between 0 and 1, asked at [...]" in refused.json()["error"]["message"]
+    refusal = await world.chat(add_failing_model(world, "numbers", message=words))
+    assert "must be between 0 and 1, asked at [...]" in refusal.json()["error"]["message"]
 
 
 async def test_a_long_reason_is_cut(world: Installation) -> None:
-    refused = await world.chat(add_failing_model(world, "long", message="No good word. " * 500))
-    assert len(refused.json()["error"]["message"]) < 600
+    refusal = await world.chat(add_failing_model(world, "long", message="No good word. " * 500))
+    assert len(refusal.json()["error"]["message"]) < 600
 
 
 @pytest.mark.parametrize(
@@ -84,8 +84,8 @@ async def test_the_field_at_fault_is_named(
 ) -> None:
     model = add_failing_model(world, f"named-{len(world.fake.canned_answers)}", server=server, **error)
     asked = {"model": model, "messages": HELLO, "max_tokens": 9, **body}
-    refused = await world.client.post(f"/v1/{path}", json=asked, headers=world.owner)
-    assert (refused.status_code, refused.json()["error"]["param"]) == (400, param)
+    refusal = await world.client.post(f"/v1/{path}", json=asked, headers=world.owner)
+    assert (refusal.status_code, refusal.json()["error"]["param"]) == (400, param)
 
 
 # Parameters
@@ -126,12 +126,12 @@ async def test_what_makes_no_difference_is_left_out_where_a_model_does_not_take_
 async def test_what_a_model_does_not_take_is_named_or_left_out_as_the_request_says(
     world: Installation, model: str, name: str, value: Any, stream: bool
 ) -> None:
-    asked = len(world.fake.requests)
-    refused = await world.chat(model, stream=stream, **{name: value})
-    error = refused.json()["error"]
-    assert (refused.status_code, error["param"], error["code"]) == (400, name, "invalid_request"), refused.text
+    request_count = len(world.fake.requests)
+    refusal = await world.chat(model, stream=stream, **{name: value})
+    error = refusal.json()["error"]
+    assert (refusal.status_code, error["param"], error["code"]) == (400, name, "invalid_request"), refusal.text
     assert f"`{name}`" in error["message"]
-    assert len(world.fake.requests) == asked
+    assert len(world.fake.requests) == request_count
     answer = await world.chat(model, stream=stream, drop_params=True, **{name: value})
     assert (answer.status_code, answer.headers.get("x-baobab-dropped")) == (200, name), answer.text
     assert not {name, "drop_params"} & world.fake.requests[-1].json.keys()
@@ -143,11 +143,11 @@ async def test_what_a_relayed_model_refuses_is_left_out_as_the_setting_says(worl
     model = add_failing_model(
         world, f"unsupported-{value}", message=words, param="temperature", code="unsupported_value"
     )
-    asked = len(world.fake.requests)
-    refused = await world.chat(model, temperature=value, drop_params=False)
-    assert (refused.status_code, refused.json()["error"]["param"]) == (400, None if value == 1 else "temperature")
+    request_count = len(world.fake.requests)
+    refusal = await world.chat(model, temperature=value, drop_params=False)
+    assert (refusal.status_code, refusal.json()["error"]["param"]) == (400, None if value == 1 else "temperature")
     # What is the default makes no difference, so it was left out at once; here it is refused all the same.
-    assert ["temperature" in request.json for request in list(world.fake.requests)[asked:]] == (
+    assert ["temperature" in request.json for request in list(world.fake.requests)[request_count:]] == (
         [True, False] if value == 1 else [True]
     )
     await world.chat(model, temperature=value, drop_params=True)
@@ -164,8 +164,8 @@ async def test_an_app_says_what_is_left_out_where_its_requests_do_not(world: Ins
     app_id = await world.create_app()
     config, path = f"/v1/{app_id}/ai/config", f"/v1/{app_id}"
     assert (await world.chat("claude-sonnet-4-5", path=path, seed=7)).status_code == 400
-    changed = await world.client.put(config, json={"dropParams": True}, headers=world.owner)
-    assert changed.json()["config"]["dropParams"] is True, changed.text
+    response = await world.client.put(config, json={"dropParams": True}, headers=world.owner)
+    assert response.json()["config"]["dropParams"] is True, response.text
     answer = await world.chat("claude-sonnet-4-5", path=path, seed=7)
     assert (answer.status_code, answer.headers["x-baobab-dropped"]) == (200, "seed")
     assert (await world.chat("claude-sonnet-4-5", path=path, seed=7, drop_params=False)).status_code == 400
@@ -194,16 +194,16 @@ async def test_what_would_be_lost_on_the_way_to_a_model_is_refused_by_its_name(
     world: Installation, model: str, asked: dict[str, Any], param: str, stream: bool
 ) -> None:
     before = len(world.fake.requests)
-    refused = await world.chat(model, stream=stream, drop_params=True, **asked)
-    error = refused.json()["error"]
-    assert (refused.status_code, error["code"], error["param"]) == (400, "invalid_request", param), refused.text
+    refusal = await world.chat(model, stream=stream, drop_params=True, **asked)
+    error = refusal.json()["error"]
+    assert (refusal.status_code, error["code"], error["param"]) == (400, "invalid_request", param), refusal.text
     assert len(world.fake.requests) == before
 
 
 async def test_a_tool_of_free_text_is_refused_where_a_response_is_asked_for_too(world: Installation) -> None:
-    asked = {"model": "claude-sonnet-4-5", "input": "hi", "tools": [{"type": "custom", "name": "patch"}]}
-    refused = await world.client.post("/v1/responses", json=asked, headers=world.owner)
-    assert (refused.status_code, refused.json()["error"]["param"]) == (400, "tools[0].type")
+    body = {"model": "claude-sonnet-4-5", "input": "hi", "tools": [{"type": "custom", "name": "patch"}]}
+    refusal = await world.client.post("/v1/responses", json=body, headers=world.owner)
+    assert (refusal.status_code, refusal.json()["error"]["param"]) == (400, "tools[0].type")
 
 
 async def test_the_operator_says_what_is_left_out_where_nobody_else_does(tmp_path: Path) -> None:
@@ -278,20 +278,20 @@ async def test_a_date_to_wait_for_is_told_in_seconds(world: Installation) -> Non
 async def test_what_does_not_fit_says_so_in_the_words_that_clients_look_for(world: Installation) -> None:
     async with world.build_client(max_retries=0) as client:
         for model in (world.add_model("context"), add_model(world, "context", "anthropic")):
-            with pytest.raises(openai.BadRequestError, match="This model's maximum context length is") as refused:
+            with pytest.raises(openai.BadRequestError, match="This model's maximum context length is") as refusal:
                 await client.chat.completions.create(model=model, messages=HELLO)
-            assert refused.value.code == "context_length_exceeded"
+            assert refusal.value.code == "context_length_exceeded"
 
 
 async def test_the_official_client_asks_once_where_the_operator_must_act(world: Installation) -> None:
     model = add_failing_model(
         world, "unpaid", 429, code="insufficient_quota", message="You exceeded your current quota."
     )
-    asked = len(world.fake.requests)
+    request_count = len(world.fake.requests)
     async with world.build_client(max_retries=2) as client:
         with pytest.raises(openai.InternalServerError):
             await client.chat.completions.create(model=model, messages=HELLO)
-    assert len(world.fake.requests) == asked + 1
+    assert len(world.fake.requests) == request_count + 1
 
 
 @pytest.mark.parametrize("behaviour", ["404", "context", "said:flagged"])
@@ -319,8 +319,8 @@ async def test_a_key_of_ones_own_that_fails_is_reported_and_not_hidden(
     model = add_failing_model(
         world, f"own-{status}", status, server="openai", code=code, message="Check the plan of this account."
     )
-    refused = await world.chat(model, path=f"/v1/{app_id}")
-    assert refused.status_code == 502
-    message = refused.json()["error"]["message"]
+    refusal = await world.chat(model, path=f"/v1/{app_id}")
+    assert refusal.status_code == 502
+    message = refusal.json()["error"]["message"]
     assert f"Your own key {words} the model's provider: Check the plan of this account." in message
-    assert refused.headers["x-should-retry"] == "false"
+    assert refusal.headers["x-should-retry"] == "false"

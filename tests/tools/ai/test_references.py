@@ -86,32 +86,32 @@ async def test_thoughts_are_sent_again_where_they_are_sealed(world: Installation
 async def test_what_is_not_stored_cannot_be_referred_to(world: Installation) -> None:
     first = await fetch_response(world, model="baobab/echo", input=[HI], store=False)
     assert first["store"] is False
-    asked = len(world.fake.requests)
+    request_count = len(world.fake.requests)
     items: list[Any] = [first["output"][0], {"id": "msg_nobodys"}, {"id": 1}, {"id": []}, {"id": {"a": 1}}]
     for item in items:
-        refused = await post_response(world, model=MINI, input=[HI, item_reference(item)])
-        error = refused.json()["error"]
-        assert (refused.status_code, error["code"], error["param"]) == (404, "item_not_found", "input[1]")
+        refusal = await post_response(world, model=MINI, input=[HI, item_reference(item)])
+        error = refusal.json()["error"]
+        assert (refusal.status_code, error["code"], error["param"]) == (404, "item_not_found", "input[1]")
         assert error["type"] == "invalid_request_error"
-    assert len(world.fake.requests) == asked
+    assert len(world.fake.requests) == request_count
 
 
 async def test_nobody_else_refers_to_an_item_or_reads_its_response(world: Installation) -> None:
     app_id = await world.create_app()
     base, ada, bob = f"/v1/{app_id}", await world.user_headers(app_id, "ada"), await world.user_headers(app_id, "bob")
     stranger = (await create_person(world, "stranger")).headers
-    made = (await post_response(world, base, ada, model="baobab/echo", input=[HI])).json()
-    again: Any = {"model": "baobab/echo", "input": [HI, item_reference(made["output"][0]), AGAIN]}
+    body = (await post_response(world, base, ada, model="baobab/echo", input=[HI])).json()
+    again: Any = {"model": "baobab/echo", "input": [HI, item_reference(body["output"][0]), AGAIN]}
     assert (await post_response(world, base, ada, **again)).status_code == 200
-    read = await world.client.get(f"{base}/responses/{made['id']}", headers=ada)
-    assert (read.status_code, read.json()["output"]) == (200, made["output"])
+    read = await world.client.get(f"{base}/responses/{body['id']}", headers=ada)
+    assert (read.status_code, read.json()["output"]) == (200, body["output"])
     for where, who in ((base, bob), (base, world.owner), ("/v1", world.owner), ("/v1", stranger)):
         assert (await post_response(world, where, who, **again)).status_code == 404
         for method in ("GET", "DELETE"):
-            answer = await world.client.request(method, f"{where}/responses/{made['id']}", headers=who)
+            answer = await world.client.request(method, f"{where}/responses/{body['id']}", headers=who)
             assert (answer.status_code, answer.json()["error"]["code"]) == (404, "response_not_found")
-    gone = await world.client.delete(f"{base}/responses/{made['id']}", headers=ada)
-    assert gone.json()["deleted"] is True
+    response = await world.client.delete(f"{base}/responses/{body['id']}", headers=ada)
+    assert response.json()["deleted"] is True
     assert (await post_response(world, base, ada, **again)).status_code == 404
 
 
@@ -124,8 +124,8 @@ async def test_items_go_with_their_response(world: Installation) -> None:
             return int((await connection.execute(rows)).scalar() or 0)
 
     before = await count()
-    made = (await post_response(world, f"/v1/{app_id}", model="baobab/echo", input="one")).json()
+    body = (await post_response(world, f"/v1/{app_id}", model="baobab/echo", input="one")).json()
     await post_response(world, f"/v1/{app_id}", model="baobab/echo", input="two")
     assert await count() == before + 4
-    await world.client.delete(f"/v1/{app_id}/responses/{made['id']}", headers=world.owner)
+    await world.client.delete(f"/v1/{app_id}/responses/{body['id']}", headers=world.owner)
     assert await count() == before + 2

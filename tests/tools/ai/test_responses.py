@@ -231,9 +231,9 @@ async def test_thoughts_come_sealed_where_nothing_is_stored(world: Installation)
         ({"include": [sealed]}, 1),
     ):
         assert (await post_response(world, model="openai/gpt-5-mini", **further)).status_code == 200
-        told_ = world.fake.requests[-1].json["include"]
-        assert told_ == include or len(told_) == include
-        assert sealed in told_
+        told__include = world.fake.requests[-1].json["include"]
+        assert told__include == include or len(told__include) == include
+        assert sealed in told__include
 
 
 async def test_a_model_of_a_third_wire_is_asked_on_that(world: Installation, client: openai.AsyncOpenAI) -> None:
@@ -308,30 +308,30 @@ async def test_a_stored_response_is_read_and_forgotten(world: Installation, clie
     for gone in (client.responses.retrieve, client.responses.delete):
         with pytest.raises(openai.NotFoundError):
             await gone(made.id)
-    refused = await post_response(world, previous_response_id=made.id)
-    assert (refused.status_code, refused.json()["error"]["code"]) == (404, "response_not_found")
+    refusal = await post_response(world, previous_response_id=made.id)
+    assert (refusal.status_code, refusal.json()["error"]["code"]) == (404, "response_not_found")
 
 
 async def test_what_is_not_to_be_stored_is_not(world: Installation) -> None:
-    made = (await post_response(world, model=ECHO, store=False)).json()
-    assert made["store"] is False
-    read = await world.client.get(f"/v1/responses/{made['id']}", headers=world.owner)
+    body = (await post_response(world, model=ECHO, store=False)).json()
+    assert body["store"] is False
+    read = await world.client.get(f"/v1/responses/{body['id']}", headers=world.owner)
     assert read.status_code == 404
 
 
 async def test_strangers_do_not_find_a_response_by_its_id(world: Installation) -> None:
-    made = (await post_response(world, model=ECHO)).json()
+    body = (await post_response(world, model=ECHO)).json()
     stranger = (await create_person(world, "stranger-of-responses")).headers
-    path = f"/v1/responses/{made['id']}"
+    path = f"/v1/responses/{body['id']}"
     assert (await world.client.get(path, headers=stranger)).status_code == 404
     assert (await world.client.delete(path, headers=stranger)).status_code == 404
-    goes_on = {"model": ECHO, "input": "x", "previous_response_id": made["id"]}
+    goes_on = {"model": ECHO, "input": "x", "previous_response_id": body["id"]}
     assert (await world.client.post("/v1/responses", json=goes_on, headers=stranger)).status_code == 404
-    assert (await world.client.get(path, headers=world.owner)).json() == made
+    assert (await world.client.get(path, headers=world.owner)).json() == body
 
 
 async def test_a_response_is_sealed_and_gone_after_its_time(world: Installation) -> None:
-    made = (await post_response(world, model=ECHO, input="A word that is nowhere else: quokka")).json()
+    body = (await post_response(world, model=ECHO, input="A word that is nowhere else: quokka")).json()
     database = world.application.services.database
     async with database.reading() as connection:
         rows = (await connection.execute(select(response_cache.c.answer))).scalars().all()
@@ -339,13 +339,13 @@ async def test_a_response_is_sealed_and_gone_after_its_time(world: Installation)
     assert not any("quokka" in row for row in rows)
     async with database.writing() as connection:
         await connection.execute(update(response_cache).values(expires_at=world.application.services.clock.now()))
-    read = await world.client.get(f"/v1/responses/{made['id']}", headers=world.owner)
+    read = await world.client.get(f"/v1/responses/{body['id']}", headers=world.owner)
     assert read.status_code == 404
 
 
 async def test_a_conversation_that_is_too_long_to_be_stored_says_so(world: Installation) -> None:
-    made = (await post_response(world, model=world.add_model("huge"))).json()
-    assert made["store"] is False
+    body = (await post_response(world, model=world.add_model("huge"))).json()
+    assert body["store"] is False
 
 
 async def test_thoughts_are_an_item_of_their_own(world: Installation) -> None:

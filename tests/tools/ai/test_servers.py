@@ -60,9 +60,9 @@ async def list_models(world: Installation, by: Person) -> list[str]:
 
 
 async def create_app(world: Installation, by: Person) -> str:
-    made = await world.client.post("/init", json={"name": "shop"}, headers=by.headers)
-    assert made.is_success, made.text
-    app_id: str = made.json()["app_id"]
+    response = await world.client.post("/init", json={"name": "shop"}, headers=by.headers)
+    assert response.is_success, response.text
+    app_id: str = response.json()["app_id"]
     return app_id
 
 
@@ -82,8 +82,8 @@ async def test_a_server_is_asked_for_its_models_when_it_is_declared(
     assert declared["models"] == ["lab/gpt-4o-mini", "lab/text-embedding-3-small"]
     assert (declared["healthy"], declared["problem"]) == (True, None)
     for path in ("/v1/ai/servers/lab", "/v1/ai/servers"):
-        shown = (await world.client.get(path, headers=owner.headers)).json()
-        assert shown == declared if "name" in shown else shown == {"servers": [declared]}
+        body = (await world.client.get(path, headers=owner.headers)).json()
+        assert body == declared if "name" in body else body == {"servers": [declared]}
     assert {"lab/gpt-4o-mini", "lab/text-embedding-3-small"} <= set(await list_models(world, owner))
 
 
@@ -285,9 +285,9 @@ async def test_it_moves_with_its_key_within_a_host_only(world: Installation, the
 
     assert (await change(url=f"{theirs.url}/proxy")).json()["key"] == "***wxyz"
     async with start_upstream() as elsewhere:
-        refused = await change(url=f"{elsewhere.url}/v1")
-        assert refused.status_code == 400
-        assert "`key`" in refused.json()["error"]["remediation"]
+        refusal = await change(url=f"{elsewhere.url}/v1")
+        assert refusal.status_code == 400
+        assert "`key`" in refusal.json()["error"]["remediation"]
         assert not elsewhere.requests
         moved = await change(url=f"{elsewhere.url}/v1", key=None)
         assert (moved.json()["url"], moved.json()["key"]) == (f"{elsewhere.url}/v1", None)
@@ -311,10 +311,10 @@ async def test_what_it_answered_before_it_moved_is_not_said_again(
 
     assert [await fetch_cache_state(), await fetch_cache_state()] == ["miss", "hit"]
     async with start_upstream() as elsewhere:
-        moved = await world.client.patch(
+        response = await world.client.patch(
             "/v1/ai/servers/lab", json={"url": f"{elsewhere.url}/v1"}, headers=owner.headers
         )
-        assert moved.status_code == 200, moved.text
+        assert response.status_code == 200, response.text
         assert [await fetch_cache_state(), await fetch_cache_state()] == ["miss", "hit"]
         assert elsewhere.requests[-1].json["model"] == "kept"
 
@@ -322,18 +322,18 @@ async def test_what_it_answered_before_it_moved_is_not_said_again(
 async def test_a_probe_lists_anew_and_a_failed_one_keeps_what_was_listed(world: Installation, owner: Person) -> None:
     async with start_upstream() as fake:
         await declare_server(world, owner, f"{fake.url}/v1")
-        probed = await world.client.post("/v1/ai/servers/lab/probe", headers=owner.headers)
-        assert probed.json()["healthy"]
-    probed = await world.client.post("/v1/ai/servers/lab/probe", headers=owner.headers)
-    assert (probed.status_code, probed.json()["healthy"]) == (200, False)
-    assert probed.json()["models"] == ["lab/gpt-4o-mini", "lab/text-embedding-3-small"]
+        response = await world.client.post("/v1/ai/servers/lab/probe", headers=owner.headers)
+        assert response.json()["healthy"]
+    response = await world.client.post("/v1/ai/servers/lab/probe", headers=owner.headers)
+    assert (response.status_code, response.json()["healthy"]) == (200, False)
+    assert response.json()["models"] == ["lab/gpt-4o-mini", "lab/text-embedding-3-small"]
 
 
 async def test_what_is_removed_cannot_be_called_any_more(world: Installation, theirs: Upstream, owner: Person) -> None:
     await declare_server(world, owner, f"{theirs.url}/v1")
     assert (await world.chat("lab/gpt-4o-mini", by=owner.headers)).status_code == 200
-    removed = await world.client.delete("/v1/ai/servers/lab", headers=owner.headers)
-    assert removed.json() == {"removed": True, "name": "lab"}
+    response = await world.client.delete("/v1/ai/servers/lab", headers=owner.headers)
+    assert response.json() == {"removed": True, "name": "lab"}
     assert (await world.chat("lab/gpt-4o-mini", by=owner.headers)).status_code == 404
     assert (await world.client.delete("/v1/ai/servers/lab", headers=owner.headers)).status_code == 404
 
@@ -347,13 +347,13 @@ async def test_a_name_is_an_organisations_once(world: Installation, theirs: Upst
 async def test_its_key_is_sealed_and_never_shown(world: Installation, theirs: Upstream, owner: Person) -> None:
     key = "a-key-that-is-in-no-other-test"
     await declare_server(world, owner, f"{theirs.url}/v1", "sealed", key=key)
-    refused = await world.chat("sealed/401", by=owner.headers)
+    refusal = await world.chat("sealed/401", by=owner.headers)
     shown = [
         await world.client.get(path, headers=owner.headers)
         for path in ("/v1/ai/servers", "/v1/ai/servers/sealed", "/v1/audit-logs")
     ]
     probed = await world.client.post("/v1/ai/servers/sealed/probe", headers=owner.headers)
-    for answer in (*shown, probed, refused):
+    for answer in (*shown, probed, refusal):
         assert key not in answer.text
     assert key.encode() not in read_database(world.data)
     short = await declare_server(world, owner, f"{theirs.url}/v1", "short", key="abcd")

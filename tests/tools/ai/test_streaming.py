@@ -51,8 +51,8 @@ async def test_what_was_used_is_told_only_to_who_asks(world: Installation) -> No
 
 async def test_other_options_of_a_stream_are_passed_on(world: Installation) -> None:
     await world.stream_events(stream_options={"include_usage": False, "include_obfuscation": False})
-    sent = world.fake.requests[-1].json["stream_options"]
-    assert sent == {"include_usage": True, "include_obfuscation": False}
+    stream_options = world.fake.requests[-1].json["stream_options"]
+    assert stream_options == {"include_usage": True, "include_obfuscation": False}
 
 
 async def test_a_stream_says_which_model_it_is_and_is_not_kept_by_anybody(world: Installation) -> None:
@@ -96,7 +96,7 @@ async def test_a_stream_that_says_why_one_of_its_answers_ends_is_not_whole(world
 async def test_what_fails_in_the_middle_ends_with_one_error_in_our_words(
     world: Installation, behaviour: str, code: str, words: str
 ) -> None:
-    asked = len(world.fake.requests)
+    request_count = len(world.fake.requests)
     answer = await world.chat(world.add_model(behaviour), stream=True)
     assert answer.status_code == 200
     frames = [frame.removeprefix("data: ") for frame in answer.text.split("\n\n") if frame]
@@ -107,7 +107,7 @@ async def test_what_fails_in_the_middle_ends_with_one_error_in_our_words(
     for theirs in (LAB_KEY, world.fake.url.partition("//")[2], "The upstream failed"):
         assert theirs not in answer.text
     # Once begun it is never tried again: the caller has its beginning.
-    assert len(world.fake.requests) == asked + 1
+    assert len(world.fake.requests) == request_count + 1
 
 
 async def test_what_fails_before_it_begins_is_tried_again(world: Installation) -> None:
@@ -139,7 +139,7 @@ async def test_callers_who_leave_pay_what_the_provider_counts_where_that_is_soon
 
 async def test_callers_who_leave_a_long_answer_pay_for_what_came_and_free_the_provider(world: Installation) -> None:
     slow = world.add_model("slow-tokens:1.5")
-    left = world.fake.broken_off
+    broken_off = world.fake.broken_off
     reader, writer = await open_stream(world, slow)
     await reader.readuntil(b'"choices"')
     writer.transport.abort()
@@ -148,7 +148,7 @@ async def test_callers_who_leave_a_long_answer_pay_for_what_came_and_free_the_pr
     assert 1 <= used.completion_tokens < 7
     assert used.prompt_tokens > 0
     async with asyncio.timeout(20):
-        while world.fake.broken_off == left:
+        while world.fake.broken_off == broken_off:
             await asyncio.sleep(0.01)
 
 

@@ -23,8 +23,8 @@ SLOW = "slow-first:0.3"
 async def world(tmp_path: Path, settings: dict[str, str]) -> AsyncIterator[Installation]:
     variables = {**settings, "BAOBAB_PLAN": "enterprise", "BAOBAB_EGRESS_ALLOW": "127.0.0.0/8"}
     further = {"ANTHROPIC_API_KEY": OTHER_KEY, "ANTHROPIC_BASE_URL": "{url}"}
-    async with open_installation(tmp_path / "data", variables, **further) as opened:
-        yield opened
+    async with open_installation(tmp_path / "data", variables, **further) as installation:
+        yield installation
 
 
 async def test_a_request_says_how_long_it_may_take(world: Installation) -> None:
@@ -34,9 +34,9 @@ async def test_a_request_says_how_long_it_may_take(world: Installation) -> None:
         answer = await world.client.post("/v1/chat/completions", json=body, headers=headers)
         assert (answer.status_code, answer.json()["error"]["code"]) == (504, "upstream_timeout")
         assert answer.headers["x-should-retry"] == "false"
-    streamed = {**body, "stream": True}
+    streamed_body = {**body, "stream": True}
     headers = {**world.owner, "x-baobab-timeout": "first=0.2"}
-    answer = await world.client.post("/v1/chat/completions", json=streamed, headers=headers)
+    answer = await world.client.post("/v1/chat/completions", json=streamed_body, headers=headers)
     assert answer.status_code == 504
     assert len(world.fake.requests) == 4
     await world.get_settled_balance()
@@ -71,17 +71,17 @@ async def test_an_app_has_bounds_that_a_request_can_only_tighten(world: Installa
     assert (await world.chat(world.add_model(SLOW))).status_code == 200
     put = await world.client.put(config, json={"timeouts": None}, headers=world.owner)
     assert put.json()["config"]["timeouts"] is None
-    refused = await world.client.put(config, json={"timeouts": {"total": 7201}}, headers=world.owner)
-    assert refused.status_code == 400
+    refusal = await world.client.put(config, json={"timeouts": {"total": 7201}}, headers=world.owner)
+    assert refusal.status_code == 400
 
 
 async def test_so_has_a_model_server(world: Installation) -> None:
     server = {"name": "mine", "url": f"{world.fake.url}/v1", "timeouts": {"total": 1}}
-    made = await world.client.post("/v1/ai/servers", json=server, headers=world.owner)
-    assert (made.status_code, made.json()["timeouts"]) == (201, {"total": 1}), made.text
+    response = await world.client.post("/v1/ai/servers", json=server, headers=world.owner)
+    assert (response.status_code, response.json()["timeouts"]) == (201, {"total": 1}), response.text
     assert (await world.chat(f"mine/{SILENT}")).status_code == 504
-    changed = await world.client.patch("/v1/ai/servers/mine", json={"timeouts": None}, headers=world.owner)
-    assert changed.json()["timeouts"] is None
+    changed_response = await world.client.patch("/v1/ai/servers/mine", json={"timeouts": None}, headers=world.owner)
+    assert changed_response.json()["timeouts"] is None
 
 
 async def test_the_installation_bounds_everybody(tmp_path: Path, settings: dict[str, str]) -> None:
@@ -99,10 +99,10 @@ async def test_a_translated_model_has_the_same_time(world: Installation) -> None
     model = await add_translated_model(world, SILENT)
     headers = {**world.owner, "x-baobab-timeout": "first=0.3, total=1"}
     for stream in (False, True):
-        asked = len(world.fake.requests)
+        request_count = len(world.fake.requests)
         answer = await world.chat(model, by=headers, stream=stream)
         assert (answer.status_code, answer.json()["error"]["code"]) == (504, "upstream_timeout")
-        assert len(world.fake.requests) == asked + 1
+        assert len(world.fake.requests) == request_count + 1
 
 
 @pytest.fixture
@@ -128,13 +128,13 @@ async def test_a_stream_is_alive_while_its_model_thinks(world: Installation, beh
 @pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("behaviour", [SLOW, "slow-tokens:0.1"])
 async def test_so_is_one_on_the_other_wire(world: Installation, behaviour: str) -> None:
-    known = await add_translated_model(world, behaviour)
-    body = {"model": known, "max_tokens": 9, "messages": HELLO, "stream": True}
+    translated_model = await add_translated_model(world, behaviour)
+    body = {"model": translated_model, "max_tokens": 9, "messages": HELLO, "stream": True}
     answer = await world.client.post("/v1/messages", json=body, headers=world.owner)
     assert answer.text.count('event: ping\ndata: {"type":"ping"}\n\n') >= 2
     http = httpx2.AsyncClient(trust_env=False)
     async with anthropic.AsyncAnthropic(base_url=world.address, api_key=world.key, http_client=http) as client:
-        for model in (known, world.add_model(behaviour)):
+        for model in (translated_model, world.add_model(behaviour)):
             asked: Any = {"model": model, "max_tokens": 9, "messages": HELLO}
             async with client.messages.stream(**asked) as stream:
                 assert await stream.get_final_text() == TEXT

@@ -57,23 +57,23 @@ async def open_traced(data: Path, **variables: str) -> AsyncIterator[TracedWorld
     with start_collector() as (url, received):
         given = {"BAOBAB_PLAN": "enterprise", "BAOBAB_OTEL_URL": url, **variables}
         async with open_installation(data, given) as world:
-            made = TracedWorld(world)
-            yield made
+            traced_world = TracedWorld(world)
+            yield traced_world
             # A call has ended for its caller before all of it is counted.
             await world.get_settled_balance()
     for _, body in received:
-        made.sent += body
+        traced_world.sent += body
         for resource in ExportTraceServiceRequest.FromString(body).resource_spans:
             for scope in resource.scope_spans:
-                made.spans += [span for span in scope.spans if span.kind == Span.SPAN_KIND_CLIENT]
-                made.calls += [span for span in scope.spans if span.kind == Span.SPAN_KIND_SERVER]
-    made.spans.sort(key=lambda span: span.start_time_unix_nano)
+                traced_world.spans += [span for span in scope.spans if span.kind == Span.SPAN_KIND_CLIENT]
+                traced_world.calls += [span for span in scope.spans if span.kind == Span.SPAN_KIND_SERVER]
+    traced_world.spans.sort(key=lambda span: span.start_time_unix_nano)
 
 
 async def test_a_call_is_a_span_by_the_conventions_for_generative_ai(tmp_path: Path) -> None:
     async with open_traced(tmp_path) as made:
-        asked = {**ASKED, "max_tokens": 50, "temperature": 0.5, "top_p": 0.9, "seed": 7, "n": 2}
-        answer = await made.world.chat(**asked)
+        arguments = {**ASKED, "max_tokens": 50, "temperature": 0.5, "top_p": 0.9, "seed": 7, "n": 2}
+        answer = await made.world.chat(**arguments)
         organisation_id = await get_first_organisation(made.world)
         port = made.world.fake.url.rpartition(":")[2]
     (span,) = made.spans
@@ -107,15 +107,18 @@ async def test_the_span_of_a_stream_ends_with_the_stream(tmp_path: Path) -> None
         app_id = await made.world.create_app()
         await made.world.chat(made.world.add_model("slow-tokens:0.01"), path=f"/v1/{app_id}", stream=True, **ASKED)
     (span,) = made.spans
-    found = parse_attributes(span)
-    assert (found["gen_ai.request.stream"], found["gen_ai.provider.name"]) == (True, "lab")
-    assert (found["gen_ai.response.id"], found["gen_ai.response.finish_reasons"]) == ("chatcmpl-upstream", ["stop"])
-    assert (found["gen_ai.usage.input_tokens"], found["gen_ai.usage.output_tokens"]) == (11, 7)
-    assert found["baobab.app_id"] == app_id
-    assert found["baobab.cost_usd"] == pytest.approx((11 * 150 + 7 * 600) / 10**9)
+    attributes = parse_attributes(span)
+    assert (attributes["gen_ai.request.stream"], attributes["gen_ai.provider.name"]) == (True, "lab")
+    assert (attributes["gen_ai.response.id"], attributes["gen_ai.response.finish_reasons"]) == (
+        "chatcmpl-upstream",
+        ["stop"],
+    )
+    assert (attributes["gen_ai.usage.input_tokens"], attributes["gen_ai.usage.output_tokens"]) == (11, 7)
+    assert attributes["baobab.app_id"] == app_id
+    assert attributes["baobab.cost_usd"] == pytest.approx((11 * 150 + 7 * 600) / 10**9)
     lasted = (span.end_time_unix_nano - span.start_time_unix_nano) / 10**9
     # Nine events follow the first, each after its pause.
-    assert 0 < found["gen_ai.response.time_to_first_chunk"] < lasted - 0.05
+    assert 0 < attributes["gen_ai.response.time_to_first_chunk"] < lasted - 0.05
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -131,11 +134,11 @@ async def test_the_other_wires_are_spans_of_the_same_kind(
         answer = await made.world.client.post(f"/v1/{path}", json=asked, headers=made.world.owner)
         assert answer.status_code == 200, answer.text
     (span,) = made.spans
-    found = parse_attributes(span)
-    assert (span.name, found["gen_ai.response.finish_reasons"]) == (f"chat {MINI}", [reason])
-    assert (found["gen_ai.usage.input_tokens"], found["gen_ai.usage.output_tokens"]) == (11, 7)
-    assert found["gen_ai.response.id"]
-    assert found.get("gen_ai.request.stream", False) is stream
+    attributes = parse_attributes(span)
+    assert (span.name, attributes["gen_ai.response.finish_reasons"]) == (f"chat {MINI}", [reason])
+    assert (attributes["gen_ai.usage.input_tokens"], attributes["gen_ai.usage.output_tokens"]) == (11, 7)
+    assert attributes["gen_ai.response.id"]
+    assert attributes.get("gen_ai.request.stream", False) is stream
 
 
 async def test_embeddings_are_spans_too(tmp_path: Path) -> None:
@@ -144,11 +147,14 @@ async def test_embeddings_are_spans_too(tmp_path: Path) -> None:
         answer = await made.world.client.post("/v1/embeddings", json=body, headers=made.world.owner)
         assert answer.status_code == 200
     (span,) = made.spans
-    found = parse_attributes(span)
+    attributes = parse_attributes(span)
     assert span.name == "embeddings openai/text-embedding-3-small"
-    assert (found["gen_ai.operation.name"], found["gen_ai.usage.input_tokens"]) == ("embeddings", 22)
-    assert (found["gen_ai.embeddings.dimension.count"], found["gen_ai.request.encoding_formats"]) == (4, ["float"])
-    assert "gen_ai.response.finish_reasons" not in found
+    assert (attributes["gen_ai.operation.name"], attributes["gen_ai.usage.input_tokens"]) == ("embeddings", 22)
+    assert (attributes["gen_ai.embeddings.dimension.count"], attributes["gen_ai.request.encoding_formats"]) == (
+        4,
+        ["float"],
+    )
+    assert "gen_ai.response.finish_reasons" not in attributes
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -159,10 +165,10 @@ async def test_what_fails_is_an_error_of_a_kind_and_costs_nothing(
     async with open_traced(tmp_path) as made:
         await made.world.chat(made.world.add_model(behaviour), stream=stream, **ASKED)
     (span,) = made.spans
-    found = parse_attributes(span)
-    assert (span.status.code, found["error.type"]) == (Status.STATUS_CODE_ERROR, code)
-    assert found["baobab.cost_usd"] == 0
-    assert "gen_ai.usage.input_tokens" not in found
+    attributes = parse_attributes(span)
+    assert (span.status.code, attributes["error.type"]) == (Status.STATUS_CODE_ERROR, code)
+    assert attributes["baobab.cost_usd"] == 0
+    assert "gen_ai.usage.input_tokens" not in attributes
     assert "upstream_" + behaviour not in str(span)
 
 
@@ -170,11 +176,11 @@ async def test_a_stream_that_breaks_off_tells_what_came_and_why_it_ended(tmp_pat
     async with open_traced(tmp_path) as made:
         await made.world.chat(made.world.add_model("drop:3"), stream=True, **ASKED)
     (span,) = made.spans
-    found = parse_attributes(span)
-    assert (span.status.code, found["error.type"]) == (Status.STATUS_CODE_ERROR, "upstream_malformed")
-    assert found["gen_ai.response.finish_reasons"] == ["error"]
-    assert found["gen_ai.usage.output_tokens"] == 3
-    assert found["baobab.cost_usd"] > 0
+    attributes = parse_attributes(span)
+    assert (span.status.code, attributes["error.type"]) == (Status.STATUS_CODE_ERROR, "upstream_malformed")
+    assert attributes["gen_ai.response.finish_reasons"] == ["error"]
+    assert attributes["gen_ai.usage.output_tokens"] == 3
+    assert attributes["baobab.cost_usd"] > 0
 
 
 async def test_a_call_whose_caller_has_left_is_a_span_that_says_so(tmp_path: Path) -> None:
@@ -186,9 +192,9 @@ async def test_a_call_whose_caller_has_left_is_a_span_that_says_so(tmp_path: Pat
             async with http.stream("POST", url, json=body, headers=world.owner) as answer:
                 await anext(answer.aiter_lines())
     (span,) = made.spans
-    found = parse_attributes(span)
-    assert found["baobab.left"] is True
-    assert found["gen_ai.usage.input_tokens"] > 0
+    attributes = parse_attributes(span)
+    assert attributes["baobab.left"] is True
+    assert attributes["gen_ai.usage.input_tokens"] > 0
     assert span.status.code == Status.STATUS_CODE_UNSET
 
 
@@ -210,12 +216,12 @@ async def test_the_trace_tells_what_came_from_the_cache(tmp_path: Path) -> None:
         for stream in (False, False, True):
             assert (await made.world.chat(stream=stream, cache={"ttl": 60}, **ASKED)).status_code == 200
         await made.world.chat(stream=True, cache={}, messages=HELLO)
-    found = [parse_attributes(span) for span in made.spans]
-    assert [one["baobab.cache"] for one in found] == ["miss", "hit", "hit", "miss"]
-    assert [one["baobab.cost_usd"] > 0 for one in found] == [True, False, False, True]
+    attributes = [parse_attributes(span) for span in made.spans]
+    assert [one["baobab.cache"] for one in attributes] == ["miss", "hit", "hit", "miss"]
+    assert [one["baobab.cost_usd"] > 0 for one in attributes] == [True, False, False, True]
     # What was not used is not counted.
-    assert ["gen_ai.usage.input_tokens" in one for one in found] == [True, False, False, True]
-    assert [one["gen_ai.response.finish_reasons"] for one in found] == [["stop"]] * 4
+    assert ["gen_ai.usage.input_tokens" in one for one in attributes] == [True, False, False, True]
+    assert [one["gen_ai.response.finish_reasons"] for one in attributes] == [["stop"]] * 4
 
 
 @pytest.mark.parametrize("content", ["0", "1"])
@@ -240,10 +246,10 @@ async def test_prompts_and_answers_are_in_a_trace_only_where_the_operator_wants_
             {"role": "system", "parts": [{"type": "text", "content": "Be brief."}]},
             {"role": "user", "parts": [{"type": "text", "content": SECRET}]},
         ]
-    said = [json.loads(one["gen_ai.output.messages"]) for one in chats]
+    payloads = [json.loads(one["gen_ai.output.messages"]) for one in chats]
     spoken = {"role": "assistant", "parts": [{"type": "text", "content": TEXT}], "finish_reason": "stop"}
     called = {"type": "tool_call", "id": "call_0", "name": "get_weather", "arguments": '{"city": "Paris"}'}
-    for (message,), (calling,) in ((said[0], said[1]), (said[2], said[3])):
+    for (message,), (calling,) in ((payloads[0], payloads[1]), (payloads[2], payloads[3])):
         assert message == spoken
         assert (calling["parts"], calling["finish_reason"]) == ([called], "tool_calls")
     assert not [name for name in embeddings if "messages" in name]

@@ -105,8 +105,8 @@ def find_secrets(world: Installation, answer: Any) -> list[str]:
 async def test_nothing_of_a_refusal_is_passed_on(world: Installation, failures: list[Any]) -> None:
     async def check_refused(wire: str, number: int) -> None:
         body, status, further = failures[number]
-        said = CannedAnswer(json.dumps(body).encode(), status, {"content-type": "application/json", **further})
-        answer = await ask_provider(world, wire, said, str(number))
+        canned_answer = CannedAnswer(json.dumps(body).encode(), status, {"content-type": "application/json", **further})
+        answer = await ask_provider(world, wire, canned_answer, str(number))
         assert answer.status_code >= 400
         assert answer.json().get("error"), answer.text
         assert not find_secrets(world, answer), answer.text
@@ -125,8 +125,8 @@ async def test_nothing_of_a_failure_in_a_stream_is_passed_on(world: Installation
         kind = {"type": "error"} if spoken == "messages" else {}
         failed = (b"event: error\n" if named else b"") + b"data: " + json.dumps({**body, **kind}).encode() + b"\n\n"
         events = b": " + remark.encode() + b"\n\n" + (BEGUN[spoken] if begun else b"") + failed
-        said = CannedAnswer(events, headers={"content-type": "text/event-stream", **further})
-        answer = await ask_provider(world, wire, said, str(number), stream=True)
+        canned_answer = CannedAnswer(events, headers={"content-type": "text/event-stream", **further})
+        answer = await ask_provider(world, wire, canned_answer, str(number), stream=True)
         assert "error" in answer.text
         assert not find_secrets(world, answer), answer.text
 
@@ -136,8 +136,8 @@ async def test_nothing_of_a_failure_in_a_stream_is_passed_on(world: Installation
 @pytest.mark.parametrize("wire", ["chat", "responses", "messages"])
 async def test_an_event_that_is_called_an_error_is_one(world: Installation, wire: str) -> None:
     failed = b'event: error\ndata: {"message": "' + HOST.encode() + b'"}\n\n'
-    said = CannedAnswer(BEGUN[wire] + failed, headers={"content-type": "text/event-stream"})
-    answer = await ask_provider(world, wire, said, stream=True)
+    canned_answer = CannedAnswer(BEGUN[wire] + failed, headers={"content-type": "text/event-stream"})
+    answer = await ask_provider(world, wire, canned_answer, stream=True)
     assert '"error"' in answer.text
     assert not find_secrets(world, answer)
 
@@ -163,6 +163,6 @@ async def test_an_event_that_is_called_an_error_is_one(world: Installation, wire
 async def test_a_parameter_at_fault_is_told_as_far_as_the_request_has_it(
     world: Installation, theirs: Any, told: str | None
 ) -> None:
-    said = CannedAnswer(json.dumps({"error": {"param": theirs, "message": HOST}}).encode(), 400)
-    answer = await ask_provider(world, "chat", said)
+    canned_answer = CannedAnswer(json.dumps({"error": {"param": theirs, "message": HOST}}).encode(), 400)
+    answer = await ask_provider(world, "chat", canned_answer)
     assert (answer.status_code, answer.json()["error"]["param"]) == (400, told)

@@ -90,9 +90,9 @@ async def test_each_refusal_is_the_error_that_the_client_has_for_it(
 ) -> None:
     model = world.add_model(behaviour, server=server)
     async with wire.client(world) as client:
-        with pytest.raises(getattr(wire.official, kind)) as refused:
+        with pytest.raises(getattr(wire.official, kind)) as refusal:
             await wire.ask(client, model=model)
-    assert refused.value.status_code == status
+    assert refusal.value.status_code == status
     error = (await wire.post(world, model=model)).json()["error"]
     assert (error["code"] == "context_length_exceeded") is (behaviour == "context")
 
@@ -122,8 +122,8 @@ async def test_an_error_in_place_of_an_answer_costs_nothing(
 ) -> None:
     before = await world.get_spent()
     model = world.add_model("error-frame:0", server=server)
-    refused = await wire.post(world, model=model, stream=True)
-    assert (refused.status_code, refused.json()["error"]["type"]) == (502, "api_error")
+    refusal = await wire.post(world, model=model, stream=True)
+    assert (refusal.status_code, refusal.json()["error"]["type"]) == (502, "api_error")
     assert await world.get_spent() == before
 
 
@@ -171,13 +171,13 @@ async def test_each_token_costs_its_price(world: Installation, wire: WireRequest
 async def test_what_is_not_here_or_has_no_price_is_refused(
     world: Installation, name: str, field: str, value: Any
 ) -> None:
-    asked = len(world.fake.requests)
-    given = {field.partition("[")[0]: value}
-    refused = await WIRES[name].post(world, model=world.add_model("plain", server=WIRES[name].vendor), **given)
+    request_count = len(world.fake.requests)
+    arguments = {field.partition("[")[0]: value}
+    refusal = await WIRES[name].post(world, model=world.add_model("plain", server=WIRES[name].vendor), **arguments)
     if field == "tools[0]":
-        assert f"`{value[0]['type']}`" in refused.json()["error"]["message"]
-    assert (refused.status_code, refused.json()["error"]["param"]) == (400, field)
-    assert len(world.fake.requests) == asked
+        assert f"`{value[0]['type']}`" in refusal.json()["error"]["message"]
+    assert (refusal.status_code, refusal.json()["error"]["param"]) == (400, field)
+    assert len(world.fake.requests) == request_count
 
 
 def _block(**block: Any) -> dict[str, Any]:
@@ -218,6 +218,6 @@ def _item(**item: Any) -> dict[str, Any]:
 async def test_what_another_model_has_no_words_for_is_refused_by_its_name(
     world: Installation, name: str, body: dict[str, Any], param: str
 ) -> None:
-    refused = await WIRES[name].post(world, model=ECHO, **body)
-    assert (refused.status_code, refused.json()["error"]["type"]) == (400, "invalid_request_error")
-    assert refused.json()["error"]["param"] == param
+    refusal = await WIRES[name].post(world, model=ECHO, **body)
+    assert (refusal.status_code, refusal.json()["error"]["type"]) == (400, "invalid_request_error")
+    assert refusal.json()["error"]["param"] == param

@@ -19,8 +19,8 @@ async def for_api_keys_create(world: World, caller: Caller) -> dict[str, Any]:
 
 
 async def for_api_keys_revoke(world: World, caller: Caller) -> dict[str, Any]:
-    made = await world.request("POST", "/api-keys", world.owner.headers, name="k", organization_id=world.org)
-    return {"key_id": made["key_id"]}
+    response = await world.request("POST", "/api-keys", world.owner.headers, name="k", organization_id=world.org)
+    return {"key_id": response["key_id"]}
 
 
 async def for_api_keys_update(world: World, caller: Caller) -> dict[str, Any]:

@@ -39,28 +39,32 @@ async def prefixes(harness: ToolHarness, by: Account, **arguments: Any) -> set[s
 
 async def test_an_account_key_is_shown_once_and_acts_for_the_account_in_its_organisation(harness: ToolHarness) -> None:
     ada = await harness.sign_up("ada@example.com")
-    made = await harness.call("api_keys_create", ada, name="agent")
-    assert made["scopes"] == ["*"]
-    assert len(made["key"]) == len("bb_sk_") + 40
-    assert made["prefix"] == made["key"][:12]
-    caller = await harness.authenticate(made["key"])
-    assert caller == Account(ada.account_id, ada.organisation_id, made["key_id"])
+    result = await harness.call("api_keys_create", ada, name="agent")
+    assert result["scopes"] == ["*"]
+    assert len(result["key"]) == len("bb_sk_") + 40
+    assert result["prefix"] == result["key"][:12]
+    caller = await harness.authenticate(result["key"])
+    assert caller == Account(ada.account_id, ada.organisation_id, result["key_id"])
 
     [listed] = (await harness.call("api_keys_list", caller))["keys"]
-    assert (listed["id"], listed["prefix"], listed["account_id"]) == (made["key_id"], made["prefix"], ada.account_id)
-    assert made["key"] not in repr(listed)
-    kept = harness.read_database()
-    assert made["prefix"].encode() in kept
-    assert made["key"].encode() not in kept
+    assert (listed["id"], listed["prefix"], listed["account_id"]) == (
+        result["key_id"],
+        result["prefix"],
+        ada.account_id,
+    )
+    assert result["key"] not in repr(listed)
+    database = harness.read_database()
+    assert result["prefix"].encode() in database
+    assert result["key"].encode() not in database
 
 
 async def test_an_app_key_opens_its_app_and_nothing_else(harness: ToolHarness) -> None:
     ada = await harness.sign_up("ada@example.com")
     await harness.create_app_row(ada.organisation_id)
-    made = await harness.call("api_keys_create", ada, name="backend", key_scope="app", target_app_id=APP)
-    assert made["scopes"] == [f"app:{APP}", "ai:gateway"]
-    caller = await harness.authenticate(made["key"])
-    assert caller == AppKey(APP, made["key_id"], ada.account_id, gateway=True)
+    result = await harness.call("api_keys_create", ada, name="backend", key_scope="app", target_app_id=APP)
+    assert result["scopes"] == [f"app:{APP}", "ai:gateway"]
+    caller = await harness.authenticate(result["key"])
+    assert caller == AppKey(APP, result["key_id"], ada.account_id, gateway=True)
     with pytest.raises(Forbidden):
         await harness.call("api_keys_create", caller, name="more")
 
@@ -81,11 +85,11 @@ async def test_a_key_gets_the_scopes_that_were_asked_for(
     harness: ToolHarness, asked: dict[str, Any], stored: list[str], kind: str
 ) -> None:
     ada = await harness.sign_up("ada@example.com")
-    made = await harness.call("api_keys_create", ada, name="key", **asked)
-    assert made["scopes"] == stored
-    assert made["key"].startswith(kind)
-    assert len(made["key"]) == len(kind) + 40
-    caller = await harness.authenticate(made["key"])
+    result = await harness.call("api_keys_create", ada, name="key", **asked)
+    assert result["scopes"] == stored
+    assert result["key"].startswith(kind)
+    assert len(result["key"]) == len(kind) + 40
+    caller = await harness.authenticate(result["key"])
     assert isinstance(caller, Account if "*" in stored else ScopedKey)
 
 
@@ -126,17 +130,17 @@ async def test_only_those_who_run_an_app_make_keys_for_it(harness: ToolHarness) 
     await harness.create_app_row(organisation)
     admin = await harness.join(organisation, ada, "admin@example.com", "admin")
     member = await harness.join(organisation, ada, "member@example.com", "member")
-    asked = {"name": "backend", "key_scope": "app", "target_app_id": APP}
+    arguments = {"name": "backend", "key_scope": "app", "target_app_id": APP}
 
     pinned = await harness.authenticate((await harness.call("api_keys_create", ada, name="home"))["key"])
     for stranger in (eve, member, pinned):
         with pytest.raises(Forbidden):
-            await harness.call("api_keys_create", stranger, **asked)
+            await harness.call("api_keys_create", stranger, **arguments)
     with pytest.raises(AppNotFound):
-        await harness.call("api_keys_create", ada, **asked | {"target_app_id": "app_000000000404"})
+        await harness.call("api_keys_create", ada, **arguments | {"target_app_id": "app_000000000404"})
     # The app's organisation decides, whichever one the caller works in at the moment.
-    made = await harness.call("api_keys_create", admin, **asked)
-    assert await harness.authenticate(made["key"]) == AppKey(APP, made["key_id"], admin.account_id, gateway=True)
+    result = await harness.call("api_keys_create", admin, **arguments)
+    assert await harness.authenticate(result["key"]) == AppKey(APP, result["key_id"], admin.account_id, gateway=True)
 
 
 @pytest.mark.parametrize(
@@ -224,25 +228,25 @@ async def test_a_list_can_be_narrowed_to_a_scope(harness: ToolHarness) -> None:
 
 async def test_a_revoked_key_is_refused_at_once_here_and_after_one_poll_elsewhere(harness: ToolHarness) -> None:
     ada = await harness.sign_up("ada@example.com")
-    made = await harness.call("api_keys_create", ada, name="agent")
+    result = await harness.call("api_keys_create", ada, name="agent")
     services = harness.services
     far = Notices(services.database, services.clock, services.ids)
     directory = Directory(services.database, services.clock, far, services.credits)
     sessions = SessionCheck(directory, services.regions, services.clock)
     elsewhere = Credentials(directory, services.signers, sessions, services.clock, far)
     await far.poll()
-    header = b"Bearer " + made["key"].encode()
-    assert await elsewhere.caller(header) == await harness.authenticate(made["key"])
+    header = b"Bearer " + result["key"].encode()
+    assert await elsewhere.caller(header) == await harness.authenticate(result["key"])
 
-    await harness.call("api_keys_revoke", ada, key_id=made["key_id"])
+    await harness.call("api_keys_revoke", ada, key_id=result["key_id"])
     with pytest.raises(InvalidApiKey):
-        await harness.authenticate(made["key"])
+        await harness.authenticate(result["key"])
     await far.poll()
     with pytest.raises(InvalidApiKey):
         await elsewhere.caller(header)
 
     with pytest.raises(KeyNotFound):
-        await harness.call("api_keys_revoke", ada, key_id=made["key_id"])
+        await harness.call("api_keys_revoke", ada, key_id=result["key_id"])
     async with services.database.reading() as connection:
         assert await connection.scalar(select(func.count()).select_from(api_keys)) == 1
         events = (
@@ -274,17 +278,19 @@ async def test_an_organisation_has_at_most_the_live_keys_of_its_plan_however_man
 async def test_revoking_a_key_revokes_what_it_made_unless_the_caller_says_otherwise(harness: ToolHarness) -> None:
     ada = await harness.sign_up("ada@example.com")
     organisation = await harness.create_organisation(ada)
-    leaked = await harness.call("api_keys_create", ada, name="leaked", organization_id=organisation)
-    thief = await harness.authenticate(leaked["key"])
+    result = await harness.call("api_keys_create", ada, name="leaked", organization_id=organisation)
+    thief = await harness.authenticate(result["key"])
     child = await harness.call("api_keys_create", thief, name="child")
     grandchild = await harness.call("api_keys_create", await harness.authenticate(child["key"]), name="grandchild")
     other = await harness.call("api_keys_create", ada, name="other", organization_id=organisation)
-    invited = await harness.call("organisations_invite", thief, organization_id=organisation, email="eve@example.com")
+    invited_result = await harness.call(
+        "organisations_invite", thief, organization_id=organisation, email="eve@example.com"
+    )
 
-    listed = (await harness.call("api_keys_list", ada, organization_id=organisation))["keys"]
-    assert {key["name"]: key["made_by"] for key in listed} == {
+    listed_keys = (await harness.call("api_keys_list", ada, organization_id=organisation))["keys"]
+    assert {key["name"]: key["made_by"] for key in listed_keys} == {
         "leaked": None,
-        "child": leaked["key_id"],
+        "child": result["key_id"],
         "grandchild": child["key_id"],
         "other": None,
     }
@@ -293,9 +299,9 @@ async def test_revoking_a_key_revokes_what_it_made_unless_the_caller_says_otherw
     kept = await harness.call("api_keys_revoke", ada, key_id=child["key_id"], keep_made=True)
     assert kept == {"revoked": True, "keys_revoked": 1}
     assert await harness.authenticate(grandchild["key"])
-    revoked = await harness.call("api_keys_revoke", ada, key_id=leaked["key_id"])
-    assert revoked == {"revoked": True, "keys_revoked": 2}
-    for gone in (leaked, child, grandchild):
+    revoked_result = await harness.call("api_keys_revoke", ada, key_id=result["key_id"])
+    assert revoked_result == {"revoked": True, "keys_revoked": 2}
+    for gone in (result, child, grandchild):
         with pytest.raises(InvalidApiKey):
             await harness.authenticate(gone["key"])
         with pytest.raises(KeyNotFound):
@@ -303,7 +309,7 @@ async def test_revoking_a_key_revokes_what_it_made_unless_the_caller_says_otherw
     assert await harness.authenticate(other["key"])
     eve = await harness.sign_up("eve@example.com")
     with pytest.raises(InvitationNotFound):
-        await harness.call("organisations_accept_invitation", eve, token=invited["token"])
+        await harness.call("organisations_accept_invitation", eve, token=invited_result["token"])
 
 
 @pytest.mark.parametrize("leaves", ["removed", "made a member", "their key is revoked"])
@@ -316,8 +322,10 @@ async def test_a_function_key_is_void_when_whoever_was_shown_it_may_not_see_it_a
     grace = await harness.join(organisation, ada, "grace@example.com", "admin")
     here = {"organization_id": organisation, "account_id": grace.account_id}
     key = await harness.call("api_keys_create", grace, name="agent", organization_id=organisation)
-    shown = (await harness.call("kv_rotate_key", await harness.authenticate(key["key"]), app_id=app))["function_key"]
-    functions = await harness.authenticate(shown)
+    function_key = (await harness.call("kv_rotate_key", await harness.authenticate(key["key"]), app_id=app))[
+        "function_key"
+    ]
+    functions = await harness.authenticate(function_key)
     await harness.call("kv_put", functions, app_id=app, key="a", value=1)
     arguments: dict[str, Any]
     for beyond, arguments in (("config_get", {}), ("agents_list", {}), ("kv_rotate_key", {}), ("ai_models", {})):
@@ -332,7 +340,7 @@ async def test_a_function_key_is_void_when_whoever_was_shown_it_may_not_see_it_a
         case _:
             await harness.call("api_keys_revoke", ada, key_id=key["key_id"])
     with pytest.raises(InvalidApiKey):
-        await harness.authenticate(shown)
+        await harness.authenticate(function_key)
 
 
 @pytest.mark.parametrize("leaves", ["removed", "made a member"])
@@ -358,14 +366,14 @@ async def test_a_key_ends_when_it_was_to_end_and_so_do_those_that_it_made(harnes
     with pytest.raises(BadRequest, match="over already"):
         await harness.call("api_keys_create", ada, name="late", ends_at=harness.clock.now().isoformat())
     end = harness.clock.now() + timedelta(days=1)
-    made = await harness.call("api_keys_create", ada, name="for a day", ends_at=end.isoformat())
-    assert made["ends_at"] == end
+    result = await harness.call("api_keys_create", ada, name="for a day", ends_at=end.isoformat())
+    assert result["ends_at"] == end
     later = (end + timedelta(days=9)).isoformat()
-    caller = await harness.authenticate(made["key"])
+    caller = await harness.authenticate(result["key"])
     by_key = await harness.call("api_keys_create", caller, name="for longer", ends_at=later)
     assert by_key["ends_at"] == end
     harness.clock.advance(86_400)
-    for key in (made, by_key):
+    for key in (result, by_key):
         with pytest.raises(InvalidApiKey):
             await harness.authenticate(key["key"])
 
@@ -373,10 +381,10 @@ async def test_a_key_ends_when_it_was_to_end_and_so_do_those_that_it_made(harnes
 async def test_a_key_is_made_with_a_budget_or_not_at_all(harness: ToolHarness) -> None:
     ada = await harness.sign_up("ada@example.com")
     bounded = {"period": "day", "most_usd": "2.50"}
-    made = await harness.call("api_keys_create", ada, name="spender", budget=bounded)
+    result = await harness.call("api_keys_create", ada, name="spender", budget=bounded)
     (budget,) = (await harness.call("billing_budgets", ada))["budgets"]
-    assert (budget["subject_id"], budget["period"], budget["limit_usd"]) == (made["key_id"], "day", 2.5)
-    limits = (await harness.authenticate(made["key"])).limits
+    assert (budget["subject_id"], budget["period"], budget["limit_usd"]) == (result["key_id"], "day", 2.5)
+    limits = (await harness.authenticate(result["key"])).limits
     assert limits is not None
     assert limits.has_budget
     # Only admins and owners set budgets; whoever may not gets no key without one.

@@ -26,10 +26,10 @@ NOBODYS = "00000000-0000-0000-0000-000000000000"
 
 async def for_approvals_get(world: World, caller: Caller) -> dict[str, Any]:
     asking = {"name": "agent", "organization_id": world.org, "approval": "write"}
-    made = await world.request("POST", "/api-keys", world.owner.headers, **asking)
-    agent = {"authorization": f"Bearer {made['key']}"}
-    refused = await world.baobab.client.post("/init", json={"name": world.new_name("app")}, headers=agent)
-    return {"approval_id": refused.json()["error"]["details"]["approval_id"]}
+    response = await world.request("POST", "/api-keys", world.owner.headers, **asking)
+    agent = {"authorization": f"Bearer {response['key']}"}
+    refusal = await world.baobab.client.post("/init", json={"name": world.new_name("app")}, headers=agent)
+    return {"approval_id": refusal.json()["error"]["details"]["approval_id"]}
 
 
 async def for_approvals_approve(world: World, caller: Caller) -> dict[str, Any]:

@@ -33,16 +33,16 @@ class ApprovalsClient:
 
     async def create_key(self, by: Headers | None = None, **wanted: Any) -> tuple[Headers, str]:
         """Headers with a new key, and its id."""
-        made = await self.ask("POST", "/api-keys", by or self.baobab.owner, {"name": "agent", **wanted})
-        assert made.status_code == 201, made.text
-        return {"authorization": f"Bearer {made.json()['key']}"}, made.json()["key_id"]
+        response = await self.ask("POST", "/api-keys", by or self.baobab.owner, {"name": "agent", **wanted})
+        assert response.status_code == 201, response.text
+        return {"authorization": f"Bearer {response.json()['key']}"}, response.json()["key_id"]
 
     async def raise_counter(self, by: Headers | None = None, key: str = "n", step: int = 1) -> httpx.Response:
         return await self.ask("POST", f"/v1/{self.app}/kv/{key}/incr", by, {"by": step})
 
     async def get_counter(self, key: str = "n") -> int:
-        found = await self.ask("GET", f"/v1/{self.app}/kv/{key}", self.baobab.owner)
-        return int(found.json()["value"]) if found.status_code == 200 else 0
+        response = await self.ask("GET", f"/v1/{self.app}/kv/{key}", self.baobab.owner)
+        return int(response.json()["value"]) if response.status_code == 200 else 0
 
     async def parse_approval_id(self, answer: httpx.Response) -> str:
         """The id of the approval that a call waits for."""
@@ -53,9 +53,9 @@ class ApprovalsClient:
         return approval_id
 
     async def get_approval(self, approval_id: str, by: Headers | None = None) -> dict[str, Any]:
-        found = await self.ask("GET", f"/v1/approvals/{approval_id}", by or self.person.headers)
-        assert found.status_code == 200, found.text
-        answer: dict[str, Any] = found.json()
+        response = await self.ask("GET", f"/v1/approvals/{approval_id}", by or self.person.headers)
+        assert response.status_code == 200, response.text
+        answer: dict[str, Any] = response.json()
         return answer
 
     async def decide(
@@ -65,8 +65,8 @@ class ApprovalsClient:
 
     async def approve_and_wait(self, approval_id: str) -> dict[str, Any]:
         """Approve it, and wait for what comes of it."""
-        decided = await self.decide(approval_id)
-        assert decided.status_code == 200, decided.text
+        response = await self.decide(approval_id)
+        assert response.status_code == 200, response.text
         return await self.wait_for_outcome(approval_id)
 
     async def wait_for_outcome(self, approval_id: str, by: Headers | None = None) -> dict[str, Any]:
@@ -94,6 +94,8 @@ async def approvals_client(tmp_path: Path) -> AsyncIterator[ApprovalsClient]:
         app = await baobab.create_app()
         organisation = await get_first_organisation(baobab)
         admin = await create_person(baobab, "ada", role="admin")
-        opened = ApprovalsClient(baobab, clock, app, organisation, admin, {}, "")
-        opened.agent, opened.agent_id = await opened.create_key(approval="write")
-        yield opened
+        opened_approvals_client = ApprovalsClient(baobab, clock, app, organisation, admin, {}, "")
+        opened_approvals_client.agent, opened_approvals_client.agent_id = await opened_approvals_client.create_key(
+            approval="write"
+        )
+        yield opened_approvals_client

@@ -28,14 +28,14 @@ async def test_a_result_is_told_with_the_tools_own_status(approvals_client: Appr
     await approvals_client.approve_and_wait(await approvals_client.parse_approval_id(await put()))  # type: ignore[arg-type]
     again = await approvals_client.ask("PUT", f"/v1/{approvals_client.app}/kv/a", body={"value": {"b": 1, "a": 2}})
     assert (again.status_code, again.content) == (204, b"")
-    kept = await approvals_client.ask("GET", f"/v1/{approvals_client.app}/kv/a", approvals_client.baobab.owner)
-    assert kept.text == '{"value":{"b":1,"a":2}}', "the value is what was proposed, in its order"
+    answer = await approvals_client.ask("GET", f"/v1/{approvals_client.app}/kv/a", approvals_client.baobab.owner)
+    assert answer.text == '{"value":{"b":1,"a":2}}', "the value is what was proposed, in its order"
 
 
 async def test_a_refused_call_is_told_why_once_and_never_made(approvals_client: ApprovalsClient) -> None:
     approval_id = await approvals_client.parse_approval_id(await approvals_client.raise_counter())
-    rejected = await approvals_client.decide(approval_id, "reject", reason="Not on a Friday.")
-    assert rejected.json()["approval"]["status"] == "rejected"
+    decision = await approvals_client.decide(approval_id, "reject", reason="Not on a Friday.")
+    assert decision.json()["approval"]["status"] == "rejected"
     answer = await approvals_client.raise_counter()
     assert (answer.status_code, answer.json()["code"]) == (403, "APPROVAL_REJECTED")
     assert answer.json()["message"] == "Not on a Friday."
@@ -103,8 +103,8 @@ async def test_one_decision_counts_however_many_are_made_at_once(approvals_clien
     [counted] = [word for word, answer in zip(words, answers, strict=True) if answer.status_code == 200]
     refused = [answer for answer in answers if answer.status_code != 200]
     assert {(a.status_code, a.json()["error"]["code"]) for a in refused} == {(409, "APPROVAL_ALREADY_DECIDED")}
-    settled = await approvals_client.wait_for_outcome(approval_id)
-    assert settled["status"] == ("executed" if counted == "approve" else "rejected")
+    outcome = await approvals_client.wait_for_outcome(approval_id)
+    assert outcome["status"] == ("executed" if counted == "approve" else "rejected")
     assert await approvals_client.get_counter() == (1 if counted == "approve" else 0)
 
 

@@ -98,9 +98,9 @@ async def test_an_attempt_that_was_overtaken_leaves_no_row_behind(approvals_clie
     await attempt_call(approvals_client, approval_id)
     await approvals_client.expire_lease()
     assert (await approvals_client.wait_for_outcome(approval_id))["status"] == "executed"
-    made = (await approvals_client.ask("POST", "/api-keys", body=wanted)).json()
-    listed = (await approvals_client.ask("GET", "/api-keys", approvals_client.baobab.owner)).json()["keys"]
-    assert [key["id"] for key in listed if key["name"] == "made once"] == [made["key_id"]]
+    body = (await approvals_client.ask("POST", "/api-keys", body=wanted)).json()
+    keys = (await approvals_client.ask("GET", "/api-keys", approvals_client.baobab.owner)).json()["keys"]
+    assert [key["id"] for key in keys if key["name"] == "made once"] == [body["key_id"]]
 
 
 async def test_rows_and_store_come_to_the_same_end_where_a_server_died_between_them(
@@ -147,8 +147,8 @@ async def test_a_call_whose_every_attempt_ended_with_its_server_is_given_up(appr
         approvals_client, await approvals_client.raise_counter(), attempts=MOST_ATTEMPTS
     )
     await approvals_client.expire_lease()
-    settled = await approvals_client.wait_for_outcome(approval_id)
-    assert (settled["status"], settled["error"]["code"]) == ("failed", "APPROVED_CALL_UNFINISHED")
+    outcome = await approvals_client.wait_for_outcome(approval_id)
+    assert (outcome["status"], outcome["error"]["code"]) == ("failed", "APPROVED_CALL_UNFINISHED")
     assert await approvals_client.get_counter() == 0
 
 
@@ -158,8 +158,8 @@ async def test_an_approval_that_no_server_was_there_for_is_not_acted_on_days_lat
     approval_id = await approve_and_abandon(approvals_client, await approvals_client.raise_counter(), attempts=0)
     approvals_client.clock.advance(GOOD_FOR.total_seconds() + 1)
     await approvals_client.expire_lease()
-    settled = await approvals_client.wait_for_outcome(approval_id, by=approvals_client.baobab.owner)
-    assert "nothing was done" in settled["error"]["message"]
+    outcome = await approvals_client.wait_for_outcome(approval_id, by=approvals_client.baobab.owner)
+    assert "nothing was done" in outcome["error"]["message"]
     assert await approvals_client.get_counter() == 0
 
 
@@ -208,12 +208,12 @@ async def test_a_member_who_was_removed_acts_no_more_through_a_key(approvals_cli
         member.headers, approval="write", organization_id=approvals_client.organisation
     )
     approval_id = await approvals_client.parse_approval_id(await approvals_client.raise_counter(theirs))
-    removed = await approvals_client.ask(
+    response = await approvals_client.ask(
         "DELETE",
         f"/v1/organizations/{approvals_client.organisation}/members/{member.id}",
         approvals_client.person.headers,
     )
-    assert removed.status_code == 200
+    assert response.status_code == 200
     assert await get_failure_code(approvals_client, approval_id) == "AUTH_INVALID_API_KEY"
     assert await approvals_client.get_counter() == 0
 

@@ -49,8 +49,8 @@ async def test_no_key_with_limits_reaches_a_tool_that_hands_out_credentials_or_r
 ) -> None:
     agent, _ = await approvals_client.create_key(**held_to)
     caller = await approvals_client.baobab.application.services.credentials.caller(agent["authorization"].encode())
-    offered = {tool.name for tool in approvals_client.baobab.application.registry.visible_to(caller)}
-    assert not offered & set(GRANTING)
+    names = {tool.name for tool in approvals_client.baobab.application.registry.visible_to(caller)}
+    assert not names & set(GRANTING)
     attempts = {
         "platform_update": ("PATCH", "/platform/me", {"name": "Mallory", "password": "correct Horse 7!"}),
         "api_keys_update": ("PATCH", f"/api-keys/{approvals_client.agent_id}", {"approval": "none"}),
@@ -74,17 +74,17 @@ async def test_a_key_made_by_a_key_that_must_ask_must_ask_too_and_sees_what_it_a
     approvals_client: ApprovalsClient,
 ) -> None:
     agent, _ = await approvals_client.create_key(approval="destructive", toolsets=["kv", "api_keys"])
-    made = await approvals_client.ask("POST", "/api-keys", agent, {"name": "child", "toolsets": ["kv"]})
-    assert made.status_code == 201
-    assert (made.json()["approval"], made.json()["toolsets"]) == ("destructive", ["approvals", "kv"])
-    child = {"authorization": f"Bearer {made.json()['key']}"}
+    response = await approvals_client.ask("POST", "/api-keys", agent, {"name": "child", "toolsets": ["kv"]})
+    assert response.status_code == 201
+    assert (response.json()["approval"], response.json()["toolsets"]) == ("destructive", ["approvals", "kv"])
+    child = {"authorization": f"Bearer {response.json()['key']}"}
     await approvals_client.ask("PUT", f"/v1/{approvals_client.app}/kv/n", approvals_client.baobab.owner, {"value": 1})
     approval_id = await approvals_client.parse_approval_id(
         await approvals_client.ask("DELETE", f"/v1/{approvals_client.app}/kv/n", child)
     )
     assert (await approvals_client.get_approval(approval_id, child))["approval"][
         "proposer"
-    ] == f"key:{made.json()['key_id']}"
+    ] == f"key:{response.json()['key_id']}"
     assert (await approvals_client.decide(approval_id, by=agent)).status_code == 403
 
 
@@ -105,8 +105,8 @@ async def test_acting_for_a_user_takes_nothing_off_a_key(approvals_client: Appro
 async def test_a_family_that_a_key_does_not_open_is_closed_and_not_shown(approvals_client: ApprovalsClient) -> None:
     agent, _ = await approvals_client.create_key(toolsets=["kv"])
     assert (await approvals_client.raise_counter(agent)).status_code == 200
-    refused = await approvals_client.ask("GET", "/apps", agent)
-    assert (refused.status_code, refused.json()["error"]["code"]) == (403, "AUTH_KEY_LIMITED")
+    refusal = await approvals_client.ask("GET", "/apps", agent)
+    assert (refusal.status_code, refusal.json()["error"]["code"]) == (403, "AUTH_KEY_LIMITED")
     caller = await approvals_client.baobab.application.services.credentials.caller(agent["authorization"].encode())
     assert {tool.toolset.name for tool in approvals_client.baobab.application.registry.visible_to(caller)} == {"kv"}
 
@@ -124,8 +124,8 @@ async def test_changed_limits_are_in_force_at_once_and_what_is_left_out_stays(
     approvals_client: ApprovalsClient,
 ) -> None:
     path = f"/api-keys/{approvals_client.agent_id}"
-    changed = await approvals_client.ask("PATCH", path, approvals_client.baobab.owner, {"toolsets": ["kv"]})
-    assert (changed.json()["toolsets"], changed.json()["approval"]) == (["approvals", "kv"], "write")
+    answer = await approvals_client.ask("PATCH", path, approvals_client.baobab.owner, {"toolsets": ["kv"]})
+    assert (answer.json()["toolsets"], answer.json()["approval"]) == (["approvals", "kv"], "write")
     assert (await approvals_client.ask("GET", "/apps")).status_code == 403
     await approvals_client.ask("PATCH", path, approvals_client.baobab.owner, {"toolsets": None, "read_only": True})
     assert (await approvals_client.ask("GET", "/apps")).status_code == 200
@@ -149,8 +149,8 @@ async def test_what_a_key_need_not_ask_for_any_more_waits_no_longer_and_is_done_
         "PATCH", f"/api-keys/{approvals_client.agent_id}", approvals_client.baobab.owner, {"approval": "destructive"}
     )
     assert (await approvals_client.get_approval(deletion))["approval"]["status"] == "pending"
-    withdrawn = (await approvals_client.get_approval(raising))["approval"]
-    assert (withdrawn["status"], withdrawn["decided_by"] is not None) == ("rejected", True)
+    approval = (await approvals_client.get_approval(raising))["approval"]
+    assert (approval["status"], approval["decided_by"] is not None) == ("rejected", True)
     assert (await approvals_client.raise_counter()).json() == {"value": 1}
     assert (await approvals_client.decide(raising)).status_code == 409
     assert await approvals_client.get_counter() == 1
@@ -183,8 +183,8 @@ async def test_a_key_never_or_always_asks_before_a_tool_whatever_its_effect(appr
     first, second = [
         await approvals_client.parse_approval_id(await approvals_client.raise_counter(key=key)) for key in ("n", "m")
     ]
-    changed = await put_rule(approvals_client, "kv_incr", "never")
-    assert (changed.status_code, changed.json()["asks"]) == (200, {"kv_incr": "never"})
+    response = await put_rule(approvals_client, "kv_incr", "never")
+    assert (response.status_code, response.json()["asks"]) == (200, {"kv_incr": "never"})
     # What waited is not made a second time by somebody who approves it later.
     for approval_id in (first, second):
         assert (await approvals_client.get_approval(approval_id))["approval"]["status"] == "rejected"

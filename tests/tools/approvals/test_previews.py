@@ -13,17 +13,17 @@ from tests.tools.approvals.conftest import ApprovalsClient
 
 async def get_preview(approvals_client: ApprovalsClient, method: str, path: str, body: object = None) -> str:
     approval_id = await approvals_client.parse_approval_id(await approvals_client.ask(method, path, body=body))
-    told = (await approvals_client.get_approval(approval_id))["preview"]
-    assert isinstance(told, str)
-    return told
+    preview = (await approvals_client.get_approval(approval_id))["preview"]
+    assert isinstance(preview, str)
+    return preview
 
 
 async def test_a_flush_says_how_much_would_go(approvals_client: ApprovalsClient) -> None:
     store = f"/v1/{approvals_client.app}/kv"
     for key in ("a", "b"):
         await approvals_client.ask("PUT", f"{store}/{key}", approvals_client.baobab.owner, {"value": 123})
-    told = await get_preview(approvals_client, "POST", f"{store}/_flush", {"confirm": True})
-    assert told.startswith("It would delete 2 keys (8 bytes)")
+    preview = await get_preview(approvals_client, "POST", f"{store}/_flush", {"confirm": True})
+    assert preview.startswith("It would delete 2 keys (8 bytes)")
     await approvals_client.ask(
         "PUT", f"{store}/_expose/public:**", approvals_client.baobab.owner, {"read": "public", "write": "deny"}
     )
@@ -90,16 +90,16 @@ async def get_person_preview(approvals_client: ApprovalsClient, name: str, **arg
 async def test_deleting_an_app_says_which_and_what_goes_with_it(approvals_client: ApprovalsClient) -> None:
     await approvals_client.ask("PUT", f"/v1/{approvals_client.app}/kv/a", approvals_client.baobab.owner, {"value": 1})
     await approvals_client.create_key(key_scope="app", target_app_id=approvals_client.app)
-    told = await get_person_preview(approvals_client, "apps_delete", app_id=approvals_client.app)
-    assert "1 keys (2 bytes)" in told
-    assert "1 API keys" in told
+    person_preview = await get_person_preview(approvals_client, "apps_delete", app_id=approvals_client.app)
+    assert "1 keys (2 bytes)" in person_preview
+    assert "1 API keys" in person_preview
 
 
 async def test_revoking_a_key_says_whose(approvals_client: ApprovalsClient) -> None:
     _, key_id = await approvals_client.create_key(name="nightly job")
-    told = await get_preview(approvals_client, "DELETE", f"/api-keys/{key_id}")
-    assert '"nightly job" (bb_sk_' in told
-    assert "never used" in told
+    preview = await get_preview(approvals_client, "DELETE", f"/api-keys/{key_id}")
+    assert '"nightly job" (bb_sk_' in preview
+    assert "never used" in preview
 
 
 async def test_deleting_an_organisation_and_removing_a_member_say_who_is_touched(
@@ -111,8 +111,10 @@ async def test_deleting_an_organisation_and_removing_a_member_say_who_is_touched
     told = await get_preview(approvals_client, "DELETE", f"{here}/members/{member.id}")
     assert member.email in told
     assert "revoke 1 of their API keys" in told
-    made = await approvals_client.ask("POST", "/v1/organizations", approvals_client.person.headers, {"name": "Branch"})
-    told = await get_person_preview(approvals_client, "organisations_delete", organization_id=made.json()["id"])
+    answer = await approvals_client.ask(
+        "POST", "/v1/organizations", approvals_client.person.headers, {"name": "Branch"}
+    )
+    told = await get_person_preview(approvals_client, "organisations_delete", organization_id=answer.json()["id"])
     assert '"Branch" with 1 members' in told
 
 
@@ -140,10 +142,10 @@ async def test_a_batch_shows_every_operation_the_gravest_first(approvals_client:
     ops: list[dict[str, Any]] = [{"op": "get", "key": f"harmless-{n}" * 8} for n in range(12)]
     ops += [{"op": "del", "key": "users:all"}, {"op": "set", "key": "users:one", "value": 1}, {"op": "drop"}]
     answer = await approvals_client.ask("POST", f"/v1/{approvals_client.app}/kv/_batch", body={"ops": ops})
-    told = await approvals_client.get_approval(await approvals_client.parse_approval_id(answer))
-    assert told["approval"]["title"].endswith(": 12 get, 1 set, 1 del, 1 of no known kind")
-    assert "ops, counted: 12 get, 1 set, 1 del, 1 of no known kind" in told["approval"]["summary"].splitlines()
-    lines = told["preview"].splitlines()
+    approval = await approvals_client.get_approval(await approvals_client.parse_approval_id(answer))
+    assert approval["approval"]["title"].endswith(": 12 get, 1 set, 1 del, 1 of no known kind")
+    assert "ops, counted: 12 get, 1 set, 1 del, 1 of no known kind" in approval["approval"]["summary"].splitlines()
+    lines = approval["preview"].splitlines()
     assert lines[0] == "15 operations: 1 del, 1 set, 12 get; 1 would be refused."
     assert lines[1:3] == ["del users:all", "set users:one"]
     assert len(lines) == 15
@@ -175,8 +177,8 @@ async def test_an_approved_run_is_of_the_graph_that_was_there_when_it_was_asked_
         return {"spec_version": 1, "entry": "read", "nodes": nodes, "edges": edges, "tools": {"builtin": ["kv_get"]}}
 
     agents, owner = f"/v1/{approvals_client.app}/agents", approvals_client.baobab.owner
-    made = await approvals_client.ask("POST", agents, owner, {"name": "reader", "graph_spec": graph("harmless")})
-    assert made.status_code == 201, made.text
+    response = await approvals_client.ask("POST", agents, owner, {"name": "reader", "graph_spec": graph("harmless")})
+    assert response.status_code == 201, response.text
     key, _ = await approvals_client.create_key(approval="external")
     approval_id = await approvals_client.parse_approval_id(
         await approvals_client.ask("POST", f"{agents}/reader/runs", key, {"input": {}})
@@ -201,8 +203,8 @@ async def test_whoever_decides_sees_what_is_there_before_and_after_and_whoever_a
         {"op": "set", "key": "new", "value": "\u202ehidden"},
         {"op": "del", "key": "a"},
     ]
-    asked = await approvals_client.ask("POST", f"{store}/_batch", body={"ops": operations})
-    approval_id = await approvals_client.parse_approval_id(asked)
+    answer = await approvals_client.ask("POST", f"{store}/_batch", body={"ops": operations})
+    approval_id = await approvals_client.parse_approval_id(answer)
     assert (await approvals_client.get_approval(approval_id))["changes"] == [
         {"what": "a", "before": '{\n  "price": 4\n}', "after": '{\n  "price": 3\n}'},
         {"what": "new", "before": None, "after": '"\\u202ehidden"'},
@@ -251,10 +253,10 @@ async def test_writes_of_rows_show_each_row_before_and_after(approvals_client: A
         ("orders: id 2", rows[1], None),
     ]
     asked = await approvals_client.ask("POST", f"{app}/data-batch", body={"writes": writes})
-    told = await approvals_client.get_approval(await approvals_client.parse_approval_id(asked))
-    assert "Each write is shown on the rows of now" in told["preview"].splitlines()[0]
-    found = await approvals_client.ask("GET", f"{app}/orders", owner)
-    assert found.json() == rows
+    approval = await approvals_client.get_approval(await approvals_client.parse_approval_id(asked))
+    assert "Each write is shown on the rows of now" in approval["preview"].splitlines()[0]
+    answer = await approvals_client.ask("GET", f"{app}/orders", owner)
+    assert answer.json() == rows
 
 
 async def test_files_show_the_lines_that_go_and_come(approvals_client: ApprovalsClient) -> None:
@@ -263,14 +265,14 @@ async def test_files_show_the_lines_that_go_and_come(approvals_client: Approvals
     def encode(text: str) -> dict[str, str]:
         return {"content_base64": base64.b64encode(text.encode()).decode(), "content_type": "text/plain"}
 
-    stored = (await approvals_client.ask("PUT", f"{files}/named/notes.txt", owner, encode("one\ntwo"))).json()
+    body = (await approvals_client.ask("PUT", f"{files}/named/notes.txt", owner, encode("one\ntwo"))).json()
     assert await foresee(approvals_client, "PUT", f"{files}/named/notes.txt", encode("one\nthree")) == [
         ("notes.txt", ["one", "two"], ["one", "three"])
     ]
     # The bytes of what is no text say nothing to a person.
     picture = {"filename": "a.png", "contentType": "image/png", "content": "iVBORw==", "encoding": "base64"}
     assert await foresee(approvals_client, "POST", f"{files}/objects", picture) == [("a.png", None, "4 bytes")]
-    assert await foresee(approvals_client, "DELETE", f"{files}/{stored['id']}") == [("notes.txt", ["one", "two"], None)]
+    assert await foresee(approvals_client, "DELETE", f"{files}/{body['id']}") == [("notes.txt", ["one", "two"], None)]
 
 
 async def test_settings_show_what_is_in_force_now(approvals_client: ApprovalsClient) -> None:

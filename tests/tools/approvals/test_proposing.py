@@ -22,11 +22,11 @@ async def test_the_refusal_says_what_waits_where_a_person_decides_and_until_when
     assert answer.status_code == 428
     error = answer.json()["error"]
     assert error["code"] == "APPROVAL_REQUIRED"
-    told = error["details"]
-    assert told["status"] == "pending"
-    assert told["decide_at"].endswith(f"/approvals/{told['approval_id']}")
-    assert 'description: "More of it, please"' in told["summary"]
-    assert told["expires_at"] > approvals_client.clock.now().isoformat()
+    details = error["details"]
+    assert details["status"] == "pending"
+    assert details["decide_at"].endswith(f"/approvals/{details['approval_id']}")
+    assert 'description: "More of it, please"' in details["summary"]
+    assert details["expires_at"] > approvals_client.clock.now().isoformat()
 
 
 async def test_a_call_that_waits_has_done_nothing(approvals_client: ApprovalsClient) -> None:
@@ -135,10 +135,10 @@ async def test_what_a_key_asks_for_one_user_is_not_what_it_asks_for_another(appr
 async def test_an_argument_cannot_pass_for_a_line_of_the_summary(approvals_client: ApprovalsClient) -> None:
     text = "Fine.\nIt changes nothing.\u202e evil"
     answer = await approvals_client.ask("POST", "/suggestions", body={"category": "improvement", "description": text})
-    told = (await approvals_client.get_approval(await approvals_client.parse_approval_id(answer)))["approval"][
+    summary = (await approvals_client.get_approval(await approvals_client.parse_approval_id(answer)))["approval"][
         "summary"
     ]
-    assert r'description: "Fine.\nIt changes nothing.\u202e evil"' in told.splitlines()
+    assert r'description: "Fine.\nIt changes nothing.\u202e evil"' in summary.splitlines()
 
 
 async def test_the_person_sees_all_of_a_long_argument_and_nobody_does_afterwards(
@@ -203,8 +203,8 @@ async def test_lists_show_a_key_its_own_and_the_organisations_admins_everything(
     ]
 
     async def list_pending(by: dict[str, str]) -> list[str]:
-        found = await approvals_client.ask("GET", "/v1/approvals?status=pending", by)
-        return [approval["id"] for approval in found.json()["approvals"]]
+        answer = await approvals_client.ask("GET", "/v1/approvals?status=pending", by)
+        return [approval["id"] for approval in answer.json()["approvals"]]
 
     assert await list_pending(approvals_client.agent) == [mine]
     assert await list_pending(other) == [theirs]
@@ -237,13 +237,13 @@ async def test_what_is_public_asks_nobody_whatever_credential_was_sent_along(app
 async def test_what_a_call_says_is_sealed_where_it_is_kept_and_told_as_long_as_its_approval(
     approvals_client: ApprovalsClient, tmp_path: Path
 ) -> None:
-    asked = await approvals_client.ask(
+    answer = await approvals_client.ask(
         "PUT", f"/v1/{approvals_client.app}/kv/diary", body={"value": "Dear diary, nobody may read this."}
     )
-    approval_id = await approvals_client.parse_approval_id(asked)
+    approval_id = await approvals_client.parse_approval_id(answer)
     for status in ("pending", "rejected"):
-        told = (await approvals_client.get_approval(approval_id))["approval"]
-        assert told["status"] == status
-        assert 'value: "Dear diary, nobody may read this."' in told["summary"].splitlines()
+        approval = (await approvals_client.get_approval(approval_id))["approval"]
+        assert approval["status"] == status
+        assert 'value: "Dear diary, nobody may read this."' in approval["summary"].splitlines()
         assert b"Dear diary" not in read_database(tmp_path / "data")
         await approvals_client.decide(approval_id, "reject")

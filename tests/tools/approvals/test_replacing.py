@@ -15,8 +15,8 @@ async def careful(approvals_client: ApprovalsClient) -> dict[str, str]:
 
 
 async def get_value(approvals_client: ApprovalsClient, key: str) -> object:
-    found = await approvals_client.ask("GET", f"/v1/{approvals_client.app}/kv/{key}", approvals_client.baobab.owner)
-    return found.json().get("value") if found.status_code == 200 else None
+    response = await approvals_client.ask("GET", f"/v1/{approvals_client.app}/kv/{key}", approvals_client.baobab.owner)
+    return response.json().get("value") if response.status_code == 200 else None
 
 
 async def test_a_put_over_a_value_waits_and_one_in_an_empty_place_does_not(
@@ -27,9 +27,9 @@ async def test_a_put_over_a_value_waits_and_one_in_an_empty_place_does_not(
     waiting = await approvals_client.ask("PUT", path, careful, {"value": None, "ttl": 1})
     approval_id = await approvals_client.parse_approval_id(waiting)
     assert await get_value(approvals_client, "precious") == 1
-    shown = await approvals_client.get_approval(approval_id)
-    assert (shown["approval"]["effect"], shown["approval"]["tool"]) == ("destructive", "kv_put")
-    assert "destroys or replaces" in shown["approval"]["summary"]
+    approval = await approvals_client.get_approval(approval_id)
+    assert (approval["approval"]["effect"], approval["approval"]["tool"]) == ("destructive", "kv_put")
+    assert "destroys or replaces" in approval["approval"]["summary"]
     # Asked again it is the same proposal, also where the value has gone meanwhile.
     await approvals_client.ask("DELETE", path, approvals_client.baobab.owner)
     assert (
@@ -67,8 +67,8 @@ async def test_a_swap_waits_where_it_would_replace_a_value(
     path = f"/v1/{approvals_client.app}/kv/k"
     if before is not None:
         await approvals_client.ask("PUT", path, approvals_client.baobab.owner, {"value": before})
-    found = await approvals_client.ask("POST", f"{path}/cas", careful, {"expected": expected, "next": 9})
-    assert found.status_code == answer, found.text
+    response = await approvals_client.ask("POST", f"{path}/cas", careful, {"expected": expected, "next": 9})
+    assert response.status_code == answer, response.text
     assert await get_value(approvals_client, "k") == (9 if before is None else before)
 
 
@@ -77,8 +77,8 @@ async def test_of_many_puts_at_once_into_an_empty_place_one_is_made_and_the_othe
 ) -> None:
     path = f"/v1/{approvals_client.app}/kv/contested"
     puts = [approvals_client.ask("PUT", path, careful, {"value": number}) for number in range(10)]
-    found = sorted(answer.status_code for answer in await asyncio.gather(*puts))
-    assert found == [204, *[428] * 9]
+    status_codes = sorted(answer.status_code for answer in await asyncio.gather(*puts))
+    assert status_codes == [204, *[428] * 9]
 
 
 @pytest.mark.parametrize("limits", [{"approval": "destructive"}, {"approval": "external"}, {"toolsets": ["agents"]}])
@@ -87,13 +87,13 @@ async def test_a_key_with_limits_cannot_take_the_guards_away(
 ) -> None:
     acl = {"x": {"mode": "read_only"}}
     spec: dict[str, Any] = {"spec_version": 1, "entry": "done", "nodes": {"done": {"type": "end"}}, "edges": []}
-    made = await approvals_client.ask(
+    response = await approvals_client.ask(
         "POST",
         f"/v1/{approvals_client.app}/agents",
         approvals_client.baobab.owner,
         {"name": "helper", "graph_spec": spec},
     )
-    assert made.status_code == 201, made.text
+    assert response.status_code == 201, response.text
     ref = {"source": "builtin", "name": "interrupt"}
     ask = {
         "type": "tool",
@@ -105,8 +105,10 @@ async def test_a_key_with_limits_cannot_take_the_guards_away(
     asking = {**spec, "entry": "ask", "nodes": nodes, "edges": [{"from": "ask", "to": "done"}]}
     asking["tools"] = {"builtin": ["interrupt"]}
     body: Any = {"name": "asker", "graph_spec": asking}
-    made = await approvals_client.ask("POST", f"/v1/{approvals_client.app}/agents", approvals_client.baobab.owner, body)
-    assert made.status_code == 201, made.text
+    response = await approvals_client.ask(
+        "POST", f"/v1/{approvals_client.app}/agents", approvals_client.baobab.owner, body
+    )
+    assert response.status_code == 201, response.text
     held, _ = await approvals_client.create_key(
         **{**limits, "toolsets": ["agents", "config", "kv", "model_servers", "ai"]}
     )
@@ -129,15 +131,15 @@ async def test_a_key_with_limits_cannot_take_the_guards_away(
         ("POST", "mcp-servers", {"name": "s", "url": "https://m.example/mcp", "tool_acl": acl}),
         ("DELETE", "kv/_expose/denied:*", None),
     ):
-        refused = await approvals_client.ask(method, f"/v1/{approvals_client.app}/{path}", held, body)
-        assert refused.status_code == 403, (path, refused.text)
-        assert "AUTH_KEY_LIMITED" in refused.text, (path, refused.text)
-        assert "SUPERSECRET" not in refused.text
+        refusal = await approvals_client.ask(method, f"/v1/{approvals_client.app}/{path}", held, body)
+        assert refusal.status_code == 403, (path, refusal.text)
+        assert "AUTH_KEY_LIMITED" in refusal.text, (path, refusal.text)
+        assert "SUPERSECRET" not in refusal.text
     # What takes nothing away it may still do.
-    narrowed = await approvals_client.ask(
+    narrowed_response = await approvals_client.ask(
         "PATCH", f"/v1/{approvals_client.app}/config/access-mode", held, {"access_mode": "authenticated"}
     )
-    assert narrowed.status_code == 200, narrowed.text
+    assert narrowed_response.status_code == 200, narrowed_response.text
     assert (
         await approvals_client.ask("PATCH", f"/v1/{approvals_client.app}/agents/helper", held, {"taint_checks": True})
     ).status_code == 200

@@ -71,6 +71,6 @@ async def test_the_title_stays_when_the_arguments_are_gone(approvals_client: App
     answer = await approvals_client.ask("PUT", f"/v1/{approvals_client.app}/kv/bread", body={"value": 1})
     approval_id = await approvals_client.parse_approval_id(answer)
     await approvals_client.ask("POST", f"/v1/approvals/{approval_id}/reject", approvals_client.person.headers, {})
-    decided = (await approvals_client.get_approval(approval_id))["approval"]
-    assert (decided["status"], decided["title"]) == ("rejected", 'Stores a value under the key "bread"')
-    assert not [line for line in decided["summary"].splitlines() if "outcome" in line]
+    approval = (await approvals_client.get_approval(approval_id))["approval"]
+    assert (approval["status"], approval["title"]) == ("rejected", 'Stores a value under the key "bread"')
+    assert not [line for line in approval["summary"].splitlines() if "outcome" in line]

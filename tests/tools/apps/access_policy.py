@@ -25,7 +25,7 @@ POLICY = {
 
 
 async def for_apps_delete(world: World, caller: Caller) -> dict[str, Any]:
-    made = await world.request(
+    response = await world.request(
         "POST", "/init", world.owner.headers, name=world.new_name("app"), organization_id=world.org
     )
-    return {"app_id": made["app_id"]}
+    return {"app_id": response["app_id"]}

@@ -18,9 +18,9 @@ async def init_app(baobab: Baobab, headers: Any = None, **body: Any) -> Any:
 
 
 async def test_init_answers_201_with_everything_that_a_new_app_needs(baobab: Baobab) -> None:
-    made = await init_app(baobab, name="shop")
-    app = made.json()
-    assert made.status_code == 201
+    response = await init_app(baobab, name="shop")
+    app = response.json()
+    assert response.status_code == 201
     assert app["name"] == "shop"
     assert app["subdomain"] == "shop"
     assert app["region"] == "local"
@@ -64,8 +64,8 @@ async def test_twenty_calls_of_init_at_once_make_one_app(baobab: Baobab) -> None
     answers = await asyncio.gather(*(init_app(baobab, name="shop") for _ in range(20)))
     assert sorted(answer.status_code for answer in answers) == [200] * 19 + [201]
     assert len({answer.json()["app_id"] for answer in answers}) == 1
-    listed = await baobab.client.get("/apps", headers=baobab.owner)
-    assert len(listed.json()["apps"]) == 1
+    response = await baobab.client.get("/apps", headers=baobab.owner)
+    assert len(response.json()["apps"]) == 1
 
 
 async def test_twenty_apps_whose_names_collide_in_the_subdomain_all_get_one_of_their_own(baobab: Baobab) -> None:
@@ -89,8 +89,8 @@ async def test_an_explicit_subdomain_is_taken_as_it_is(baobab: Baobab) -> None:
 @pytest.mark.parametrize("subdomain", ["taken", "www", "api", "admin"])
 async def test_init_refuses_a_subdomain_that_is_taken_or_reserved(baobab: Baobab, subdomain: Any) -> None:
     await init_app(baobab, name="first", subdomain="taken")
-    refused = await init_app(baobab, name="second", subdomain=subdomain)
-    assert (refused.status_code, refused.json()["error"]["code"]) == (409, "RESOURCE_ALREADY_EXISTS")
+    refusal = await init_app(baobab, name="second", subdomain=subdomain)
+    assert (refusal.status_code, refusal.json()["error"]["code"]) == (409, "RESOURCE_ALREADY_EXISTS")
     assert len((await baobab.client.get("/apps", headers=baobab.owner)).json()["apps"]) == 1
 
 
@@ -110,9 +110,9 @@ async def test_an_app_answers_under_its_own_subdomain(baobab: Baobab) -> None:
 
 
 async def test_init_names_the_regions_when_it_is_asked_for_one_that_is_not_there(baobab: Baobab) -> None:
-    refused = await init_app(baobab, name="shop", region="mars-1")
-    error = refused.json()["error"]
-    assert refused.status_code == 400
+    refusal = await init_app(baobab, name="shop", region="mars-1")
+    error = refusal.json()["error"]
+    assert refusal.status_code == 400
     assert "mars-1" in error["message"]
     assert error["details"] == {"regions": ["local"]}
 
@@ -124,11 +124,11 @@ async def test_init_takes_a_region_by_name(baobab: Baobab) -> None:
 async def test_init_makes_the_app_in_the_organisation_that_is_named(baobab: Baobab) -> None:
     home = await get_first_organisation(baobab)
     member = await create_person(baobab, "ada", role="member")
-    named = await init_app(baobab, member.headers, name="a", organization_id=home)
+    app = await init_app(baobab, member.headers, name="a", organization_id=home)
     own = await init_app(baobab, member.headers, name="a")
     by_header = await init_app(baobab, {**member.headers, "x-organization-id": home}, name="b")
-    assert [a.json()["organization_id"] for a in (named, own, by_header)] == [home, member.organisation_id, home]
-    assert named.json()["app_id"] != own.json()["app_id"]
+    assert [a.json()["organization_id"] for a in (app, own, by_header)] == [home, member.organisation_id, home]
+    assert app.json()["app_id"] != own.json()["app_id"]
 
 
 async def test_init_refuses_an_organisation_that_the_caller_is_not_in(baobab: Baobab) -> None:
@@ -150,7 +150,7 @@ async def test_two_organisations_may_have_apps_of_one_name(baobab: Baobab) -> No
 
 
 async def test_the_list_shows_each_app_once_over_its_pages_newest_first(baobab: Baobab) -> None:
-    made = [await baobab.create_app() for _ in range(5)]
+    apps = [await baobab.create_app() for _ in range(5)]
     seen, cursor = [], None
     while True:
         query = {"limit": 2, **({"cursor": cursor} if cursor else {})}
@@ -160,7 +160,7 @@ async def test_the_list_shows_each_app_once_over_its_pages_newest_first(baobab: 
         cursor = page["next_cursor"]
         if cursor is None:
             break
-    assert {app["id"] for app in seen} == set(made)
+    assert {app["id"] for app in seen} == set(apps)
     assert len(seen) == 5
     assert all(newer["created_at"] >= older["created_at"] for newer, older in pairwise(seen))
 
@@ -176,9 +176,9 @@ async def test_a_row_of_the_list_has_the_fields_of_the_contract(baobab: Baobab) 
 async def test_every_member_of_the_organisation_sees_its_apps_and_a_stranger_does_not(baobab: Baobab) -> None:
     app, home = await baobab.create_app(), await get_first_organisation(baobab)
     member, stranger = await create_person(baobab, "ada", role="member"), await create_person(baobab, "eve")
-    listed = await baobab.client.get("/apps", params={"org_id": home}, headers=member.headers)
+    response = await baobab.client.get("/apps", params={"org_id": home}, headers=member.headers)
     by_header = await baobab.client.get("/apps", headers={**member.headers, "x-organization-id": home})
-    assert [row["id"] for row in listed.json()["apps"]] == [row["id"] for row in by_header.json()["apps"]] == [app]
+    assert [row["id"] for row in response.json()["apps"]] == [row["id"] for row in by_header.json()["apps"]] == [app]
     assert (await baobab.client.get(f"/v1/{app}/config", headers=member.headers)).status_code == 200
     assert (await baobab.client.get("/apps", headers=stranger.headers)).json()["apps"] == []
     assert (await baobab.client.get("/apps", params={"org_id": home}, headers=stranger.headers)).status_code == 403
@@ -200,9 +200,9 @@ async def test_the_status_of_an_app_says_that_it_is_ready(baobab: Baobab) -> Non
 
 async def test_a_renamed_app_keeps_its_id_and_subdomain_and_frees_its_name(baobab: Baobab) -> None:
     app = await baobab.create_app(name="shop")
-    renamed = await baobab.client.patch(f"/apps/{app}", json={"name": "store"}, headers=baobab.owner)
-    assert renamed.status_code == 200
-    row = renamed.json()
+    response = await baobab.client.patch(f"/apps/{app}", json={"name": "store"}, headers=baobab.owner)
+    assert response.status_code == 200
+    row = response.json()
     assert (row["id"], row["name"], row["subdomain"]) == (app, "store", "shop")
     assert (await baobab.client.get(f"/v1/{app}/config", headers=baobab.owner)).json()["name"] == "store"
     assert (await init_app(baobab, name="shop")).status_code == 201
@@ -210,8 +210,8 @@ async def test_a_renamed_app_keeps_its_id_and_subdomain_and_frees_its_name(baoba
 
 async def test_an_app_cannot_be_renamed_to_the_name_of_another(baobab: Baobab) -> None:
     first, second = await baobab.create_app(name="first"), await baobab.create_app(name="second")
-    refused = await baobab.client.patch(f"/apps/{second}", json={"name": "first"}, headers=baobab.owner)
-    assert (refused.status_code, refused.json()["error"]["code"]) == (409, "RESOURCE_ALREADY_EXISTS")
+    refusal = await baobab.client.patch(f"/apps/{second}", json={"name": "first"}, headers=baobab.owner)
+    assert (refusal.status_code, refusal.json()["error"]["code"]) == (409, "RESOURCE_ALREADY_EXISTS")
     same = await baobab.client.patch(f"/apps/{first}", json={"name": "first"}, headers=baobab.owner)
     assert same.status_code == 200
 

@@ -17,8 +17,8 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def baobab(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Any]:
     """One installation for all tests of this module: each has an app of its own, and that is what it looks at."""
-    async with open_installation(tmp_path_factory.mktemp("data")) as opened:
-        yield opened
+    async with open_installation(tmp_path_factory.mktemp("data")) as installation:
+        yield installation
 
 
 # Path below /v1/{app_id}, body, what the answer holds, what the whole record then says, the audit event.
@@ -206,8 +206,8 @@ async def test_a_member_cannot_change_a_setting_and_an_admin_and_a_key_of_the_ap
     stranger, app_key = await create_person(baobab, "eve"), await create_key(baobab, key_scope="app", target_app_id=app)
     before = await get_config(baobab, app)
     for headers in (member.headers, stranger.headers, await baobab.user_headers(app, member.id)):
-        refused = await change_config(baobab, app, name, headers)
-        assert (refused.status_code, refused.json()["error"]["code"]) == (403, "AUTH_INSUFFICIENT_PERMISSIONS")
+        refusal = await change_config(baobab, app, name, headers)
+        assert (refusal.status_code, refusal.json()["error"]["code"]) == (403, "AUTH_INSUFFICIENT_PERMISSIONS")
     assert (await change_config(baobab, app, name, {"x-none": ""})).status_code == 401
     assert await get_config(baobab, app) == before
     assert await list_events(baobab, app) == []
@@ -262,9 +262,9 @@ async def test_a_change_that_says_nothing_or_nonsense_is_refused_and_changes_not
     app = await baobab.create_app()
     before = await get_config(baobab, app)
     method = "POST" if path == "secure" else "PATCH"
-    refused = await baobab.client.request(method, f"/v1/{app}/{path}", json=body, headers=baobab.owner)
-    assert refused.status_code == 400, refused.text
-    assert refused.json()["error"]["remediation"]
+    refusal = await baobab.client.request(method, f"/v1/{app}/{path}", json=body, headers=baobab.owner)
+    assert refusal.status_code == 400, refusal.text
+    assert refusal.json()["error"]["remediation"]
     assert await get_config(baobab, app) == before
 
 
@@ -286,9 +286,9 @@ async def test_an_app_that_is_authenticated_can_be_made_public_again(baobab: Bao
 async def test_a_hook_names_the_function_that_is_not_deployed_and_is_written_down_as_failed(baobab: Baobab) -> None:
     app = await baobab.create_app()
     body = {"post_auth_function": "welcome"}
-    refused = await baobab.client.patch(f"/v1/{app}/config/auth-hooks", json=body, headers=baobab.owner)
-    assert refused.status_code == 400
-    assert "welcome" in refused.json()["error"]["message"]
+    refusal = await baobab.client.patch(f"/v1/{app}/config/auth-hooks", json=body, headers=baobab.owner)
+    assert refusal.status_code == 400
+    assert "welcome" in refusal.json()["error"]["message"]
     assert await list_events(baobab, app) == ["app.config.auth_hooks_failed"]
 
 
@@ -302,11 +302,11 @@ async def test_a_private_app_keeps_whether_it_was_listed(baobab: Baobab) -> None
 
 async def test_a_paused_app_says_since_when_and_runs_again_when_resumed(baobab: Baobab) -> None:
     app = await baobab.create_app()
-    paused = (await change_config(baobab, app, "pause")).json()
-    assert (await get_config(baobab, app))["paused_at"] == paused["paused_at"] is not None
+    body = (await change_config(baobab, app, "pause")).json()
+    assert (await get_config(baobab, app))["paused_at"] == body["paused_at"] is not None
     path = f"/v1/{app}/config/pause"
-    resumed = await baobab.client.patch(path, json={"paused": False}, headers=baobab.owner)
-    assert {k: resumed.json()[k] for k in ("paused", "paused_at", "paused_reason")} == {
+    response = await baobab.client.patch(path, json={"paused": False}, headers=baobab.owner)
+    assert {k: response.json()[k] for k in ("paused", "paused_at", "paused_reason")} == {
         "paused": False,
         "paused_at": None,
         "paused_reason": None,
@@ -326,9 +326,9 @@ async def test_an_allowed_origin_may_call_at_once_and_one_that_is_taken_out_may_
     headers = {**baobab.owner, "origin": "https://shop.example.com"}
     assert (await baobab.client.get(f"/v1/{app}/config", headers=headers)).status_code == 403
     await change_config(baobab, app, "cors")
-    allowed = await baobab.client.get(f"/v1/{app}/config", headers=headers)
-    assert allowed.status_code == 200
-    assert allowed.headers["access-control-allow-origin"] == "https://shop.example.com"
+    response = await baobab.client.get(f"/v1/{app}/config", headers=headers)
+    assert response.status_code == 200
+    assert response.headers["access-control-allow-origin"] == "https://shop.example.com"
     other = {"allowed_origins": ["https://other.example"]}
     await baobab.client.patch(f"/v1/{app}/config/cors", json=other, headers=baobab.owner)
     assert (await baobab.client.get(f"/v1/{app}/config", headers=headers)).status_code == 403
@@ -358,7 +358,7 @@ async def test_a_change_that_races_with_the_deletion_of_the_app_is_done_or_answe
 async def test_one_app_cannot_be_changed_through_the_path_of_another(baobab: Baobab) -> None:
     mine, other = await baobab.create_app(), await baobab.create_app()
     body = {"access_mode": "authenticated", "app_id": other}
-    refused = await baobab.client.patch(f"/v1/{mine}/config/access-mode", json=body, headers=baobab.owner)
-    assert refused.status_code == 400
+    refusal = await baobab.client.patch(f"/v1/{mine}/config/access-mode", json=body, headers=baobab.owner)
+    assert refusal.status_code == 400
     for app in (mine, other):
         assert (await get_config(baobab, app))["access_mode"] == "public"

@@ -26,8 +26,8 @@ def clock() -> FixedClock:
 
 @pytest.fixture
 async def baobab(tmp_path: Path, clock: FixedClock) -> AsyncIterator[Baobab]:
-    async with open_installation(tmp_path / "data", clock=clock) as opened:
-        yield opened
+    async with open_installation(tmp_path / "data", clock=clock) as installation:
+        yield installation
 
 
 async def delete_app(baobab: Baobab, app: Any) -> Any:
@@ -69,10 +69,10 @@ async def test_a_deleted_app_is_gone_with_everything_that_it_owned(baobab: Baoba
     assert (await client.get(f"/v1/{app}/kv/open:a", headers=user)).status_code == 200
     assert (await client.get(f"/v1/{app}/kv/open:a", headers={"apikey": anon})).status_code == 200
 
-    deleted = await delete_app(baobab, app)
+    response = await delete_app(baobab, app)
 
-    assert deleted.status_code == 200
-    assert deleted.json() == {"message": "App shop was deleted.", "app_id": app}
+    assert response.status_code == 200
+    assert response.json() == {"message": "App shop was deleted.", "app_id": app}
     assert await find_tables(baobab, app) == {}
     assert await get_kv(baobab).usage(app) == (0, 0)
     for path in (f"/v1/{app}/config", f"/apps/{app}/status", f"/v1/{app}/kv/b"):

@@ -36,8 +36,8 @@ def clock() -> FixedClock:
 async def baobab(tmp_path: Path, clock: FixedClock) -> AsyncIterator[Baobab]:
     regions = tmp_path / "regions.toml"
     regions.write_text(CELLS)
-    async with open_installation(tmp_path / "data", {"BAOBAB_REGIONS": str(regions)}, clock=clock) as opened:
-        yield opened
+    async with open_installation(tmp_path / "data", {"BAOBAB_REGIONS": str(regions)}, clock=clock) as installation:
+        yield installation
 
 
 async def init_app(baobab: Baobab, name: str, region: str | None = None) -> Any:
@@ -53,15 +53,15 @@ async def create_apps(baobab: Baobab, region: str, number: int, prefix: str = "a
 
 async def test_apps_of_a_geography_are_spread_over_its_cells(baobab: Baobab) -> None:
     assert await create_apps(baobab, "eu", 6) == {"eu-1": 3, "eu-2": 3}
-    listed = (await baobab.client.get("/apps", headers=baobab.owner)).json()["apps"]
-    assert Counter(app["region"] for app in listed) == {"eu-1": 3, "eu-2": 3}
+    apps = (await baobab.client.get("/apps", headers=baobab.owner)).json()["apps"]
+    assert Counter(app["region"] for app in apps) == {"eu-1": 3, "eu-2": 3}
 
 
 async def test_a_cell_can_still_be_named_and_counts_with_what_it_has(baobab: Baobab, clock: FixedClock) -> None:
     assert await create_apps(baobab, "eu-1", 3) == {"eu-1": 3}
     assert await create_apps(baobab, "eu", 2) == {"eu-2": 2}
-    listed = (await baobab.client.get("/apps", headers=baobab.owner)).json()["apps"]
-    for app in (app for app in listed if app["region"] == "eu-1"):
+    apps = (await baobab.client.get("/apps", headers=baobab.owner)).json()["apps"]
+    for app in (app for app in apps if app["region"] == "eu-1"):
         await baobab.client.delete(f"/apps/{app['id']}", headers=baobab.owner)
     # The counts are read again after some seconds.
     clock.advance(11)
@@ -87,27 +87,27 @@ async def test_cells_fill_by_their_share_and_take_no_more_than_they_hold(baobab:
     assert await create_apps(baobab, "us", 3) == {"us-1": 1, "us-2": 2}
     assert await create_apps(baobab, "us", 3, "more") == {"us-1": 1, "us-2": 2}
     for region in ("us", "us-1"):
-        refused = await init_app(baobab, "too-many", region)
-        assert (refused.status_code, refused.headers["retry-after"]) == (503, "60")
-        error = refused.json()["error"]
+        refusal = await init_app(baobab, "too-many", region)
+        assert (refusal.status_code, refusal.headers["retry-after"]) == (503, "60")
+        error = refusal.json()["error"]
         assert error["code"] == "region_full"
         assert "us-1" in error["message"]
     assert (await init_app(baobab, "elsewhere", "eu")).status_code == 201
 
 
 async def test_what_callers_may_name_is_listed(baobab: Baobab) -> None:
-    listed = (await baobab.client.get("/v1/regions")).json()["regions"]
-    assert listed == ["local", "eu-1", "eu-2", "us-1", "us-2", "eu", "us"]
-    refused = await init_app(baobab, "lost", "mars")
-    assert refused.json()["error"]["details"]["regions"] == listed
+    regions = (await baobab.client.get("/v1/regions")).json()["regions"]
+    assert regions == ["local", "eu-1", "eu-2", "us-1", "us-2", "eu", "us"]
+    refusal = await init_app(baobab, "lost", "mars")
+    assert refusal.json()["error"]["details"]["regions"] == regions
 
 
 async def test_an_installation_that_grows_a_second_cell_spreads_apps_that_name_no_region(tmp_path: Path) -> None:
     regions = tmp_path / "regions.toml"
     regions.write_text('[local-2]\ngeography = "local"\n')
     async with open_installation(tmp_path / "data", {"BAOBAB_REGIONS": str(regions)}) as baobab:
-        made = [(await init_app(baobab, f"unnamed-{turn}")).json()["region"] for turn in range(4)]
-        assert Counter(made) == {"local": 2, "local-2": 2}
+        created_regions = [(await init_app(baobab, f"unnamed-{turn}")).json()["region"] for turn in range(4)]
+        assert Counter(created_regions) == {"local": 2, "local-2": 2}
         assert await create_apps(baobab, "local", 2) == {"local": 1, "local-2": 1}
         assert (await baobab.client.get("/v1/regions")).json() == {"regions": ["local", "local-2"]}
 

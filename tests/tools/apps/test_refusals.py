@@ -17,8 +17,8 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def baobab(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Any]:
     """One installation for all tests of this module: each has an app of its own, and that is what it looks at."""
-    async with open_installation(tmp_path_factory.mktemp("data")) as opened:
-        yield opened
+    async with open_installation(tmp_path_factory.mktemp("data")) as installation:
+        yield installation
 
 
 async def init_app(baobab: Baobab, **body: Any) -> Any:
@@ -27,9 +27,9 @@ async def init_app(baobab: Baobab, **body: Any) -> Any:
 
 @pytest.mark.parametrize("name", STRANGE_NAMES)
 async def test_init_refuses_a_name_that_no_app_may_have(baobab: Baobab, name: str) -> None:
-    refused = await init_app(baobab, name=name)
-    assert refused.status_code == 400
-    assert "`name`" in refused.json()["error"]["message"]
+    refusal = await init_app(baobab, name=name)
+    assert refusal.status_code == 400
+    assert "`name`" in refusal.json()["error"]["message"]
 
 
 @pytest.mark.parametrize(
@@ -46,8 +46,8 @@ async def test_init_refuses_a_name_that_no_app_may_have(baobab: Baobab, name: st
     ],
 )
 async def test_init_says_what_is_wrong_with_its_body(baobab: Baobab, body: Any, code: Any) -> None:
-    refused = await init_app(baobab, **body)
-    assert (refused.status_code, refused.json()["error"]["code"]) == (400, code)
+    refusal = await init_app(baobab, **body)
+    assert (refusal.status_code, refusal.json()["error"]["code"]) == (400, code)
 
 
 @pytest.mark.parametrize(
@@ -59,8 +59,8 @@ async def test_the_list_refuses_a_query_that_it_does_not_understand(baobab: Baob
 
 @pytest.mark.parametrize("app", ["app_000000000000", "nonsense", "APP_1", "app_%00", "..%2F..", "a" * 400])
 async def test_an_app_that_is_not_there_is_404(baobab: Baobab, app: Any) -> None:
-    refused = await baobab.client.get(f"/apps/{app}/status", headers=baobab.owner)
-    assert (refused.status_code, refused.json()["error"]["code"]) == (404, "APP_NOT_FOUND")
+    refusal = await baobab.client.get(f"/apps/{app}/status", headers=baobab.owner)
+    assert (refusal.status_code, refusal.json()["error"]["code"]) == (404, "APP_NOT_FOUND")
 
 
 @pytest.mark.parametrize("name", STRANGE_NAMES)

@@ -11,22 +11,22 @@ from tests.tools.conftest import ToolHarness
 
 async def test_strangers_who_want_one_subdomain_at_once_each_get_their_own(harness: ToolHarness) -> None:
     people = [await harness.sign_up(f"stranger{number}@example.com") for number in range(8)]
-    made = await asyncio.gather(*(harness.call("apps_init", who, name="shop") for who in people))
-    assert {app["created"] for app in made} == {True}
-    assert len({app["subdomain"] for app in made}) == len(people)
+    results = await asyncio.gather(*(harness.call("apps_init", who, name="shop") for who in people))
+    assert {app["created"] for app in results} == {True}
+    assert len({app["subdomain"] for app in results}) == len(people)
 
 
 async def test_members_of_one_organisation_make_one_app_of_a_name_wherever_each_is_at_home(
     harness: ToolHarness,
 ) -> None:
     owner = await harness.sign_up("owner@example.com")
-    shared = await harness.create_organisation(owner)
-    people = [owner, *[await harness.join(shared, owner, f"member{n}@example.com", "admin") for n in range(5)]]
-    made = await asyncio.gather(
-        *(harness.call("apps_init", who, name="shop", organization_id=shared) for who in people for _ in range(2))
+    organisation = await harness.create_organisation(owner)
+    people = [owner, *[await harness.join(organisation, owner, f"member{n}@example.com", "admin") for n in range(5)]]
+    results = await asyncio.gather(
+        *(harness.call("apps_init", who, name="shop", organization_id=organisation) for who in people for _ in range(2))
     )
-    assert len({app["app_id"] for app in made}) == 1
-    assert [app["created"] for app in made].count(True) == 1
+    assert len({app["app_id"] for app in results}) == 1
+    assert [app["created"] for app in results].count(True) == 1
 
 
 async def test_a_transaction_of_one_app_that_stands_still_delays_no_other_app(harness: ToolHarness) -> None:

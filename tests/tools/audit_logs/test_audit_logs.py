@@ -20,8 +20,8 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def baobab(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Any]:
     """One installation for all tests of this module: each has an app of its own, and that is what it looks at."""
-    async with open_installation(tmp_path_factory.mktemp("data")) as opened:
-        yield opened
+    async with open_installation(tmp_path_factory.mktemp("data")) as installation:
+        yield installation
 
 
 USER = "11111111-1111-4111-8111-111111111111"
@@ -102,9 +102,9 @@ async def test_writes_of_data_are_counted_in_one_row_for_each_tool_and_caller(ba
         await baobab.client.put(f"/v1/{app}/kv/k{number}", json={"value": number}, headers=baobab.owner)
     await baobab.client.put(f"/v1/{app}/kv/k", json={"value": 1}, headers=app_key)
     await baobab.client.post(f"/v1/{app}/kv/n/incr", json={}, headers=baobab.owner)
-    found = await list_logs(baobab, app, category="data")
-    counts = {(row["event_data"]["tool"], row["actor_id"]): 0 for row in found["logs"]}
-    for row in found["logs"]:
+    logs = await list_logs(baobab, app, category="data")
+    counts = {(row["event_data"]["tool"], row["actor_id"]): 0 for row in logs["logs"]}
+    for row in logs["logs"]:
         assert (row["event_type"], row["resource_id"], row["actor_type"]) == ("kv.write", None, "api_key")
         counts[row["event_data"]["tool"], row["actor_id"]] += row["event_data"]["count"]
     assert sorted(counts.values()) == [1, 1, 5]
@@ -120,8 +120,8 @@ async def test_what_was_counted_is_kept_though_whoever_writes_it_down_is_cancell
         await asyncio.sleep(0)
     with pytest.raises(asyncio.CancelledError):
         await writing
-    found = await list_logs(baobab, app, category="data")
-    assert [row["event_data"]["count"] for row in found["logs"]] == [1]
+    logs = await list_logs(baobab, app, category="data")
+    assert [row["event_data"]["count"] for row in logs["logs"]] == [1]
 
 
 async def test_the_kind_of_actor_is_written_down_for_each_kind_of_caller(baobab: Baobab) -> None:
@@ -144,12 +144,12 @@ async def test_the_kind_of_actor_is_written_down_for_each_kind_of_caller(baobab:
 async def test_a_key_that_acts_for_a_user_is_the_actor(baobab: Baobab) -> None:
     app = await baobab.create_app()
     wanted = {"name": "k", "key_scope": "app", "target_app_id": app}
-    made = (await baobab.client.post("/api-keys", json=wanted, headers=baobab.owner)).json()
+    body = (await baobab.client.post("/api-keys", json=wanted, headers=baobab.owner)).json()
     rule = {"rules": [{"pattern": "**", "read": "public", "write": "public"}]}
     await baobab.client.put(f"/v1/{app}/kv/_expose", json=rule, headers=baobab.owner)
-    as_user = {"authorization": f"Bearer {made['key']}", "x-platform-as-user": USER}
+    as_user = {"authorization": f"Bearer {body['key']}", "x-platform-as-user": USER}
     await baobab.client.put(f"/v1/{app}/kv/a", json={"value": 1}, headers=as_user)
-    rows = (await list_logs(baobab, app, actor_id=made["key_id"]))["logs"]
+    rows = (await list_logs(baobab, app, actor_id=body["key_id"]))["logs"]
     assert [row["actor_type"] for row in rows] == ["api_key"]
 
 
@@ -174,8 +174,8 @@ async def test_each_filter_narrows_the_list(baobab: Baobab, query: Any, events: 
     await pause_app(baobab, app, paused=False)
     await pause_app(baobab, other)
     await baobab.client.patch(f"/v1/{app}/config/jwt", json={"accessTokenTtl": "2h"}, headers=baobab.owner)
-    found = [row["event_type"] for row in (await list_logs(baobab, app, **query))["logs"]]
-    assert [event for event in found if event != "app.create"] == events
+    event_types = [row["event_type"] for row in (await list_logs(baobab, app, **query))["logs"]]
+    assert [event for event in event_types if event != "app.create"] == events
 
 
 async def test_the_actor_is_found_by_either_name_of_the_filter(baobab: Baobab) -> None:
@@ -183,8 +183,8 @@ async def test_the_actor_is_found_by_either_name_of_the_filter(baobab: Baobab) -
     await pause_app(baobab, app)
     await pause_app(baobab, app, admin.headers)
     for name in ("actor_id", "user_id"):
-        found = await list_logs(baobab, app, **{name: admin.id})
-        assert [row["actor_id"] for row in found["logs"]] == [admin.id]
+        logs = await list_logs(baobab, app, **{name: admin.id})
+        assert [row["actor_id"] for row in logs["logs"]] == [admin.id]
     assert (await list_logs(baobab, app, actor_id=admin.id, user_id=USER))["total"] == 0
 
 
@@ -245,8 +245,8 @@ async def test_from_is_inclusive_and_to_is_exclusive_and_both_know_zones(baobab:
 )
 async def test_a_query_that_says_nonsense_is_refused(baobab: Baobab, query: Any) -> None:
     app = await baobab.create_app()
-    refused = await baobab.client.get(f"/v1/{app}/audit-logs", params=query, headers=baobab.owner)
-    assert refused.status_code == 400, refused.text
+    refusal = await baobab.client.get(f"/v1/{app}/audit-logs", params=query, headers=baobab.owner)
+    assert refusal.status_code == 400, refusal.text
 
 
 async def test_only_admins_and_keys_of_the_app_read_its_log(baobab: Baobab) -> None:

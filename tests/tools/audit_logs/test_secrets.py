@@ -64,12 +64,14 @@ async def _create_secrets(baobab: Baobab) -> Any:
     assert (await client.post("/platform/signup", json={**ada, "name": "Ada"})).status_code == 201
     session = (await client.post("/platform/login", json=ada)).json()
     secrets |= {"platform token": session["token"], "refresh token": session["refresh_token"]}
-    refreshed = await client.post("/platform/refresh", json={"refresh_token": session["refresh_token"]})
-    secrets["second refresh token"] = refreshed.json()["refresh_token"]
+    response = await client.post("/platform/refresh", json={"refresh_token": session["refresh_token"]})
+    secrets["second refresh token"] = response.json()["refresh_token"]
     token = {"authorization": f"Bearer {session['token']}"}
     home = (await client.get("/platform/me", headers=token)).json()["organizations"][0]["id"]
-    invited = await client.post(f"/v1/organizations/{home}/invitations", json={"email": "b@example.com"}, headers=token)
-    secrets["invitation"] = invited.json()["token"]
+    invited_response = await client.post(
+        f"/v1/organizations/{home}/invitations", json={"email": "b@example.com"}, headers=token
+    )
+    secrets["invitation"] = invited_response.json()["token"]
     for secret in (secrets["app key"], secrets["user token"], secrets["function key"], secrets["platform token"]):
         await client.get(f"/v1/{app}/kv/none", headers={"authorization": f"Bearer {secret}"})
     # What goes wrong with a secret in hand is where it would be told.

@@ -15,5 +15,5 @@ def settings() -> dict[str, str]:
 
 @pytest.fixture
 async def baobab(tmp_path: Path, settings: dict[str, str]) -> AsyncIterator[Installation]:
-    async with open_installation(tmp_path / "data", settings) as opened:
-        yield opened
+    async with open_installation(tmp_path / "data", settings) as installation:
+        yield installation

@@ -32,8 +32,8 @@ async def list_budgets(baobab: Installation, by: dict[str, str] | None = None, *
 
 async def create_gateway_key(baobab: Installation) -> tuple[str, dict[str, str]]:
     body = {"name": "agent", "scopes": ["ai:gateway"]}
-    made = (await baobab.client.post("/api-keys", json=body, headers=baobab.owner)).json()
-    return made["key_id"], {"authorization": f"Bearer {made['key']}"}
+    created_body = (await baobab.client.post("/api-keys", json=body, headers=baobab.owner)).json()
+    return created_body["key_id"], {"authorization": f"Bearer {created_body['key']}"}
 
 
 @pytest.mark.parametrize("subject", ["app", "key"])
@@ -42,16 +42,16 @@ async def test_a_budget_refuses_a_call_before_any_provider_is_asked(baobab: Inst
     key_id, agent = await create_gateway_key(baobab)
     place, mine = (f"app/{app_id}/day", {"path": f"/v1/{app_id}"}) if subject == "app" else (f"key/{key_id}/day", {})
     by = None if subject == "app" else agent
-    made = await put_budget(baobab, place, "0.000005")
-    assert made.status_code == 200, made.text
-    refused = await baobab.chat(by=by, **mine)
-    assert (refused.status_code, refused.json()["error"]["code"]) == (402, "insufficient_credits")
-    assert refused.json()["error"]["budget"]["limit_usd"] == 0.000005
+    response = await put_budget(baobab, place, "0.000005")
+    assert response.status_code == 200, response.text
+    refusal = await baobab.chat(by=by, **mine)
+    assert (refusal.status_code, refusal.json()["error"]["code"]) == (402, "insufficient_credits")
+    assert refusal.json()["error"]["budget"]["limit_usd"] == 0.000005
     assert not baobab.fake.requests
     assert (await put_budget(baobab, place, 1)).status_code == 200
     assert (await baobab.chat(by=by, **mine)).status_code == 200
-    gone = await baobab.client.delete(f"{BUDGETS}/{place}", headers=baobab.owner)
-    assert gone.json() == {"deleted": True}
+    gone_response = await baobab.client.delete(f"{BUDGETS}/{place}", headers=baobab.owner)
+    assert gone_response.json() == {"deleted": True}
     assert await list_budgets(baobab) == []
 
 
@@ -60,10 +60,10 @@ async def test_calls_that_a_budget_refused_are_counted_in_the_audit_log(baobab: 
     await put_budget(baobab, f"app/{app_id}/day", "0.000005")
     for _ in range(3):
         assert (await baobab.chat(path=f"/v1/{app_id}")).status_code == 402
-    found = await baobab.client.get(
+    response = await baobab.client.get(
         f"/v1/{app_id}/audit-logs", params={"event_type": "ai.call_failed"}, headers=baobab.owner
     )
-    rows = found.json()["logs"]
+    rows = response.json()["logs"]
     assert sum(row["event_data"]["count"] for row in rows) == 3
     for row in rows:
         assert (row["category"], row["success"], row["event_data"]["code"]) == ("ai", False, "BUDGET_EXHAUSTED")
@@ -106,8 +106,8 @@ async def test_members_look_and_admins_set(baobab: Installation) -> None:
     ours, app_id = await get_first_organisation(baobab), await baobab.create_app()
     member, admin = [await create_person(baobab, role, role=role) for role in ("member", "admin")]
     place = f"app/{app_id}/day"
-    refused = await put_budget(baobab, place, 1, member.headers, org_id=ours)
-    assert (refused.status_code, refused.json()["error"]["code"]) == (403, "AUTH_INSUFFICIENT_PERMISSIONS")
+    refusal = await put_budget(baobab, place, 1, member.headers, org_id=ours)
+    assert (refusal.status_code, refusal.json()["error"]["code"]) == (403, "AUTH_INSUFFICIENT_PERMISSIONS")
     assert (await put_budget(baobab, place, 1, admin.headers, org_id=ours)).status_code == 200
     header = {**admin.headers, "x-organization-id": ours}
     assert (await put_budget(baobab, place, 2, header)).status_code == 200
@@ -156,8 +156,8 @@ async def test_a_key_with_limits_does_not_choose_what_it_may_spend(baobab: Insta
     app_id = await baobab.create_app()
     for limits in ({"toolsets": ["billing"]}, {"approval": "destructive"}, {"read_only": True}):
         agent = await create_key(baobab, **limits)
-        refused = await put_budget(baobab, f"app/{app_id}/day", 1, agent)
-        assert (refused.status_code, refused.json()["error"]["code"]) == (403, "AUTH_KEY_LIMITED")
+        refusal = await put_budget(baobab, f"app/{app_id}/day", 1, agent)
+        assert (refusal.status_code, refusal.json()["error"]["code"]) == (403, "AUTH_KEY_LIMITED")
         assert await list_budgets(baobab, agent) == []
 
 
@@ -183,8 +183,8 @@ async def test_who_set_and_deleted_a_budget_is_written_down(baobab: Installation
     assert (gone["event_type"], gone["action"]) == ("billing.budget.delete", "delete")
     rows = audit_logs
     async with baobab.application.services.database.reading() as connection:
-        found = await connection.execute(select(rows.c.organisation_id).where(rows.c.resource_id == place))
-    assert set(found.scalars()) == {await get_first_organisation(baobab)}
+        result = await connection.execute(select(rows.c.organisation_id).where(rows.c.resource_id == place))
+    assert set(result.scalars()) == {await get_first_organisation(baobab)}
 
 
 @pytest.mark.parametrize("there", [False, True])
@@ -196,8 +196,8 @@ async def test_a_budget_changes_with_its_row_in_the_trail_or_not_at_all(baobab: 
     await rename_table(baobab, "audit_logs", "somewhere_else")
     assert (await put_budget(baobab, place, 2)).status_code == 503
     if there:
-        gone = await baobab.client.delete(f"{BUDGETS}/{place}", headers=baobab.owner)
-        assert gone.status_code == 503
+        response = await baobab.client.delete(f"{BUDGETS}/{place}", headers=baobab.owner)
+        assert response.status_code == 503
     await rename_table(baobab, "somewhere_else", "audit_logs")
     assert await list_budgets(baobab) == before
     assert (await put_budget(baobab, place, 2)).status_code == 200
@@ -210,8 +210,8 @@ async def rename_table(baobab: Installation, table: str, name: str) -> None:
 
 async def test_a_key_with_a_budget_hands_out_nothing_that_could_spend_without_it(baobab: Installation) -> None:
     app_id = await baobab.create_app()
-    made = (await baobab.client.post("/api-keys", json={"name": "agent"}, headers=baobab.owner)).json()
-    agent, place = {"authorization": f"Bearer {made['key']}"}, f"key/{made['key_id']}/day"
+    created_body = (await baobab.client.post("/api-keys", json={"name": "agent"}, headers=baobab.owner)).json()
+    agent, place = {"authorization": f"Bearer {created_body['key']}"}, f"key/{created_body['key_id']}/day"
 
     async def try_changes() -> list[httpx.Response]:
         ask = baobab.client.request
@@ -219,7 +219,7 @@ async def test_a_key_with_a_budget_hands_out_nothing_that_could_spend_without_it
         bodies.append({"key_scope": "app", "target_app_id": app_id})
         return [
             *[await ask("POST", "/api-keys", json={"name": "other", **body}, headers=agent) for body in bodies],
-            await ask("PATCH", f"/api-keys/{made['key_id']}", json={"name": "own"}, headers=agent),
+            await ask("PATCH", f"/api-keys/{created_body['key_id']}", json={"name": "own"}, headers=agent),
             await ask("POST", f"/v1/{app_id}/kv/_rotate_key", headers=agent),
             await put_budget(baobab, f"app/{app_id}/day", 1000, agent),
             await ask("DELETE", f"{BUDGETS}/app/{app_id}/day", headers=agent),
@@ -228,10 +228,10 @@ async def test_a_key_with_a_budget_hands_out_nothing_that_could_spend_without_it
 
     assert (await baobab.client.get("/api-keys", headers=agent)).status_code == 200
     await put_budget(baobab, place, 1)
-    refused = await try_changes()
-    assert {answer.status_code for answer in refused} == {403}
-    assert all("A key with a budget" in answer.text for answer in refused)
-    assert refused[0].json()["error"]["code"] == "AUTH_KEY_LIMITED"
+    refusal = await try_changes()
+    assert {answer.status_code for answer in refusal} == {403}
+    assert all("A key with a budget" in answer.text for answer in refusal)
+    assert refusal[0].json()["error"]["code"] == "AUTH_KEY_LIMITED"
     # What it may do otherwise, it may still.
     assert (await baobab.client.get("/api-keys", headers=agent)).status_code == 200
     assert (await baobab.chat(by=agent)).status_code == 200
@@ -244,6 +244,6 @@ async def test_there_are_so_many_budgets_and_no_more(baobab: Installation) -> No
     for number in range(MOST - 1):
         await baobab.credits.set_budget(ours, "key", f"gone-{number}", "day", 1)
     assert (await put_budget(baobab, f"app/{app_id}/day", 1)).status_code == 200
-    refused = await put_budget(baobab, f"app/{full}/day", 1)
-    assert (refused.status_code, refused.json()["error"]["details"]) == (409, {"limit": MOST})
+    refusal = await put_budget(baobab, f"app/{full}/day", 1)
+    assert (refusal.status_code, refusal.json()["error"]["details"]) == (409, {"limit": MOST})
     assert (await put_budget(baobab, f"app/{app_id}/day", 2)).status_code == 200

@@ -86,8 +86,8 @@ async def test_calls_one_after_the_other_spend_all_of_a_budget_and_no_more(baoba
 
 @pytest.fixture
 async def fake() -> AsyncIterator[Upstream]:
-    async with start_upstream() as found:
-        yield found
+    async with start_upstream() as upstream:
+        yield upstream
 
 
 @pytest.fixture
@@ -96,8 +96,8 @@ async def month_end(tmp_path: Path, fake: Upstream) -> AsyncIterator[tuple[Baoba
     clock = FixedClock(datetime(2027, 1, 31, 23, 59, 59, tzinfo=UTC).timestamp())
     environment = {"OPENAI_API_KEY": VENDOR_KEY, "OPENAI_BASE_URL": f"{fake.url}/v1"}
     parts = {"clock": clock, "environment": environment}
-    async with open_installation(tmp_path / "data", {"BAOBAB_AI_PROBE": "false"}, **parts) as opened:
-        yield opened, clock
+    async with open_installation(tmp_path / "data", {"BAOBAB_AI_PROBE": "false"}, **parts) as installation:
+        yield installation, clock
     release_data(tmp_path / "data")
 
 
@@ -108,14 +108,12 @@ async def test_a_budget_begins_anew_at_midnight_in_utc(
     baobab, clock = month_end
     app_id = await baobab.create_app()
     place: dict[str, Any] = {"json": {"most_usd": f"0.{SET_ASIDE:09d}"}, "headers": baobab.owner}
-    made = await baobab.client.put(f"{BUDGETS}/app/{app_id}/{period}", **place)
-    assert made.json()["budget"]["resets_at"] == "2027-02-01T00:00:00Z"
+    response = await baobab.client.put(f"{BUDGETS}/app/{app_id}/{period}", **place)
+    assert response.json()["budget"]["resets_at"] == "2027-02-01T00:00:00Z"
 
     async def call() -> int:
-        asked = {"model": MINI, "messages": HELLO, "max_tokens": ANSWER}
-        return (
-            await baobab.client.post(f"/v1/{app_id}/chat/completions", json=asked, headers=baobab.owner)
-        ).status_code
+        body = {"model": MINI, "messages": HELLO, "max_tokens": ANSWER}
+        return (await baobab.client.post(f"/v1/{app_id}/chat/completions", json=body, headers=baobab.owner)).status_code
 
     async def budget() -> Any:
         answer = await baobab.client.get(BUDGETS, headers=baobab.owner)

@@ -28,11 +28,11 @@ async def test_an_organisation_sees_what_it_has(baobab: Installation) -> None:
     await baobab.credits.top_up(ours, 2 * USD + 1, "payment 1")
     await baobab.credits.set_terms(ours, floor=-10 * USD)
     await baobab.credits.reserve(ours, 3 * USD, purpose="chat", ttl_seconds=60)
-    told = await get_statement(baobab)
-    assert told["organization_id"] == ours
-    assert told["plan"]["id"] == "launch"
-    assert told["plan"]["name"] == "Launch"
-    assert told["plan"]["limits"] == {
+    statement = await get_statement(baobab)
+    assert statement["organization_id"] == ours
+    assert statement["plan"]["id"] == "launch"
+    assert statement["plan"]["name"] == "Launch"
+    assert statement["plan"]["limits"] == {
         "maxAiCreditsUsd": 5.0,
         "aiCreditsLifetime": False,
         "requestsPerMinute": 3000,
@@ -49,7 +49,7 @@ async def test_an_organisation_sees_what_it_has(baobab: Installation) -> None:
         "maxAuditRows": 100_000,
         "memoryBytes": 2 * 2**30,
     }
-    assert told["credits"] == {
+    assert statement["credits"] == {
         "monthly_allowance_usd": 5.0,
         "topup_usd": 2.000000001,
         "total_usd": 7.000000001,
@@ -57,9 +57,9 @@ async def test_an_organisation_sees_what_it_has(baobab: Installation) -> None:
         "available_usd": 14.000000001,
         "floor_usd": -10.0,
     }
-    assert told["aiCredits"] == {"included": 5.0, "used": 0.0, "remaining": 5.0}
+    assert statement["aiCredits"] == {"included": 5.0, "used": 0.0, "remaining": 5.0}
     now = baobab.application.services.clock.now()
-    assert told["billingPeriodStart"] == f"{now:%Y-%m}-01T00:00:00Z"
+    assert statement["billingPeriodStart"] == f"{now:%Y-%m}-01T00:00:00Z"
 
 
 async def test_many_who_look_at_once_do_not_wait_for_each_other(baobab: Installation) -> None:
@@ -76,12 +76,12 @@ async def test_what_was_called_shows_as_use_and_what_was_called_with_an_own_key_
     free = sum(
         one.prompt_tokens + one.completion_tokens for one in await baobab.list_usage() if one.model == "baobab/echo"
     )
-    told = await get_statement(baobab)
+    statement = await get_statement(baobab)
     spent = MINI_COST / USD
-    assert told["platform"] == {"requests": 2, "tokens": 18 + free, "cost": spent}
-    assert told["byok"] == {"requests": 1, "tokens": 7, "cost": 999 / USD}
-    assert told["usage"] == {"ai_credits_usd": spent}
-    assert told["aiCredits"] == {"included": 5.0, "used": spent, "remaining": (5 * USD - MINI_COST) / USD}
+    assert statement["platform"] == {"requests": 2, "tokens": 18 + free, "cost": spent}
+    assert statement["byok"] == {"requests": 1, "tokens": 7, "cost": 999 / USD}
+    assert statement["usage"] == {"ai_credits_usd": spent}
+    assert statement["aiCredits"] == {"included": 5.0, "used": spent, "remaining": (5 * USD - MINI_COST) / USD}
 
 
 async def test_what_is_owed_is_below_zero_and_nothing_is_available(baobab: Installation) -> None:
@@ -102,18 +102,18 @@ async def test_a_plan_without_a_cap_and_one_that_gives_once_say_so(
 ) -> None:
     await baobab.chat(MINI)
     await baobab.get_settled_balance()
-    told = await get_statement(baobab)
+    statement = await get_statement(baobab)
     left = None if included is None else (USD - MINI_COST) / USD
-    limits = told["plan"]["limits"]
+    limits = statement["plan"]["limits"]
     assert (limits["maxAiCreditsUsd"], limits["aiCreditsLifetime"]) == (included, once)
-    assert told["aiCredits"] == {"included": included, "used": MINI_COST / USD, "remaining": left}
-    assert told["credits"]["total_usd"] == told["credits"]["available_usd"] == left
+    assert statement["aiCredits"] == {"included": included, "used": MINI_COST / USD, "remaining": left}
+    assert statement["credits"]["total_usd"] == statement["credits"]["available_usd"] == left
 
 
 async def test_terms_of_its_own_stand_in_the_place_of_the_plans(baobab: Installation) -> None:
     await baobab.credits.set_terms(await get_first_organisation(baobab), allowance=7 * USD)
-    told = await get_statement(baobab)
-    assert told["plan"]["limits"]["maxAiCreditsUsd"] == told["aiCredits"]["included"] == 7.0
+    statement = await get_statement(baobab)
+    assert statement["plan"]["limits"]["maxAiCreditsUsd"] == statement["aiCredits"]["included"] == 7.0
 
 
 async def test_both_doors_answer_the_same(baobab: Installation) -> None:
@@ -140,8 +140,8 @@ async def test_strangers_see_nothing_and_are_not_told_who_exists(baobab: Install
         answers = [await baobab.client.get(path, params={"org_id": org}, headers=by) for org in (ours, nobody)]
         assert [answer.status_code for answer in answers] == [403, 403]
         assert answers[0].json() == answers[1].json()
-        refused = read_refusal(await call_tool(baobab, tool, {"org_id": ours}, by=by))
-        assert refused["code"] == "AUTH_INSUFFICIENT_PERMISSIONS"
+        refusal = read_refusal(await call_tool(baobab, tool, {"org_id": ours}, by=by))
+        assert refusal["code"] == "AUTH_INSUFFICIENT_PERMISSIONS"
 
 
 async def test_an_organisation_that_is_no_id_is_bad_input(baobab: Installation) -> None:
@@ -162,11 +162,11 @@ async def test_the_plans_are_public(baobab: Installation) -> None:
 
 async def test_a_further_organisation_has_no_allowance_until_the_operator_grants_one(baobab: Installation) -> None:
     who = await create_person(baobab, "founder")
-    made = await baobab.client.post("/v1/organizations", json={"name": "Second"}, headers=who.headers)
-    assert made.status_code == 201, made.text
-    second = made.json()["id"]
-    told = await get_statement(baobab, who.headers, org_id=second)
-    assert told["credits"]["monthly_allowance_usd"] == 0
+    response = await baobab.client.post("/v1/organizations", json={"name": "Second"}, headers=who.headers)
+    assert response.status_code == 201, response.text
+    second = response.json()["id"]
+    statement = await get_statement(baobab, who.headers, org_id=second)
+    assert statement["credits"]["monthly_allowance_usd"] == 0
     assert (await get_statement(baobab, who.headers))["credits"]["monthly_allowance_usd"] == 5
     await baobab.credits.set_terms(second)
     assert (await get_statement(baobab, who.headers, org_id=second))["credits"]["monthly_allowance_usd"] == 5

@@ -77,8 +77,8 @@ async def test_only_the_days_that_are_asked_for_count(baobab: Installation) -> N
     for first, last, found in ((0, 0, 1), (-40, -1, 0), (-1, 5, 1), (1, 2, 0), (-366, 0, 1)):
         days = {"startDate": str(today + timedelta(first)), "endDate": str(today + timedelta(last))}
         assert len(await list_usage(baobab, **days)) == found, days
-    told = (await baobab.client.get(USAGE, headers=baobab.owner)).json()
-    assert (told["startDate"], told["endDate"]) == (str(today - timedelta(30)), str(today))
+    body = (await baobab.client.get(USAGE, headers=baobab.owner)).json()
+    assert (body["startDate"], body["endDate"]) == (str(today - timedelta(30)), str(today))
 
 
 async def test_nobody_sees_the_use_of_another_organisation(baobab: Installation) -> None:

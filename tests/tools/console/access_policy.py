@@ -37,8 +37,8 @@ async def begin_session(world: World, caller: Caller) -> dict[str, Any]:
     if who.key_id is not None and header is not None:
         given = {"key": header.removeprefix("Bearer ")}
     await registry.call("console_sign_in", given, ANONYMOUS, RequestContext("test", "sign-in"))
-    listed = await registry.call("console_sessions_list", {}, who, RequestContext("test", "list"))
-    return {"session_id": listed["sessions"][0]["id"]}
+    result = await registry.call("console_sessions_list", {}, who, RequestContext("test", "list"))
+    return {"session_id": result["sessions"][0]["id"]}
 
 
 for_console_session_revoke = for_console_passkey_begin = begin_session

@@ -28,14 +28,14 @@ async def test_a_key_revoked_while_it_is_looked_up_is_not_remembered(baobab: Bao
     directory: Any = SlowDirectory()
     sessions = SessionCheck(directory, services.regions, services.clock)
     credentials = Credentials(directory, services.signers, sessions, services.clock, services.notices)
-    asked = asyncio.create_task(credentials.caller(b"Bearer " + KEY.encode()))
+    task = asyncio.create_task(credentials.caller(b"Bearer " + KEY.encode()))
     await asyncio.sleep(0)
     live[0] = None
     unit = services.database.build_unit(write=True)
     await services.notices.publish(unit, "key", "any")
     await unit.commit()
     going.set()
-    await asked
+    await task
     with pytest.raises(InvalidApiKey):
         await credentials.caller(b"Bearer " + KEY.encode())
 

@@ -40,10 +40,10 @@ def server() -> Iterator[ValkeyServer]:
 
 @pytest.fixture
 async def pipeline(server: ValkeyServer) -> AsyncIterator[Pipeline]:
-    made = Pipeline(server.url)
-    await made.open()
-    yield made
-    await made.close()
+    created_pipeline = Pipeline(server.url)
+    await created_pipeline.open()
+    yield created_pipeline
+    await created_pipeline.close()
 
 
 @pytest.fixture
@@ -80,9 +80,9 @@ async def test_a_window_moves_on_with_each_that_it_holds(
         allowance = await limits.spend("test", subject, 3, 60)
         assert (allowance.remaining, allowance.limit, allowance.window) == (left, 3, 60)
         clock.advance(10)
-    with pytest.raises(RateLimited) as refused:
+    with pytest.raises(RateLimited) as refusal:
         await limits.spend("test", subject, 3, 60)
-    assert refused.value.retry_after == 30
+    assert refusal.value.retry_after == 30
     clock.advance(29.75)
     assert await count_passed(limits, subject, 5, amount=3) == 0
     clock.advance(0.25)
@@ -179,8 +179,8 @@ async def test_a_tool_is_limited_over_all_workers(baobab: Baobab, server: Valkey
     results = await asyncio.gather(*calls, return_exceptions=True)
     refused = [result for result in results if isinstance(result, RateLimited)]
     allowances = [result[1].allowance for result in results if not isinstance(result, BaseException)]
-    passed = [allowance.remaining for allowance in allowances if allowance is not None]
-    assert (len(refused), sorted(passed)) == (3, [0, 1, 2])
+    remainings = [allowance.remaining for allowance in allowances if allowance is not None]
+    assert (len(refused), sorted(remainings)) == (3, [0, 1, 2])
     for pipeline in pipelines:
         await pipeline.close()
 

@@ -35,15 +35,15 @@ async def test_apps_that_are_asked_for_at_once_stop_exactly_at_the_plans_number(
         asked = (baobab.client.post("/init", json=wish, headers=someone.headers) for wish in wishes)
         answers = await asyncio.gather(*asked)
         assert Counter(answer.status_code for answer in answers) == {201: apps, 403: len(wishes) - apps}
-        told = next(answer for answer in answers if answer.status_code == 403).json()
-        assert (told["error"], told["plan"], told["limit"], told["current"]) == (FULL, plan, apps, apps)
-        assert told["upgradeUrl"] == f"{ADDRESS}/docs/guides/settings#plans"
-        assert (await baobab.client.get(told["upgradeUrl"])).status_code == 200
+        body = next(answer for answer in answers if answer.status_code == 403).json()
+        assert (body["error"], body["plan"], body["limit"], body["current"]) == (FULL, plan, apps, apps)
+        assert body["upgradeUrl"] == f"{ADDRESS}/docs/guides/settings#plans"
+        assert (await baobab.client.get(body["upgradeUrl"])).status_code == 200
         there = next(wish for wish, answer in zip(wishes, answers, strict=True) if answer.status_code == 201)
         again = await baobab.client.post("/init", json=there, headers=someone.headers)
         assert again.status_code == 200
-        gone = await baobab.client.delete(f"/apps/{again.json()['app_id']}", headers=someone.headers)
-        assert gone.is_success, gone.text
+        response = await baobab.client.delete(f"/apps/{again.json()['app_id']}", headers=someone.headers)
+        assert response.is_success, response.text
         assert (await baobab.client.post("/init", json={"name": "room"}, headers=someone.headers)).status_code == 201
 
 
@@ -51,8 +51,8 @@ async def test_who_runs_the_server_has_as_many_apps_as_they_like(baobab: Baobab)
     colleague = await create_person(baobab, "colleague", role="member")
     home = {**colleague.headers, "x-organization-id": await get_first_organisation(baobab)}
     for number, headers in enumerate((baobab.owner, baobab.owner, home)):
-        made = await baobab.client.post("/init", json={"name": f"own-{number}"}, headers=headers)
-        assert made.status_code == 201, made.text
+        response = await baobab.client.post("/init", json={"name": f"own-{number}"}, headers=headers)
+        assert response.status_code == 201, response.text
     limits = (await baobab.client.get("/dashboard/billing", headers=baobab.owner)).json()["plan"]["limits"]
     assert limits["maxProjects"] is None
     theirs = (await baobab.client.get("/dashboard/billing", headers=colleague.headers)).json()["plan"]["limits"]
@@ -102,8 +102,8 @@ async def test_the_graphs_of_an_app_have_so_many_bytes_together_and_removed_ones
     statuses = [await make(f"large-{number}", large) for number in range(12)]
     assert statuses == [201] * 11 + [403]
     assert await make("small", SMALL) == 201
-    grown = await baobab.client.patch(f"{path}/small", json={"graph_spec": large}, headers=baobab.owner)
-    assert (grown.status_code, grown.json()["code"]) == (403, "plan_limit_exceeded")
+    response = await baobab.client.patch(f"{path}/small", json={"graph_spec": large}, headers=baobab.owner)
+    assert (response.status_code, response.json()["code"]) == (403, "plan_limit_exceeded")
     assert (await baobab.client.delete(f"{path}/large-0", headers=baobab.owner)).status_code == 204
     assert await make("large-12", large) == 201
 
@@ -129,8 +129,8 @@ async def test_whoever_reads_and_decides_approvals_has_the_requests_of_the_plan(
     for number in range(most + 2):
         statuses[(await baobab.client.get("/v1/approvals", headers=keys[number % 2])).status_code] += 1
     assert statuses == {200: most, 429: 2}
-    refused = await baobab.client.post("/v1/approvals/appr_00000000/approve", headers=keys[0])
-    assert (refused.status_code, "retry-after" in refused.headers) == (429, True)
+    refusal = await baobab.client.post("/v1/approvals/appr_00000000/approve", headers=keys[0])
+    assert (refusal.status_code, "retry-after" in refusal.headers) == (429, True)
     assert (await baobab.client.get("/v1/approvals", headers=theirs)).status_code == 200
     # What else names no app has a bucket of its own.
     assert (await baobab.client.get("/apps", headers=keys[0])).status_code == 200

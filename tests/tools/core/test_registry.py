@@ -204,9 +204,9 @@ def test_a_tool_that_is_not_declared_as_it_must_be_is_refused_at_once(
     handler: Any, route: Any, options: Any, complaint: Any
 ) -> None:
     shelf = build_toolset()
-    with pytest.raises(RegistrationError, match=complaint) as refused:
+    with pytest.raises(RegistrationError, match=complaint) as refusal:
         shelf.tool(route, **READ, **options)(handler)
-    assert handler.__name__ in str(refused.value)
+    assert handler.__name__ in str(refusal.value)
     assert shelf.tools == {}
 
 
@@ -287,9 +287,9 @@ async def test_clients_of_mcp_are_told_the_effect_of_every_tool(baobab: Baobab, 
     hints = {"read": "readOnlyHint", "destructive": "destructiveHint", "external": "openWorldHint"}
     for listed in json.loads(text)["result"]["tools"]:
         tool = baobab.application.registry.tools[listed["name"]]
-        told = listed["annotations"]
+        annotations = listed["annotations"]
         if tool.effect == effect:
-            hinted = {hint: told.get(hint, False) for hint in hints.values()}
+            hinted = {hint: annotations.get(hint, False) for hint in hints.values()}
             expected = {hint: kind == effect for kind, hint in hints.items()}
             # What strangers wrote comes from outside, too.
             expected["openWorldHint"] |= tool.taints
@@ -531,9 +531,9 @@ async def test_a_limit_of_one_tool_counts_each_address_by_itself(registry: Any) 
     elsewhere = dataclasses.replace(DOOR, ip="192.0.2.2")
     for _ in range(2):
         await registry.call("shelf_rare", {}, ANONYMOUS, DOOR)
-    with pytest.raises(RateLimited) as refused:
+    with pytest.raises(RateLimited) as refusal:
         await registry.call("shelf_rare", {}, ANONYMOUS, DOOR)
-    assert (refused.value.retry_after or 0) >= 1
+    assert (refusal.value.retry_after or 0) >= 1
     assert (await registry.call("shelf_rare", {}, ANONYMOUS, elsewhere))["word"] == "rare"
 
 

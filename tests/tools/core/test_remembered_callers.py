@@ -49,9 +49,9 @@ Case = tuple[Headers, tuple[str, str], Callable[[], Awaitable[int]]]
 
 
 async def _find_key(workers: Workers, by: Headers, key: Headers) -> str:
-    listed = (await workers.here.client.get("/api-keys", headers=by)).json()["keys"]
+    keys = (await workers.here.client.get("/api-keys", headers=by)).json()["keys"]
     return str(
-        next(one["id"] for one in listed if key["authorization"].removeprefix("Bearer ").startswith(one["prefix"]))
+        next(one["id"] for one in keys if key["authorization"].removeprefix("Bearer ").startswith(one["prefix"]))
     )
 
 
@@ -98,8 +98,8 @@ async def test_a_right_that_is_taken_away_ends_at_once_here_and_soon_elsewhere(
         answer = await worker.client.request(method, path, json={"value": 1}, headers=headers)
         assert answer.status_code < 300, answer.text
     assert await change() < 300
-    refused = await workers.here.client.request(method, path, json={"value": 1}, headers=headers)
-    assert refused.status_code in {401, 403, 404}, refused.text
+    refusal = await workers.here.client.request(method, path, json={"value": 1}, headers=headers)
+    assert refusal.status_code in {401, 403, 404}, refusal.text
     async with asyncio.timeout(TIMEOUT_SECONDS):
         while (await workers.there.client.request(method, path, json={"value": 1}, headers=headers)).status_code < 300:
             await asyncio.sleep(0.01)
@@ -113,10 +113,12 @@ async def test_a_new_app_is_usable_at_once_and_leaves_all_other_callers_in_memor
     others = [here.owner, user, app_key, keys[0]]
     for headers in (*others, keys[1]):
         await here.client.get(f"/v1/{workers.app_id}/kv/a", headers=headers)
-    made = await here.client.post("/init", json={"name": "new"}, headers=keys[1])
-    assert made.status_code == 201, made.text
-    written = await here.client.put(f"/v1/{made.json()['app_id']}/kv/a", json={"value": 1}, headers=keys[1])
-    assert written.status_code == 204, written.text
+    response = await here.client.post("/init", json={"name": "new"}, headers=keys[1])
+    assert response.status_code == 201, response.text
+    written_response = await here.client.put(
+        f"/v1/{response.json()['app_id']}/kv/a", json={"value": 1}, headers=keys[1]
+    )
+    assert written_response.status_code == 204, written_response.text
     key_id = await _find_key(workers, stranger.headers, keys[1])
     assert await workers.send("DELETE", f"/api-keys/{key_id}", by=stranger.headers) < 300
     credentials = here.application.services.credentials

@@ -56,8 +56,8 @@ async def _make_row(world: World) -> dict[str, Any]:
 
 
 async def _make_table(world: World) -> dict[str, Any]:
-    made = await _make_row(world)
-    return {"app_id": made["app_id"], "table": made["table"]}
+    row = await _make_row(world)
+    return {"app_id": row["app_id"], "table": row["table"]}
 
 
 async def for_data_list(world: World, caller: Caller) -> dict[str, Any]:
@@ -80,8 +80,8 @@ async def for_data_import(world: World, caller: Caller) -> dict[str, Any]:
 
 
 async def for_data_batch(world: World, caller: Caller) -> dict[str, Any]:
-    made = await _make_table(world)
-    return {"app_id": made["app_id"], "writes": [{"op": "insert", "table": "posts", "values": {"title": "Hello"}}]}
+    table = await _make_table(world)
+    return {"app_id": table["app_id"], "writes": [{"op": "insert", "table": "posts", "values": {"title": "Hello"}}]}
 
 
 async def for_data_update(world: World, caller: Caller) -> dict[str, Any]:
@@ -137,9 +137,9 @@ async def for_rls_drop_policy(world: World, caller: Caller) -> dict[str, Any]:
 
 
 async def for_realtime_changes(world: World, caller: Caller) -> dict[str, Any]:
-    made = await _make_table(world)
+    table = await _make_table(world)
     await world.request("POST", f"/v1/{world.app}/realtime/configure", world.owner.headers, tables=["posts"])
-    return made
+    return table
 
 
 async def for_realtime_configure(world: World, caller: Caller) -> dict[str, Any]:
@@ -154,9 +154,9 @@ async def for_realtime_broadcast(world: World, caller: Caller) -> dict[str, Any]
 
 
 async def for_data_undo(world: World, caller: Caller) -> dict[str, Any]:
-    made = await _make_row(world)
-    found = await world.request("GET", f"/v1/{world.app}/data-changes", world.owner.headers)
-    return {"app_id": made["app_id"], "action_id": found["changes"][0]["action_id"]}
+    row = await _make_row(world)
+    response = await world.request("GET", f"/v1/{world.app}/data-changes", world.owner.headers)
+    return {"app_id": row["app_id"], "action_id": response["changes"][0]["action_id"]}
 
 
 async def for_rls_simulate(world: World, caller: Caller) -> dict[str, Any]:

@@ -69,8 +69,8 @@ class Tables:
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
 async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Installation]:
-    async with open_installation(tmp_path_factory.mktemp("data"), plan="enterprise") as opened:
-        yield opened
+    async with open_installation(tmp_path_factory.mktemp("data"), plan="enterprise") as installation:
+        yield installation
 
 
 @pytest_asyncio.fixture(loop_scope="module")

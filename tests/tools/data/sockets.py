@@ -47,9 +47,9 @@ class Live:
         return await self.machines[on].client.request(method, f"{self.base}{path}", json=body, headers=headers)
 
     async def insert(self, table: str, row: dict[str, Any], on: int = 0, token: str = KEY) -> Any:
-        made = await self.ask("POST", f"/{table}", row, on, token)
-        assert made.status_code == 201, made.text
-        return made.json()
+        response = await self.ask("POST", f"/{table}", row, on, token)
+        assert response.status_code == 201, response.text
+        return response.json()
 
     async def user(self, user_id: str, **claims: Any) -> str:
         return await mint_user_token(self.machines[0].application, self.app_id, user_id, **claims)

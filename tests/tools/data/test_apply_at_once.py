@@ -45,8 +45,8 @@ async def test_schemas_that_are_applied_at_once_come_one_after_the_other(tables:
     assert all(
         row[f"extra{number}"] == number for row in rows if row["title"].startswith("Post") for number in range(6)
     )
-    applied = (await tables.ask("GET", "/migrations")).json["migrations"]
-    assert sorted(each["description"] for each in applied[:6]) == [f"add {number}" for number in range(6)]
+    migrations = (await tables.ask("GET", "/migrations")).json["migrations"]
+    assert sorted(each["description"] for each in migrations[:6]) == [f"add {number}" for number in range(6)]
 
 
 async def test_a_table_that_two_drop_and_make_at_once_is_there_whole_or_not_at_all(tables: Tables) -> None:

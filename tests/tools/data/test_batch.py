@@ -57,8 +57,8 @@ async def test_all_writes_of_a_batch_are_made_and_undone_as_one_action(tables: T
             {"op": "delete", "table": "orders", "count": 0, "rows": []},
         ]
     }
-    undone = await tables.ask("POST", "/data-changes/undo", {"action_id": answer.headers["x-action-id"]})
-    assert undone.json["undone"] == 2
+    undone_answer = await tables.ask("POST", "/data-changes/undo", {"action_id": answer.headers["x-action-id"]})
+    assert undone_answer.json["undone"] == 2
     assert (await tables.list("stock"), await tables.list("orders")) == ([{"id": 1, "left": 5}], [])
 
 

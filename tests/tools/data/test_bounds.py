@@ -81,8 +81,8 @@ async def test_what_a_reference_deletes_an_upsert_replaces_and_a_schema_changes_
     assert upsert.status == 201
     assert (await notes.ask("POST", "/notes", {"id": 50, "text": "x" * 900})).status == 201
     wider = {**_NOTES, "columns": {**_NOTES["columns"], "more": {"type": "text", "default": "'" + "m" * 900 + "'"}}}
-    refused = await notes.ask("POST", "/schema/apply", {"schema": {"tables": {"notes": wider, "lines": _LINES}}})
-    assert refused.status == 402, refused.content
+    refusal = await notes.ask("POST", "/schema/apply", {"schema": {"tables": {"notes": wider, "lines": _LINES}}})
+    assert refusal.status == 402, refusal.content
     assert "more" not in (await notes.list("notes"))[0]
     narrow = {"columns": {"id": _NOTES["columns"]["id"]}, "_dropColumns": ["text", "kind"]}
     await notes.apply({"notes": narrow, "lines": _LINES})
@@ -127,8 +127,8 @@ async def test_an_answer_of_more_than_sixteen_megabytes_is_refused_and_says_what
     # A write answers rows too: it is undone with its answer, and may ask for less.
     assert (await notes.ask("PATCH", "/notes?id=gte.0", {"kind": "c"})).status == 413
     assert await notes.list("notes?kind=eq.c&select=id") == []
-    changed = await notes.ask("PATCH", "/notes?id=gte.0&select=id", {"kind": "c"})
-    assert len(changed.json) == 20
+    changed_answer = await notes.ask("PATCH", "/notes?id=gte.0&select=id", {"kind": "c"})
+    assert len(changed_answer.json) == 20
     assert (await notes.ask("DELETE", "/notes?id=gte.0", prefer="return=minimal")).status == 204
 
 

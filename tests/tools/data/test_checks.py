@@ -47,8 +47,8 @@ async def test_a_generated_column_is_computed_from_its_row_and_follows_it(tables
     assert [changed[name] for name in computed] == ["100.00", 16, "nut x8", True, "L"]
     assert await tables.list("orders?select=id&total=gte.100&is_large=is.true&order=total.desc") == [{"id": 1}]
     assert (await tables.insert("orders", {"id": 2}))[0]["total"] is None
-    refused = await _refuse(tables, "PATCH", "/orders/1", {"total": "5"})
-    assert "takes values" in refused["message"]
+    refusal = await _refuse(tables, "PATCH", "/orders/1", {"total": "5"})
+    assert "takes values" in refusal["message"]
     # The row names no "name", which stays "Nut".
     [upserted] = (await tables.ask("POST", "/orders?on_conflict=id", [{"id": 1, "price": 1, "count": 1}])).json
     assert (upserted["total"], upserted["label"]) == ("1.00", "nut x1")
@@ -137,19 +137,19 @@ async def test_checks_and_generated_columns_are_shown_changed_and_dropped(tables
         "table": "orders", "column": "id", "onDelete": "CASCADE"}}}}})  # fmt: skip
     await tables.insert("orders", {"id": 1, "name": "a", "price": 2, "count": 3})
     await tables.insert("lines", {"id": 1, "order": 1})
-    shown = (await tables.ask("GET", "/schema")).json["schema"]["tables"]
-    assert shown["orders"]["checks"] == ORDERS["checks"]
-    assert shown["orders"]["columns"]["total"]["generated"] == "price * count"
+    shown_tables = (await tables.ask("GET", "/schema")).json["schema"]["tables"]
+    assert shown_tables["orders"]["checks"] == ORDERS["checks"]
+    assert shown_tables["orders"]["columns"]["total"]["generated"] == "price * count"
     assert (await tables.ask("GET", "/schema/orders")).json["checks"] == ORDERS["checks"]
-    assert (await tables.apply(shown))["applied"] == 0
-    orders = {**shown["orders"], "checks": {"few": "count < 4"}}
+    assert (await tables.apply(shown_tables))["applied"] == 0
+    orders = {**shown_tables["orders"], "checks": {"few": "count < 4"}}
     orders["columns"] = {**orders["columns"], "total": {"type": "numeric", "generated": "price * count + 1"}}
     orders["columns"]["label"] = {"type": "text"}
     orders["columns"]["count"] = {"type": "bigint"}
     orders["columns"]["twice"] = {"type": "bigint", "generated": "count + count"}
     orders["_dropColumns"] = ["size", "more"]
     del orders["columns"]["size"], orders["columns"]["more"]
-    await tables.apply({**shown, "orders": orders})
+    await tables.apply({**shown_tables, "orders": orders})
     [row] = await tables.list("orders")
     assert row == {
         "id": 1, "name": "a", "price": "2.00", "count": "3", "total": "7.00", "twice": "6", "label": "a x3",
@@ -159,7 +159,7 @@ async def test_checks_and_generated_columns_are_shown_changed_and_dropped(tables
     assert (await tables.ask("PATCH", "/orders/1", {"price": -1, "label": "now mine"})).json["label"] == "now mine"
     assert (await _refuse(tables, "PATCH", "/orders/1", {"count": 4}))["details"]["check"] == "few"
     del orders["checks"], orders["_dropColumns"]
-    await tables.apply({**shown, "orders": orders})
+    await tables.apply({**shown_tables, "orders": orders})
     assert (await tables.ask("PATCH", "/orders/1", {"count": 4})).json["total"] == "-3.00"
     assert (await tables.ask("DELETE", "/orders/1")).status == 200
     assert await tables.list("lines") == []
@@ -177,19 +177,19 @@ async def test_a_write_with_generated_columns_is_undone_and_its_rows_come_back_f
     await tables.apply({"orders": ORDERS})
     await tables.insert("orders", {"id": 1, "name": "a", "price": 2, "count": 3})
     before = await tables.list("orders")
-    deleted = await tables.ask("DELETE", "/orders/1")
-    undone = await tables.ask("POST", "/data-changes/undo", {"action_id": deleted.headers["x-action-id"]})
-    assert undone.status == 200, undone.content
+    answer = await tables.ask("DELETE", "/orders/1")
+    undone_answer = await tables.ask("POST", "/data-changes/undo", {"action_id": answer.headers["x-action-id"]})
+    assert undone_answer.status == 200, undone_answer.content
     assert await tables.list("orders") == before
-    exported = await tables.ask("GET", "/data-export/orders")
+    exported_answer = await tables.ask("GET", "/data-export/orders")
     await tables.ask("DELETE", "/orders/1")
-    sent = await tables.world.ask(
-        "POST", f"{tables.base}/data-import/orders", tables.world.owner, content=exported.content
+    sent_answer = await tables.world.ask(
+        "POST", f"{tables.base}/data-import/orders", tables.world.owner, content=exported_answer.content
     )
-    assert (sent.status, sent.json["written"]) == (200, 1), sent.content
+    assert (sent_answer.status, sent_answer.json["written"]) == (200, 1), sent_answer.content
     assert await tables.list("orders") == before
-    changed = await tables.ask("PATCH", "/orders/1", {"count": 4})
-    await tables.ask("POST", "/data-changes/undo", {"action_id": changed.headers["x-action-id"]})
+    changed_answer = await tables.ask("PATCH", "/orders/1", {"count": 4})
+    await tables.ask("POST", "/data-changes/undo", {"action_id": changed_answer.headers["x-action-id"]})
     assert await tables.list("orders") == before
 
 

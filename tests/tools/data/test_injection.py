@@ -52,8 +52,8 @@ async def test_a_value_is_kept_found_and_deleted_as_the_text_that_it_is(items: T
             found
         ]
         assert await items.list(f"items?select=id&name=in.({quote(f'{chr(34)}{inside}{chr(34)}', safe='')})") == [found]
-    changed = await items.ask("PATCH", f"/items?name=eq.{quote(CORPUS[8], safe='')}", {"name": CORPUS[12]})
-    assert [row["name"] for row in changed.json] == [CORPUS[12]]
+    answer = await items.ask("PATCH", f"/items?name=eq.{quote(CORPUS[8], safe='')}", {"name": CORPUS[12]})
+    assert [row["name"] for row in answer.json] == [CORPUS[12]]
     assert len(await items.list("items?select=id&limit=1000")) == len(CORPUS) + 1
 
 

@@ -37,8 +37,8 @@ async def test_a_new_table_is_closed_to_users_and_visitors(posts: Tables) -> Non
     assert (await posts.ask("POST", "/posts", {"title": "x"}, ada)).json["error"]["code"] == "AUTH_RLS_POLICY_VIOLATION"
     calls: tuple[tuple[str, Any], ...] = (("GET", None), ("POST", {"title": "x"}), ("DELETE", None))
     for method, body in calls:
-        closed = await posts.ask(method, "/posts?id=not.is.null" if method == "DELETE" else "/posts", body, {})
-        assert (closed.status, closed.json["error"]["code"]) == (401, "AUTH_RLS_REQUIRES_USER_JWT")
+        answer = await posts.ask(method, "/posts?id=not.is.null" if method == "DELETE" else "/posts", body, {})
+        assert (answer.status, answer.json["error"]["code"]) == (401, "AUTH_RLS_REQUIRES_USER_JWT")
     assert len(await posts.list("posts")) == 4
 
 
@@ -51,17 +51,17 @@ async def test_isolated_users_reach_their_own_rows_and_the_public_ones(posts: Ta
     assert await titles(posts, ada) == ["Ada's", "Ada's public"]
     assert await titles(posts, ben) == ["Ada's public", "Ben's"]
     assert await titles(posts, {}) == ["Ada's public"]
-    made = await posts.ask("POST", "/posts", {"title": "New"}, ben)
-    assert (made.status, made.json["user_id"]) == (201, BEN)
-    forged = await posts.ask("POST", "/posts", {"title": "Forged", "user_id": ADA}, ben)
-    assert (forged.status, forged.json["error"]["code"]) == (403, "AUTH_RLS_POLICY_VIOLATION")
-    given_away = await posts.ask("PATCH", f"/posts/{made.json['id']}", {"user_id": ADA}, ben)
+    created_answer = await posts.ask("POST", "/posts", {"title": "New"}, ben)
+    assert (created_answer.status, created_answer.json["user_id"]) == (201, BEN)
+    forged_answer = await posts.ask("POST", "/posts", {"title": "Forged", "user_id": ADA}, ben)
+    assert (forged_answer.status, forged_answer.json["error"]["code"]) == (403, "AUTH_RLS_POLICY_VIOLATION")
+    given_away = await posts.ask("PATCH", f"/posts/{created_answer.json['id']}", {"user_id": ADA}, ben)
     assert given_away.json["error"]["code"] == "AUTH_RLS_POLICY_VIOLATION"
     [public] = await posts.list("posts?title=like.*public", ben)
     assert (await posts.ask("PATCH", f"/posts/{public['id']}", {"title": "Mine"}, ben)).status == 404
     assert (await posts.ask("DELETE", f"/posts/{public['id']}", None, ben)).status == 404
-    changed = await posts.ask("PATCH", "/posts?score=gt.0", {"score": 0}, ben)
-    assert [row["title"] for row in changed.json] == ["Ben's"]
+    changed_answer = await posts.ask("PATCH", "/posts?score=gt.0", {"score": 0}, ben)
+    assert [row["title"] for row in changed_answer.json] == ["Ben's"]
     assert (await posts.ask("DELETE", "/posts?id=not.is.null", None, ada)).json[0]["user_id"] == ADA
     assert {row["title"] for row in await posts.list("posts")} == {"Ben's", "Nobody's", "New"}
 
@@ -70,8 +70,8 @@ async def test_an_upsert_reaches_no_row_that_an_update_would_not(posts: Tables) 
     await posts.ask("POST", "/rls", {"table_name": "posts", "user_column": "user_id"})
     [of_ada] = await posts.list("posts?title=eq.Ada's")
     ben = await posts.user(BEN)
-    stolen = await posts.ask("POST", "/posts?on_conflict=id", {"id": of_ada["id"], "title": "Stolen"}, ben)
-    assert (stolen.status, stolen.json["error"]["code"]) == (403, "AUTH_RLS_POLICY_VIOLATION")
+    answer = await posts.ask("POST", "/posts?on_conflict=id", {"id": of_ada["id"], "title": "Stolen"}, ben)
+    assert (answer.status, answer.json["error"]["code"]) == (403, "AUTH_RLS_POLICY_VIOLATION")
     assert await posts.list(f"posts?id=eq.{of_ada['id']}") == [of_ada]
 
 
@@ -113,11 +113,13 @@ async def test_an_expression_opens_the_rows_for_which_it_is_true(
     # Each caller reads by its key what it sees in the list, whoever has read before.
     every_row = await posts.list("posts")
     for caller in (ada, await posts.user(BEN), {}, await posts.user(BEN, role="editor"), ada):
-        listed = await posts.ask("GET", "/posts", None, caller)
-        visible = listed.json if listed.status == 200 else []
+        listed_answer = await posts.ask("GET", "/posts", None, caller)
+        visible = listed_answer.json if listed_answer.status == 200 else []
         for row in every_row:
             answer = await posts.ask("GET", f"/posts/{row['id']}", None, caller)
-            assert answer.status == (200 if row in visible else listed.status if listed.status != 200 else 404)
+            assert answer.status == (
+                200 if row in visible else listed_answer.status if listed_answer.status != 200 else 404
+            )
             assert answer.status != 200 or answer.json == row
 
 
@@ -180,8 +182,8 @@ async def test_permissive_policies_add_up_and_restrictive_ones_narrow(posts: Tab
     assert await titles(posts, ben) == ["Ada's public", "Ben's"]
     await posts.policy("posts", "few", command="SELECT", using_expression="score > 2", restrictive=True)
     assert await titles(posts, ben) == ["Ben's"]
-    changed = await posts.ask("PATCH", "/rls/policies/few", {"table_name": "posts", "using_expression": "score < 3"})
-    assert changed.status == 200
+    answer = await posts.ask("PATCH", "/rls/policies/few", {"table_name": "posts", "using_expression": "score < 3"})
+    assert answer.status == 200
     assert await titles(posts, ben) == ["Ada's public"]
     assert (await posts.ask("DELETE", "/rls/posts/few")).json["dropped"] == ["few"]
     assert await titles(posts, ben) == ["Ada's public", "Ben's"]
@@ -211,8 +213,8 @@ async def test_those_who_run_the_app_see_it_as_somebody_else(posts: Tables) -> N
     await posts.ask("POST", "/rls", {"table_name": "posts", "user_column": "user_id", "public_read_column": "public"})
     assert await titles(posts, None, x_platform_as_user=ADA) == ["Ada's", "Ada's public"]
     assert await titles(posts, None, x_platform_as_role="anon") == ["Ada's public"]
-    made = await posts.ask("POST", "/posts", {"title": "As Ben"}, x_platform_as_user=BEN)
-    assert made.json["user_id"] == BEN
+    answer = await posts.ask("POST", "/posts", {"title": "As Ben"}, x_platform_as_user=BEN)
+    assert answer.json["user_id"] == BEN
     nobody = await posts.ask("GET", "/posts", x_platform_as_role="user")
     assert nobody.status == 400
     user = await posts.ask("GET", "/posts", None, await posts.user(BEN), x_platform_as_user=ADA)
@@ -247,21 +249,21 @@ async def test_a_column_that_a_policy_asks_for_is_not_dropped(posts: Tables) -> 
     await posts.policy("posts", "own", using_expression="user_id = current_user_id()")
     columns = {name: column for name, column in POSTS["columns"].items() if name != "user_id"}
     wanted = {"tables": {"posts": {"columns": columns, "_dropColumns": ["user_id"]}}}
-    refused = await posts.ask("POST", "/schema/apply", {"schema": wanted})
-    assert (refused.status, refused.json["error"]["code"]) == (400, "RLS_INVALID_EXPRESSION")
-    assert "`own`" in refused.json["error"]["message"]
+    refusal = await posts.ask("POST", "/schema/apply", {"schema": wanted})
+    assert (refusal.status, refusal.json["error"]["code"]) == (400, "RLS_INVALID_EXPRESSION")
+    assert "`own`" in refusal.json["error"]["message"]
 
 
 async def test_visitors_are_turned_away_where_the_app_asks_for_sign_in(posts: Tables) -> None:
     await posts.policy("posts", "all", command="SELECT", using_expression="true")
     assert len(await titles(posts, {})) == 4
-    secured = await posts.ask(
+    answer = await posts.ask(
         "POST",
         "/secure",
         {"tables": [{"table_name": "posts", "user_column": "user_id"}, {"table_name": "nope", "user_column": "x"}]},
     )
-    assert secured.json["tables_secured"] == [{"table": "posts", "policy": "posts_user_isolation"}]
-    assert [error["table"] for error in secured.json["table_errors"]] == ["nope"]
+    assert answer.json["tables_secured"] == [{"table": "posts", "policy": "posts_user_isolation"}]
+    assert [error["table"] for error in answer.json["table_errors"]] == ["nope"]
     assert (await posts.ask("GET", "/posts", None, {})).status == 401
     assert len(await titles(posts, await posts.user(ADA))) == 4
 
@@ -333,8 +335,8 @@ async def test_columns_that_policies_and_references_look_up_without_an_index_are
     await tables.policy("posts", "own", using_expression="user_id = current_user_id() and kind = 'a'")
 
     async def list_missing() -> set[str]:
-        found = (await tables.ask("GET", "/rls")).json["missing_indexes"]
-        return {f"{each['table']}.{each['column']}" for each in found}
+        missing_indexes = (await tables.ask("GET", "/rls")).json["missing_indexes"]
+        return {f"{each['table']}.{each['column']}" for each in missing_indexes}
 
     assert await list_missing() == {"members.team_id", "members.user_id", "teams.owner"}
     teams["columns"]["owner"] = {"type": "text", "unique": True}
@@ -375,9 +377,9 @@ async def test_statements_that_took_long_are_named_with_their_columns_and_withou
             await tables.list(f"posts?select=id&and=(id.not.is.null{filters})&order={'id' if number < 32 else 'title'}")
     finally:
         object.__setattr__(options, "slow_seconds", before)
-    listed = (await tables.ask("GET", "/rls")).json["slow_statements"]
-    assert len(listed) == 50
-    assert "secret" not in str(listed)
+    slow_statements = (await tables.ask("GET", "/rls")).json["slow_statements"]
+    assert len(slow_statements) == 50
+    assert "secret" not in str(slow_statements)
 
 
 async def test_a_slow_statement_says_which_index_it_lacks(tables: Tables) -> None:
@@ -456,8 +458,8 @@ async def test_settings_name_open_tables_as_another_worker_has_just_opened_and_c
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(database, "read", read)
             for _ in range(3):
-                warned = (await tables.ask("GET", "/config")).json["open_tables"]
-                assert warned == ["`posts`: anyone without signing in may SELECT any row."]
+                open_tables = (await tables.ask("GET", "/config")).json["open_tables"]
+                assert open_tables == ["`posts`: anyone without signing in may SELECT any row."]
         # The catalogue was read anew once, and is in memory since.
         assert len(reads) <= 2
         await other.ask("DELETE", "/rls/posts/all")

@@ -32,20 +32,20 @@ OTHER = "33333333-3333-4333-8333-333333333333"
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
 async def machines(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[list[Machine]]:
-    async with open_machines(tmp_path_factory.mktemp("live")) as opened:
-        yield opened
+    async with open_machines(tmp_path_factory.mktemp("live")) as opened_machines:
+        yield opened_machines
 
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def live(machines: list[Machine]) -> Live:
-    made = await machines[0].client.post(
+    response = await machines[0].client.post(
         "/init", json={"name": f"live-{uuid4().hex[:8]}"}, headers={"authorization": f"Bearer {KEY}"}
     )
-    app = Live(machines, made.json()["app_id"])
+    app = Live(machines, response.json()["app_id"])
     await app.ask("POST", "/schema/apply", {"schema": {"tables": {"posts": POSTS}}})
     await app.ask("POST", "/rls", {"table_name": "posts", "user_column": "user_id", "public_read_column": "public"})
-    configured = await app.ask("POST", "/realtime/configure", {"tables": ["posts"]})
-    assert configured.json() == {"configured": [{"table": "posts", "status": "enabled"}]}
+    answer = await app.ask("POST", "/realtime/configure", {"tables": ["posts"]})
+    assert answer.json() == {"configured": [{"table": "posts", "status": "enabled"}]}
     return app
 
 
@@ -58,15 +58,15 @@ async def test_a_change_on_one_server_is_told_on_the_other(live: Live) -> None:
         await live.insert("posts", {"title": "b"})
         row = await live.insert("posts", {"title": "a"})
         inserted = await client.read()
-        changed = (await live.ask("PATCH", f"/posts/{row['id']}", {"score": 5})).json()
+        body = (await live.ask("PATCH", f"/posts/{row['id']}", {"score": 5})).json()
         updated = await client.read()
         await live.ask("DELETE", f"/posts/{row['id']}")
         deleted = await client.read()
     fields = ("type", "table", "op", "record", "old_record")
     assert [[event[name] for name in fields] for event in (inserted, updated, deleted)] == [
         ["change", "posts", "INSERT", row, None],
-        ["change", "posts", "UPDATE", changed, row],
-        ["change", "posts", "DELETE", None, changed],
+        ["change", "posts", "UPDATE", body, row],
+        ["change", "posts", "DELETE", None, body],
     ]
     assert inserted["id"] < updated["id"] < deleted["id"]
     assert inserted["timestamp"] < updated["timestamp"] < deleted["timestamp"]
@@ -143,8 +143,8 @@ async def test_a_policy_means_of_a_change_what_it_means_of_a_row(
     item = {"columns": {"id": {"type": "serial", "primaryKey": True}, "value": column}}
     member = {"columns": {"id": {"type": "serial", "primaryKey": True}, "team": {"type": "text"}}}
     tables = {"posts": POSTS, "items": item, "members": member}
-    applied = await live.ask("POST", "/schema/apply", {"schema": {"tables": tables}})
-    assert applied.status_code == 200, applied.text
+    response = await live.ask("POST", "/schema/apply", {"schema": {"tables": tables}})
+    assert response.status_code == 200, response.text
     await live.insert("members", {"team": "red"})
     for table, using in (("items", expression), ("members", "true")):
         policy = {"table_name": table, "policy_name": "p", "using_expression": using}
@@ -155,12 +155,12 @@ async def test_a_policy_means_of_a_change_what_it_means_of_a_row(
         rows = [await live.insert("items", {"value": value}) for value in (hidden, shown) if value is not None]
         last = await live.insert("members", {"team": "green"})
         assert last
-        listed = (await live.ask("GET", "/items", token=await live.user(ADA))).json()
-        for row in listed:
+        body = (await live.ask("GET", "/items", token=await live.user(ADA))).json()
+        for row in body:
             assert (await client.read())["record"] == row
         await client.send("unsubscribe", table="items")
         assert await client.read() == {"type": "unsubscribed", "table": "items"}
-    assert listed == [row for row in rows if row["value"] == shown]
+    assert body == [row for row in rows if row["value"] == shown]
 
 
 async def test_a_stream_of_events_goes_on_after_the_last_id(live: Live) -> None:
@@ -222,15 +222,15 @@ async def test_a_thousand_follow_one_table(live: Live, stack: contextlib.ExitSta
             mine = listeners[7]
             row = await live.insert("posts", {"title": "x", "public": True})
             assert (await one.read())["record"] == (await other.read())["record"] == row
-            told = [await _read_change(listener) for listener in listeners]
-            assert {event["record"]["id"] for event in told} == {row["id"]}
+            changes = [await _read_change(listener) for listener in listeners]
+            assert {event["record"]["id"] for event in changes} == {row["id"]}
             private = await live.insert("posts", {"title": "y", "user_id": mine.actor.user_id})
             assert (await _read_change(mine))["record"] == private
             # All that stands before it in the log has been told: nobody else gets another one.
             await live.insert("posts", {"title": "z", "public": True})
-            told = [await _read_change(listener) for listener in listeners]
+            changes = [await _read_change(listener) for listener in listeners]
             same = [number for number, listener in enumerate(listeners) if listener.actor == mine.actor]
-            assert [number for number, event in enumerate(told) if event["record"]["title"] == "y"] == same[1:]
+            assert [number for number, event in enumerate(changes) if event["record"]["title"] == "y"] == same[1:]
 
 
 async def test_a_change_that_cannot_be_told_is_passed_over_after_some_attempts(
@@ -307,10 +307,10 @@ async def test_a_paused_app_closes_with_1013_and_one_that_is_gone_with_1008(live
     async with live.open(on=1) as client, live.open() as other:
         await client.subscribe("posts")
         await other.subscribe("posts")
-        deleted = await live.machines[0].client.delete(
+        response = await live.machines[0].client.delete(
             f"/apps/{live.app_id}", headers={"authorization": f"Bearer {KEY}"}
         )
-        assert deleted.status_code in (200, 204), deleted.text
+        assert response.status_code in (200, 204), response.text
         assert await client.read() == 1008
         assert await other.read() == 1008
 
@@ -356,8 +356,10 @@ async def test_broadcasts_reach_those_who_joined_and_visitors_only_listen(live: 
         assert await visitor.read() == {**told, "client_id": ids[0], "user_id": ADA}
         await visitor.send("broadcast", channel="room", event="wave")
         assert (await visitor.read())["code"] == "AUTH_RLS_REQUIRES_USER_JWT"
-        said = await live.ask("POST", "/realtime/broadcast", {"channel": "room", "event": "wave", "payload": {"n": 1}})
-        assert said.json() == {"told": True}
+        answer = await live.ask(
+            "POST", "/realtime/broadcast", {"channel": "room", "event": "wave", "payload": {"n": 1}}
+        )
+        assert answer.json() == {"told": True}
         for client in (hers, visitor):
             assert await client.read() == {**told, "client_id": None, "user_id": None}
         await hers.send("event", event="place_order", payload={})
@@ -391,8 +393,8 @@ async def test_what_cannot_be_followed_is_said(live: Live) -> None:
         await live.ask("POST", "/realtime/configure", {"tables": ["closed"]})
         await client.send("subscribe", table="closed")
         assert (await client.read())["code"] == "AUTH_RLS_REQUIRES_USER_JWT"
-    refused = await live.ask("GET", "/realtime/changes?table=closed&token=nonsense", token="")
-    assert refused.status_code == 401
+    refusal = await live.ask("GET", "/realtime/changes?table=closed&token=nonsense", token="")
+    assert refusal.status_code == 401
     await live.ask("DELETE", "/realtime/closed")
     assert (await live.ask("GET", "/realtime/changes?table=closed")).json()["error"][
         "code"
@@ -427,9 +429,11 @@ async def test_who_reads_too_slowly_is_dropped(live: Live, stack: contextlib.Exi
 
 
 async def test_there_is_room_for_so_many_connections(tmp_path_factory: pytest.TempPathFactory) -> None:
-    async with open_machines(tmp_path_factory.mktemp("few"), 1, realtime_connections="2") as opened:
-        made = await opened[0].client.post("/init", json={"name": "few"}, headers={"authorization": f"Bearer {KEY}"})
-        live = Live(opened, made.json()["app_id"])
+    async with open_machines(tmp_path_factory.mktemp("few"), 1, realtime_connections="2") as opened_machines:
+        response = await opened_machines[0].client.post(
+            "/init", json={"name": "few"}, headers={"authorization": f"Bearer {KEY}"}
+        )
+        live = Live(opened_machines, response.json()["app_id"])
         # A socket is open before its place is counted, so each waits for the answer to the one before.
         async with live.open() as one:
             assert (await one.read())["type"] == "connected"
@@ -438,5 +442,5 @@ async def test_there_is_room_for_so_many_connections(tmp_path_factory: pytest.Te
                 async with live.open() as third:
                     assert (await third.read())["error"]["code"] == "REALTIME_CONNECTION_LIMIT"
                     assert await third.read() == 1013
-        refused = await live.ask("GET", "/realtime/changes?table=x")
-        assert refused.status_code == 404
+        refusal = await live.ask("GET", "/realtime/changes?table=x")
+        assert refusal.status_code == 404

@@ -85,9 +85,9 @@ async def test_rows_are_found_by_whether_they_have_related_ones(library: Tables)
     assert found == [{"name": "Ursula", "books": []}, {"name": "Iris", "books": []}]
     orphans = await library.list("books?select=title,author:authors!author_id(name)&author=is.null")
     assert orphans == [{"title": "Anonymous", "author": None}]
-    refused = await library.ask("GET", f"/authors?select=name,{BY_AUTHOR}(title)&books=eq.Planet")
-    assert refused.status == 400
-    assert "books.column=operator.value" in refused.json["hint"]
+    refusal = await library.ask("GET", f"/authors?select=name,{BY_AUTHOR}(title)&books=eq.Planet")
+    assert refusal.status == 400
+    assert "books.column=operator.value" in refusal.json["hint"]
 
 
 async def test_a_reference_is_also_named_by_its_constraint(library: Tables) -> None:
@@ -98,27 +98,27 @@ async def test_a_reference_is_also_named_by_its_constraint(library: Tables) -> N
         assert rows == [{"books": [{"title": "Kindred"}]}]
     [row] = await library.list("books?select=authors!books_editor_id_fkey(name)&id=eq.1")
     assert row == {"authors": {"name": "Iris"}}
-    refused = await library.ask("GET", "/shelves?select=books!nonsense(title)")
-    assert refused.json["message"] == "`shelves` and `books` are not related by `nonsense`."
+    refusal = await library.ask("GET", "/shelves?select=books!nonsense(title)")
+    assert refusal.json["message"] == "`shelves` and `books` are not related by `nonsense`."
 
 
 async def test_a_write_answers_related_rows_and_what_is_in_json(library: Tables) -> None:
     select = "title,writer:authors!author_id(name),size:meta->>size,price::text"
-    inserted = await library.ask(
+    answer = await library.ask(
         "POST", f"/books?select={select}", [{"title": "B", "author_id": 2, "meta": {"size": 3}}, {"title": "A"}]
     )
-    assert inserted.json == [
+    assert answer.json == [
         {"title": "B", "size": "3", "price": None, "writer": {"name": "Octavia"}},
         {"title": "A", "size": None, "price": None, "writer": None},
     ]
-    changed = await library.ask("PATCH", f"/books?title=eq.A&select={select}", {"author_id": 1, "price": 4})
-    assert changed.json == [{"title": "A", "size": None, "price": "4", "writer": {"name": "Ursula"}}]
-    upserted = await library.ask(
+    changed_answer = await library.ask("PATCH", f"/books?title=eq.A&select={select}", {"author_id": 1, "price": 4})
+    assert changed_answer.json == [{"title": "A", "size": None, "price": "4", "writer": {"name": "Ursula"}}]
+    upserted_answer = await library.ask(
         "POST", "/authors?on_conflict=id&select=books!author_id(count)", {"id": 1, "name": "Ursula"}
     )
-    assert upserted.json == {"books": [{"count": 3}]}
-    removed = await library.ask("DELETE", f"/books?title=in.(A,B)&select={select}")
-    assert [row["writer"] for row in removed.json] == [{"name": "Octavia"}, {"name": "Ursula"}]
+    assert upserted_answer.json == {"books": [{"count": 3}]}
+    removed_answer = await library.ask("DELETE", f"/books?title=in.(A,B)&select={select}")
+    assert [row["writer"] for row in removed_answer.json] == [{"name": "Octavia"}, {"name": "Ursula"}]
     assert await library.list("books?title=in.(A,B)") == []
 
 
@@ -132,8 +132,8 @@ async def test_a_write_of_many_rows_answers_each_with_its_related_rows_in_their_
 
 async def test_a_write_answers_no_related_rows_of_a_table_without_a_key_and_no_aggregates(library: Tables) -> None:
     assert (await library.ask("POST", "/notes?select=text", {"text": "x"})).json == {"text": "x"}
-    refused = await library.ask("POST", "/notes?select=text,books(title)", {"text": "y"})
-    assert (refused.status, refused.json["message"]) == (
+    refusal = await library.ask("POST", "/notes?select=text,books(title)", {"text": "y"})
+    assert (refusal.status, refusal.json["message"]) == (
         400,
         "`notes` has no primary key, so a write of it answers plain columns only.",
     )
@@ -151,17 +151,17 @@ async def test_a_write_answers_related_rows_only_as_far_as_policies_show_them(li
         row = {"title": "New", "author_id": author_id}
         answer = await library.ask("POST", f"/books?select={select}", row, user)
         assert (answer.status, answer.json) == (201, {"title": "New", "authors": wanted})
-        removed = await library.ask("DELETE", f"/books?title=eq.New&select={select}", None, user)
-        assert removed.json == [{"title": "New", "authors": wanted}]
+        removed_answer = await library.ask("DELETE", f"/books?title=eq.New&select={select}", None, user)
+        assert removed_answer.json == [{"title": "New", "authors": wanted}]
 
 
 async def test_the_rows_that_a_write_wrote_are_counted_where_that_is_preferred(library: Tables) -> None:
     for prefer in ("count=exact", "count=exact,return=minimal"):
-        inserted = await library.ask("POST", "/books", [{"title": "C"}, {"title": "C"}], prefer=prefer)
-        changed = await library.ask("PATCH", "/books?title=eq.C", {"price": 1}, prefer=prefer)
-        removed = await library.ask("DELETE", "/books?title=eq.C", None, prefer=prefer)
+        answer = await library.ask("POST", "/books", [{"title": "C"}, {"title": "C"}], prefer=prefer)
+        changed_answer = await library.ask("PATCH", "/books?title=eq.C", {"price": 1}, prefer=prefer)
+        removed_answer = await library.ask("DELETE", "/books?title=eq.C", None, prefer=prefer)
         nothing = await library.ask("DELETE", "/books?title=eq.C", None, prefer=prefer)
-        counts = [each.headers.get("content-range") for each in (inserted, changed, removed, nothing)]
+        counts = [each.headers.get("content-range") for each in (answer, changed_answer, removed_answer, nothing)]
         assert counts == ["*/2", "*/2", "*/2", "*/0"]
 
 
@@ -215,9 +215,9 @@ async def test_exact_numbers_of_related_rows_have_the_order_of_numbers(tables: T
     ],
 )
 async def test_what_cannot_be_ordered_by_or_spread_is_refused(library: Tables, query: str, message: str) -> None:
-    refused = await library.ask("GET", f"/{query}")
-    assert refused.status == 400
-    assert message in refused.json["message"]
+    refusal = await library.ask("GET", f"/{query}")
+    assert refusal.status == 400
+    assert message in refusal.json["message"]
 
 
 async def test_values_of_a_related_row_are_spread_among_those_of_the_row(library: Tables) -> None:
@@ -236,8 +236,8 @@ async def test_values_of_a_related_row_are_spread_among_those_of_the_row(library
     assert inner == [{"room": "N", "title": "Kindred"}]
     csv = await library.ask("GET", "/shelves?select=room,...books(title)&order=room", accept="text/csv")
     assert csv.content.decode().split() == ["room,title", "N,Kindred", "S,"]
-    written = await library.ask("PATCH", "/shelves?room=eq.S&select=room,...books(title)", {"book_id": 1})
-    assert written.json == [{"room": "S", "title": "Rocannon"}]
+    answer = await library.ask("PATCH", "/shelves?room=eq.S&select=room,...books(title)", {"book_id": 1})
+    assert answer.json == [{"room": "S", "title": "Rocannon"}]
 
 
 async def test_a_related_row_that_the_reader_may_not_see_is_neither_spread_nor_ordered_by(library: Tables) -> None:
@@ -276,8 +276,8 @@ async def test_what_two_tables_have_in_common_is_named_where_they_are_not_relate
     plain = {"columns": {"id": {"type": "serial", "primaryKey": True}, "name": "text"}}
     tagged = {"columns": {"post_id": refer("posts"), "tag_id": refer("tags")}}
     await tables.apply({"posts": plain, "tags": plain, "post_tags": tagged})
-    refused = await tables.ask("GET", "/posts?select=name,tags(name)")
-    assert refused.json["hint"] == "They are related by `post_tags`: write `post_tags(tags(name))`."
+    refusal = await tables.ask("GET", "/posts?select=name,tags(name)")
+    assert refusal.json["hint"] == "They are related by `post_tags`: write `post_tags(tags(name))`."
     assert await tables.list("posts?select=name,post_tags(tags(name))") == []
 
 
@@ -294,8 +294,8 @@ async def test_a_table_that_refers_to_itself_is_embedded_in_either_direction(tab
         assert row == {"name": "a", "below": [{"name": "b"}, {"name": "c"}]}
     [*_, row] = await tables.list("nodes?select=name,above:parent_id(name)&order=id")
     assert row == {"name": "c", "above": {"name": "a"}}
-    refused = await tables.ask("GET", "/nodes?select=nodes(name)")
-    assert "`parent_id(...)`, `nodes!parent_id(...)`" in refused.json["message"]
+    refusal = await tables.ask("GET", "/nodes?select=nodes(name)")
+    assert "`parent_id(...)`, `nodes!parent_id(...)`" in refusal.json["message"]
 
 
 async def test_a_table_that_refers_to_itself_is_ordered_by_filtered_by_and_spread(tables: Tables) -> None:

@@ -53,8 +53,8 @@ async def test_a_write_that_is_sent_again_is_answered_alike_and_made_once(
     assert [row["id"] for row in await tables.list("items?order=id")] == left
     other = await send(path.replace("1", "2").replace("lt.3", "lt.2"), {"id": 9})
     assert (other.status, other.json["error"]["code"]) == (409, "IDEMPOTENCY_KEY_REUSED")
-    undone = await tables.ask("POST", "/data-changes/undo", {"action_id": again[0].headers["x-action-id"]})
-    assert undone.status == 200, undone.content
+    undone_answer = await tables.ask("POST", "/data-changes/undo", {"action_id": again[0].headers["x-action-id"]})
+    assert undone_answer.status == 200, undone_answer.content
     assert await tables.list("items?order=id") == ROWS
 
 
@@ -72,8 +72,8 @@ async def test_a_write_that_failed_is_kept_for_no_key(tables: Tables) -> None:
     for method, path, body in (("PATCH", "/items/8", {"note": "new"}), ("DELETE", "/items/8", None)):
         missing = await tables.ask(method, path, body, idempotency_key=f"later-{method}")
         assert missing.status == 404
-    taken = await tables.ask("POST", "/items", {"id": 1}, idempotency_key="taken")
-    assert taken.status == 409
+    answer = await tables.ask("POST", "/items", {"id": 1}, idempotency_key="taken")
+    assert answer.status == 409
     await tables.ask("DELETE", "/items/1")
     assert (await tables.ask("POST", "/items", {"id": 1}, idempotency_key="taken")).status == 201
     await tables.insert("items", {"id": 8, "note": "old"})
@@ -95,7 +95,9 @@ async def test_a_key_is_its_callers_own(tables: Tables) -> None:
 
 async def test_a_column_of_the_name_is_a_filter_and_no_key(tables: Tables) -> None:
     await open_items(tables)
-    gone = await tables.ask("DELETE", "/items?idempotency_key=eq.k2&note=eq.old", prefer="return=representation")
-    assert [row["id"] for row in gone.json] == [2]
-    changed = await tables.ask("PATCH", "/items?idempotency_key=eq.k1", {"note": "x"}, prefer="return=representation")
-    assert [row["id"] for row in changed.json] == [1]
+    answer = await tables.ask("DELETE", "/items?idempotency_key=eq.k2&note=eq.old", prefer="return=representation")
+    assert [row["id"] for row in answer.json] == [2]
+    changed_answer = await tables.ask(
+        "PATCH", "/items?idempotency_key=eq.k1", {"note": "x"}, prefer="return=representation"
+    )
+    assert [row["id"] for row in changed_answer.json] == [1]

@@ -172,26 +172,26 @@ async def test_one_row_comes_as_an_object_where_that_is_asked(posts: Tables) -> 
 
 async def test_a_row_is_changed_and_deleted_by_its_key(posts: Tables) -> None:
     [row] = await posts.list("posts?score=eq.1")
-    changed = await posts.ask("PATCH", f"/posts/{row['id']}", {"title": "Omega", "unknown": 1})
-    assert (changed.status, changed.json) == (200, {**row, "title": "Omega"})
+    answer = await posts.ask("PATCH", f"/posts/{row['id']}", {"title": "Omega", "unknown": 1})
+    assert (answer.status, answer.json) == (200, {**row, "title": "Omega"})
     assert (await posts.ask("GET", f"/posts/{row['id']}")).json["title"] == "Omega"
     assert (await posts.ask("DELETE", f"/posts/{row['id']}")).json == {"deleted": True}
     for method in ("GET", "PATCH", "DELETE"):
-        gone = await posts.ask(method, f"/posts/{row['id']}", {"title": "x"} if method == "PATCH" else None)
-        assert (gone.status, gone.json["error"]["code"]) == (404, "RESOURCE_NOT_FOUND")
+        gone_answer = await posts.ask(method, f"/posts/{row['id']}", {"title": "x"} if method == "PATCH" else None)
+        assert (gone_answer.status, gone_answer.json["error"]["code"]) == (404, "RESOURCE_NOT_FOUND")
     bad = await posts.ask("GET", "/posts/not-a-uuid")
     assert (bad.status, bad.json["error"]["code"]) == (400, "VALIDATION_INVALID_INPUT")
 
 
 async def test_rows_are_changed_and_deleted_by_filters_and_never_all_by_leaving_them_out(posts: Tables) -> None:
-    changed = await posts.ask("PATCH", "/posts?score=gte.2&select=score", {"public": True})
-    assert [row["score"] for row in changed.json] == [2, 3]
-    deleted = await posts.ask("DELETE", "/posts?score=gte.2", prefer="return=minimal")
-    assert (deleted.status, deleted.content) == (204, b"")
+    answer = await posts.ask("PATCH", "/posts?score=gte.2&select=score", {"public": True})
+    assert [row["score"] for row in answer.json] == [2, 3]
+    deleted_answer = await posts.ask("DELETE", "/posts?score=gte.2", prefer="return=minimal")
+    assert (deleted_answer.status, deleted_answer.content) == (204, b"")
     assert len(await posts.list("posts")) == 3
     for method, body in (("PATCH", {"score": 0}), ("DELETE", None)):
-        refused = await posts.ask(method, "/posts", body)
-        assert (refused.status, refused.json["error"]["code"]) == (400, "VALIDATION_INVALID_INPUT")
+        refusal = await posts.ask(method, "/posts", body)
+        assert (refusal.status, refusal.json["error"]["code"]) == (400, "VALIDATION_INVALID_INPUT")
     too_many = await posts.ask("DELETE", "/posts?id=not.is.null", prefer="max-affected=2")
     assert too_many.status == 400
     assert len(await posts.list("posts")) == 3
@@ -213,12 +213,12 @@ async def test_an_upsert_changes_the_row_that_is_there(tables: Tables) -> None:
     columns = {"id": {"type": "integer", "primaryKey": True}, "name": {"type": "text", "unique": True}, "n": "integer"}
     await tables.apply({"tags": {"columns": columns}})
     await tables.insert("tags", {"id": 1, "name": "a", "n": 1})
-    merged = await tables.ask("POST", "/tags?on_conflict=name", {"id": 1, "name": "a", "n": 2})
-    assert merged.json == {"id": 1, "name": "a", "n": 2}
-    ignored = await tables.ask(
+    answer = await tables.ask("POST", "/tags?on_conflict=name", {"id": 1, "name": "a", "n": 2})
+    assert answer.json == {"id": 1, "name": "a", "n": 2}
+    ignored_answer = await tables.ask(
         "POST", "/tags", [{"id": 1, "n": 9}, {"id": 2, "n": 9}], prefer="resolution=ignore-duplicates"
     )
-    assert [row["id"] for row in ignored.json] == [2]
+    assert [row["id"] for row in ignored_answer.json] == [2]
     assert (await tables.list("tags?id=eq.1"))[0]["n"] == 2
     wrong = await tables.ask("POST", "/tags?on_conflict=n", {"id": 3})
     assert wrong.status == 400
@@ -268,13 +268,13 @@ async def test_what_constraints_refuse_is_told_by_its_kind(tables: Tables) -> No
         assert (held.status, held.json["error"]["code"]) == (400, "VALIDATION_FOREIGN_KEY_VIOLATION")
         assert held.json["message"] == "`parent_id` of `children` refers to this row of `parents`."
         assert held.json["error"]["details"] == named
-    moved = await tables.ask("PATCH", "/children/1", {"parent_id": 9})
-    assert moved.json["error"]["details"] == named
+    answer = await tables.ask("PATCH", "/children/1", {"parent_id": 9})
+    assert answer.json["error"]["details"] == named
     writes = [{"op": "insert", "table": "children", "values": [{"id": 2, "parent_id": 7}, {"id": 3, "parent_id": 9}]}]
     batch = await tables.ask("POST", "/data-batch", {"writes": writes})
     assert batch.json["error"]["details"] == {**named, "write": 0}
-    nulled = await tables.ask("PATCH", "/children/1", {"parent_id": None})
-    assert nulled.json["error"]["code"] == "VALIDATION_NOT_NULL_VIOLATION"
+    nulled_answer = await tables.ask("PATCH", "/children/1", {"parent_id": None})
+    assert nulled_answer.json["error"]["code"] == "VALIDATION_NOT_NULL_VIOLATION"
     foreign = await tables.ask("POST", "/children", {"nothing": 1})
     assert (foreign.status, foreign.json["error"]["code"]) == (400, "VALIDATION_INVALID_INPUT")
 
@@ -376,19 +376,19 @@ async def test_an_empty_list_of_rows_is_written(posts: Tables) -> None:
 
 async def test_a_write_that_is_to_be_rolled_back_is_refused_and_not_kept(posts: Tables) -> None:
     before = await posts.list("posts?select=count")
-    refused = await posts.ask("POST", "/posts", {"title": "dry"}, prefer="return=representation,tx=rollback")
-    assert (refused.status, await posts.list("posts?select=count")) == (400, before)
+    refusal = await posts.ask("POST", "/posts", {"title": "dry"}, prefer="return=representation,tx=rollback")
+    assert (refusal.status, await posts.list("posts?select=count")) == (400, before)
 
 
 async def test_a_call_of_a_function_is_told_what_there_is_instead(posts: Tables) -> None:
-    called = await posts.ask("POST", "/rpc/search_posts", {"q": "x"})
-    assert (called.status, called.json["error"]["code"]) == (405, "METHOD_NOT_ALLOWED")
-    assert "view" in called.json["error"]["remediation"]
+    answer = await posts.ask("POST", "/rpc/search_posts", {"q": "x"})
+    assert (answer.status, answer.json["error"]["code"]) == (405, "METHOD_NOT_ALLOWED")
+    assert "view" in answer.json["error"]["remediation"]
     read = await posts.ask("GET", "/rpc/search_posts")
     assert read.status == 404
     with_parameter = await posts.ask("GET", "/rpc/search_posts?q=x")
     assert with_parameter.status == 400
-    for refused in (called, with_parameter):
+    for refused in (answer, with_parameter):
         assert refused.json["error"]["remediation"].endswith(read.json["error"]["remediation"])
 
 
@@ -454,9 +454,9 @@ async def test_rows_of_one_upsert_with_the_same_key_are_written_in_their_order(t
     assert answer.status == 201, answer.content
     assert [row["n"] for row in answer.json] == [1, 2, 3, 4, 5, 6]
     assert [row["n"] for row in await tables.list("tags?order=n")] == [3, 4, 5, 6]
-    undone = await tables.ask("POST", "/data-changes/undo", {"action_id": answer.headers["x-action-id"]})
-    assert undone.status == 200, undone.content
+    undone_answer = await tables.ask("POST", "/data-changes/undo", {"action_id": answer.headers["x-action-id"]})
+    assert undone_answer.status == 200, undone_answer.content
     assert await tables.list("tags") == [{"id": 1, "code": "1", "n": 0}]
     # Without `resolution=merge-duplicates`, the first row stays.
-    ignored = await tables.ask("POST", "/tags?on_conflict=code", rows, prefer="resolution=ignore-duplicates")
-    assert [row["n"] for row in ignored.json] == [2, 4, 5]
+    ignored_answer = await tables.ask("POST", "/tags?on_conflict=code", rows, prefer="resolution=ignore-duplicates")
+    assert [row["n"] for row in ignored_answer.json] == [2, 4, 5]

@@ -47,9 +47,9 @@ async def test_migrations_are_listed_newest_first(tables: Tables) -> None:
 async def test_nothing_is_dropped_that_the_document_does_not_name(tables: Tables) -> None:
     await tables.apply({"a": {"columns": {**ID, "b": "text", "c": "text"}}, "gone": {"columns": ID}})
     await tables.insert("a", {"id": 1, "b": "kept", "c": "x"})
-    refused = await tables.ask("POST", "/schema/apply", {"schema": {"tables": {"a": {"columns": ID}}}})
-    assert (refused.status, refused.json["error"]["code"]) == (400, "SCHEMA_DESTRUCTIVE_CHANGE")
-    assert refused.json["error"]["details"]["changes"] == [
+    refusal = await tables.ask("POST", "/schema/apply", {"schema": {"tables": {"a": {"columns": ID}}}})
+    assert (refusal.status, refusal.json["error"]["code"]) == (400, "SCHEMA_DESTRUCTIVE_CHANGE")
+    assert refusal.json["error"]["details"]["changes"] == [
         {"change": "drop the table gone", "authorise": '"_drop": ["gone"]'}
     ]
     await tables.apply({"a": {"columns": ID, "_dropColumns": ["c"]}}, drop=["gone"])
@@ -62,9 +62,9 @@ async def test_a_changed_type_is_refused_unless_every_value_fits_it(tables: Tabl
     await tables.insert("a", {"id": 1, "n": 5, "t": "abc"})
     await tables.apply({"a": {"columns": {**ID, "n": "bigint", "t": "text"}}})
     await tables.insert("a", {"id": 2, "n": 2**40, "t": "longer"})
-    refused = await tables.ask("POST", "/schema/apply", {"schema": {"tables": {"a": {"columns": {**ID, "n": "text"}}}}})
-    assert refused.json["error"]["code"] == "SCHEMA_DESTRUCTIVE_CHANGE"
-    assert "_dropColumns" in refused.json["error"]["details"]["changes"][0]["authorise"]
+    refusal = await tables.ask("POST", "/schema/apply", {"schema": {"tables": {"a": {"columns": {**ID, "n": "text"}}}}})
+    assert refusal.json["error"]["code"] == "SCHEMA_DESTRUCTIVE_CHANGE"
+    assert "_dropColumns" in refusal.json["error"]["details"]["changes"][0]["authorise"]
 
 
 async def test_a_new_column_fills_the_rows_that_are_there_with_its_default(tables: Tables) -> None:
@@ -84,9 +84,9 @@ async def test_a_column_that_rows_leave_empty_cannot_be_required_and_nothing_is_
     await tables.apply({"a": {"columns": {**ID, "b": "text"}}})
     await tables.insert("a", {"id": 1})
     wanted = {"new": {"columns": ID}, "a": {"columns": {**ID, "b": {"type": "text", "nullable": False}}}}
-    refused = await tables.ask("POST", "/schema/apply", {"schema": {"tables": wanted}})
-    assert refused.json["error"]["code"] == "SCHEMA_MIGRATION_FAILED"
-    assert refused.json["error"]["details"] == {"table": "a", "column": "b", "existing_row_count": 1}
+    refusal = await tables.ask("POST", "/schema/apply", {"schema": {"tables": wanted}})
+    assert refusal.json["error"]["code"] == "SCHEMA_MIGRATION_FAILED"
+    assert refusal.json["error"]["details"] == {"table": "a", "column": "b", "existing_row_count": 1}
     assert set((await tables.ask("GET", "/schema")).json["schema"]["tables"]) == {"a"}
     await tables.ask("PATCH", "/a/1", {"b": "x"})
     await tables.apply(wanted)
@@ -99,8 +99,8 @@ async def test_references_are_added_changed_and_enforced(tables: Tables) -> None
     await tables.insert("children", {"id": 1, "parent": 1}, {"id": 2, "parent": 9})
     reference = {"type": "integer", "references": {"table": "parents", "column": "id", "onDelete": "CASCADE"}}
     wanted = {"parents": {"columns": ID}, "children": {"columns": {**ID, "parent": reference}}}
-    broken = await tables.ask("POST", "/schema/apply", {"schema": {"tables": wanted}})
-    assert broken.json["error"]["code"] == "VALIDATION_FOREIGN_KEY_VIOLATION"
+    answer = await tables.ask("POST", "/schema/apply", {"schema": {"tables": wanted}})
+    assert answer.json["error"]["code"] == "VALIDATION_FOREIGN_KEY_VIOLATION"
     await tables.ask("DELETE", "/children/2")
     await tables.apply(wanted)
     assert len(await tables.list("children")) == 1
@@ -113,8 +113,8 @@ async def test_a_unique_column_is_added_and_taken_back(tables: Tables) -> None:
     await tables.apply({"a": {"columns": {**ID, "b": "text"}}})
     await tables.insert("a", {"id": 1, "b": "x"}, {"id": 2, "b": "x"})
     wanted = {"a": {"columns": {**ID, "b": {"type": "text", "unique": True}}}}
-    refused = await tables.ask("POST", "/schema/apply", {"schema": {"tables": wanted}})
-    assert (refused.status, refused.json["error"]["code"]) == (409, "VALIDATION_UNIQUE_CONSTRAINT_VIOLATION")
+    refusal = await tables.ask("POST", "/schema/apply", {"schema": {"tables": wanted}})
+    assert (refusal.status, refusal.json["error"]["code"]) == (409, "VALIDATION_UNIQUE_CONSTRAINT_VIOLATION")
     await tables.ask("PATCH", "/a/2", {"b": "y"})
     await tables.apply(wanted)
     assert (await tables.ask("POST", "/a", {"id": 3, "b": "y"})).status == 409
@@ -219,5 +219,5 @@ async def test_users_and_visitors_see_no_schema(tables: Tables) -> None:
 
 
 async def test_a_schema_that_is_a_text_is_refused_in_words_of_json(tables: Tables) -> None:
-    refused = await tables.ask("POST", "/schema/apply", {"schema": '{"tables": {}}'})
-    assert (refused.status, refused.json["message"]) == (400, "`schema`: input should be an object.")
+    refusal = await tables.ask("POST", "/schema/apply", {"schema": '{"tables": {}}'})
+    assert (refusal.status, refusal.json["message"]) == (400, "`schema`: input should be an object.")

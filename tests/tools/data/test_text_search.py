@@ -84,9 +84,9 @@ async def test_a_search_stands_among_other_conditions(notes: Tables) -> None:
     ["fts.cat |", "fts.& cat", "fts.(cat", "fts.cat)", "fts.cat:A", "fts.'cat", "fts.cat <-> !dog", "fts.a1 <99999> b"],
 )
 async def test_what_is_no_search_is_refused_in_words(notes: Tables, search: str) -> None:
-    refused = await notes.ask("GET", f"/notes?text={quote(search)}")
-    assert (refused.status, refused.json["error"]["code"]) == (400, "VALIDATION_INVALID_SCHEMA"), refused.content
-    assert refused.json["error"]["details"]["invalidFilters"]
+    refusal = await notes.ask("GET", f"/notes?text={quote(search)}")
+    assert (refusal.status, refusal.json["error"]["code"]) == (400, "VALIDATION_INVALID_SCHEMA"), refusal.content
+    assert refusal.json["error"]["details"]["invalidFilters"]
 
 
 @pytest.mark.parametrize(
@@ -101,10 +101,10 @@ async def test_what_is_no_search_is_refused_in_words(notes: Tables, search: str)
 async def test_an_operator_that_there_is_not_names_what_there_is(
     notes: Tables, condition: str, message: str, hint: str
 ) -> None:
-    refused = await notes.ask("GET", f"/notes?text={quote(condition)}")
-    assert refused.status == 400
-    assert message in refused.json["message"]
-    assert hint in refused.json["hint"]
+    refusal = await notes.ask("GET", f"/notes?text={quote(condition)}")
+    assert refusal.status == 400
+    assert message in refusal.json["message"]
+    assert hint in refusal.json["hint"]
 
 
 async def test_a_text_is_searched_as_far_as_it_is_said(notes: Tables) -> None:

@@ -82,8 +82,8 @@ async def test_an_export_has_every_row_once_in_the_order_of_the_key(tables: Tabl
 async def test_an_export_holds_only_rows_that_the_caller_may_see(tables: Tables) -> None:
     await tables.apply({"posts": POSTS})
     await tables.insert("posts", {"title": "hers", "user_id": ADA}, {"title": "his", "user_id": BEN})
-    refused = await tables.ask("GET", "/data-export/posts", None, {})
-    assert (refused.status, refused.json["error"]["code"]) == (401, "AUTH_RLS_REQUIRES_USER_JWT")
+    refusal = await tables.ask("GET", "/data-export/posts", None, {})
+    assert (refusal.status, refusal.json["error"]["code"]) == (401, "AUTH_RLS_REQUIRES_USER_JWT")
     await tables.policy("posts", "own", role="user", using_expression="user_id = current_user_id()")
     assert await export(tables, "posts?select=title", await tables.user(ADA)) == "title\r\nhers\r\n"
     assert await export(tables, "posts?select=title", x_platform_as_user=BEN) == "title\r\nhis\r\n"
@@ -142,8 +142,8 @@ async def test_an_import_stops_before_a_line_that_fails_and_goes_on_when_it_is_c
     for _ in range(2):
         answer = await send(tables, "items", "id,note,code\n" + LINES, idempotency_key="file")
         assert (answer.status, answer.json["written"], answer.json["failed"]) == (200, 1200, 0), answer.content
-        counted = await tables.ask("GET", "/items?limit=1", None, prefer="count=exact")
-        assert counted.headers["x-total-count"] == "1200"
+        counted_answer = await tables.ask("GET", "/items?limit=1", None, prefer="count=exact")
+        assert counted_answer.headers["x-total-count"] == "1200"
     other = await send(tables, "items", "id,note,code\n" + LINES.replace("note 3,", "other,"), idempotency_key="file")
     assert (other.status, other.json["error"]["code"]) == (409, "IDEMPOTENCY_KEY_REUSED")
     shorter = await send(tables, "items", "id,note,code\n1,note 1,1\n", idempotency_key="file")
@@ -194,8 +194,8 @@ async def test_a_dry_run_writes_nothing_and_tells_which_lines_would_fail(tables:
 async def test_an_import_is_undone_as_a_whole(tables: Tables) -> None:
     await tables.apply({"items": ITEMS})
     imported = (await send(tables, "items", "id,note,code\n" + LINES)).json
-    undone = await tables.ask("POST", "/data-changes/undo", {"run_id": imported["import_id"]})
-    assert (undone.status, undone.json["undone"]) == (200, 1200), undone.content
+    answer = await tables.ask("POST", "/data-changes/undo", {"run_id": imported["import_id"]})
+    assert (answer.status, answer.json["undone"]) == (200, 1200), answer.content
     assert await tables.list("items") == []
 
 
@@ -207,8 +207,8 @@ async def test_two_imports_with_one_key_at_once_write_each_line_once(tables: Tab
     for answer in answers:
         assert answer.status == 200 or answer.json["error"]["code"] == "DATA_IMPORT_OVERTAKEN"
     assert (await send(tables, "notes", text, idempotency_key="k")).json["written"] == 1500
-    counted = await tables.ask("GET", "/notes?limit=1", None, prefer="count=exact")
-    assert counted.headers["x-total-count"] == "1500"
+    counted_answer = await tables.ask("GET", "/notes?limit=1", None, prefer="count=exact")
+    assert counted_answer.headers["x-total-count"] == "1500"
 
 
 async def test_imports_at_once_stay_within_the_plan(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -221,9 +221,9 @@ async def test_imports_at_once_stay_within_the_plan(tables: Tables, monkeypatch:
         error = answer.json["error"]
         assert (answer.status, error["code"]) == (402, "QUOTA_STORAGE_EXCEEDED")
         written += error["details"]["import"]["written"]
-    counted = await tables.ask("GET", "/notes?limit=1", None, prefer="count=exact")
+    counted_answer = await tables.ask("GET", "/notes?limit=1", None, prefer="count=exact")
     # Whole parts of 500 lines of 100 bytes each.
-    assert counted.headers["x-total-count"] == str(written) == "1000"
+    assert counted_answer.headers["x-total-count"] == str(written) == "1000"
 
 
 async def test_a_body_is_taken_apart_wherever_its_pieces_end(tables: Tables) -> None:
@@ -289,9 +289,9 @@ async def test_a_stream_that_a_person_must_agree_to_is_refused_and_a_text_waits_
     await tables.apply({"items": ITEMS})
     organisation = (await tables.ask("GET", "/config")).json["organization_id"]
     asking = await tables.world.create_key(tables.world.owner, organization_id=organisation, approval="write")
-    refused = await send(tables, "items", "id\n1\n", asking)
-    assert (refused.status, refused.json["error"]["code"]) == (400, "DATA_IMPORT_NOT_TEXT")
-    assert "MCP" in refused.json["error"]["remediation"]
+    refusal = await send(tables, "items", "id\n1\n", asking)
+    assert (refusal.status, refusal.json["error"]["code"]) == (400, "DATA_IMPORT_NOT_TEXT")
+    assert "MCP" in refusal.json["error"]["remediation"]
     arguments = {"app_id": tables.app.id, "table": "items", "content": "id\n1\n"}
     waiting = await use(tables, "data_import", asking, arguments)
     assert "approval" in waiting
@@ -342,8 +342,8 @@ async def test_exports_that_nobody_reads_hold_nothing_but_their_few_places(table
             group.create_task(client.run())
         for client in clients:
             await client.has_begun.wait()
-        refused = await tables.ask("GET", "/data-export/items")
-        assert (refused.status, refused.json["error"]["code"]) == (429, "DATA_EXPORT_LIMIT")
+        refusal = await tables.ask("GET", "/data-export/items")
+        assert (refusal.status, refusal.json["error"]["code"]) == (429, "DATA_EXPORT_LIMIT")
         # Neither rows nor tables are locked, and no connection is taken.
         await tables.insert("items", {"id": 5000})
         await tables.apply({"items": {**ITEMS, "checks": {"some": "id >= 0"}}})

@@ -45,15 +45,15 @@ async def read_all(tables: Tables) -> list[Any]:
 
 async def test_each_kind_of_write_is_taken_back(tables: Tables) -> None:
     await tables.apply({"posts": POSTS})
-    made = await tables.ask("POST", "/posts", {"title": "one", "score": 1})
-    row = made.json
-    changed = await tables.ask("PATCH", f"/posts/{row['id']}", {"title": "two"})
-    gone = await tables.ask("DELETE", "/posts?title=eq.two")
-    ids = [answer.headers["x-action-id"] for answer in (made, changed, gone)]
+    created_answer = await tables.ask("POST", "/posts", {"title": "one", "score": 1})
+    row = created_answer.json
+    changed_answer = await tables.ask("PATCH", f"/posts/{row['id']}", {"title": "two"})
+    gone_answer = await tables.ask("DELETE", "/posts?title=eq.two")
+    ids = [answer.headers["x-action-id"] for answer in (created_answer, changed_answer, gone_answer)]
     assert await tables.list("posts") == []
-    refused = await undo(tables, action_id=ids[1])
-    assert (refused.status, refused.json["error"]["code"]) == (409, "UNDO_CONFLICT")
-    assert refused.json["error"]["details"] == {"later_actions": [ids[2]]}
+    refusal = await undo(tables, action_id=ids[1])
+    assert (refusal.status, refusal.json["error"]["code"]) == (409, "UNDO_CONFLICT")
+    assert refusal.json["error"]["details"] == {"later_actions": [ids[2]]}
     assert (await undo(tables, action_id=ids[2])).json == {"undone": 1, "actions": [ids[2]]}
     assert (await tables.list("posts"))[0]["title"] == "two"
     again = await undo(tables, action_id=ids[2])
@@ -82,23 +82,23 @@ async def test_what_references_delete_and_change_comes_back_too(tables: Tables) 
         {"id": 3, "author_id": 1, "sequel_of": 1},
     )
     before = await read_all(tables)
-    deleted = await tables.ask("DELETE", "/authors/1")
+    answer = await tables.ask("DELETE", "/authors/1")
     assert await tables.list("books?select=id,sequel_of") == [{"id": 2, "sequel_of": None}]
-    assert (await undo(tables, action_id=deleted.headers["x-action-id"])).status == 200
+    assert (await undo(tables, action_id=answer.headers["x-action-id"])).status == 200
     assert await read_all(tables) == before
-    moved = await tables.ask("PATCH", "/authors/1", {"id": 7})
+    moved_answer = await tables.ask("PATCH", "/authors/1", {"id": 7})
     assert [row["author_id"] for row in await tables.list("books?order=id")] == [7, 2, 7]
-    assert (await undo(tables, action_id=moved.headers["x-action-id"])).status == 200
+    assert (await undo(tables, action_id=moved_answer.headers["x-action-id"])).status == 200
     assert await read_all(tables) == before
 
 
 async def test_an_undo_deletes_no_later_row_that_refers_to_what_it_takes_back(tables: Tables) -> None:
     await tables.apply(LIBRARY)
-    made = await tables.ask("POST", "/authors", {"id": 1, "name": "Ada"})
+    answer = await tables.ask("POST", "/authors", {"id": 1, "name": "Ada"})
     await tables.insert("books", {"id": 1, "author_id": 1})
-    assert (await undo(tables, action_id=made.headers["x-action-id"])).json["error"]["code"] == "UNDO_CONFLICT"
+    assert (await undo(tables, action_id=answer.headers["x-action-id"])).json["error"]["code"] == "UNDO_CONFLICT"
     assert len(await tables.list("books")) == 1
-    assert (await undo(tables, action_id=made.headers["x-action-id"], cascade=True)).status == 200
+    assert (await undo(tables, action_id=answer.headers["x-action-id"], cascade=True)).status == 200
     assert await read_all(tables) == [[], []]
 
 
@@ -106,8 +106,8 @@ async def test_an_insert_that_changed_rows_is_taken_back(tables: Tables) -> None
     await tables.apply(LIBRARY)
     await tables.insert("authors", {"id": 1, "name": "Ada"})
     rows = [{"id": 1, "name": "Lovelace"}, {"id": 2, "name": "Ben"}]
-    written = await tables.ask("POST", "/authors?on_conflict=id", rows)
-    assert (await undo(tables, action_id=written.headers["x-action-id"])).json["undone"] == 2
+    answer = await tables.ask("POST", "/authors?on_conflict=id", rows)
+    assert (await undo(tables, action_id=answer.headers["x-action-id"])).json["undone"] == 2
     assert await tables.list("authors") == [{"id": 1, "name": "Ada"}]
 
 
@@ -115,12 +115,12 @@ async def test_users_write_and_those_who_run_the_app_undo(tables: Tables) -> Non
     await tables.apply({"posts": POSTS})
     await tables.ask("POST", "/rls", {"table_name": "posts", "user_column": "user_id"})
     ada = await tables.user(ADA)
-    made = await tables.ask("POST", "/posts", {"title": "mine"}, ada)
-    seen = (await tables.ask("GET", "/data-changes?table=posts")).json["changes"]
-    assert [(each["role"], each["user_id"], each["tool"]) for each in seen] == [("user", ADA, "data_insert")]
+    answer = await tables.ask("POST", "/posts", {"title": "mine"}, ada)
+    changes = (await tables.ask("GET", "/data-changes?table=posts")).json["changes"]
+    assert [(each["role"], each["user_id"], each["tool"]) for each in changes] == [("user", ADA, "data_insert")]
     assert (await tables.ask("GET", "/data-changes", None, ada)).status == 403
     assert (await tables.ask("POST", "/data-changes/undo", {"action_id": "1"}, ada)).status == 403
-    assert (await undo(tables, action_id=made.headers["x-action-id"])).status == 200
+    assert (await undo(tables, action_id=answer.headers["x-action-id"])).status == 200
 
 
 async def test_what_cannot_be_undone_is_said(tables: Tables) -> None:
@@ -132,19 +132,19 @@ async def test_what_cannot_be_undone_is_said(tables: Tables) -> None:
     await tables.apply({"notes": {"columns": {"text": {"type": "text"}}}, "posts": POSTS})
     keyless = await tables.ask("POST", "/notes", {"text": "a"})
     assert (await undo(tables, action_id=keyless.headers["x-action-id"])).json["error"]["code"] == "UNDO_IMPOSSIBLE"
-    made = await tables.ask("POST", "/posts", {"title": "a"})
+    answer = await tables.ask("POST", "/posts", {"title": "a"})
     await tables.apply({"notes": {"columns": {"text": {"type": "text"}}}}, drop=["posts"])
-    assert (await undo(tables, action_id=made.headers["x-action-id"])).json["error"]["code"] == "UNDO_IMPOSSIBLE"
+    assert (await undo(tables, action_id=answer.headers["x-action-id"])).json["error"]["code"] == "UNDO_IMPOSSIBLE"
 
 
 async def test_what_is_too_old_is_not_undone_and_swept(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
     await tables.apply({"posts": POSTS})
-    made = await tables.ask("POST", "/posts", {"title": "old"})
+    answer = await tables.ask("POST", "/posts", {"title": "old"})
     services = tables.world.application.services
     later = services.clock.now() + timedelta(days=8)
     monkeypatch.setattr(type(services.clock), "now", lambda _: later)
     kept = await tables.ask("PATCH", "/posts?title=eq.old", {"title": "new"})
-    assert (await undo(tables, action_id=made.headers["x-action-id"])).status == 404
+    assert (await undo(tables, action_id=answer.headers["x-action-id"])).status == 404
 
     job: Any = SimpleNamespace(services=services)
     await data_sweep(job)
@@ -161,8 +161,8 @@ async def test_the_log_holds_no_more_than_it_may(tables: Tables, monkeypatch: py
         ids = [(await tables.ask("POST", "/posts", {"title": "x" * 30_000})).headers["x-action-id"] for _ in range(5)]
     finally:
         object.__setattr__(services.options, "undo_bytes", 64 * 2**20)
-    kept = [change["action_id"] for change in (await tables.ask("GET", "/data-changes")).json["changes"]]
-    assert kept == ids[:-4:-1]
+    action_ids = [change["action_id"] for change in (await tables.ask("GET", "/data-changes")).json["changes"]]
+    assert action_ids == ids[:-4:-1]
     assert (await undo(tables, action_id=ids[0])).status == 404
     assert (await undo(tables, action_id=ids[4])).status == 200
 
@@ -194,9 +194,9 @@ async def test_undone_backwards_everything_is_as_it_was(tables: Tables, steps: l
             "delete author": ("DELETE", f"/authors?id=gte.{one}", None),
             "delete book": ("DELETE", f"/books?id=lte.{one}", None),
         }
-        done = await tables.ask(*requests[kind])
-        if "x-action-id" in done.headers:
-            actions.append(done.headers["x-action-id"])
+        answer = await tables.ask(*requests[kind])
+        if "x-action-id" in answer.headers:
+            actions.append(answer.headers["x-action-id"])
             states.append(await read_all(tables))
     for action, state in zip(reversed(actions), reversed(states[:-1]), strict=True):
         back = await undo(tables, action_id=action)

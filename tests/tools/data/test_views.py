@@ -89,8 +89,8 @@ async def test_a_view_is_read_as_a_table_is(shop: Tables) -> None:
     ]
     answer = await shop.ask("GET", "/lines?select=id&order=loud.desc,id&limit=1&offset=1", prefer="count=exact")
     assert (answer.json, answer.headers["content-range"]) == ([{"id": 2}], "1-1/3")
-    exported = await shop.ask("GET", "/data-export/lines?select=id,loud&id=lt.3")
-    assert exported.content == b"id,loud\r\n1,NUT!\r\n2,NUT!\r\n"
+    exported_answer = await shop.ask("GET", "/data-export/lines?select=id,loud&id=lt.3")
+    assert exported_answer.content == b"id,loud\r\n1,NUT!\r\n2,NUT!\r\n"
 
 
 async def test_a_view_may_group(shop: Tables) -> None:
@@ -103,8 +103,8 @@ async def test_a_view_may_group(shop: Tables) -> None:
 
 
 async def test_a_view_shows_each_reader_the_rows_that_the_tables_show_them(shop: Tables) -> None:
-    refused = await shop.ask("GET", "/lines", None, {})
-    assert (refused.status, refused.json["error"]["code"]) == (401, "AUTH_RLS_REQUIRES_USER_JWT")
+    refusal = await shop.ask("GET", "/lines", None, {})
+    assert (refusal.status, refusal.json["error"]["code"]) == (401, "AUTH_RLS_REQUIRES_USER_JWT")
     ada = await shop.user(ADA)
     for view in VIEWS:
         assert await shop.list(view, ada) == []
@@ -152,8 +152,10 @@ async def test_a_view_is_not_written_and_has_no_row_of_a_key(shop: Tables) -> No
         answer = await shop.ask(method, path, given)
         assert (answer.status, answer.json["error"]["code"]) == (400, "REALTIME_VIEW"), (method, path, answer.content)
         assert "Follow `orders` and `people`" in answer.json["error"]["remediation"]
-    imported = await shop.world.ask("POST", f"{shop.base}/data-import/lines", shop.world.owner, content=b"id\r\n1\r\n")
-    assert imported.status in (400, 404)
+    imported_answer = await shop.world.ask(
+        "POST", f"{shop.base}/data-import/lines", shop.world.owner, content=b"id\r\n1\r\n"
+    )
+    assert imported_answer.status in (400, 404)
 
 
 async def test_a_view_keeps_the_references_of_the_columns_that_it_shows_as_they_are(shop: Tables) -> None:
@@ -240,16 +242,18 @@ async def test_the_advisor_names_views_that_are_open_as_a_whole(shop: Tables) ->
     assert ("buyers", "anon") in await list_open()
     assert warned in (await shop.ask("GET", "/config")).json["open_tables"]
     views = {**VIEWS, "all_kinds": "select kind from orders group by kind"}
-    applied = await shop.ask("POST", "/schema/apply", {"schema": {"tables": SHOP, "views": views}})
-    assert applied.json["warnings"] == ["The view `all_kinds` of `orders`: any signed-in user may SELECT any row."]
+    applied_answer = await shop.ask("POST", "/schema/apply", {"schema": {"tables": SHOP, "views": views}})
+    assert applied_answer.json["warnings"] == [
+        "The view `all_kinds` of `orders`: any signed-in user may SELECT any row."
+    ]
 
 
 async def test_views_are_shown_changed_and_dropped_with_the_schema(shop: Tables) -> None:
-    shown = (await shop.ask("GET", "/schema")).json["schema"]
-    assert shown["views"] == VIEWS
+    schema = (await shop.ask("GET", "/schema")).json["schema"]
+    assert schema["views"] == VIEWS
     described = (await shop.ask("GET", "/schema/sums")).json
     assert (described["query"], described["columns"]["orders"]["type"]) == (VIEWS["sums"], "integer")
-    assert (await shop.ask("POST", "/schema/apply", {"schema": shown})).json["applied"] == 0
+    assert (await shop.ask("POST", "/schema/apply", {"schema": schema})).json["applied"] == 0
     # A document that does not speak of views leaves them.
     assert (await shop.apply(SHOP))["applied"] == 0
     assert len(await shop.list("sums")) == 3

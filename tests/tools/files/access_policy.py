@@ -39,8 +39,8 @@ async def _make_file(world: World, caller: Caller) -> dict[str, Any]:
     """A file that the caller may see, if it may see any."""
     by = world.callers["user" if caller.name == "user" else "owner"].headers
     body = {"filename": "a.txt", "contentType": "text/plain", "content": "hello"}
-    made = await world.request("POST", f"/storage/{world.app}/objects", by, **body)
-    return {"app_id": world.app, "object_id": made["id"]}
+    response = await world.request("POST", f"/storage/{world.app}/objects", by, **body)
+    return {"app_id": world.app, "object_id": response["id"]}
 
 
 async def for_files_write_named(world: World, caller: Caller) -> dict[str, Any]:
@@ -71,11 +71,11 @@ async def for_files_upload_append(world: World, caller: Caller) -> dict[str, Any
 
 
 async def for_files_content(world: World, caller: Caller) -> dict[str, Any]:
-    made = await _make_file(world, caller)
+    file = await _make_file(world, caller)
     by = world.callers["user" if caller.name == "user" else "owner"].headers
-    path = f"/storage/{world.app}/download/{made['object_id']}"
+    path = f"/storage/{world.app}/download/{file['object_id']}"
     answer = await world.baobab.client.get(path, headers=by)
-    return {**made, **_read_query(answer.json()["downloadUrl"])}
+    return {**file, **_read_query(answer.json()["downloadUrl"])}
 
 
 async def for_files_thumbnail(world: World, caller: Caller) -> dict[str, Any]:
@@ -84,17 +84,17 @@ async def for_files_thumbnail(world: World, caller: Caller) -> dict[str, Any]:
     content = base64.b64encode(file.getvalue()).decode()
     body = {"filename": "a.png", "contentType": "image/png", "content": content, "encoding": "base64"}
     by = world.callers["owner"].headers
-    made = await world.request("POST", f"/storage/{world.app}/objects", by, **body)
-    answer = await world.baobab.client.get(f"/storage/{world.app}/download/{made['id']}", headers=by)
-    return {"app_id": world.app, "object_id": made["id"], **_read_query(answer.json()["thumbnailUrl"])}
+    response = await world.request("POST", f"/storage/{world.app}/objects", by, **body)
+    answer = await world.baobab.client.get(f"/storage/{world.app}/download/{response['id']}", headers=by)
+    return {"app_id": world.app, "object_id": response["id"], **_read_query(answer.json()["thumbnailUrl"])}
 
 
 async def for_files_store(world: World, caller: Caller) -> dict[str, Any]:
     # The matrix sends an empty object as the body, and no type.
     body = {"filename": "a.bin", "contentType": "application/octet-stream", "sizeBytes": len("{}")}
     by = world.callers["owner"].headers
-    made = await world.request("POST", f"/storage/{world.app}/upload", by, **body)
-    return {"app_id": world.app, "object_id": made["objectId"], **_read_query(made["uploadUrl"])}
+    response = await world.request("POST", f"/storage/{world.app}/upload", by, **body)
+    return {"app_id": world.app, "object_id": response["objectId"], **_read_query(response["uploadUrl"])}
 
 
 def _read_query(url: str) -> dict[str, Any]:

@@ -45,11 +45,11 @@ class FilesApp:
 
     async def store(self, content: bytes, user: str | None = None, **fields: Any) -> str:
         """Uploads a file and returns its id."""
-        announced = (await self.announce(len(content), user, **fields)).json()
+        body = (await self.announce(len(content), user, **fields)).json()
         content_type = fields.get("contentType", "application/octet-stream")
-        stored = await self.send(announced["uploadUrl"], content, content_type)
-        assert stored.status_code == 200, stored.text
-        return str(announced["objectId"])
+        response = await self.send(body["uploadUrl"], content, content_type)
+        assert response.status_code == 200, response.text
+        return str(body["objectId"])
 
     async def fetch(self, file_id: str, user: str | None = None, **headers: str) -> httpx.Response:
         """Downloads a file, or answers why its address is not given."""
@@ -63,14 +63,14 @@ class FilesApp:
 
     async def set_storage(self, **settings: Any) -> None:
         path = f"/v1/{self.id}/config/storage"
-        changed = await self.baobab.client.patch(path, json=settings, headers=self.baobab.owner)
-        assert changed.status_code == 200, changed.text
+        response = await self.baobab.client.patch(path, json=settings, headers=self.baobab.owner)
+        assert response.status_code == 200, response.text
 
     async def read_usage(self) -> dict[str, Any]:
         """Returns the usage that an upload answers, and takes the upload back."""
-        announced = (await self.announce(0)).json()
-        assert (await self.request("DELETE", f"/{announced['objectId']}")).status_code == 204
-        usage: dict[str, Any] = announced["_meta"]["resource_info"]
+        body = (await self.announce(0)).json()
+        assert (await self.request("DELETE", f"/{body['objectId']}")).status_code == 204
+        usage: dict[str, Any] = body["_meta"]["resource_info"]
         return usage
 
     @property
@@ -107,8 +107,8 @@ def objects_variables(request: pytest.FixtureRequest) -> Iterator[dict[str, str]
 async def shared_baobab(
     tmp_path_factory: pytest.TempPathFactory, clock: FixedClock, objects_variables: dict[str, str]
 ) -> AsyncIterator[Baobab]:
-    async with open_installation(tmp_path_factory.mktemp("files"), objects_variables, clock=clock) as opened:
-        yield opened
+    async with open_installation(tmp_path_factory.mktemp("files"), objects_variables, clock=clock) as installation:
+        yield installation
 
 
 @pytest_asyncio.fixture(loop_scope="module")

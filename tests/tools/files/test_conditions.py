@@ -86,8 +86,8 @@ async def test_a_resumed_upload_has_the_tag_of_its_whole(app: FilesApp) -> None:
     tus = {"tus-resumable": "1.0.0", **await app.headers(None)}
     sent = {**tus, "content-type": "application/offset+octet-stream"}
     path = f"/storage/{app.id}/uploads"
-    begun = await app.baobab.client.post(path, headers={**tus, "upload-length": "4"})
-    file_id = begun.json()["id"]
+    response = await app.baobab.client.post(path, headers={**tus, "upload-length": "4"})
+    file_id = response.json()["id"]
     for offset, content in ((0, b"ab"), (2, b"cd")):
         await app.baobab.client.patch(
             f"{path}/{file_id}", content=content, headers={**sent, "upload-offset": str(offset)}

@@ -62,6 +62,6 @@ async def test_the_bytes_of_a_large_file_are_at_an_address(app: FilesApp) -> Non
 
 
 async def test_content_that_is_no_base64_is_refused(app: FilesApp) -> None:
-    refused = await app.request("PUT", "/named/a", json={"content_base64": "é"})
-    assert refused.status_code == 400
+    refusal = await app.request("PUT", "/named/a", json={"content_base64": "é"})
+    assert refusal.status_code == 400
     assert (await app.request("PUT", "/named/../a", json={"content_base64": ""})).status_code in (400, 404, 405)

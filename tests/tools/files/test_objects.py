@@ -15,11 +15,11 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 async def test_a_file_is_announced_sent_and_downloaded(app: FilesApp) -> None:
-    announced = (await app.announce(5, filename="photos/baobab.bin")).json()
-    file_id = announced["objectId"]
-    assert announced["objectKey"] == f"{app.id}/service/{file_id}_photos/baobab.bin"
-    assert announced["expiresIn"] == 300
-    assert announced["_meta"]["resource_info"] == {
+    body = (await app.announce(5, filename="photos/baobab.bin")).json()
+    file_id = body["objectId"]
+    assert body["objectKey"] == f"{app.id}/service/{file_id}_photos/baobab.bin"
+    assert body["expiresIn"] == 300
+    assert body["_meta"]["resource_info"] == {
         "storage_used_bytes": 0,
         "storage_reserved_bytes": 5,
         "storage_limit_bytes": 2**30,
@@ -27,15 +27,15 @@ async def test_a_file_is_announced_sent_and_downloaded(app: FilesApp) -> None:
         "files_count": 0,
     }
     assert await app.list_ids() == []
-    stored = await app.send(announced["uploadUrl"], b"hello")
-    assert stored.status_code == 200, stored.text
-    listed = (await app.request("GET", "/objects")).json()
-    assert datetime.fromisoformat(listed[0].pop("created_at")) == app.clock.now()
-    assert listed == [
+    response = await app.send(body["uploadUrl"], b"hello")
+    assert response.status_code == 200, response.text
+    listed_body = (await app.request("GET", "/objects")).json()
+    assert datetime.fromisoformat(listed_body[0].pop("created_at")) == app.clock.now()
+    assert listed_body == [
         {
             "id": file_id,
             "user_id": None,
-            "key": announced["objectKey"],
+            "key": body["objectKey"],
             "filename": "photos/baobab.bin",
             "content_type": "application/octet-stream",
             "size_bytes": 5,
@@ -89,9 +89,9 @@ async def test_each_caller_sees_deletes_and_downloads_what_the_rules_say(app: Fi
         assert set(await app.list_ids(caller)) == listed
         for (owner, public), file_id in stored.items():
             readable = caller is None or owner == caller or public or open_to_all
-            found = await app.fetch(file_id, caller)
-            assert found.status_code == (200 if readable else 404), (caller, owner, public)
-            assert (await app.request("GET", f"/objects/{file_id}/text", caller)).status_code == found.status_code
+            response = await app.fetch(file_id, caller)
+            assert response.status_code == (200 if readable else 404), (caller, owner, public)
+            assert (await app.request("GET", f"/objects/{file_id}/text", caller)).status_code == response.status_code
     for (owner, _), file_id in stored.items():
         if owner != ANN:
             assert (await app.request("DELETE", f"/{file_id}", ANN)).status_code == 404
@@ -111,8 +111,8 @@ async def test_the_visibility_of_a_file_is_changed_by_whom_it_belongs_to(app: Fi
     assert await change(pending, ANN, public=True) == 404
     assert await change(of_ann, ANN) == 400
     assert await change(of_ann, ANN, public="perhaps") == 400
-    changed = await app.request("PATCH", f"/objects/{of_ann}", ANN, json={"public": True})
-    assert (changed.status_code, changed.json()["public"], changed.json()["id"]) == (200, True, of_ann)
+    response = await app.request("PATCH", f"/objects/{of_ann}", ANN, json={"public": True})
+    assert (response.status_code, response.json()["public"], response.json()["id"]) == (200, True, of_ann)
     url = (await app.request("GET", f"/download/{of_ann}", BEN)).json()["downloadUrl"]
     assert await change(of_ann, BEN, public=False) == 404
     # Those who run the app change the files of its users too. Ben keeps the address that he has until it expires.
@@ -173,8 +173,8 @@ async def test_uploads_and_deletions_are_in_the_audit_log(app: FilesApp) -> None
     ],
 )
 async def test_a_name_that_leads_elsewhere_or_deceives_is_refused(app: FilesApp, filename: str) -> None:
-    refused = await app.announce(1, filename=filename)
-    assert (refused.status_code, refused.json()["error"]["code"]) == (400, "VALIDATION_INVALID_INPUT")
+    refusal = await app.announce(1, filename=filename)
+    assert (refusal.status_code, refusal.json()["error"]["code"]) == (400, "VALIDATION_INVALID_INPUT")
 
 
 @pytest.mark.parametrize("filename", ['a"; filename="b.html', "Ünï çødé 木.pdf", "a;b=c%0d%0a", "'", "x" * 255])

@@ -18,9 +18,9 @@ async def test_of_many_uploads_at_once_exactly_those_are_taken_that_fit(app: Fil
     answers = await asyncio.gather(*(app.announce(90, ANN if number % 2 else None) for number in range(20)))
     taken = [answer.json() for answer in answers if answer.status_code == 200]
     assert len(taken) == 11
-    refused = next(answer for answer in answers if answer.status_code != 200)
-    error = refused.json()["error"]
-    assert (refused.status_code, error["code"]) == (402, "QUOTA_STORAGE_EXCEEDED")
+    refusal = next(answer for answer in answers if answer.status_code != 200)
+    error = refusal.json()["error"]
+    assert (refusal.status_code, error["code"]) == (402, "QUOTA_STORAGE_EXCEEDED")
     assert error["details"] == {"current_usage_bytes": 990, "limit_bytes": 1000}
     stored = await asyncio.gather(*(app.send(each["uploadUrl"], b"x" * 90) for each in taken))
     assert {each.status_code for each in stored} == {200}
@@ -29,16 +29,16 @@ async def test_of_many_uploads_at_once_exactly_those_are_taken_that_fit(app: Fil
 
 
 async def test_a_file_that_is_too_large_or_of_a_refused_type_is_not_announced(app: FilesApp) -> None:
-    refused = await app.announce(10 * 2**20 + 1)
-    error = refused.json()["error"]
-    assert (refused.status_code, error["code"]) == (413, "QUOTA_FILE_SIZE_EXCEEDED")
+    refusal = await app.announce(10 * 2**20 + 1)
+    error = refusal.json()["error"]
+    assert (refusal.status_code, error["code"]) == (413, "QUOTA_FILE_SIZE_EXCEEDED")
     assert error["details"] == {"file_size_bytes": 10 * 2**20 + 1, "max_file_size_bytes": 10 * 2**20}
     await app.set_storage(maxFileSizeMb=11, allowedContentTypes=["image/*", "text/CSV"])
     assert (await app.announce(10 * 2**20 + 1, contentType="image/png")).status_code == 200
     assert (await app.announce(1, contentType="text/csv; charset=utf-8")).status_code == 200
     for content_type in ("text/html", "imagex/png", "text/csvx"):
-        refused = await app.announce(1, contentType=content_type)
-        assert (refused.status_code, refused.json()["error"]["code"]) == (400, "VALIDATION_INVALID_TYPE")
+        refusal = await app.announce(1, contentType=content_type)
+        assert (refusal.status_code, refusal.json()["error"]["code"]) == (400, "VALIDATION_INVALID_TYPE")
 
 
 async def test_an_upload_that_never_comes_holds_its_room_as_long_as_its_address_lives(app: FilesApp) -> None:
@@ -61,7 +61,7 @@ async def test_an_upload_that_never_comes_holds_its_room_as_long_as_its_address_
 async def test_an_upload_that_outlasts_its_room_is_stored_only_if_there_is_room_still(app: FilesApp) -> None:
     await app.set_storage(storageLimitBytes=10)
     for others in (True, False):
-        announced = (await app.announce(10)).json()
+        body = (await app.announce(10)).json()
 
         async def send_slowly(others: bool = others) -> AsyncIterator[bytes]:
             yield b"x" * 5
@@ -70,17 +70,17 @@ async def test_an_upload_that_outlasts_its_room_is_stored_only_if_there_is_room_
                 await app.store(b"y" * 10)
             yield b"x" * 5
 
-        stored = await app.send(announced["uploadUrl"], send_slowly())
-        assert stored.status_code == (402 if others else 200)
-        listed = await app.list_ids()
-        assert len(listed) == len(await app.read_keys()) == 1
-        await app.request("DELETE", f"/{listed[0]}")
+        response = await app.send(body["uploadUrl"], send_slowly())
+        assert response.status_code == (402 if others else 200)
+        ids = await app.list_ids()
+        assert len(ids) == len(await app.read_keys()) == 1
+        await app.request("DELETE", f"/{ids[0]}")
         await run_due_jobs(app.baobab.application)
 
 
 async def test_two_requests_with_the_bytes_of_one_file_store_it_once(app: FilesApp) -> None:
-    announced = (await app.announce(4)).json()
-    first, second = await asyncio.gather(*(app.send(announced["uploadUrl"], content) for content in (b"abcd", b"efgh")))
+    body = (await app.announce(4)).json()
+    first, second = await asyncio.gather(*(app.send(body["uploadUrl"], content) for content in (b"abcd", b"efgh")))
     assert sorted([first.status_code, second.status_code]) == [200, 409]
     assert len(await app.read_keys()) == 1
     assert (await app.read_usage())["storage_used_bytes"] == 4
@@ -88,18 +88,18 @@ async def test_two_requests_with_the_bytes_of_one_file_store_it_once(app: FilesA
 
 async def test_bytes_without_a_row_are_not_counted_and_the_upload_can_be_repeated(app: FilesApp) -> None:
     """What a process leaves that is killed after the bytes are stored, and before the row says so."""
-    announced = (await app.announce(5)).json()
+    body = (await app.announce(5)).json()
 
     async def content() -> AsyncIterator[bytes]:
         yield b"other"
 
-    left = f"{app.id}/files/{announced['objectId']}/33333333-3333-4333-8333-333333333333"
+    left = f"{app.id}/files/{body['objectId']}/33333333-3333-4333-8333-333333333333"
     await app.objects.put(left, content(), content_type="text/plain", max_bytes=5)
     assert (await app.list_ids(), (await app.read_usage())["storage_used_bytes"]) == ([], 0)
-    assert (await app.send(announced["uploadUrl"], b"hello")).status_code == 200
-    assert (await app.fetch(announced["objectId"])).content == b"hello"
+    assert (await app.send(body["uploadUrl"], b"hello")).status_code == 200
+    assert (await app.fetch(body["objectId"])).content == b"hello"
     assert (await app.read_usage())["storage_used_bytes"] == 5
-    assert (await app.request("DELETE", f"/{announced['objectId']}")).status_code == 204
+    assert (await app.request("DELETE", f"/{body['objectId']}")).status_code == 204
     await run_due_jobs(app.baobab.application)
     assert await app.read_keys() == []
 

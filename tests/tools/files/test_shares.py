@@ -20,8 +20,8 @@ async def test_a_user_fills_no_more_than_their_share(app: FilesApp) -> None:
     answers = await asyncio.gather(*(app.announce(90, ANN) for _ in range(5)))
     taken = [answer.json() for answer in answers if answer.status_code == 200]
     assert len(taken) == 3
-    refused = next(answer for answer in answers if answer.status_code != 200).json()["error"]
-    assert (refused["code"], refused["details"]) == (
+    error = next(answer for answer in answers if answer.status_code != 200).json()["error"]
+    assert (error["code"], error["details"]) == (
         "QUOTA_STORAGE_EXCEEDED",
         {"current_usage_bytes": 270, "limit_bytes": 300},
     )
@@ -56,9 +56,9 @@ async def test_the_apps_of_an_organisation_fill_no_more_than_its_plan_gives(
     try:
         answers = await asyncio.gather(*((app, other)[number % 2].announce(90) for number in range(20)))
         assert [answer.status_code for answer in answers].count(200) == 11
-        refused = next(answer for answer in answers if answer.status_code != 200).json()["error"]
-        assert refused["details"] == {"current_usage_bytes": 990, "limit_bytes": 1000}
-        assert "larger plan" in refused["remediation"]
+        error = next(answer for answer in answers if answer.status_code != 200).json()["error"]
+        assert error["details"] == {"current_usage_bytes": 990, "limit_bytes": 1000}
+        assert "larger plan" in error["remediation"]
         by_user = (await app.announce(11, ANN)).json()["error"]
         assert (by_user["code"], "details" in by_user) == ("QUOTA_STORAGE_EXCEEDED", False)
         assert "990" not in str(by_user)
@@ -87,9 +87,9 @@ async def test_no_storage_setting_goes_beyond_the_plan(app: FilesApp, monkeypatc
             ("userLimitBytes", 3 * 2**20, 3 * 2**20 + 1),
             ("maxFileSizeMb", 3, 4),
         ):
-            refused = await app.baobab.client.patch(path, json={name: more}, headers=app.baobab.owner)
-            error = refused.json()["error"]
-            assert (refused.status_code, error["code"]) == (400, "VALIDATION_INVALID_INPUT")
+            refusal = await app.baobab.client.patch(path, json={name: more}, headers=app.baobab.owner)
+            error = refusal.json()["error"]
+            assert (refusal.status_code, error["code"]) == (400, "VALIDATION_INVALID_INPUT")
             assert error["details"] == {"plan": "enterprise", "limit_bytes": 3 * 2**20, "settings": [name]}
             usage = (await app.request("GET", "/usage")).json()
             assert usage["storage_limit_bytes"] == 3 * 2**20

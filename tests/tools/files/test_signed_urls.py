@@ -36,8 +36,8 @@ async def test_an_upload_address_that_was_changed_in_any_part_is_refused(app: Fi
         url.replace(own_file, other_file),
     ]
     for address in forged:
-        refused = await app.send(address, b"hello")
-        assert (refused.status_code, refused.json()["error"]["code"]) == (403, "FILE_URL_INVALID"), address
+        refusal = await app.send(address, b"hello")
+        assert (refusal.status_code, refusal.json()["error"]["code"]) == (403, "FILE_URL_INVALID"), address
     # One that opens an upload opens no download, and the other way round.
     read = await app.baobab.client.get(change(url, type=None, size=None))
     assert (read.status_code, read.json()["error"]["code"]) == (403, "FILE_URL_INVALID")
@@ -55,8 +55,8 @@ async def test_addresses_expire(app: FilesApp) -> None:
     app.clock.advance(299)
     assert (await app.baobab.client.get(download)).status_code == 200
     app.clock.advance(1)
-    refused = await app.send(upload, b"x")
-    assert (refused.status_code, refused.json()["error"]["code"]) == (403, "FILE_URL_EXPIRED")
+    refusal = await app.send(upload, b"x")
+    assert (refusal.status_code, refusal.json()["error"]["code"]) == (403, "FILE_URL_EXPIRED")
     app.clock.advance(3299)
     assert (await app.baobab.client.get(download)).status_code == 200
     app.clock.advance(1)
@@ -68,42 +68,42 @@ async def test_a_body_of_another_length_is_refused_and_leaves_nothing(app: Files
     async def in_chunks() -> Any:
         yield content
 
-    announced = (await app.announce(5)).json()
+    announced_body = (await app.announce(5)).json()
     for body in (content, in_chunks()):
-        refused = await app.send(announced["uploadUrl"], body)
-        assert (refused.status_code, refused.json()["error"]["code"]) == (400, "VALIDATION_INVALID_INPUT")
+        refusal = await app.send(announced_body["uploadUrl"], body)
+        assert (refusal.status_code, refusal.json()["error"]["code"]) == (400, "VALIDATION_INVALID_INPUT")
     assert await app.read_keys() == []
     # It is still good for what was announced.
-    assert (await app.send(announced["uploadUrl"], b"hello")).status_code == 200
+    assert (await app.send(announced_body["uploadUrl"], b"hello")).status_code == 200
 
 
 async def test_a_body_of_another_type_is_refused(app: FilesApp) -> None:
     url = (await app.announce(5, contentType="Image/PNG; a=b")).json()["uploadUrl"]
     for content_type in ("text/html", "image/png", ""):
-        refused = await app.send(url, b"hello", content_type)
-        assert (refused.status_code, refused.json()["error"]["code"]) == (400, "VALIDATION_INVALID_TYPE")
+        refusal = await app.send(url, b"hello", content_type)
+        assert (refusal.status_code, refusal.json()["error"]["code"]) == (400, "VALIDATION_INVALID_TYPE")
     assert (await app.send(url, b"hello", "image/png;a=b")).status_code == 200
 
 
 async def test_the_charset_that_browsers_add_to_a_text_is_no_other_type(app: FilesApp) -> None:
-    announced = (await app.announce(5, contentType="text/plain")).json()
-    stored = await app.send(announced["uploadUrl"], b"hello", "text/plain;charset=UTF-8")
-    assert (stored.status_code, stored.json()["content_type"]) == (200, "text/plain")
+    body = (await app.announce(5, contentType="text/plain")).json()
+    response = await app.send(body["uploadUrl"], b"hello", "text/plain;charset=UTF-8")
+    assert (response.status_code, response.json()["content_type"]) == (200, "text/plain")
     exact = (await app.announce(5, contentType="text/plain; charset=latin-1")).json()
     assert (await app.send(exact["uploadUrl"], b"hello", "text/plain; charset=utf-8")).status_code == 400
 
 
 async def test_an_address_stores_bytes_once(app: FilesApp) -> None:
-    announced = (await app.announce(5)).json()
-    assert (await app.send(announced["uploadUrl"], b"first")).status_code == 200
-    replayed = await app.send(announced["uploadUrl"], b"other")
-    assert (replayed.status_code, replayed.json()["error"]["code"]) == (409, "RESOURCE_ALREADY_EXISTS")
-    assert (await app.fetch(announced["objectId"])).content == b"first"
+    body = (await app.announce(5)).json()
+    assert (await app.send(body["uploadUrl"], b"first")).status_code == 200
+    response = await app.send(body["uploadUrl"], b"other")
+    assert (response.status_code, response.json()["error"]["code"]) == (409, "RESOURCE_ALREADY_EXISTS")
+    assert (await app.fetch(body["objectId"])).content == b"first"
     assert len(await app.read_keys()) == 1
 
 
 async def test_the_address_of_a_deleted_upload_stores_nothing(app: FilesApp) -> None:
-    announced = (await app.announce(5)).json()
-    assert (await app.request("DELETE", f"/{announced['objectId']}")).status_code == 204
-    assert (await app.send(announced["uploadUrl"], b"hello")).status_code == 404
+    body = (await app.announce(5)).json()
+    assert (await app.request("DELETE", f"/{body['objectId']}")).status_code == 204
+    assert (await app.send(body["uploadUrl"], b"hello")).status_code == 404
     assert await app.read_keys() == []

@@ -17,21 +17,21 @@ async def put(app: FilesApp, content: str, user: str | None = None, **fields: An
 
 
 async def test_a_text_is_written_and_read_in_one_call_each(app: FilesApp) -> None:
-    stored = await put(app, "# Ärger\n", ANN)
-    assert stored.status_code == 201, stored.text
-    assert stored.json()["size_bytes"] == 9
-    read = (await app.request("GET", f"/objects/{stored.json()['id']}/text", ANN)).json()
+    response = await put(app, "# Ärger\n", ANN)
+    assert response.status_code == 201, response.text
+    assert response.json()["size_bytes"] == 9
+    read = (await app.request("GET", f"/objects/{response.json()['id']}/text", ANN)).json()
     assert (read["text"], read["next_offset"]) == ("# Ärger\n", None)
-    assert (await app.request("GET", f"/objects/{stored.json()['id']}/text", BEN)).status_code == 404
-    assert (await app.fetch(stored.json()["id"])).content == "# Ärger\n".encode()
+    assert (await app.request("GET", f"/objects/{response.json()['id']}/text", BEN)).status_code == 404
+    assert (await app.fetch(response.json()["id"])).content == "# Ärger\n".encode()
 
 
 async def test_bytes_are_written_as_base64(app: FilesApp) -> None:
     raw = bytes(range(256))
     stored = await put(app, base64.b64encode(raw).decode(), encoding="base64")
     assert (await app.fetch(stored.json()["id"])).content == raw
-    refused = await app.request("GET", f"/objects/{stored.json()['id']}/text")
-    assert (refused.status_code, refused.json()["error"]["code"]) == (400, "VALIDATION_INVALID_TYPE")
+    refusal = await app.request("GET", f"/objects/{stored.json()['id']}/text")
+    assert (refusal.status_code, refusal.json()["error"]["code"]) == (400, "VALIDATION_INVALID_TYPE")
     for wrong in ("not base64!", "YQ", "YQ==="):
         assert (await put(app, wrong, encoding="base64")).status_code == 400
 
@@ -39,9 +39,9 @@ async def test_bytes_are_written_as_base64(app: FilesApp) -> None:
 async def test_content_beyond_a_mebibyte_is_refused_and_names_the_other_way(app: FilesApp) -> None:
     largest = base64.b64encode(b"x" * 2**20).decode()
     assert (await put(app, largest, encoding="base64")).status_code == 201
-    refused = await put(app, "x" * (2**20 + 1))
-    error = refused.json()["error"]
-    assert (refused.status_code, error["code"]) == (413, "QUOTA_FILE_SIZE_EXCEEDED")
+    refusal = await put(app, "x" * (2**20 + 1))
+    error = refusal.json()["error"]
+    assert (refusal.status_code, error["code"]) == (413, "QUOTA_FILE_SIZE_EXCEEDED")
     assert "/upload" in error["remediation"]
     assert (await app.read_usage())["files_count"] == 1
 

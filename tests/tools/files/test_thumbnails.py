@@ -80,8 +80,8 @@ async def test_what_is_no_picture_has_no_thumbnail(app: FilesApp) -> None:
 async def test_a_picture_that_cannot_be_drawn_has_none_and_is_tried_once(app: FilesApp, content: bytes) -> None:
     file_id = await app.store(content, contentType="image/png")
     for _ in range(2):
-        refused = await fetch_thumbnail(app, file_id)
-        assert (refused.status_code, refused.json()["error"]["code"]) == (404, "RESOURCE_NOT_FOUND")
+        refusal = await fetch_thumbnail(app, file_id)
+        assert (refusal.status_code, refusal.json()["error"]["code"]) == (404, "RESOURCE_NOT_FOUND")
 
 
 async def test_a_thumbnail_is_seen_by_those_who_may_download_the_file(app: FilesApp) -> None:

@@ -40,8 +40,8 @@ async def test_jobs_that_wait_are_listed_by_kind_page_by_page_and_ended_ones_are
     await put_job(baobab, "strange", kind="of_the_next_version", tenant="platform")
     first = (await ask(baobab, limit=2)).json()
     second = (await ask(baobab, limit=2, cursor=first["next_cursor"])).json()
-    listed = [job["id"] for job in first["jobs"] + second["jobs"]]
-    assert listed == ["w0", "w1", "w2", "other"]
+    ids = [job["id"] for job in first["jobs"] + second["jobs"]]
+    assert ids == ["w0", "w1", "w2", "other"]
     assert second["next_cursor"] is None
     other = second["jobs"][-1]
     assert (other["status"], other["app_id"], other["cancelled_with"]) == (
@@ -51,15 +51,15 @@ async def test_jobs_that_wait_are_listed_by_kind_page_by_page_and_ended_ones_are
     )
     assert other["does"] == "Prepares the next version of a document."
     assert [job["id"] for job in (await ask(baobab, kind="rag_prepare")).json()["jobs"]] == ["other"]
-    refused = await ask(baobab, kind="rag_prepare", cursor=first["next_cursor"])
-    assert refused.status_code == 400
+    refusal = await ask(baobab, kind="rag_prepare", cursor=first["next_cursor"])
+    assert refusal.status_code == 400
 
 
 async def test_failed_jobs_are_listed_newest_first_and_tried_again(baobab: Baobab) -> None:
     now = baobab.application.services.clock.now()
     for number in range(3):
-        failed = {"finished_at": now - number * HOUR, "error": "ValueError: no", "attempts": 8, "held_by": "x"}
-        await put_job(baobab, f"f{number}", kind="nobody_knows", **failed)
+        arguments = {"finished_at": now - number * HOUR, "error": "ValueError: no", "attempts": 8, "held_by": "x"}
+        await put_job(baobab, f"f{number}", kind="nobody_knows", **arguments)
     first = (await ask(baobab, status="failed", limit=2)).json()
     second = (await ask(baobab, status="failed", limit=2, cursor=first["next_cursor"])).json()
     assert [job["id"] for job in first["jobs"] + second["jobs"]] == ["f0", "f1", "f2"]
@@ -81,8 +81,8 @@ async def test_what_is_running_or_done_is_not_tried_again(baobab: Baobab) -> Non
 
 async def test_a_cancelled_job_is_taken_from_the_attempt_that_runs_and_can_be_tried_again(baobab: Baobab) -> None:
     await put_job(baobab, "hook:1", held_by="a runner", epoch=4)
-    cancelled = (await ask(baobab, "/hook:1/cancel", "POST")).json()["job"]
-    assert (cancelled["status"], cancelled["cancelled_with"]) == ("cancelled", None)
+    job = (await ask(baobab, "/hook:1/cancel", "POST")).json()["job"]
+    assert (job["status"], job["cancelled_with"]) == ("cancelled", None)
     # What the attempt writes, it writes with its epoch.
     async with baobab.application.services.database.writing() as connection:
         mine = update(jobs).where(jobs.c.id == "hook:1", jobs.c.epoch == 4)
@@ -117,20 +117,20 @@ async def test_members_of_several_organisations_name_the_one_whose_jobs_they_mea
     member = await create_person(baobab, "member", role="member")
     admin = await create_person(baobab, "admin", role="admin")
     stranger = await create_person(baobab, "stranger")
-    given = {"organization_id": home}
+    body = {"organization_id": home}
     for person, found, tried in ((member, 200, 403), (admin, 200, 200), (stranger, 403, 403)):
         path, by = "/v1/jobs", person.headers
-        listed = await baobab.client.get(path, params=given, headers=by)
-        one = await baobab.client.get(f"{path}/w1", params=given, headers=by)
-        retried = await baobab.client.post(f"{path}/w1/retry", json=given, headers=by)
-        assert (listed.status_code, one.status_code, retried.status_code) == (found, found, tried)
+        response = await baobab.client.get(path, params=body, headers=by)
+        one = await baobab.client.get(f"{path}/w1", params=body, headers=by)
+        retried_response = await baobab.client.post(f"{path}/w1/retry", json=body, headers=by)
+        assert (response.status_code, one.status_code, retried_response.status_code) == (found, found, tried)
         assert (await baobab.client.get(path, headers=by)).json()["jobs"] == []
-    own = {**given, "organization_id": stranger.organisation_id}
+    own = {**body, "organization_id": stranger.organisation_id}
     assert (await baobab.client.get("/v1/jobs", params=own, headers=baobab.owner)).status_code == 403
 
 
 async def test_every_way_to_cancel_names_a_tool_that_there_is(baobab: Baobab) -> None:
     registry = baobab.application.registry
-    named = {kind.cancel for kind in registry.jobs.values() if isinstance(kind.cancel, str)}
-    assert named
-    assert named <= set(registry.tools)
+    cancels = {kind.cancel for kind in registry.jobs.values() if isinstance(kind.cancel, str)}
+    assert cancels
+    assert cancels <= set(registry.tools)

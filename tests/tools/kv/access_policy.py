@@ -31,6 +31,6 @@ POLICY = {
 
 async def for_kv_rotate_key(world: World, caller: Caller) -> dict[str, Any]:
     # Whoever may has just made the one that is in use void.
-    rotated = await world.request("POST", f"/v1/{world.app}/kv/_rotate_key", world.owner.headers)
-    world.callers["function key"].headers = {"authorization": f"Bearer {rotated['function_key']}"}
+    response = await world.request("POST", f"/v1/{world.app}/kv/_rotate_key", world.owner.headers)
+    world.callers["function key"].headers = {"authorization": f"Bearer {response['function_key']}"}
     return {"app_id": world.app}

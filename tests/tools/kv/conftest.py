@@ -16,8 +16,8 @@ def clock() -> FixedClock:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def world(tmp_path_factory: pytest.TempPathFactory, clock: FixedClock) -> AsyncIterator[Installation]:
-    async with open_installation(tmp_path_factory.mktemp("world"), clock, plan="enterprise") as opened:
-        yield opened
+    async with open_installation(tmp_path_factory.mktemp("world"), clock, plan="enterprise") as installation:
+        yield installation
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

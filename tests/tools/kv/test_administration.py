@@ -263,8 +263,8 @@ async def test_the_function_key_is_48_hex_characters_and_void_once_rotated(world
     assert (await world.ask("POST", f"{app.kv}/_rotate_key", key)).status == 403
     second = await world.ask("POST", f"{app.kv}/_rotate_key", world.owner)
     assert second.status == 200
-    refused = await world.ask("GET", f"{app.kv}/a", key)
-    assert (refused.status, refused.json["error"], refused.json["code"]) == (401, "auth_failed", "AUTH_INVALID_API_KEY")
+    refusal = await world.ask("GET", f"{app.kv}/a", key)
+    assert (refusal.status, refusal.json["error"], refusal.json["code"]) == (401, "auth_failed", "AUTH_INVALID_API_KEY")
     assert (await world.ask("GET", f"{app.kv}/a", bearer_headers(second.json["function_key"]))).json == {"value": 1}
 
 

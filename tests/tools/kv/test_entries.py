@@ -118,8 +118,8 @@ async def test_touch_restarts_the_time_to_live_that_was_given(world: Installatio
     assert (await ask_line(world, app, "GET /untouched?touch=0")).json == {"value": 1}
     for key in ("forever", "fleeting"):
         await ask_line(world, app, f"GET /{key}?touch=true")
-    left = [await get_ttl(world, app, key) for key in ("touched", "untouched", "forever", "fleeting")]
-    assert left == [100, 60, None, 60]
+    ttls = [await get_ttl(world, app, key) for key in ("touched", "untouched", "forever", "fleeting")]
+    assert ttls == [100, 60, None, 60]
 
 
 @pytest.mark.parametrize(
@@ -334,10 +334,10 @@ async def test_a_value_of_256_kb_is_taken_and_one_byte_more_is_not(
     await ask_line(world, app, "DELETE /big")
     # Its JSON text counts, quotes included, in UTF-8.
     fits = "\u00e9" * ((LIMIT - 2) // 2)
-    refused = await ask_line(world, app, line, {field: fits + "x", **rest})
-    assert refused.status == 413
-    assert refused.json["error"] == "KV_VALUE_TOO_LARGE"
-    assert (refused.json["size"], refused.json["max"]) == (LIMIT + 1, LIMIT)
+    refusal = await ask_line(world, app, line, {field: fits + "x", **rest})
+    assert refusal.status == 413
+    assert refusal.json["error"] == "KV_VALUE_TOO_LARGE"
+    assert (refusal.json["size"], refusal.json["max"]) == (LIMIT + 1, LIMIT)
     assert (await ask_line(world, app, "GET /big")).status == 404
     assert (await ask_line(world, app, line, {field: fits, **rest})).status in {200, 201, 204}
     assert (await ask_line(world, app, "GET /big")).json == {"value": fits}

@@ -31,8 +31,8 @@ async def test_printable_ascii_is_a_key(world: Installation, app: App, key: str)
     target = f"{app.kv}/{quote(key, safe='/:')}"
     assert (await world.ask("PUT", target, world.owner, {"value": key})).status == 204
     assert (await world.ask("GET", target, world.owner)).json == {"value": key}
-    listed = await world.ask("GET", f"{app.kv}/_scan?prefix={quote(key)}", world.owner)
-    assert key in listed.json["keys"]
+    answer = await world.ask("GET", f"{app.kv}/_scan?prefix={quote(key)}", world.owner)
+    assert key in answer.json["keys"]
     assert (await world.ask("DELETE", target, world.owner)).json == {"deleted": 1}
 
 

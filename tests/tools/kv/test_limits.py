@@ -21,8 +21,8 @@ def plan() -> str:
 async def world(tmp_path: Path, plan: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Installation]:
     monkeypatch.setitem(plans.PLANS, "small", Plan("small", None, None, 1000, 3))
     monkeypatch.setitem(plans.PLANS, "tiny", Plan("tiny", 300, 3, None, None))
-    async with open_installation(tmp_path, plan=plan) as opened:
-        yield opened
+    async with open_installation(tmp_path, plan=plan) as installation:
+        yield installation
 
 
 def build_gets(count: int) -> dict[str, Any]:
@@ -122,8 +122,8 @@ async def test_bytes_over_the_plans_storage_are_refused_to_the_byte(world: Insta
     ] == "kv_storage_full"
     await world.put(app, "b", "x" * 497)
     assert (await world.ask("GET", f"{app.kv}/_stats", world.owner)).json["bytes_used"] == 1000
-    refused = await world.ask("PUT", f"{app.kv}/a", world.owner, {"value": "x" * 498})
-    assert refused.status == 507
+    refusal = await world.ask("PUT", f"{app.kv}/a", world.owner, {"value": "x" * 498})
+    assert refusal.status == 507
     assert (await world.ask("GET", f"{app.kv}/a", world.owner)).json == {"value": "x" * 497}
     await world.put(app, "a", "x")
     await world.put(app, "b", "x" * 900)

@@ -108,12 +108,12 @@ async def scene(world: Installation, clock: FixedClock) -> Scene:
 
     me = (await world.ask("GET", "/platform/me", world.owner)).json
     account, home = me["user"]["id"], me["organizations"][0]["id"]
-    invited = await world.ask(
+    answer = await world.ask(
         "POST", f"/v1/organizations/{home}/invitations", world.owner, {"email": "member@example.com", "role": "member"}
     )
     member = await world.create_account("member@example.com")
-    joined = await world.ask("POST", f"/v1/invitations/{invited.json['token']}/accept", member)
-    assert joined.status == 200, joined.content
+    joined_answer = await world.ask("POST", f"/v1/invitations/{answer.json['token']}/accept", member)
+    assert joined_answer.status == 200, joined_answer.content
     stranger = await world.create_account("stranger@example.com")
     keys = {
         name: await world.create_key(world.owner, key_scope="app", target_app_id=of.id)
@@ -265,14 +265,14 @@ async def test_an_app_that_requires_sign_in_answers_nobody_else(world: Installat
             ("POST", "/_batch", {"ops": [{"op": "get", "key": "public:a"}]}),
         ]
         for method, path, body in asked:
-            refused = await world.ask(method, app.kv + path, anonymous, body)
-            assert refused.status == (403 if path == "/_stats" else 401), path
+            refusal = await world.ask(method, app.kv + path, anonymous, body)
+            assert refusal.status == (403 if path == "/_stats" else 401), path
         method, path, body = agent
         assert (await world.ask(method, path, anonymous, body)).status == 401
     for known in (user, world.owner):
         assert (await world.ask("GET", f"{app.kv}/public:a", known)).json == {"value": 1}
-    opened = await world.ask("PATCH", f"/v1/{app.id}/config/access-mode", world.owner, {"access_mode": "public"})
-    assert opened.status == 200
+    answer = await world.ask("PATCH", f"/v1/{app.id}/config/access-mode", world.owner, {"access_mode": "public"})
+    assert answer.status == 200
     assert (await world.ask("GET", f"{app.kv}/public:a")).json == {"value": 1}
 
 

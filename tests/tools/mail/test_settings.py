@@ -65,18 +65,18 @@ async def test_an_app_sends_through_its_own_server_over_starttls_with_its_own_se
         monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "certificate.pem"))
         app = await baobab.create_app()
         looks = {"from_name": "Acme, Inc. <x>", "reply_to": "help@acme.example", "colour": "#1d4ed8"}
-        changed = await change(baobab, app, **looks, smtp=describe_server(port))
-        assert changed.status_code == 200
-        assert PASSWORD not in changed.text
+        response = await change(baobab, app, **looks, smtp=describe_server(port))
+        assert response.status_code == 200
+        assert PASSWORD not in response.text
         kept = (await baobab.client.get(f"/v1/{app}/auth/mail", headers=baobab.owner)).json()["mail"]
-        assert kept == changed.json()["mail"]
+        assert kept == response.json()["mail"]
         assert (kept["smtp"]["password_set"], kept["smtp"]["tls"]) == (True, "starttls")
         await baobab.client.post(f"/auth/{app}/signup", json={"email": EMAIL, "password": "correct Horse 7!"})
         await run_due_jobs(baobab.application)
         (row,) = await read_outbox(baobab, app)
         assert (row["status"], row["error"]) == ("sent", None)
-        tried = (await send_test(baobab, app)).json()
-    assert (tried["delivered"], tried["answer"]) == (True, "OK")
+        body = (await send_test(baobab, app)).json()
+    assert (body["delivered"], body["answer"]) == (True, "OK")
     mail, test = relay.mails
     (sender,) = mail["From"].addresses
     assert (sender.display_name, sender.addr_spec) == ("Acme, Inc. <x>", "hello@acme.example")
@@ -124,12 +124,12 @@ async def test_a_server_on_a_private_address_is_refused(tmp_path: Path, settings
         assert (await change(baobab, app, smtp=describe_server(6379))).status_code == 400
         # Where a name leads is seen when the mail is sent, each time anew.
         assert (await change(baobab, app, smtp=describe_server(port))).status_code == 200
-        tried = (await send_test(baobab, app)).json()
+        body = (await send_test(baobab, app)).json()
         await baobab.client.post(f"/auth/{app}/signup", json={"email": EMAIL, "password": "correct Horse 7!"})
         await run_due_jobs(baobab.application)
         (row,) = await read_outbox(baobab, app)
-    assert not tried["delivered"]
-    assert tried["answer"].startswith("the server's address is refused")
+    assert not body["delivered"]
+    assert body["answer"].startswith("the server's address is refused")
     assert row["status"] == "failed"
     assert relay.mails == []
 
@@ -159,8 +159,8 @@ async def test_a_server_is_given_as_a_whole_so_that_a_password_goes_nowhere_else
 )
 async def test_what_could_end_a_header_or_a_style_is_refused(baobab: Baobab, changes: dict[str, Any]) -> None:
     app = await baobab.create_app()
-    refused = await change(baobab, app, **changes)
-    assert 400 <= refused.status_code < 500
+    refusal = await change(baobab, app, **changes)
+    assert 400 <= refusal.status_code < 500
     assert (await baobab.client.get(f"/v1/{app}/auth/mail", headers=baobab.owner)).json()["mail"]["smtp"] is None
 
 

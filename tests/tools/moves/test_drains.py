@@ -36,8 +36,8 @@ def clock() -> FixedClock:
 async def baobab(tmp_path: Path, clock: FixedClock) -> AsyncIterator[Baobab]:
     regions = tmp_path / "regions.toml"
     regions.write_text(CELLS)
-    async with open_installation(tmp_path / "data", {"BAOBAB_REGIONS": str(regions)}, clock=clock) as opened:
-        yield opened
+    async with open_installation(tmp_path / "data", {"BAOBAB_REGIONS": str(regions)}, clock=clock) as installation:
+        yield installation
 
 
 async def read_line(baobab: Baobab, cell: str) -> str:
@@ -98,12 +98,12 @@ async def test_a_drained_cell_takes_no_apps_until_the_operator_admits_them(baoba
     services = baobab.application.services
     elsewhere = await baobab.create_app(region="us-1")
     await drain_cell(services, "eu-1")
-    refused = await ask(baobab, "POST", "/init", {"name": "named", "region": "eu-1"})
-    assert (refused.status_code, refused.json()["error"]["code"]) == (503, "region_full")
+    refusal = await ask(baobab, "POST", "/init", {"name": "named", "region": "eu-1"})
+    assert (refusal.status_code, refusal.json()["error"]["code"]) == (503, "region_full")
     move = await ask(baobab, "POST", f"/v1/apps/{elsewhere}/move", {"dest_region": "eu-1"})
     assert (move.status_code, move.json()["error"]) == (409, "ineligible")
-    made = [await baobab.create_app(region="eu") for _ in range(3)]
-    assert await find_regions(baobab, made) == {"eu-2", "eu-3"}
+    apps = [await baobab.create_app(region="eu") for _ in range(3)]
+    assert await find_regions(baobab, apps) == {"eu-2", "eu-3"}
     assert "drained" not in "".join(await admit_to_cell(services, "eu-1"))
     await baobab.create_app(region="eu-1")
     assert await find_regions(baobab, [await baobab.create_app(region="eu")]) == {"eu-1"}

@@ -26,8 +26,8 @@ def clock() -> FixedClock:
 async def baobab(tmp_path: Path, clock: FixedClock) -> AsyncIterator[Baobab]:
     regions = tmp_path / "regions.toml"
     regions.write_text(f"[{EU}]\n[us-west-2]\n")
-    async with open_installation(tmp_path / "data", {"BAOBAB_REGIONS": str(regions)}, clock=clock) as opened:
-        yield opened
+    async with open_installation(tmp_path / "data", {"BAOBAB_REGIONS": str(regions)}, clock=clock) as installation:
+        yield installation
 
 
 def get_stores(baobab: Baobab, region: str) -> Stores:
@@ -52,16 +52,16 @@ async def read_contents(baobab: Baobab, app: str) -> dict[str, Any]:
     keys = (await ask(baobab, "GET", f"/v1/{app}/kv/_scan")).json()["keys"]
     found = {}
     for key in keys:
-        left = (await ask(baobab, "GET", f"/v1/{app}/kv/{key}/ttl")).json()
-        found[key] = ((await ask(baobab, "GET", f"/v1/{app}/kv/{key}")).json(), left)
+        body = (await ask(baobab, "GET", f"/v1/{app}/kv/{key}/ttl")).json()
+        found[key] = ((await ask(baobab, "GET", f"/v1/{app}/kv/{key}")).json(), body)
     return found
 
 
 async def start_move(baobab: Baobab, app: str, to: str = EU) -> str:
-    begun = await ask(baobab, "POST", f"/v1/apps/{app}/move", {"dest_region": to})
-    assert begun.status_code == 202, begun.text
-    assert begun.json()["status"] == "queued"
-    move: str = begun.json()["migration_id"]
+    response = await ask(baobab, "POST", f"/v1/apps/{app}/move", {"dest_region": to})
+    assert response.status_code == 202, response.text
+    assert response.json()["status"] == "queued"
+    move: str = response.json()["migration_id"]
     return move
 
 
@@ -118,9 +118,9 @@ async def test_reads_go_on_and_writes_are_asked_to_come_again_while_the_app_move
         ("POST", "n/cas", {"expected": 7, "next": 8}),
         ("POST", "_flush", {"confirm": True}),
     ):
-        refused = await ask(baobab, method, f"/v1/{app}/kv/{path}", body)
-        assert (refused.status_code, refused.json()["error"]) == (503, "kv_migrating"), (method, path)
-        assert refused.headers["retry-after"] == "5"
+        refusal = await ask(baobab, method, f"/v1/{app}/kv/{path}", body)
+        assert (refusal.status_code, refusal.json()["error"]) == (503, "kv_migrating"), (method, path)
+        assert refusal.headers["retry-after"] == "5"
     await wait_for_end(baobab, clock, app, move)
     assert (await ask(baobab, "PUT", f"/v1/{app}/kv/n", {"value": 1})).status_code == 204
 
@@ -153,12 +153,12 @@ async def test_the_copy_left_behind_stays_until_it_is_deleted(baobab: Baobab, cl
     await wait_for_end(baobab, clock, app, move)
     (replica,) = (await ask(baobab, "GET", "/v1/source-replicas")).json()["source_replicas"]
     assert (replica["migration_id"], replica["region"], replica["state"]) == (move, "local", "active")
-    told = (await ask(baobab, "GET", f"/v1/apps/{app}/migrations/{move}")).json()
-    assert all(replica[name] == told[name] for name in ("source_region", "dest_region", "completed_at"))
+    body = (await ask(baobab, "GET", f"/v1/apps/{app}/migrations/{move}")).json()
+    assert all(replica[name] == body[name] for name in ("source_region", "dest_region", "completed_at"))
     assert replica["completed_at"] is not None
     assert (await get_stores(baobab, "local").kv.usage(app)).keys == 4
-    gone = await ask(baobab, "DELETE", f"/v1/source-replicas/{move}")
-    assert (gone.status_code, gone.json()) == (200, {"status": "torn_down"})
+    response = await ask(baobab, "DELETE", f"/v1/source-replicas/{move}")
+    assert (response.status_code, response.json()) == (200, {"status": "torn_down"})
     await jobs.run_due_jobs(baobab.application)
     assert await get_stores(baobab, "local").kv.usage(app) == (0, 0)
     assert (await ask(baobab, "GET", "/v1/source-replicas")).json() == {"source_replicas": []}
@@ -177,8 +177,8 @@ async def test_a_move_is_reversed_with_what_was_written_since(baobab: Baobab, cl
     assert back.status_code == 202
     assert back.json()["migrationId"] == back.json()["migration_id"]
     assert (await ask(baobab, "GET", back.json()["path"])).json()["migration_id"] == back.json()["migrationId"]
-    done = await wait_for_end(baobab, clock, app, back.json()["migration_id"])
-    assert (done["current_step"], done["dest_region"]) == ("completed", "local")
+    run = await wait_for_end(baobab, clock, app, back.json()["migration_id"])
+    assert (run["current_step"], run["dest_region"]) == ("completed", "local")
     assert (await ask(baobab, "GET", f"/v1/{app}/kv/n")).json() == {"value": 10}
     assert (await ask(baobab, "GET", f"/v1/{app}/kv/deep")).status_code == 404
     first = (await ask(baobab, "GET", f"/v1/apps/{app}/migrations/{move}")).json()
@@ -197,8 +197,8 @@ async def test_a_move_that_is_aborted_leaves_the_app_where_it_was(tmp_path: Path
         answer = await ask(asking, "POST", f"/v1/apps/{app}/migrations/{move}/abort")
         assert answer.json() == {"migration_id": move, "status": "aborting"}
         async with open_installation(tmp_path / "data", variables, clock=clock) as working:
-            done = await wait_for_end(working, clock, app, move)
-        assert done["current_step"] == "aborted"
+            run = await wait_for_end(working, clock, app, move)
+        assert run["current_step"] == "aborted"
         assert (await ask(asking, "GET", f"/v1/apps/{app}/migrations/active")).json() == {"migration": None}
         assert await get_stores(asking, EU).kv.usage(app) == (0, 0)
         assert (await ask(asking, "POST", f"/v1/{app}/kv/n/incr")).json() == {"value": 8}
@@ -229,8 +229,8 @@ async def test_a_region_that_does_not_answer_is_waited_for_and_then_given_up(
         await jobs.run_due_jobs(baobab.application)
     # What was begun there is undone as soon as it answers again.
     await get_stores(baobab, EU).kv.open()
-    done = await wait_for_end(baobab, clock, app, move)
-    assert done["current_step"] == "failed"
+    run = await wait_for_end(baobab, clock, app, move)
+    assert run["current_step"] == "failed"
     assert (await ask(baobab, "POST", f"/v1/{app}/kv/n/incr")).json() == {"value": 8}
 
 
@@ -255,8 +255,8 @@ async def test_an_app_that_is_deleted_on_the_way_is_deleted_everywhere(baobab: B
         await jobs.run_due_jobs(baobab.application)
     for region in ("local", EU):
         assert await get_stores(baobab, region).kv.usage(app) == (0, 0)
-    left = {job.kind for job in await jobs.list_unfinished_jobs(baobab.application)}
-    assert not left & {"moves_advance", "apps_purge"}
+    kinds = {job.kind for job in await jobs.list_unfinished_jobs(baobab.application)}
+    assert not kinds & {"moves_advance", "apps_purge"}
 
 
 async def test_a_deleted_app_leaves_no_replica(baobab: Baobab, clock: Any) -> None:
@@ -279,10 +279,10 @@ async def test_a_deleted_app_leaves_no_replica(baobab: Baobab, clock: Any) -> No
 )
 async def test_a_place_that_the_app_cannot_go_to_is_refused(baobab: Baobab, body: Any, status: Any, error: Any) -> None:
     app = await baobab.create_app()
-    refused = await ask(baobab, "POST", f"/v1/apps/{app}/move", body)
-    assert (refused.status_code, refused.json()["error"]) == (status, error)
+    refusal = await ask(baobab, "POST", f"/v1/apps/{app}/move", body)
+    assert (refusal.status_code, refusal.json()["error"]) == (status, error)
     if error == "ineligible":
-        assert refused.json()["reason"]
+        assert refusal.json()["reason"]
 
 
 async def test_an_app_is_on_one_move_at_a_time(baobab: Baobab, clock: Any) -> None:
@@ -332,9 +332,9 @@ async def test_objects_go_with_their_app(baobab: Baobab, clock: Any) -> None:
     await get_stores(baobab, "local").objects.put(f"{app}/a/b.txt", one(), **options)
     move = await start_move(baobab, app)
     await wait_for_end(baobab, clock, app, move)
-    found = await get_stores(baobab, EU).objects.head(f"{app}/a/b.txt")
-    assert found is not None
-    assert (found.size, found.content_type) == (5, "text/plain")
+    info = await get_stores(baobab, EU).objects.head(f"{app}/a/b.txt")
+    assert info is not None
+    assert (info.size, info.content_type) == (5, "text/plain")
     await ask(baobab, "DELETE", f"/v1/source-replicas/{move}")
     await jobs.run_due_jobs(baobab.application)
     assert await get_stores(baobab, "local").objects.head(f"{app}/a/b.txt") is None
@@ -349,8 +349,8 @@ async def test_another_geography_stands_for_the_least_loaded_of_its_cells(tmp_pa
         move = await wait_for_end(baobab, clock, app, await start_move(baobab, app, "eu"))
         assert (move["current_step"], move["dest_region"]) == ("completed", "eu-2")
         assert (await ask(baobab, "GET", f"/v1/{app}/kv/n")).json() == {"value": 7}
-        refused = await ask(baobab, "POST", f"/v1/apps/{app}/move", {"dest_region": "eu"})
-        assert (refused.status_code, refused.json()["reason"]) == (409, "The app is in the region `eu-2` already.")
+        refusal = await ask(baobab, "POST", f"/v1/apps/{app}/move", {"dest_region": "eu"})
+        assert (refusal.status_code, refusal.json()["reason"]) == (409, "The app is in the region `eu-2` already.")
         # Within a geography the one cell is named, and so it is on the way back.
         await wait_for_end(baobab, clock, app, await start_move(baobab, app, "eu-1"))
         back = await ask(baobab, "POST", f"/v1/apps/{app}/migrations/{move['migration_id']}/reverse")

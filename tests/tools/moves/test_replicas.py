@@ -28,8 +28,8 @@ def variables(tmp_path: Path) -> dict[str, str]:
 
 @pytest.fixture
 async def baobab(tmp_path: Path, clock: FixedClock, variables: dict[str, str]) -> AsyncIterator[Baobab]:
-    async with open_installation(tmp_path / "data", variables, clock=clock) as opened:
-        yield opened
+    async with open_installation(tmp_path / "data", variables, clock=clock) as installation:
+        yield installation
 
 
 async def ask(baobab: Baobab, method: str, path: str, body: Any = None) -> tuple[int, Any]:

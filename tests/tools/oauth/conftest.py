@@ -57,8 +57,8 @@ class Flow:
     async def obtain_key(self, by: Account, **decided: Any) -> str:
         client = await self.register_client()
         code = await self.obtain_code(client, by, **decided)
-        made = await self.call_endpoint("oauth_exchange", client_id=client["client_id"], code=code)
-        key: str = made["access_token"]
+        result = await self.call_endpoint("oauth_exchange", client_id=client["client_id"], code=code)
+        key: str = result["access_token"]
         return key
 
 

@@ -28,18 +28,20 @@ async def ada(harness: ToolHarness) -> Account:
 
 async def test_a_request_shows_who_asks_for_what(harness: ToolHarness, flow: Flow) -> None:
     client = await flow.register_client("Agent")
-    asked = await harness.call("oauth_request", request=flow.build_request(client, scopes=["ai:gateway", "mcp", "mcp"]))
-    assert "kv" in [family["name"] for family in asked.pop("families")]
-    assert asked == {
+    result = await harness.call(
+        "oauth_request", request=flow.build_request(client, scopes=["ai:gateway", "mcp", "mcp"])
+    )
+    assert "kv" in [family["name"] for family in result.pop("families")]
+    assert result == {
         "client_id": client["client_id"],
         "client_name": "Agent",
         "client_document": False,
         "redirect_host": "127.0.0.1:3000",
         "scopes": ["mcp", "ai:gateway"],
         "server": "127.0.0.1:8000",
-        "expires_at": asked["expires_at"],
+        "expires_at": result["expires_at"],
     }
-    assert (asked["expires_at"] - harness.clock.now()).total_seconds() == 600
+    assert (result["expires_at"] - harness.clock.now()).total_seconds() == 600
 
 
 @pytest.mark.parametrize(
@@ -98,28 +100,28 @@ async def test_an_approval_sends_the_client_a_code_its_state_and_the_issuer(
     harness: ToolHarness, flow: Flow, ada: Account
 ) -> None:
     request = flow.build_request(await flow.register_client())
-    decided = await harness.call("oauth_decide", ada, request=request, decision="approve")
-    assert decided["redirect_to"].startswith(f"{REDIRECT}?")
-    told = parse_redirect(decided)
-    assert told.keys() == {"code", "state", "iss"}
-    assert (told["state"], told["iss"]) == ("s t&te", "http://127.0.0.1:8000")
-    assert len(told["code"]) * 5.95 > 160
-    assert told["code"].encode() not in harness.read_database()
+    result = await harness.call("oauth_decide", ada, request=request, decision="approve")
+    assert result["redirect_to"].startswith(f"{REDIRECT}?")
+    redirect = parse_redirect(result)
+    assert redirect.keys() == {"code", "state", "iss"}
+    assert (redirect["state"], redirect["iss"]) == ("s t&te", "http://127.0.0.1:8000")
+    assert len(redirect["code"]) * 5.95 > 160
+    assert redirect["code"].encode() not in harness.read_database()
 
 
 async def test_a_refusal_sends_the_client_the_refusal(harness: ToolHarness, flow: Flow, ada: Account) -> None:
     request = flow.build_request(await flow.register_client(), redirect_uri=REDIRECT + "?tab=1")
-    told = parse_redirect(await harness.call("oauth_decide", ada, request=request, decision="deny"))
-    assert told.pop("error_description")
-    assert told == {"tab": "1", "error": "access_denied", "state": "s t&te", "iss": "http://127.0.0.1:8000"}
+    redirect = parse_redirect(await harness.call("oauth_decide", ada, request=request, decision="deny"))
+    assert redirect.pop("error_description")
+    assert redirect == {"tab": "1", "error": "access_denied", "state": "s t&te", "iss": "http://127.0.0.1:8000"}
 
 
 async def test_a_decision_takes_a_person(harness: ToolHarness, flow: Flow, ada: Account) -> None:
     request = flow.build_request(await flow.register_client())
     with pytest.raises(Unauthenticated):
         await harness.call("oauth_decide", request=request, decision="approve")
-    made = await harness.call("api_keys_create", ada, name="agent")
-    key = await harness.authenticate(made["key"])
+    result = await harness.call("api_keys_create", ada, name="agent")
+    key = await harness.authenticate(result["key"])
     with pytest.raises(Forbidden):
         await harness.call("oauth_decide", key, request=request, decision="approve")
 

@@ -47,12 +47,12 @@ async def test_a_code_is_good_for_a_key_with_the_scopes_that_were_agreed_to(
 ) -> None:
     client = await flow.register_client("Agent")
     code = await flow.obtain_code(client, ada, scopes=scopes)
-    made = await flow.call_endpoint("oauth_exchange", client_id=client["client_id"], code=code)
-    assert made["access_token"].startswith("bb_sk_")
-    assert set(made["scope"].split()) == set(scopes or ["mcp"])
-    listed = (await harness.call("api_keys_list", ada))["keys"]
-    assert [(key["name"], key["scopes"]) for key in listed] == [("Agent (OAuth)", stored)]
-    assert made["access_token"].encode() not in harness.read_database()
+    result = await flow.call_endpoint("oauth_exchange", client_id=client["client_id"], code=code)
+    assert result["access_token"].startswith("bb_sk_")
+    assert set(result["scope"].split()) == set(scopes or ["mcp"])
+    listed_keys = (await harness.call("api_keys_list", ada))["keys"]
+    assert [(key["name"], key["scopes"]) for key in listed_keys] == [("Agent (OAuth)", stored)]
+    assert result["access_token"].encode() not in harness.read_database()
 
 
 async def test_a_key_for_the_gateway_alone_opens_nothing_else(harness: ToolHarness, flow: Flow, ada: Account) -> None:
@@ -91,8 +91,8 @@ async def test_a_long_name_still_says_where_the_key_came_from(harness: ToolHarne
 async def test_a_code_says_what_it_is_bound_to(flow: Flow, ada: Account) -> None:
     client = await flow.register_client()
     code = await flow.obtain_code(client, ada)
-    bound = await flow.call_endpoint("oauth_code", client_id=client["client_id"], code=code)
-    assert (bound["redirect_uri"], bound["redirect_given"], bound["code_challenge"]) == (REDIRECT, True, CHALLENGE)
+    result = await flow.call_endpoint("oauth_code", client_id=client["client_id"], code=code)
+    assert (result["redirect_uri"], result["redirect_given"], result["code_challenge"]) == (REDIRECT, True, CHALLENGE)
 
 
 async def test_a_second_use_of_a_code_revokes_the_key_of_the_first(
@@ -113,8 +113,8 @@ async def test_of_many_exchanges_at_once_one_makes_a_key_and_the_others_revoke_i
 ) -> None:
     client = await flow.register_client()
     use = {"client_id": client["client_id"], "code": await flow.obtain_code(client, ada)}
-    made = await asyncio.gather(*(flow.call_endpoint("oauth_exchange", **use) for _ in range(8)))
-    assert sum(answer["access_token"] is not None for answer in made) == 1
+    results = await asyncio.gather(*(flow.call_endpoint("oauth_exchange", **use) for _ in range(8)))
+    assert sum(answer["access_token"] is not None for answer in results) == 1
     async with harness.services.database.reading() as connection:
         assert await connection.scalar(select(func.count()).select_from(api_keys)) == 1
     assert await count_live_keys(harness) == 0

@@ -32,8 +32,8 @@ async def for_organisations_remove_member(world: World, caller: Caller) -> dict[
 
 async def for_organisations_withdraw_invitation(world: World, caller: Caller) -> dict[str, Any]:
     path, email = f"/v1/organizations/{world.org}/invitations", f"{world.new_name('invited')}@example.com"
-    invited = await world.request("POST", path, world.owner.headers, email=email)
-    return {"organization_id": world.org, "invitation_id": invited["invitation"]["id"]}
+    response = await world.request("POST", path, world.owner.headers, email=email)
+    return {"organization_id": world.org, "invitation_id": response["invitation"]["id"]}
 
 
 async def for_organisations_accept_invitation(world: World, caller: Caller) -> dict[str, Any]:

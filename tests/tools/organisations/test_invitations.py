@@ -14,17 +14,17 @@ async def test_the_invited_account_joins_with_the_role_it_was_offered(harness: T
     ada = await harness.sign_up("ada@example.com")
     organisation = await harness.create_organisation(ada)
     # The invitation may come before the account.
-    invited = await harness.call(
+    result = await harness.call(
         "organisations_invite", ada, organization_id=organisation, email="Grace@Example.com", role="admin"
     )
     grace = await harness.sign_up(GRACE)
     [listed] = (await harness.call("organisations_invitations", ada, organization_id=organisation))["invitations"]
-    assert listed == invited["invitation"]
+    assert listed == result["invitation"]
     assert (listed["email"], listed["role"]) == (GRACE, "admin")
 
     harness.clock.advance(1)
-    joined = await harness.call("organisations_accept_invitation", grace, token=invited["token"])
-    assert (joined["organization"]["id"], joined["organization"]["role"]) == (organisation, "admin")
+    joined_result = await harness.call("organisations_accept_invitation", grace, token=result["token"])
+    assert (joined_result["organization"]["id"], joined_result["organization"]["role"]) == (organisation, "admin")
     members = (await harness.call("organisations_members", grace, organization_id=organisation))["members"]
     assert [(member["email"], member["role"]) for member in members] == [("ada@example.com", "owner"), (GRACE, "admin")]
     assert (await harness.call("organisations_invitations", ada, organization_id=organisation))["invitations"] == []
@@ -92,23 +92,23 @@ async def test_an_invitation_is_void_after_seven_days_when_withdrawn_and_when_an
     with pytest.raises(InvitationSpent):
         await harness.call("organisations_accept_invitation", grace, token=replacing["token"])
 
-    withdrawn = await harness.call("organisations_invite", ada, **here, email=GRACE)
-    gone = {"invitation_id": withdrawn["invitation"]["id"]}
-    await harness.call("organisations_withdraw_invitation", ada, **here, **gone)
+    result = await harness.call("organisations_invite", ada, **here, email=GRACE)
+    arguments = {"invitation_id": result["invitation"]["id"]}
+    await harness.call("organisations_withdraw_invitation", ada, **here, **arguments)
     with pytest.raises(InvitationNotFound):
-        await harness.call("organisations_accept_invitation", grace, token=withdrawn["token"])
+        await harness.call("organisations_accept_invitation", grace, token=result["token"])
     with pytest.raises(InvitationNotFound):
-        await harness.call("organisations_withdraw_invitation", ada, **here, **gone)
+        await harness.call("organisations_withdraw_invitation", ada, **here, **arguments)
 
 
 async def test_an_invitation_is_not_withdrawn_through_another_organisation(harness: ToolHarness) -> None:
     ada, eve = await harness.sign_up("ada@example.com"), await harness.sign_up("eve@example.com")
     organisation = await harness.create_organisation(ada)
-    invited = await harness.call("organisations_invite", ada, organization_id=organisation, email=GRACE)
+    result = await harness.call("organisations_invite", ada, organization_id=organisation, email=GRACE)
     with pytest.raises(InvitationNotFound):
         await harness.call(
             "organisations_withdraw_invitation",
             eve,
             organization_id=eve.organisation_id,
-            invitation_id=invited["invitation"]["id"],
+            invitation_id=result["invitation"]["id"],
         )

@@ -66,8 +66,8 @@ async def test_a_key_lists_its_organisation_only_and_makes_none(harness: ToolHar
     key = await harness.authenticate(
         (await harness.call("api_keys_create", ada, name="key", organization_id=organisation))["key"]
     )
-    listed = (await harness.call("organisations_list", key))["organizations"]
-    assert [(o["id"], o["role"], o["personal"]) for o in listed] == [(organisation, "owner", False)]
+    organizations = (await harness.call("organisations_list", key))["organizations"]
+    assert [(o["id"], o["role"], o["personal"]) for o in organizations] == [(organisation, "owner", False)]
     both = (await harness.call("organisations_list", ada))["organizations"]
     assert [o["id"] for o in both] == [ada.organisation_id, organisation]
     with pytest.raises(Forbidden):
@@ -167,8 +167,8 @@ async def test_a_role_is_in_force_from_the_moment_it_is_given(harness: ToolHarne
     here = {"organization_id": await harness.create_organisation(ada)}
     with pytest.raises(OrganisationNotFound):
         await harness.call("organisations_members", grace, **here)
-    invited = await harness.call("organisations_invite", ada, **here, email="grace@example.com")
-    await harness.call("organisations_accept_invitation", grace, token=invited["token"])
+    result = await harness.call("organisations_invite", ada, **here, email="grace@example.com")
+    await harness.call("organisations_accept_invitation", grace, token=result["token"])
     assert await harness.call("organisations_members", grace, **here)
     with pytest.raises(Forbidden):
         await harness.call("organisations_invitations", grace, **here)
@@ -193,8 +193,8 @@ async def test_whoever_is_removed_takes_no_working_key_along(harness: ToolHarnes
     for key in theirs + kept:
         await harness.authenticate(key["key"])
 
-    removed = {"organization_id": organisation, "account_id": admin.account_id}
-    assert (await harness.call("organisations_remove_member", ada, **removed))["keys_revoked"] == 2
+    arguments = {"organization_id": organisation, "account_id": admin.account_id}
+    assert (await harness.call("organisations_remove_member", ada, **arguments))["keys_revoked"] == 2
     for key in theirs:
         with pytest.raises(InvalidApiKey):
             await harness.authenticate(key["key"])
@@ -263,7 +263,7 @@ async def test_a_new_name_is_everybodys(harness: ToolHarness) -> None:
     ada = await harness.sign_up("ada@example.com")
     organisation = await harness.create_organisation(ada, "Analytical")
     member = await harness.join(organisation, ada, "member@example.com", "member")
-    renamed = await harness.call("organisations_update", ada, organization_id=organisation, name="Difference")
-    seen = await harness.call("organisations_get", member, organization_id=organisation)
-    assert seen == {**renamed, "role": "member"}
-    assert seen["name"] == "Difference"
+    result = await harness.call("organisations_update", ada, organization_id=organisation, name="Difference")
+    seen_result = await harness.call("organisations_get", member, organization_id=organisation)
+    assert seen_result == {**result, "role": "member"}
+    assert seen_result["name"] == "Difference"

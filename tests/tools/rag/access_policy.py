@@ -41,18 +41,18 @@ for_rag_ingest = for_rag_documents_list = for_rag_query = for_rag_reindex = _mak
 
 
 async def for_rag_evaluate(world: World, caller: Caller) -> dict[str, Any]:
-    made = await _make_collection(world, caller)
-    return {**made, "cases": [{"query": "water", "relevant": ["11111111-1111-4111-8111-111111111111"]}]}
+    collection = await _make_collection(world, caller)
+    return {**collection, "cases": [{"query": "water", "relevant": ["11111111-1111-4111-8111-111111111111"]}]}
 
 
 async def _make_document(world: World, caller: Caller) -> dict[str, Any]:
     """A user's document, which that user may see and those who run the app."""
-    made = await _make_collection(world, caller)
+    collection = await _make_collection(world, caller)
     by = world.callers["user"].headers
-    path = f"/v1/{world.app}/rag/collections/{made['name']}/ingest"
+    path = f"/v1/{world.app}/rag/collections/{collection['name']}/ingest"
     document = await world.request("POST", path, by, text="Baobabs store water.")
     await run_due_jobs(world.baobab.application)
-    return {**made, "document_id": document["documentId"]}
+    return {**collection, "document_id": document["documentId"]}
 
 
 for_rag_documents_get = for_rag_documents_replace = for_rag_documents_delete = for_rag_read = _make_document

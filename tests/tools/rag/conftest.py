@@ -35,9 +35,9 @@ class RagApp:
         return await self.baobab.client.request(method, path, headers=headers, **options)
 
     async def create(self, name: str = "facts", **fields: Any) -> dict[str, Any]:
-        created = await self.request("POST", "", json={"name": name, **fields})
-        assert created.status_code == 201, created.text
-        found: dict[str, Any] = created.json()
+        response = await self.request("POST", "", json={"name": name, **fields})
+        assert response.status_code == 201, response.text
+        found: dict[str, Any] = response.json()
         return found
 
     async def ingest(self, text: str | None = None, user: str | None = None, to: str = "facts", **fields: Any) -> str:
@@ -81,8 +81,8 @@ def clock() -> FixedClock:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def shared_baobab(tmp_path_factory: pytest.TempPathFactory, clock: FixedClock) -> AsyncIterator[Baobab]:
-    async with open_installation(tmp_path_factory.mktemp("rag"), clock=clock) as opened:
-        yield opened
+    async with open_installation(tmp_path_factory.mktemp("rag"), clock=clock) as installation:
+        yield installation
 
 
 @pytest_asyncio.fixture(loop_scope="module")

@@ -42,14 +42,14 @@ async def test_a_collection_is_made_with_the_defaults_of_the_contract(app: RagAp
     ],
 )
 async def test_a_collection_that_is_not_valid_is_refused(app: RagApp, body: dict[str, object]) -> None:
-    refused = await app.request("POST", "", json=body)
-    assert (refused.status_code, refused.json()["error"]["code"][:10]) == (400, "VALIDATION"), refused.text
+    refusal = await app.request("POST", "", json=body)
+    assert (refusal.status_code, refusal.json()["error"]["code"][:10]) == (400, "VALIDATION"), refusal.text
 
 
 async def test_a_name_is_given_once(app: RagApp) -> None:
     await app.create()
-    refused = await app.request("POST", "", json={"name": "facts"})
-    assert (refused.status_code, refused.json()["error"]["code"]) == (409, "RESOURCE_CONFLICT")
+    refusal = await app.request("POST", "", json={"name": "facts"})
+    assert (refusal.status_code, refusal.json()["error"]["code"]) == (409, "RESOURCE_CONFLICT")
 
 
 async def test_a_document_goes_from_pending_to_ready(app: RagApp) -> None:
@@ -73,8 +73,8 @@ async def test_a_file_that_was_uploaded_is_read(app: RagApp) -> None:
     await app.create()
     path = f"/storage/{app.id}/objects"
     file = {"filename": "trees.md", "contentType": "text/markdown", "content": f"# Trees\n\n{FACTS['trees']}"}
-    stored = (await app.baobab.client.post(path, json=file, headers=app.baobab.owner)).json()
-    document_id = await app.ingest(storage_object_id=stored["id"])
+    body = (await app.baobab.client.post(path, json=file, headers=app.baobab.owner)).json()
+    document_id = await app.ingest(storage_object_id=body["id"])
     assert (await app.get(document_id))["filename"] == "trees.md"
     [chunk] = await app.query("water")
     assert (chunk["documentId"], chunk["headings"], chunk["filename"]) == (document_id, ["Trees"], "trees.md")
@@ -84,8 +84,8 @@ async def test_a_chunk_of_a_short_page_is_cited_with_that_page(app: RagApp) -> N
     await app.create()
     content = b64encode(build_pdf([(12, "Penguins swim in cold water")], [(12, "Llamas carry wool")])).decode()
     file = {"filename": "a.pdf", "contentType": "application/pdf", "content": content, "encoding": "base64"}
-    stored = (await app.baobab.client.post(f"/storage/{app.id}/objects", json=file, headers=app.baobab.owner)).json()
-    await app.ingest(storage_object_id=stored["id"])
+    body = (await app.baobab.client.post(f"/storage/{app.id}/objects", json=file, headers=app.baobab.owner)).json()
+    await app.ingest(storage_object_id=body["id"])
     found = {chunk["text"]: chunk["page"] for chunk in await app.query("animals")}
     assert found == {"Penguins swim in cold water": 1, "Llamas carry wool": 2}
 
@@ -95,19 +95,19 @@ async def test_a_file_of_a_type_without_text_is_refused_at_once(app: RagApp, kin
     await app.create()
     file = {"filename": "a.bin", "contentType": kind, "content": "not a text"}
     path = f"/storage/{app.id}/objects"
-    stored = (await app.baobab.client.post(path, json=file, headers=app.baobab.owner)).json()
-    refused = await app.request("POST", "/facts/ingest", json={"storage_object_id": stored["id"]})
-    assert refused.status_code == 400
-    assert refused.json()["error"]["code"] == "VALIDATION_INVALID_TYPE"
-    assert "application/pdf" in refused.json()["error"]["details"]["supported"]
+    body = (await app.baobab.client.post(path, json=file, headers=app.baobab.owner)).json()
+    refusal = await app.request("POST", "/facts/ingest", json={"storage_object_id": body["id"]})
+    assert refusal.status_code == 400
+    assert refusal.json()["error"]["code"] == "VALIDATION_INVALID_TYPE"
+    assert "application/pdf" in refusal.json()["error"]["details"]["supported"]
 
 
 async def test_a_file_that_is_deleted_before_it_is_read_fails_in_words(app: RagApp) -> None:
     await app.create()
     file = {"filename": "a.txt", "contentType": "text/plain", "content": "a"}
-    stored = (await app.baobab.client.post(f"/storage/{app.id}/objects", json=file, headers=app.baobab.owner)).json()
-    answer = await app.request("POST", "/facts/ingest", json={"storage_object_id": stored["id"]})
-    await app.baobab.client.delete(f"/storage/{app.id}/{stored['id']}", headers=app.baobab.owner)
+    body = (await app.baobab.client.post(f"/storage/{app.id}/objects", json=file, headers=app.baobab.owner)).json()
+    answer = await app.request("POST", "/facts/ingest", json={"storage_object_id": body["id"]})
+    await app.baobab.client.delete(f"/storage/{app.id}/{body['id']}", headers=app.baobab.owner)
     await app.run_jobs()
     document = await app.get(answer.json()["documentId"])
     assert (document["status"], document["errorMessage"]) == ("failed", "The file was deleted before it was read.")
@@ -118,8 +118,8 @@ async def test_a_file_that_is_deleted_before_it_is_read_fails_in_words(app: RagA
 )
 async def test_a_document_has_exactly_one_source(app: RagApp, body: dict[str, object]) -> None:
     await app.create()
-    refused = await app.request("POST", "/facts/ingest", json=body)
-    assert (refused.status_code, refused.json()["error"]["code"][:10]) == (400, "VALIDATION"), refused.text
+    refusal = await app.request("POST", "/facts/ingest", json=body)
+    assert (refusal.status_code, refusal.json()["error"]["code"][:10]) == (400, "VALIDATION"), refusal.text
 
 
 async def test_what_is_not_there_is_not_found(app: RagApp) -> None:
@@ -132,8 +132,8 @@ async def test_what_is_not_there_is_not_found(app: RagApp) -> None:
         ("DELETE", f"/facts/documents/{ANN}"),
         ("GET", f"/facts/documents/{ANN}/text"),
     ):
-        refused = await app.request(method, path)
-        assert (refused.status_code, refused.json()["error"]["code"]) == (404, "RESOURCE_NOT_FOUND"), path
+        refusal = await app.request(method, path)
+        assert (refusal.status_code, refusal.json()["error"]["code"]) == (404, "RESOURCE_NOT_FOUND"), path
     missing = await app.request("POST", "/facts/ingest", json={"storage_object_id": ANN})
     assert missing.status_code == 404
 
@@ -155,8 +155,8 @@ async def test_the_same_content_is_kept_once(app: RagApp) -> None:
 async def test_a_document_is_replaced_at_once_and_the_old_one_is_found_until_then(app: RagApp) -> None:
     ids = await app.ingest_facts()
     path = f"/facts/documents/{ids['trees']}"
-    replaced = await app.request("PUT", path, json={"text": "Cactuses keep water in their stems."})
-    assert replaced.status_code == 202, replaced.text
+    response = await app.request("PUT", path, json={"text": "Cactuses keep water in their stems."})
+    assert response.status_code == 202, response.text
     document = await app.get(ids["trees"])
     assert document["metadata"] == {"topic": "trees"}
     await app.run_jobs()
@@ -175,8 +175,8 @@ async def test_a_version_that_fails_leaves_the_one_before(app: RagApp) -> None:
 
 async def test_a_deleted_document_is_found_no_more(app: RagApp) -> None:
     ids = await app.ingest_facts()
-    deleted = await app.request("DELETE", f"/facts/documents/{ids['trees']}")
-    assert (deleted.status_code, deleted.content) == (204, b"")
+    response = await app.request("DELETE", f"/facts/documents/{ids['trees']}")
+    assert (response.status_code, response.content) == (204, b"")
     assert ids["trees"] not in await app.find("baobab water", topK=10)
     assert (await app.request("GET", f"/facts/documents/{ids['trees']}")).status_code == 404
 

@@ -22,11 +22,11 @@ async def count_rows(app: RagApp, name: str, **values: object) -> int:
 
 async def test_a_version_that_was_replaced_before_it_was_ready_leaves_no_rows(app: RagApp) -> None:
     await app.create()
-    added = await app.request("POST", "/facts/ingest", json={"text": FACTS["trees"]})
-    path = f"/facts/documents/{added.json()['documentId']}"
+    response = await app.request("POST", "/facts/ingest", json={"text": FACTS["trees"]})
+    path = f"/facts/documents/{response.json()['documentId']}"
     assert (await app.request("PUT", path, json={"text": FACTS["bread"]})).status_code == 202
     await app.run_jobs()
-    assert (await app.get(added.json()["documentId"]))["status"] == "ready"
+    assert (await app.get(response.json()["documentId"]))["status"] == "ready"
     for name in ("texts", "chunks", "vectors"):
         assert await count_rows(app, name, version=2) == 1
         assert await count_rows(app, name) == 1
@@ -92,14 +92,14 @@ async def test_what_is_to_be_deleted_of_an_app_is_deleted_where_the_app_is(app: 
 @pytest.mark.parametrize("path", ["query", "evaluate"])
 async def test_a_key_that_only_reads_finds_chunks_and_pays_for_no_answer(app: RagApp, path: str) -> None:
     ids = await app.ingest_facts()
-    made = await app.baobab.client.post(
+    response = await app.baobab.client.post(
         "/api-keys", json={"name": "reader", "read_only": True}, headers=app.baobab.owner
     )
-    reader = {"authorization": f"Bearer {made.json()['key']}"}
+    reader = {"authorization": f"Bearer {response.json()['key']}"}
     body = {"query": "water"} if path == "query" else {"cases": [{"query": "water", "relevant": [ids["trees"]]}]}
     address = f"/v1/{app.id}/rag/collections/facts/{path}"
-    found = await app.baobab.client.post(address, json=body, headers=reader)
-    assert found.status_code == 200, found.text
-    refused = await app.baobab.client.post(address, json={**body, "synthesize": True}, headers=reader)
-    assert (refused.status_code, refused.json()["error"]["code"]) == (403, "AUTH_KEY_LIMITED")
-    assert refused.json()["error"]["details"] == {"tool": f"rag_{path}", "argument": "synthesize"}
+    found_response = await app.baobab.client.post(address, json=body, headers=reader)
+    assert found_response.status_code == 200, found_response.text
+    refusal = await app.baobab.client.post(address, json={**body, "synthesize": True}, headers=reader)
+    assert (refusal.status_code, refusal.json()["error"]["code"]) == (403, "AUTH_KEY_LIMITED")
+    assert refusal.json()["error"]["details"] == {"tool": f"rag_{path}", "argument": "synthesize"}

@@ -20,15 +20,15 @@ EU = "eu-west-1"
 async def baobab(tmp_path: Path, clock: FixedClock) -> AsyncIterator[Baobab]:
     (tmp_path / "regions.toml").write_text(f"[{EU}]\n")
     regions = {"BAOBAB_REGIONS": str(tmp_path / "regions.toml")}
-    async with open_installation(tmp_path / "data", regions, clock=clock) as opened:
-        yield opened
+    async with open_installation(tmp_path / "data", regions, clock=clock) as installation:
+        yield installation
 
 
 async def test_collections_move_with_the_app(baobab: Baobab, clock: FixedClock) -> None:
     app = RagApp(baobab, clock, await baobab.create_app())
     ids = await app.ingest_facts()
     path = f"/v1/apps/{app.id}/move"
-    added = await app.request("POST", "/facts/ingest", json={"text": "Whales sing under water."})
+    response = await app.request("POST", "/facts/ingest", json={"text": "Whales sing under water."})
     move = (await baobab.client.post(path, json={"dest_region": EU}, headers=baobab.owner)).json()["migration_id"]
     state = {}
     for _ in range(20):
@@ -42,7 +42,7 @@ async def test_collections_move_with_the_app(baobab: Baobab, clock: FixedClock) 
     await run_job(baobab.application, "rag_sweep")
     await app.run_jobs()
     assert (await app.find("wild yeast in bread"))[0] == ids["bread"]
-    document_id = added.json()["documentId"]
+    document_id = response.json()["documentId"]
     assert (await app.get(document_id))["status"] == "ready"
     assert (await app.find("whales sing"))[0] == document_id
     assert await app.ingest(FACTS["trees"], metadata={"topic": "trees"}) == ids["trees"]
@@ -67,10 +67,10 @@ async def _check_that_old_jobs_clean_here(app: RagApp) -> None:
 
 async def test_searches_find_the_same_after_a_restart(tmp_path: Path) -> None:
     clock = FixedClock()
-    async with open_installation(tmp_path / "data", clock=clock) as opened:
-        app = RagApp(opened, clock, await opened.create_app())
+    async with open_installation(tmp_path / "data", clock=clock) as installation:
+        app = RagApp(installation, clock, await installation.create_app())
         await app.ingest_facts()
         before = await app.query("trees and water", topK=3)
-    async with open_installation(tmp_path / "data", clock=clock) as opened:
-        again = RagApp(opened, clock, app.id)
+    async with open_installation(tmp_path / "data", clock=clock) as installation:
+        again = RagApp(installation, clock, app.id)
         assert await again.query("trees and water", topK=3) == before

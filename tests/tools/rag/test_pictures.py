@@ -14,8 +14,10 @@ from tests.tools.rag.conftest import RagApp
 async def ingest_file(app: RagApp, content: bytes, content_type: str) -> dict[str, Any]:
     """Stores a file, ingests it and returns the document as it is then."""
     body = {"filename": "a", "contentType": content_type, "content": b64encode(content).decode(), "encoding": "base64"}
-    stored = (await app.baobab.client.post(f"/storage/{app.id}/objects", json=body, headers=app.baobab.owner)).json()
-    return await app.get(await app.ingest(storage_object_id=stored["id"]))
+    stored_body = (
+        await app.baobab.client.post(f"/storage/{app.id}/objects", json=body, headers=app.baobab.owner)
+    ).json()
+    return await app.get(await app.ingest(storage_object_id=stored_body["id"]))
 
 
 async def test_a_scanned_page_is_found_and_cited_with_its_page_and_place(app: RagApp) -> None:
@@ -29,13 +31,13 @@ async def test_a_scanned_page_is_found_and_cited_with_its_page_and_place(app: Ra
     assert (document["status"], document["pages"], document["mediaType"]) == ("ready", 3, "application/pdf")
     text = (await app.request("GET", f"/facts/documents/{document['id']}/text")).json()["text"]
     assert text == "Penguins swim in the sea\n\nLlamas carry wool\nover the mountains\n\nOwls fly at night"
-    found = await app.query("animals")
-    assert {chunk["page"]: text[chunk["start"] : chunk["end"]] for chunk in found} == {
+    result = await app.query("animals")
+    assert {chunk["page"]: text[chunk["start"] : chunk["end"]] for chunk in result} == {
         1: "Penguins swim in the sea",
         2: "Llamas carry wool\nover the mountains",
         3: "Owls fly at night",
     }
-    assert all(chunk["text"] == text[chunk["start"] : chunk["end"]] for chunk in found)
+    assert all(chunk["text"] == text[chunk["start"] : chunk["end"]] for chunk in result)
 
 
 async def test_the_text_of_a_picture_is_found(app: RagApp) -> None:

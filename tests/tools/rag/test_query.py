@@ -34,8 +34,8 @@ async def test_a_chunk_tells_where_it_stands(app: RagApp) -> None:
 async def test_top_k_and_threshold_bound_what_is_answered(app: RagApp) -> None:
     ids = await app.ingest_facts()
     assert len(await app.find("water", topK=2, mode="vector")) == 2
-    found = await app.query("Baobabs store water in their trunks.", threshold=0.5)
-    assert [chunk["documentId"] for chunk in found] == [ids["trees"]]
+    result = await app.query("Baobabs store water in their trunks.", threshold=0.5)
+    assert [chunk["documentId"] for chunk in result] == [ids["trees"]]
     assert await app.query("water", threshold=1) == []
 
 
@@ -60,8 +60,8 @@ async def test_top_k_and_threshold_bound_what_is_answered(app: RagApp) -> None:
 )
 async def test_a_query_that_is_not_valid_is_refused(app: RagApp, body: dict[str, object]) -> None:
     await app.create()
-    refused = await app.request("POST", "/facts/query", json=body)
-    assert (refused.status_code, refused.json()["error"]["code"][:10]) == (400, "VALIDATION"), refused.text
+    refusal = await app.request("POST", "/facts/query", json=body)
+    assert (refusal.status_code, refusal.json()["error"]["code"][:10]) == (400, "VALIDATION"), refusal.text
 
 
 async def test_only_documents_that_match_the_filter_are_found(app: RagApp) -> None:
@@ -120,11 +120,11 @@ async def test_an_answer_is_written_and_names_its_model(app: RagApp) -> None:
     body = {"query": "How long do baobabs live?", "synthesize": True, "topK": 2}
     answer = await app.request("POST", "/facts/query", json=body)
     assert answer.status_code == 200, answer.text
-    found = answer.json()
-    assert found["answer"]
-    assert found["model"].startswith("baobab/")
-    assert len(found["chunks"]) == 2
-    assert all(set(sentence["sources"]) <= {0, 1} for sentence in found["sentences"])
+    found_body = answer.json()
+    assert found_body["answer"]
+    assert found_body["model"].startswith("baobab/")
+    assert len(found_body["chunks"]) == 2
+    assert all(set(sentence["sources"]) <= {0, 1} for sentence in found_body["sentences"])
 
 
 async def test_a_search_finds_a_document_while_it_is_replaced(app: RagApp) -> None:
@@ -134,8 +134,8 @@ async def test_a_search_finds_a_document_while_it_is_replaced(app: RagApp) -> No
     async def replace() -> None:
         for number in range(1, 9):
             body = {"text": f"Oaks have rings, {number} of them."}
-            replaced = await app.request("PUT", f"/facts/documents/{document_id}", json=body)
-            assert replaced.status_code == 202, replaced.text
+            response = await app.request("PUT", f"/facts/documents/{document_id}", json=body)
+            assert response.status_code == 202, response.text
             await app.run_jobs()
 
     replacing = asyncio.create_task(replace())

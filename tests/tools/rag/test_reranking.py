@@ -15,8 +15,8 @@ from tests.tools.rag.conftest import FACTS, RagApp
 @pytest.fixture
 async def world(tmp_path: Path, settings: dict[str, str]) -> AsyncIterator[Installation]:
     variables = {**settings, "BAOBAB_PLAN": "enterprise", "BAOBAB_EGRESS_ALLOW": "127.0.0.0/8"}
-    async with open_installation(tmp_path / "data", variables) as opened:
-        yield opened
+    async with open_installation(tmp_path / "data", variables) as installation:
+        yield installation
 
 
 def answer_with(text: str) -> CannedAnswer:

@@ -25,16 +25,16 @@ async def test_users_see_and_delete_what_the_access_mode_says(
         "ann": await app.ingest(FACTS["ships"], ANN),
         "ben": await app.ingest(FACTS["bread"], BEN),
     }
-    changed = await app.request("PATCH", "/facts", json={"accessMode": mode})
-    assert changed.json()["accessMode"] == mode
+    response = await app.request("PATCH", "/facts", json={"accessMode": mode})
+    assert response.json()["accessMode"] == mode
     names = {document_id: name for name, document_id in ids.items()}
     if mode == "custom":
         for method, path in (("GET", "/facts"), ("GET", "/facts/documents"), ("POST", "/facts/query")):
             assert (await app.request(method, path, ANN, json={"query": "water"})).status_code == 404
         assert (await app.request("GET", "", ANN)).json() == []
     else:
-        listed = (await app.request("GET", "/facts/documents", ANN)).json()
-        assert {names[document["id"]] for document in listed} == seen_by_ann
+        body = (await app.request("GET", "/facts/documents", ANN)).json()
+        assert {names[document["id"]] for document in body} == seen_by_ann
         for how in ("vector", "text", "hybrid"):
             query = "water trunks ship cargo bread yeast"
             assert {names[found] for found in await app.find(query, ANN, topK=10, mode=how)} == seen_by_ann
@@ -42,10 +42,10 @@ async def test_users_see_and_delete_what_the_access_mode_says(
         assert details["documentCount"] == len(seen_by_ann)
         text = await app.request("GET", f"/facts/documents/{ids['ben']}/text", ANN)
         assert text.status_code == (200 if "ben" in seen_by_ann else 404)
-    deleted = await app.request("DELETE", f"/facts/documents/{ids['ann']}", ANN)
-    assert deleted.status_code == ann_deletes_her_own, deleted.text
-    refused = await app.request("DELETE", f"/facts/documents/{ids['ben']}", ANN)
-    assert refused.status_code == ann_deletes_bens
+    deleted_response = await app.request("DELETE", f"/facts/documents/{ids['ann']}", ANN)
+    assert deleted_response.status_code == ann_deletes_her_own, deleted_response.text
+    refusal = await app.request("DELETE", f"/facts/documents/{ids['ben']}", ANN)
+    assert refusal.status_code == ann_deletes_bens
     assert len((await app.request("GET", "/facts/documents")).json()) == (2 if ann_deletes_her_own == 204 else 3)
 
 
@@ -57,14 +57,14 @@ async def test_users_make_change_and_delete_no_collections(app: RagApp) -> None:
         ("DELETE", "/facts", None),
         ("POST", "/facts/reindex", {}),
     ):
-        refused = await app.request(method, path, ANN, json=body)
-        assert (refused.status_code, refused.json()["error"]["code"]) == (403, "AUTH_FORBIDDEN"), path
+        refusal = await app.request(method, path, ANN, json=body)
+        assert (refusal.status_code, refusal.json()["error"]["code"]) == (403, "AUTH_FORBIDDEN"), path
 
 
 async def test_nobody_without_a_credential_is_let_in(app: RagApp) -> None:
     await app.create()
-    refused = await app.baobab.client.post(f"/v1/{app.id}/rag/collections/facts/query", json={"query": "x"})
-    assert (refused.status_code, refused.json()["error"]["code"]) == (401, "AUTH_REQUIRED")
+    refusal = await app.baobab.client.post(f"/v1/{app.id}/rag/collections/facts/query", json={"query": "x"})
+    assert (refusal.status_code, refusal.json()["error"]["code"]) == (401, "AUTH_REQUIRED")
 
 
 async def test_the_same_content_is_kept_once_for_each_user(app: RagApp) -> None:
@@ -91,8 +91,8 @@ async def test_an_app_has_two_hundred_collections_at_most(app: RagApp) -> None:
     rows = [{**row, "id": f"{number:08}-0000-4000-8000-000000000000", "name": f"c{number}"} for number in range(199)]
     async with database.writing(bulk=True) as connection:
         await connection.execute(table.insert(), rows)
-    refused = await app.request("POST", "", json={"name": "more"})
-    assert (refused.status_code, refused.json()["error"]["code"]) == (402, "RAG_COLLECTIONS_LIMIT")
+    refusal = await app.request("POST", "", json={"name": "more"})
+    assert (refusal.status_code, refusal.json()["error"]["code"]) == (402, "RAG_COLLECTIONS_LIMIT")
     assert (await app.request("DELETE", f"/{created['name']}")).status_code == 204
     await app.create("more")
 
@@ -143,8 +143,8 @@ async def test_all_documents_are_made_anew_while_searches_go_on(app: RagApp) -> 
     await app.create(chunkSize=4000)
     document_id = await app.ingest(" ".join(f"{fact}" for fact in FACTS.values()) + " And so on." * 20)
     assert (await app.get(document_id))["chunkCount"] == 1
-    begun = await app.request("POST", "/facts/reindex", json={"chunkSize": 120, "chunkOverlap": 0})
-    assert begun.status_code == 202, begun.text
+    response = await app.request("POST", "/facts/reindex", json={"chunkSize": 120, "chunkOverlap": 0})
+    assert response.status_code == 202, response.text
     assert await app.find("yeast") == [document_id]
     await app.run_jobs()
     document = await app.get(document_id)
@@ -160,11 +160,11 @@ async def test_retrieval_is_measured_with_questions_of_ones_own(app: RagApp) -> 
     ]
     answer = await app.request("POST", "/facts/evaluate", json={"cases": cases, "topK": 3, "synthesize": True})
     assert answer.status_code == 200, answer.text
-    found = answer.json()
-    assert [case["recall"] for case in found["cases"]] == [1.0, 0.5]
-    assert found["recall"] == 0.75
-    assert [case["reciprocalRank"] for case in found["cases"]] == [1.0, 1.0]
-    assert 0 <= found["faithfulness"] <= 1
+    body = answer.json()
+    assert [case["recall"] for case in body["cases"]] == [1.0, 0.5]
+    assert body["recall"] == 0.75
+    assert [case["reciprocalRank"] for case in body["cases"]] == [1.0, 1.0]
+    assert 0 <= body["faithfulness"] <= 1
 
 
 async def test_an_answer_is_streamed_with_its_chunks_first_and_its_sources_last(app: RagApp) -> None:

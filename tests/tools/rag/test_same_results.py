@@ -72,13 +72,13 @@ async def measure_overlap(app: RagApp) -> float:
         for condition, wanted in FILTERS:
             allowed = [score for name, score in scores.items() if parts[name.partition(":")[0]] in wanted]
             tenth = sorted(allowed, reverse=True)[TOP - 1]
-            found = await app.query(names[number][1], mode="vector", topK=TOP, filter=condition)
-            assert len({chunk["id"] for chunk in found}) == TOP
-            assert all(chunk["metadata"]["part"] in wanted for chunk in found)
-            assert all(abs(chunk["score"] - scores[chunk["id"]]) < ROUNDING for chunk in found)
-            answered = [chunk["score"] for chunk in found]
-            assert all(first >= second - ROUNDING for first, second in itertools.pairwise(answered))
-            overlaps.append(sum(scores[chunk["id"]] >= tenth - ROUNDING for chunk in found) / TOP)
+            result = await app.query(names[number][1], mode="vector", topK=TOP, filter=condition)
+            assert len({chunk["id"] for chunk in result}) == TOP
+            assert all(chunk["metadata"]["part"] in wanted for chunk in result)
+            assert all(abs(chunk["score"] - scores[chunk["id"]]) < ROUNDING for chunk in result)
+            answered_scores = [chunk["score"] for chunk in result]
+            assert all(first >= second - ROUNDING for first, second in itertools.pairwise(answered_scores))
+            overlaps.append(sum(scores[chunk["id"]] >= tenth - ROUNDING for chunk in result) / TOP)
     return sum(overlaps) / len(overlaps)
 
 
@@ -89,8 +89,8 @@ async def test_the_nearest_are_found_with_and_without_an_index(tmp_path: Path, m
         # So few rows would be sorted otherwise, and the index would stay unused.
         execute(url, _ALTER.format("SET cpu_operator_cost = 1"))
     before = execute(url, _USED) if url else 0
-    async with open_installation(data, clock=clock) as opened:
-        app = RagApp(opened, clock, await opened.create_app())
+    async with open_installation(data, clock=clock) as installation:
+        app = RagApp(installation, clock, await installation.create_app())
         await app.create(chunkSize=100, chunkOverlap=0)
         for part in range(PARTS):
             await app.ingest(write_text(part), metadata={"part": part})

@@ -21,8 +21,8 @@ PIECES = ["Bread rises", " because of", " yeast. [1", "] Water", " is stored", "
 @pytest.fixture
 async def world(tmp_path: Path, settings: dict[str, str]) -> AsyncIterator[Installation]:
     variables = {**settings, "BAOBAB_PLAN": "enterprise", "BAOBAB_EGRESS_ALLOW": "127.0.0.0/8"}
-    async with open_installation(tmp_path / "data", variables) as opened:
-        yield opened
+    async with open_installation(tmp_path / "data", variables) as installation:
+        yield installation
 
 
 def write_stream(pieces: list[str], end: str = "data: [DONE]\n\n") -> CannedAnswer:

@@ -66,8 +66,8 @@ async def address(site: Site) -> AsyncIterator[str]:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def reaching(tmp_path_factory: pytest.TempPathFactory, clock: FixedClock) -> AsyncIterator[Any]:
     folder: Path = tmp_path_factory.mktemp("urls")
-    async with open_installation(folder, {"BAOBAB_EGRESS_ALLOW": "127.0.0.1/32"}, clock=clock) as opened:
-        yield opened
+    async with open_installation(folder, {"BAOBAB_EGRESS_ALLOW": "127.0.0.1/32"}, clock=clock) as installation:
+        yield installation
 
 
 @pytest_asyncio.fixture(loop_scope="module")
@@ -143,9 +143,9 @@ async def test_a_page_whose_server_fails_for_a_while_is_asked_again(reader: RagA
 )
 async def test_an_address_that_is_never_called_is_refused_at_once(app: RagApp, url: str, code: str) -> None:
     await app.create()
-    refused = await app.request("POST", "/facts/ingest", json={"url": url})
-    assert refused.status_code == 400, refused.text
-    assert refused.json()["error"]["code"].startswith(code)
+    refusal = await app.request("POST", "/facts/ingest", json={"url": url})
+    assert refusal.status_code == 400, refusal.text
+    assert refusal.json()["error"]["code"].startswith(code)
     assert (await app.request("GET", "/facts/documents")).json() == []
 
 
@@ -157,5 +157,5 @@ async def test_a_name_of_a_private_address_is_refused_when_it_is_fetched(app: Ra
 
 
 async def test_users_add_no_addresses(reader: RagApp, address: str) -> None:
-    refused = await reader.request("POST", "/facts/ingest", ANN, json={"url": f"{address}/trees.html"})
-    assert (refused.status_code, refused.json()["error"]["code"]) == (403, "AUTH_FORBIDDEN")
+    refusal = await reader.request("POST", "/facts/ingest", ANN, json={"url": f"{address}/trees.html"})
+    assert (refusal.status_code, refusal.json()["error"]["code"]) == (403, "AUTH_FORBIDDEN")

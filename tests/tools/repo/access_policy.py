@@ -36,11 +36,11 @@ async def _prepare(world: World) -> Any:
 async def _commit(world: World, caller: Caller) -> dict[str, Any]:
     prepared = await _prepare(world)
     for missing in prepared["missing_blobs"]:
-        stored = await world.baobab.client.put(missing["uploadUrl"], content=_CONTENT)
-        assert stored.status_code == 200, stored.text
+        response = await world.baobab.client.put(missing["uploadUrl"], content=_CONTENT)
+        assert response.status_code == 200, response.text
     path = f"/v1/{world.app}/repo/snapshots/commit"
-    committed = await world.request("POST", path, world.owner.headers, manifest={"files": _FILES})
-    return {"app_id": world.app, "sha256": _DIGEST, "snapshot_id": committed["snapshot_id"], "shas": [_DIGEST]}
+    committed_response = await world.request("POST", path, world.owner.headers, manifest={"files": _FILES})
+    return {"app_id": world.app, "sha256": _DIGEST, "snapshot_id": committed_response["snapshot_id"], "shas": [_DIGEST]}
 
 
 for_repo_latest = for_repo_snapshot = for_repo_blob = for_repo_blobs = _commit
@@ -53,9 +53,9 @@ async def for_repo_blob_store(world: World, caller: Caller) -> dict[str, Any]:
 
 
 async def for_repo_blob_content(world: World, caller: Caller) -> dict[str, Any]:
-    made = await _commit(world, caller)
+    commit = await _commit(world, caller)
     answer = await world.baobab.client.get(f"/v1/{world.app}/repo/blobs/{_DIGEST}", headers=world.owner.headers)
-    return {**made, **_read_query(answer.json()["downloadUrl"])}
+    return {**commit, **_read_query(answer.json()["downloadUrl"])}
 
 
 def _read_query(url: str) -> dict[str, Any]:

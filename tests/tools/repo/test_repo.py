@@ -40,11 +40,11 @@ class Repository:
         files = [describe(path, content) for path, content in contents.items()]
         by_digest = {describe("", content)["sha256"]: content for content in contents.values()}
         for missing in (await self.prepare(files)).json()["missing_blobs"]:
-            stored = await self.baobab.client.put(missing["uploadUrl"], content=by_digest[missing["sha256"]])
-            assert stored.status_code == 200, stored.text
-        committed = await self.commit(files)
-        assert committed.status_code == 200, committed.text
-        snapshot_id: str = committed.json()["snapshot_id"]
+            response = await self.baobab.client.put(missing["uploadUrl"], content=by_digest[missing["sha256"]])
+            assert response.status_code == 200, response.text
+        committed_response = await self.commit(files)
+        assert committed_response.status_code == 200, committed_response.text
+        snapshot_id: str = committed_response.json()["snapshot_id"]
         return snapshot_id
 
     async def list_ids(self) -> list[str]:
@@ -67,8 +67,8 @@ def clock() -> FixedClock:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def opened_baobab(tmp_path_factory: pytest.TempPathFactory, clock: FixedClock) -> AsyncIterator[Baobab]:
-    async with open_installation(tmp_path_factory.mktemp("repo"), clock=clock) as opened:
-        yield opened
+    async with open_installation(tmp_path_factory.mktemp("repo"), clock=clock) as installation:
+        yield installation
 
 
 @pytest_asyncio.fixture(loop_scope="module")
@@ -78,16 +78,16 @@ async def repo(opened_baobab: Baobab, clock: FixedClock) -> Repository:
 
 async def test_files_are_pushed_and_pulled(repo: Repository) -> None:
     files = [describe("src/app.ts", b"export {}"), describe("README.md", b"# Hi"), describe("copy.md", b"# Hi")]
-    prepared = (await repo.prepare(files)).json()
-    assert (prepared["total_bytes"], prepared["file_count"]) == (17, 3)
-    assert [missing["sha256"] for missing in prepared["missing_blobs"]] == [files[0]["sha256"], files[1]["sha256"]]
-    for missing, content in zip(prepared["missing_blobs"], (b"export {}", b"# Hi"), strict=True):
+    body = (await repo.prepare(files)).json()
+    assert (body["total_bytes"], body["file_count"]) == (17, 3)
+    assert [missing["sha256"] for missing in body["missing_blobs"]] == [files[0]["sha256"], files[1]["sha256"]]
+    for missing, content in zip(body["missing_blobs"], (b"export {}", b"# Hi"), strict=True):
         assert (await repo.baobab.client.put(missing["uploadUrl"], content=content)).status_code == 200
-    committed = (await repo.commit(files, message="Begin")).json()
-    assert committed["snapshot_id"] == prepared["snapshot_id"]
+    committed_body = (await repo.commit(files, message="Begin")).json()
+    assert committed_body["snapshot_id"] == body["snapshot_id"]
     latest = (await repo.request("GET", "/snapshots/latest")).json()
-    assert latest == {"snapshot_id": prepared["snapshot_id"], "manifest": {"files": files, "message": "Begin"}}
-    assert (await repo.request("GET", f"/snapshots/{prepared['snapshot_id']}")).json() == latest
+    assert latest == {"snapshot_id": body["snapshot_id"], "manifest": {"files": files, "message": "Begin"}}
+    assert (await repo.request("GET", f"/snapshots/{body['snapshot_id']}")).json() == latest
     digests = [file["sha256"] for file in files]
     batch = (await repo.request("POST", "/blobs/batch", json={"shas": [*digests, "0" * 64]})).json()["blobs"]
     assert [(blob["sha256"], blob["size"], blob["expiresIn"]) for blob in batch] == [
@@ -99,13 +99,13 @@ async def test_files_are_pushed_and_pulled(repo: Repository) -> None:
     read = await repo.baobab.client.get(one["downloadUrl"])
     assert (read.content, read.headers["content-disposition"]) == (b"# Hi", "attachment")
     config = (await repo.baobab.client.get(f"/v1/{repo.app}/config", headers=repo.baobab.owner)).json()
-    assert config["repo_latest_snapshot"] == prepared["snapshot_id"]
+    assert config["repo_latest_snapshot"] == body["snapshot_id"]
 
 
 async def test_the_same_files_are_the_same_snapshot_and_upload_nothing_again(repo: Repository) -> None:
     first = await repo.push(a=b"1", b=b"2")
-    prepared = (await repo.prepare([describe("b", b"2"), describe("a", b"1")])).json()
-    assert (prepared["snapshot_id"], prepared["missing_blobs"]) == (first, [])
+    body = (await repo.prepare([describe("b", b"2"), describe("a", b"1")])).json()
+    assert (body["snapshot_id"], body["missing_blobs"]) == (first, [])
     other = await repo.push(a=b"1", b=b"3")
     assert await repo.list_ids() == [other, first]
     # A snapshot that is committed again becomes the latest.
@@ -116,10 +116,10 @@ async def test_the_same_files_are_the_same_snapshot_and_upload_nothing_again(rep
 async def test_a_commit_names_what_is_missing_and_what_has_another_size(repo: Repository) -> None:
     await repo.push(a=b"1")
     lying = {**describe("a", b"1"), "size": 2}
-    refused = await repo.commit([lying, describe("b", b"2")])
-    assert (refused.status_code, refused.json()["error"]["code"]) == (409, "STATE_PREREQUISITE_MISSING")
+    refusal = await repo.commit([lying, describe("b", b"2")])
+    assert (refusal.status_code, refusal.json()["error"]["code"]) == (409, "STATE_PREREQUISITE_MISSING")
     digest = describe("a", b"1")["sha256"]
-    assert refused.json()["error"]["details"] == {
+    assert refusal.json()["error"]["details"] == {
         "missing_shas": [describe("b", b"2")["sha256"]],
         "size_mismatches": [{"sha256": digest, "declared": 2, "actual": 1}],
     }
@@ -132,8 +132,8 @@ async def test_the_last_five_snapshots_are_kept_and_the_rest_goes_with_its_conte
     repo.clock.advance(3601)
     pushed.append(await repo.push(a=b"7", same=b"same"))
     await run_due_jobs(repo.baobab.application)
-    kept = {describe("", content)["sha256"] for content in (b"3", b"4", b"5", b"6", b"7", b"same")}
-    assert {key.split("/")[2] for key in await repo.read_keys()} == kept
+    sha256s = {describe("", content)["sha256"] for content in (b"3", b"4", b"5", b"6", b"7", b"same")}
+    assert {key.split("/")[2] for key in await repo.read_keys()} == sha256s
     assert (await repo.request("GET", f"/blobs/{describe('', b'0')['sha256']}")).status_code == 404
 
 
@@ -154,12 +154,12 @@ async def test_an_upload_address_is_good_for_one_content_and_ten_minutes(repo: R
     swapped = first.replace(files[0]["sha256"], files[1]["sha256"])
     other_app = first.replace(repo.app, await repo.baobab.create_app())
     for forged in (swapped, other_app, first.replace("size=3", "size=4")):
-        refused = await repo.baobab.client.put(forged, content=b"two")
-        assert (refused.status_code, refused.json()["error"]["code"]) == (403, "FILE_URL_INVALID")
+        refusal = await repo.baobab.client.put(forged, content=b"two")
+        assert (refusal.status_code, refusal.json()["error"]["code"]) == (403, "FILE_URL_INVALID")
     assert (await repo.baobab.client.get(first)).status_code in (400, 403)
     repo.clock.advance(600)
-    refused = await repo.baobab.client.put(second, content=b"two")
-    assert (refused.status_code, refused.json()["error"]["code"]) == (403, "FILE_URL_EXPIRED")
+    refusal = await repo.baobab.client.put(second, content=b"two")
+    assert (refusal.status_code, refusal.json()["error"]["code"]) == (403, "FILE_URL_EXPIRED")
 
 
 @pytest.mark.parametrize("path", ["../a", "a/../b", "/a", "a//b", "a\\b", "a\x00", "", ".", "ä", "a\n", "x" * 4097])
@@ -190,9 +190,9 @@ async def test_the_repository_of_a_public_app_is_read_by_everybody_and_written_b
     for path in reads:
         for headers in ({}, stranger.headers):
             assert (await repo.request("GET", path, headers)).status_code == 404
-    shown = {"visibility": "public"}
+    shown_body = {"visibility": "public"}
     path = f"/v1/{repo.app}/config"
-    await repo.baobab.client.patch(f"{path}/visibility", json=shown, headers=repo.baobab.owner)
+    await repo.baobab.client.patch(f"{path}/visibility", json=shown_body, headers=repo.baobab.owner)
     mode = {"access_mode": "authenticated"}
     await repo.baobab.client.patch(f"{path}/access-mode", json=mode, headers=repo.baobab.owner)
     for path in reads:
@@ -206,8 +206,8 @@ async def test_the_repository_of_a_public_app_is_read_by_everybody_and_written_b
 
 async def test_a_deleted_repository_leaves_nothing(repo: Repository) -> None:
     await repo.push(a=b"1", b=b"2")
-    removed = await repo.request("DELETE", "")
-    assert removed.json() == {"message": "The repository was deleted.", "app_id": repo.app}
+    response = await repo.request("DELETE", "")
+    assert response.json() == {"message": "The repository was deleted.", "app_id": repo.app}
     assert await repo.list_ids() == []
     assert (await repo.request("GET", "/snapshots/latest")).status_code == 404
     await run_due_jobs(repo.baobab.application)

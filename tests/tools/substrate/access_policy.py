@@ -88,13 +88,13 @@ async def for_substrate_propose(world: World, caller: Caller) -> dict[str, Any]:
 
 
 async def for_substrate_action(world: World, caller: Caller) -> dict[str, Any]:
-    made = await propose(world, caller, "record_decision", title="Ship", kind="operational")
-    return {"action_id": made.get("action_id", f"act_{_NOBODYS}")}
+    proposal = await propose(world, caller, "record_decision", title="Ship", kind="operational")
+    return {"action_id": proposal.get("action_id", f"act_{_NOBODYS}")}
 
 
 async def for_substrate_approve(world: World, caller: Caller) -> dict[str, Any]:
-    made = await propose(world, caller, "record_decision", title="Ship", kind="operational")
-    old = made.get("result", {}).get("decision_id", "")
+    proposal = await propose(world, caller, "record_decision", title="Ship", kind="operational")
+    old = proposal.get("result", {}).get("decision_id", "")
     waits = await propose(
         world, caller, "supersede_decision", old_decision_id=old, new_title="Wait", kind="operational"
     )
@@ -112,8 +112,8 @@ async def find_result(world: World, caller: Caller, capability: str, field: str,
 
 
 async def for_substrate_entity(world: World, caller: Caller) -> dict[str, Any]:
-    named = {"type": "person", "display_name": "Ada", "primary_email": "ada@example.com"}
-    return {"entity_id": await find_result(world, caller, "upsert_entity", "entity_id", **named)}
+    arguments = {"type": "person", "display_name": "Ada", "primary_email": "ada@example.com"}
+    return {"entity_id": await find_result(world, caller, "upsert_entity", "entity_id", **arguments)}
 
 
 async def for_substrate_update_entity(world: World, caller: Caller) -> dict[str, Any]:
@@ -132,8 +132,8 @@ async def for_substrate_principle(world: World, caller: Caller) -> dict[str, Any
     if waits is None:
         return {"principle_id": f"dec_{_NOBODYS}"}
     path = f"/v1/me/substrate/actions/{waits}/approve"
-    approved = (await caller.client.post(path, headers=caller.headers)).json()
-    return {"principle_id": approved["result"]["principle_id"]}
+    body = (await caller.client.post(path, headers=caller.headers)).json()
+    return {"principle_id": body["result"]["principle_id"]}
 
 
 async def for_substrate_policy_conflict(world: World, caller: Caller) -> dict[str, Any]:
@@ -205,8 +205,8 @@ async def for_substrate_outbox_target_delete(world: World, caller: Caller) -> di
 async def for_substrate_outbox_cancel(world: World, caller: Caller) -> dict[str, Any]:
     await for_substrate_outbox_target_delete(world, caller)
     await propose(world, caller, "record_decision", title="Ship", kind="operational")
-    listed = await caller.client.get("/v1/me/substrate/outbox?state=pending", headers=caller.headers)
-    rows = listed.json()["outbox"] if listed.status_code == 200 else []
+    response = await caller.client.get("/v1/me/substrate/outbox?state=pending", headers=caller.headers)
+    rows = response.json()["outbox"] if response.status_code == 200 else []
     return {"outbox_id": rows[0]["id"] if rows else f"ob_{_NOBODYS}"}
 
 

@@ -33,8 +33,8 @@ async def find_faults(database: Database, organisation_id: str) -> list[str]:
 
         async def load(table: Any, *order: str) -> list[Any]:
             query = select(table).where(table.c.organisation_id == organisation_id)
-            found = await connection.execute(query.order_by(*(table.c[name] for name in order)))
-            return list(found.mappings())
+            result = await connection.execute(query.order_by(*(table.c[name] for name in order)))
+            return list(result.mappings())
 
         for name, table in UNDOABLE.items():
             rows[name] = {row["id"]: row for row in await load(table)}

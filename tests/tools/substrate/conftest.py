@@ -26,12 +26,12 @@ class Substrate:
 
     async def do(self, capability: str, **payload: Any) -> Any:
         """The result of an action, approved where it has to be."""
-        made = await self.propose(capability, **payload)
-        if not made["requires_approval"]:
-            return made["result"]
-        approved = await self.call("approve", action_id=made["action_id"])
-        assert approved["status"] == "executed", approved
-        return approved["result"]
+        proposal = await self.propose(capability, **payload)
+        if not proposal["requires_approval"]:
+            return proposal["result"]
+        result = await self.call("approve", action_id=proposal["action_id"])
+        assert result["status"] == "executed", result
+        return result["result"]
 
     async def import_lines(self, text: bytes, **further: Any) -> Any:
         async def chunks() -> AsyncIterator[bytes]:

@@ -54,9 +54,9 @@ async def test_a_run_searches_and_proposes_and_the_ledger_names_it(agency: Agenc
     assert run["status"] == "paused", run
     (before,) = (await substrate.call("actions"))["actions"]
     assert before["capability"] == "record_decision"
-    ended = await agency.decide("clerk", run["id"])
-    assert ended["status"] == "completed", ended
-    action = await substrate.call("action", action_id=ended["output"]["action_id"])
+    decision = await agency.decide("clerk", run["id"])
+    assert decision["status"] == "completed", decision
+    action = await substrate.call("action", action_id=decision["output"]["action_id"])
     assert (action["status"], action["payload"]["title"]) == ("executed", f"Found: {TITLE}")
     assert (action["proposed_by_kind"], action["proposed_by"]) == ("agent", f"run:{run['id']}")
     assert (action["source_app_id"], action["from_strangers"]) == (agency.app_id, True)
@@ -74,8 +74,8 @@ async def test_what_the_policy_holds_waits_in_the_ledger_too(agency: Agency, sub
     await agency.create_agent("clerk", build_proposing())
     run = await agency.decide("clerk", (await agency.run_agent("clerk"))["id"])
     assert (run["status"], run["output"]["requires_approval"]) == ("completed", True)
-    approved = await substrate.call("approve", action_id=run["output"]["action_id"])
-    assert (approved["status"], approved["proposed_by"]) == ("executed", f"run:{run['id']}")
+    result = await substrate.call("approve", action_id=run["output"]["action_id"])
+    assert (result["status"], result["proposed_by"]) == ("executed", f"run:{run['id']}")
 
 
 async def test_what_a_person_denies_is_not_proposed(agency: Agency, substrate: Substrate) -> None:
@@ -89,8 +89,8 @@ async def test_a_person_may_change_what_a_run_proposes(agency: Agency, substrate
     await agency.create_agent("clerk", build_proposing())
     run = await agency.run_agent("clerk")
     arguments = {"capability": "record_learning", "payload": {"title": "In other words", "description": "So."}}
-    ended = await agency.decide("clerk", run["id"], arguments=arguments)
-    action = await substrate.call("action", action_id=ended["output"]["action_id"])
+    decision = await agency.decide("clerk", run["id"], arguments=arguments)
+    action = await substrate.call("action", action_id=decision["output"]["action_id"])
     assert (action["payload"]["title"], action["proposed_by"]) == ("In other words", f"run:{run['id']}")
 
 
@@ -111,10 +111,10 @@ async def test_an_app_that_is_not_linked_reads_nothing(agency: Agency, substrate
 
 async def test_a_key_of_the_app_opens_no_substrate(agency: Agency) -> None:
     await agency.create_agent("clerk", build_proposing())
-    made = await agency.harness.call(
+    result = await agency.harness.call(
         "api_keys_create", agency.owner, name="k", key_scope="app", target_app_id=agency.app_id
     )
-    key: Caller = await agency.harness.authenticate(made["key"])
+    key: Caller = await agency.harness.authenticate(result["key"])
     assert isinstance(key, AppKey)
     run = await agency.run_agent("clerk", key)
     assert run["status"] == "failed", run
@@ -134,7 +134,7 @@ async def test_tools_that_decide_are_not_for_agents(agency: Agency) -> None:
         ("approve", "done"),
         tools={"builtin": ["substrate_approve"]},
     )
-    refused = await agency.catch_refusal(
+    refusal = await agency.catch_refusal(
         "agents_create", agency.owner, app_id=agency.app_id, name="judge", graph_spec=spec
     )
-    assert "there is no tool substrate_approve that an agent can call" in repr(refused.details), refused.details
+    assert "there is no tool substrate_approve that an agent can call" in repr(refusal.details), refusal.details

@@ -57,11 +57,11 @@ async def test_an_action_that_breaks_off_between_two_statements_leaves_nothing(
     substrate: Substrate, capability: str
 ) -> None:
     entity = (await substrate.do("upsert_entity", type="person", display_name="Ada"))["entity_id"]
-    made = await substrate.propose("update_entity", id=entity, display_name="Eve")
+    proposal = await substrate.propose("update_entity", id=entity, display_name="Eve")
     payloads: dict[str, dict[str, Any]] = {
         "patch_entity": {"id": entity, "attrs_patch": {"n": 1}},
         "record_learning": {"title": "Ask", "description": "x"},
-        "revert_action": {"action_id": made["action_id"]},
+        "revert_action": {"action_id": proposal["action_id"]},
     }
     database, organisation = substrate.harness.services.database, substrate.owner.organisation_id
     actions, before = (await substrate.call("actions"))["actions"], await substrate.call("entity", entity_id=entity)

@@ -32,17 +32,17 @@ async def test_an_upsert_finds_an_entity_by_its_keys_and_then_by_its_address(sub
 async def test_a_patch_is_a_merge_patch_and_refused_when_the_entity_has_changed_since(substrate: Substrate) -> None:
     made = await substrate.do("upsert_entity", type="person", display_name="Ada", attrs={"a": 1, "b": {"c": 2, "d": 3}})
     entity = await substrate.call("entity", entity_id=made["entity_id"])
-    asked = {"entity_id": made["entity_id"], "attrs": {"a": None, "b": {"c": 4}}}
+    arguments = {"entity_id": made["entity_id"], "attrs": {"a": None, "b": {"c": 4}}}
     seen = entity["updated_at"].isoformat()
-    patched = await substrate.call("update_entity", **asked, if_updated_at=seen)
-    assert patched["result"] == {"entity_id": made["entity_id"]}
+    result = await substrate.call("update_entity", **arguments, if_updated_at=seen)
+    assert result["result"] == {"entity_id": made["entity_id"]}
     assert (await substrate.call("entity", entity_id=made["entity_id"]))["attrs"] == {"b": {"c": 4, "d": 3}}
-    with pytest.raises(BaobabError) as refused:
-        await substrate.call("update_entity", **asked, if_updated_at=seen)
-    assert (refused.value.code, refused.value.status) == ("precondition_failed", 409)
-    with pytest.raises(BaobabError) as refused:
+    with pytest.raises(BaobabError) as refusal:
+        await substrate.call("update_entity", **arguments, if_updated_at=seen)
+    assert (refusal.value.code, refusal.value.status) == ("precondition_failed", 409)
+    with pytest.raises(BaobabError) as refusal:
         await substrate.call("update_entity", entity_id=made["entity_id"])
-    assert (refused.value.status, refused.value.message) == (400, "There is nothing to change.")
+    assert (refusal.value.status, refusal.value.message) == (400, "There is nothing to change.")
 
 
 @pytest.mark.parametrize(("capability", "field"), [("patch_entity", "attrs_patch"), ("upsert_entity", "attrs")])
@@ -68,9 +68,9 @@ async def test_a_merged_entity_is_found_by_all_its_names_until_it_is_taken_apart
     ]
     for loser, winner in (ids[:2], ids[1:]):
         await substrate.do("merge_entities", loser_id=loser, winner_id=winner, reason="one person")
-    found = await substrate.call("entity", entity_id=ids[0])
-    assert (found["id"], found["merged_from"], found["aliases"]) == (ids[2], ids[0], [ids[1]])
-    assert found["alias_names"] == {ids[1]: "anna"}
+    result = await substrate.call("entity", entity_id=ids[0])
+    assert (result["id"], result["merged_from"], result["aliases"]) == (ids[2], ids[0], [ids[1]])
+    assert result["alias_names"] == {ids[1]: "anna"}
     again = await substrate.do("upsert_entity", type="person", display_name="Ann", primary_email="ann@example.com")
     assert (again["entity_id"], again["was_insert"]) == (ids[2], False)
     assert (await substrate.call("entity", entity_id=ids[2]))["primary_email"] == "hannah@example.com"
@@ -78,16 +78,16 @@ async def test_a_merged_entity_is_found_by_all_its_names_until_it_is_taken_apart
         await substrate.do("merge_entities", loser_id=ids[2], winner_id=ids[0], reason="a circle")
     await substrate.do("unmerge_entities", entity_id=ids[1], reason="two after all")
     assert (await substrate.call("entity", entity_id=ids[0]))["id"] == ids[1]
-    listed = await substrate.call("entities", type="person", count=True)
-    assert (listed["total"], {row["id"] for row in listed["entities"]}) == (2, set(ids[1:]))
+    listed_result = await substrate.call("entities", type="person", count=True)
+    assert (listed_result["total"], {row["id"] for row in listed_result["entities"]}) == (2, set(ids[1:]))
 
 
 async def test_names_are_found_without_case_and_accents_the_most_similar_first(substrate: Substrate) -> None:
     for name in ("José Álvarez", "Josefine", "Bob", "50% off_"):
         await substrate.do("upsert_entity", type="person", display_name=name)
-    found = (await substrate.call("entities", q="jose"))["entities"]
-    assert [row["display_name"] for row in found] == ["José Álvarez", "Josefine"]
-    assert found[0]["sim"] > found[1]["sim"] > 0
+    entities = (await substrate.call("entities", q="jose"))["entities"]
+    assert [row["display_name"] for row in entities] == ["José Álvarez", "Josefine"]
+    assert entities[0]["sim"] > entities[1]["sim"] > 0
     assert [row["display_name"] for row in (await substrate.call("entities", q="%"))["entities"]] == ["50% off_"]
 
 
@@ -110,9 +110,9 @@ async def test_pages_of_entities_go_on_at_the_cursor(substrate: Substrate) -> No
 async def test_two_entities_never_have_one_address(substrate: Substrate, capability: str) -> None:
     await substrate.do("upsert_entity", type="person", display_name="A", primary_email="a@example.com")
     other = await substrate.do("upsert_entity", type="person", display_name="B")
-    with pytest.raises(BaobabError) as refused:
+    with pytest.raises(BaobabError) as refusal:
         await substrate.do(capability, id=other["entity_id"], primary_email="a@example.com")
-    assert refused.value.code == "email_taken"
+    assert refusal.value.code == "email_taken"
 
 
 async def test_a_deleted_entity_is_gone_with_what_was_merged_into_it(substrate: Substrate) -> None:
@@ -120,9 +120,9 @@ async def test_a_deleted_entity_is_gone_with_what_was_merged_into_it(substrate: 
     await substrate.do("merge_entities", loser_id=ids[0], winner_id=ids[1], reason="one")
     await substrate.do("delete_entity", id=ids[1], reason="asked to be forgotten")
     for entity_id in ids:
-        with pytest.raises(BaobabError) as refused:
+        with pytest.raises(BaobabError) as refusal:
             await substrate.call("entity", entity_id=entity_id)
-        assert refused.value.status == 404
+        assert refusal.value.status == 404
 
 
 async def test_names_that_only_look_alike_are_two_entities(substrate: Substrate) -> None:
@@ -135,10 +135,10 @@ async def test_names_that_only_look_alike_are_two_entities(substrate: Substrate)
     ]
     assert len(set(ids)) == 3
     # Forms that Unicode holds to be the same letter are found together; letters of another alphabet are not.
-    found = (await substrate.call("entities", q="ada"))["entities"]
-    assert {entity["id"] for entity in found} == {ids[0], ids[2]}
-    found = (await substrate.call("entities", q=cyrillic))["entities"]
-    assert [entity["id"] for entity in found] == [ids[1]]
+    entities = (await substrate.call("entities", q="ada"))["entities"]
+    assert {entity["id"] for entity in entities} == {ids[0], ids[2]}
+    entities = (await substrate.call("entities", q=cyrillic))["entities"]
+    assert [entity["id"] for entity in entities] == [ids[1]]
 
 
 async def test_an_entity_of_many_aliases_lists_the_first_and_counts_all(substrate: Substrate) -> None:

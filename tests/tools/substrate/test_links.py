@@ -18,8 +18,8 @@ Tell = Callable[..., Awaitable[None]]
 
 @pytest.fixture
 async def app_id(substrate: Substrate) -> str:
-    made = await substrate.harness.call("apps_init", substrate.owner, name="shop")
-    return str(made["app_id"])
+    result = await substrate.harness.call("apps_init", substrate.owner, name="shop")
+    return str(result["app_id"])
 
 
 @pytest.fixture
@@ -44,11 +44,11 @@ async def test_users_of_a_linked_app_become_entities_that_are_marked(
     substrate: Substrate, app_id: str, tell: Tell
 ) -> None:
     call, owner = substrate.harness.call, substrate.owner
-    with pytest.raises(BaobabError) as refused:
+    with pytest.raises(BaobabError) as refusal:
         await call("apps_set_substrate_autopropagate", owner, app_id=app_id, users=True)
-    assert refused.value.code == "not_linked"
-    linked = await call("apps_link_substrate", owner, app_id=app_id)
-    assert linked == {"app_id": app_id, "organization_id": owner.organisation_id, "users": False}
+    assert refusal.value.code == "not_linked"
+    result = await call("apps_link_substrate", owner, app_id=app_id)
+    assert result == {"app_id": app_id, "organization_id": owner.organisation_id, "users": False}
     await tell("user.authenticated", isNewUser=True)
     assert await list_people(substrate) == []
     await call("apps_set_substrate_autopropagate", owner, app_id=app_id, users=True)
@@ -72,8 +72,8 @@ async def test_users_of_a_linked_app_become_entities_that_are_marked(
 async def test_whoever_signs_up_under_an_address_that_is_known_changes_no_entity(
     substrate: Substrate, app_id: str, tell: Tell
 ) -> None:
-    known = {"type": "person", "display_name": "The chairwoman", "primary_email": USER["email"]}
-    await substrate.do("upsert_entity", **known)
+    arguments = {"type": "person", "display_name": "The chairwoman", "primary_email": USER["email"]}
+    await substrate.do("upsert_entity", **arguments)
     await substrate.harness.call("apps_link_substrate", substrate.owner, app_id=app_id)
     await substrate.harness.call("apps_set_substrate_autopropagate", substrate.owner, app_id=app_id, users=True)
     await tell("user.authenticated", isNewUser=True)
@@ -86,17 +86,17 @@ async def test_an_app_is_linked_only_to_an_organisation_of_ones_own(substrate: S
     stranger = await substrate.harness.sign_up("eve@example.com")
     for caller, organisation in ((substrate.owner, stranger.organisation_id), (stranger, None)):
         asked: Any = {} if organisation is None else {"organization_id": organisation}
-        with pytest.raises(BaobabError) as refused:
+        with pytest.raises(BaobabError) as refusal:
             await substrate.harness.call("apps_link_substrate", caller, app_id=app_id, **asked)
-        assert refused.value.status in (403, 404)
+        assert refusal.value.status in (403, 404)
 
 
 async def test_either_side_ends_a_link(substrate: Substrate, app_id: str) -> None:
     call, services = substrate.harness.call, substrate.harness.services
     eve = await substrate.harness.sign_up("eve@example.com")
-    with pytest.raises(BaobabError) as refused:
+    with pytest.raises(BaobabError) as refusal:
         await call("apps_unlink_substrate", eve, app_id=app_id)
-    assert refused.value.status == 403
+    assert refusal.value.status == 403
     async with services.database.writing_unit(lock=app_id) as unit:
         # As if she had been a member of both organisations when the link was made.
         linked = update(apps).where(apps.c.id == app_id)
@@ -104,20 +104,20 @@ async def test_either_side_ends_a_link(substrate: Substrate, app_id: str) -> Non
     assert (await call("substrate_apps", eve))["apps"] == [{"app_id": app_id, "name": "shop", "users": False}]
     assert (await call("substrate_apps", substrate.owner))["apps"] == []
     assert (await call("apps_unlink_substrate", eve, app_id=app_id))["organization_id"] is None
-    with pytest.raises(BaobabError) as refused:
+    with pytest.raises(BaobabError) as refusal:
         await call("apps_unlink_substrate", eve, app_id=app_id)
-    assert refused.value.status == 403
+    assert refusal.value.status == 403
     assert (await call("substrate_apps", eve))["apps"] == []
 
 
 async def test_going_back_to_a_snapshot_is_previewed_and_proposed(substrate: Substrate) -> None:
     clock = substrate.harness.clock
-    kept = (await substrate.do("upsert_entity", type="person", display_name="Ada"))["entity_id"]
+    entity_id = (await substrate.do("upsert_entity", type="person", display_name="Ada"))["entity_id"]
     clock.advance(1)
     await run_job(substrate.harness, "substrate_take_snapshots")
     day = clock.now().date().isoformat()
     clock.advance(60)
-    await substrate.do("update_entity", id=kept, display_name="Eve")
+    await substrate.do("update_entity", id=entity_id, display_name="Eve")
     await substrate.do("record_learning", title="Ask", description="x")
     await substrate.do("place_call", to="Ada", purpose="Ask")
     preview = await substrate.call("restore_preview", day=day)
@@ -125,7 +125,7 @@ async def test_going_back_to_a_snapshot_is_previewed_and_proposed(substrate: Sub
     assert preview["would_stay"] == {"place_call": 1}
     (payload,) = preview["payloads"]
     assert (await substrate.do("bulk_revert_actions", **payload))["failed"] == []
-    assert (await substrate.call("entity", entity_id=kept))["display_name"] == "Ada"
+    assert (await substrate.call("entity", entity_id=entity_id))["display_name"] == "Ada"
     assert (await substrate.call("restore_preview", day=day))["payloads"] == []
     database = substrate.harness.services.database
     assert await find_faults(database, substrate.owner.organisation_id) == []

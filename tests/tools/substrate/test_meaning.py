@@ -35,8 +35,8 @@ async def test_a_question_finds_what_is_meant_in_other_words(substrate: Substrat
     assert (await find(substrate, "paying bills late", search_by="meaning"))[0] == "Invoices are paid late"
     assert (await find(substrate, "descaled", search_by="both"))[0] == "The coffee machine"
     assert await find(substrate, "hedge gardener", search_by="meaning", kinds="decisions") == ["Hire a gardener"]
-    found = (await substrate.call("search_memory", q="coffee", search_by="meaning", limit=1))["results"]
-    assert 0 < found[0]["rank"] <= 1
+    results = (await substrate.call("search_memory", q="coffee", search_by="meaning", limit=1))["results"]
+    assert 0 < results[0]["rank"] <= 1
 
 
 async def test_everyday_words_do_not_outweigh_what_is_meant(substrate: Substrate) -> None:
@@ -48,21 +48,23 @@ async def test_everyday_words_do_not_outweigh_what_is_meant(substrate: Substrate
         "upsert_source_artifact", title="Minutes", content="said nothing " * 2000 + "xylotomy", **artifact
     )
     await fill(substrate)
-    asked = {"search_by": "both", "match": "or"}
-    assert (await find(substrate, "Which of the customers take a long time to pay?", **asked))[0] == "Invoices are late"
+    arguments = {"search_by": "both", "match": "or"}
+    assert (await find(substrate, "Which of the customers take a long time to pay?", **arguments))[
+        0
+    ] == "Invoices are late"
     # A name that only a long text has, far down.
-    assert "Minutes" in (await find(substrate, "Who is in xylotomy?", **asked))
-    assert await find(substrate, "?!", **asked) != []
+    assert "Minutes" in (await find(substrate, "Who is in xylotomy?", **arguments))
+    assert await find(substrate, "?!", **arguments) != []
 
 
 async def test_what_was_changed_or_undone_is_found_as_it_is(substrate: Substrate) -> None:
     artifact = {"kind": "note", "external_system": "crm", "external_id": "1"}
     await substrate.do("upsert_source_artifact", title="Bread recipes", summary="Flour, water, salt.", **artifact)
-    made = await substrate.propose("record_learning", title="Bread rises", description="Yeast needs warmth.")
+    proposal = await substrate.propose("record_learning", title="Bread rises", description="Yeast needs warmth.")
     await fill(substrate)
     assert (await find(substrate, "baking bread", search_by="meaning", limit=2)) != []
     await substrate.do("upsert_source_artifact", title="Tax law", summary="Depreciation of assets.", **artifact)
-    await substrate.do("revert_action", action_id=made["action_id"])
+    await substrate.do("revert_action", action_id=proposal["action_id"])
     await fill(substrate)
     assert await find(substrate, "taxes on assets", search_by="meaning") == ["Tax law"]
 
@@ -85,8 +87,8 @@ async def test_a_changed_fact_does_not_erase_what_was_known_before(substrate: Su
     clock.advance(1)
 
     async def ask(**moments: Any) -> list[str]:
-        found = await substrate.call("memory_list", **moments)
-        return sorted(row["id"] for row in found["results"])
+        result = await substrate.call("memory_list", **moments)
+        return sorted(row["id"] for row in result["results"])
 
     assert await ask() == sorted([old, new])
     assert await ask(known_at=before) == [old]
@@ -95,9 +97,9 @@ async def test_a_changed_fact_does_not_erase_what_was_known_before(substrate: Su
     assert await ask(valid_at=moved) == [new]
     assert await ask(valid_at=moved, known_at=before) == [old]
     assert (await substrate.call("search_memory", q="Ada lives", known_at=before))["results"][0]["id"] == old
-    with pytest.raises(BaobabError) as refused:
+    with pytest.raises(BaobabError) as refusal:
         await learn(substrate, "Ada lives in Oslo", replaces=old)
-    assert refused.value.code == "wrong_status"
+    assert refusal.value.code == "wrong_status"
     with pytest.raises(BaobabError):
         await learn(substrate, "Never", valid_from=moved.isoformat(), valid_to=before.isoformat())
 
@@ -112,10 +114,10 @@ async def test_what_was_known_is_found_among_many_nearer_memories_of_later(subst
     lines = (json.dumps({"table": "learnings", "row": row}) for row in rows)
     await substrate.import_lines("\n".join(lines).encode())
     await fill(substrate)
-    asked = {"search_by": "meaning", "limit": 150}
-    assert old not in await find(substrate, "Ada in Rome", **asked)
-    assert await find(substrate, "Ada in Rome", known_at=then, **asked) == [old]
-    assert len(await find(substrate, "Ada in Rome", **asked)) == 150
+    arguments = {"search_by": "meaning", "limit": 150}
+    assert old not in await find(substrate, "Ada in Rome", **arguments)
+    assert await find(substrate, "Ada in Rome", known_at=then, **arguments) == [old]
+    assert len(await find(substrate, "Ada in Rome", **arguments)) == 150
 
 
 async def test_what_was_known_is_told_as_it_was_then(substrate: Substrate) -> None:
@@ -124,8 +126,8 @@ async def test_what_was_known_is_told_as_it_was_then(substrate: Substrate) -> No
     clock.advance(60)
     then = clock.now()
     clock.advance(60)
-    changed = {"commitment_id": made["commitment_id"], "status": "broken", "description": "Send nothing"}
-    await substrate.do("update_commitment", **changed)
+    arguments = {"commitment_id": made["commitment_id"], "status": "broken", "description": "Send nothing"}
+    await substrate.do("update_commitment", **arguments)
     (row,) = (await substrate.call("memory_list", known_at=then))["results"]
     assert (row["title"], row["status"]) == ("Send the report", "tentative")
     (row,) = (await substrate.call("memory_list"))["results"]
@@ -139,11 +141,11 @@ async def test_duplicates_are_found_and_become_one_when_a_person_agrees(substrat
     await fill(substrate)
     (group,) = (await substrate.call("memory_duplicates"))["groups"]
     assert {row["id"] for row in group["memories"]} == {first, second}
-    made = await substrate.propose("consolidate_memories", **group["payload"])
-    assert made["requires_approval"]
-    await substrate.call("approve", action_id=made["action_id"])
+    proposal = await substrate.propose("consolidate_memories", **group["payload"])
+    assert proposal["requires_approval"]
+    await substrate.call("approve", action_id=proposal["action_id"])
     assert len(await find(substrate, "customers pay")) == 1
-    await substrate.do("revert_action", action_id=made["action_id"])
+    await substrate.do("revert_action", action_id=proposal["action_id"])
     assert len(await find(substrate, "customers pay")) == 2
     database = substrate.harness.services.database
     assert await find_faults(database, substrate.owner.organisation_id) == []
@@ -156,8 +158,8 @@ async def test_duplicates_are_proposed_once_a_day_and_wait_for_a_person(substrat
         harness.clock.advance(86_400)
         await fill(substrate)
         await run_job(harness, "substrate_propose_consolidations")
-        found = await substrate.call("actions", capability="consolidate_memories")
-        return list(found["actions"])
+        result = await substrate.call("actions", capability="consolidate_memories")
+        return list(result["actions"])
 
     ids = [await learn(substrate, "Customers pay late", "Most pay after sixty days.") for _ in range(2)]
     await learn(substrate, "The moon", "It is far away.")
@@ -189,10 +191,10 @@ async def test_what_is_kept_of_decisions_supersedes_the_others(substrate: Substr
     kept, other = [
         (await substrate.do("record_decision", title=title, kind="vision"))["decision_id"] for title in ("A", "B")
     ]
-    asked = {"kept_id": kept, "duplicate_ids": [other], "reason": "the same", "title": "A, and B"}
-    await substrate.do("consolidate_memories", **asked)
+    arguments = {"kept_id": kept, "duplicate_ids": [other], "reason": "the same", "title": "A, and B"}
+    await substrate.do("consolidate_memories", **arguments)
     rows = {row["id"]: row for row in (await substrate.call("memory_list"))["results"]}
     assert (rows[kept]["title"], rows[other]["status"]) == ("A, and B", "superseded")
     for wrong in ({"duplicate_ids": [kept]}, {"duplicate_ids": ["lrn_" + "0" * 26]}):
         with pytest.raises(BaobabError):
-            await substrate.do("consolidate_memories", **{**asked, **wrong})
+            await substrate.do("consolidate_memories", **{**arguments, **wrong})

@@ -16,8 +16,8 @@ ENTITY = {"type": "person", "display_name": "Ada", "id": "ent_ada"}
 
 
 async def find(substrate: Substrate, q: str, **further: str) -> list[str]:
-    found = await substrate.call("search_memory", q=q, **further)
-    return sorted(row["title"] for row in found["results"])
+    result = await substrate.call("search_memory", q=q, **further)
+    return sorted(row["title"] for row in result["results"])
 
 
 async def test_words_are_found_all_or_any_of_them_or_side_by_side(substrate: Substrate) -> None:
@@ -43,9 +43,9 @@ async def test_rare_words_choose_and_everyday_ones_fill_up(substrate: Substrate)
     await substrate.import_lines("\n".join(lines).encode())
 
     async def search(q: str, **further: str) -> list[str]:
-        found = (await substrate.call("search_memory", q=q, match="or", limit=3, **further))["results"]
-        assert [row["rank"] for row in found] == sorted((row["rank"] for row in found), reverse=True)
-        return [row["title"] for row in found]
+        results = (await substrate.call("search_memory", q=q, match="or", limit=3, **further))["results"]
+        assert [row["rank"] for row in results] == sorted((row["rank"] for row in results), reverse=True)
+        return [row["title"] for row in results]
 
     first, second, third = await search("what about the maple")
     assert {first, second} == {"Maple", "Order the maple"}
@@ -59,8 +59,8 @@ async def test_without_words_the_latest_come_first_without_a_rank(substrate: Sub
     for title in ("one", "two"):
         await substrate.do("record_decision", title=title, kind="vision")
     for q in (None, "*"):
-        found = (await substrate.call("search_memory", q=q))["results"]
-        assert [(row["title"], row["rank"]) for row in found] == [("two", None), ("one", None)]
+        results = (await substrate.call("search_memory", q=q))["results"]
+        assert [(row["title"], row["rank"]) for row in results] == [("two", None), ("one", None)]
     assert (await substrate.call("search_memory", q="one"))["results"][0]["rank"] > 0
 
 
@@ -78,11 +78,11 @@ async def test_another_organisation_finds_nothing(substrate: Substrate) -> None:
 
 async def test_the_list_goes_on_where_the_page_before_ended_and_filters(substrate: Substrate) -> None:
     artifact = (await substrate.do("upsert_source_artifact", kind="note", title="Talk"))["artifact_id"]
-    linked = {"source_artifact_id": artifact}
-    old = (await substrate.do("record_decision", title="old", kind="vision", **linked))["decision_id"]
+    arguments = {"source_artifact_id": artifact}
+    old = (await substrate.do("record_decision", title="old", kind="vision", **arguments))["decision_id"]
     await substrate.do("supersede_decision", old_decision_id=old, new_title="new", kind="vision")
     await substrate.do("record_commitment", description="late", status="expired")
-    await substrate.do("record_learning", title="note", description="x", **linked)
+    await substrate.do("record_learning", title="note", description="x", **arguments)
     titles, before = [], None
     while True:
         page = await substrate.call("memory_list", limit=2, before=before)
@@ -91,9 +91,9 @@ async def test_the_list_goes_on_where_the_page_before_ended_and_filters(substrat
         if before is None:
             break
     assert sorted(titles) == ["Talk", "late", "new", "note", "old"]
-    kept = (await substrate.call("memory_list", superseded=False))["results"]
-    assert {row["title"] for row in kept} == {"Talk", "new", "note"}
-    from_talk = (await substrate.call("memory_list", **linked))["results"]
+    results = (await substrate.call("memory_list", superseded=False))["results"]
+    assert {row["title"] for row in results} == {"Talk", "new", "note"}
+    from_talk = (await substrate.call("memory_list", **arguments))["results"]
     assert {row["title"] for row in from_talk} == {"old", "note"}
     replaced = {row["title"]: (row["status"], row["supersedes"]) for row in page["results"]} | {
         row["title"]: (row["status"], row["supersedes"]) for row in (await substrate.call("memory_list"))["results"]
@@ -102,15 +102,15 @@ async def test_the_list_goes_on_where_the_page_before_ended_and_filters(substrat
 
 
 async def test_an_artifact_is_kept_once_for_each_id_elsewhere(substrate: Substrate) -> None:
-    known = {"kind": "meeting_transcript", "external_system": "zoom", "external_id": "7"}
-    first = await substrate.do("upsert_source_artifact", **known, title="Weekly", content="Ada said yes")
+    arguments = {"kind": "meeting_transcript", "external_system": "zoom", "external_id": "7"}
+    first = await substrate.do("upsert_source_artifact", **arguments, title="Weekly", content="Ada said yes")
     assert (first["was_insert"], first["before"]) == (True, None)
-    again = await substrate.do("upsert_source_artifact", **known, title="Weekly meeting")
+    again = await substrate.do("upsert_source_artifact", **arguments, title="Weekly meeting")
     assert (again["artifact_id"], again["was_insert"]) == (first["artifact_id"], False)
     assert again["before"]["title"] == "Weekly"
-    listed = await substrate.call("source_artifacts", q="ada yes", kind="meeting_transcript", count=True)
-    assert (listed["total"], listed["artifacts"][0]["title"]) == (1, "Weekly meeting")
-    assert "content" not in listed["artifacts"][0]
+    result = await substrate.call("source_artifacts", q="ada yes", kind="meeting_transcript", count=True)
+    assert (result["total"], result["artifacts"][0]["title"]) == (1, "Weekly meeting")
+    assert "content" not in result["artifacts"][0]
     whole = await substrate.call("source_artifact", artifact_id=first["artifact_id"])
     assert whole["content"] == "Ada said yes"
 

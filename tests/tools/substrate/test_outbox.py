@@ -29,8 +29,8 @@ async def harness(tmp_path: Path) -> AsyncIterator[ToolHarness]:
     """One that may call this machine, where deliveries are received; nothing else that is private."""
     clock = FixedClock()
     settings = load_settings({**prepare_data(tmp_path), "BAOBAB_EGRESS_ALLOW": "127.0.0.1/32"}, data=tmp_path)
-    async with composition.open_application(settings, clock=clock) as opened:
-        yield ToolHarness(opened.services, opened.registry, clock, tmp_path)
+    async with composition.open_application(settings, clock=clock) as application:
+        yield ToolHarness(application.services, application.registry, clock, tmp_path)
     release_data(tmp_path)
 
 
@@ -78,14 +78,14 @@ async def find_row(substrate: Substrate) -> Any:
 async def test_an_executed_action_is_told_with_a_signature_of_its_body(substrate: Substrate) -> None:
     async with start_receiver() as receiver:
         await register(substrate, receiver.url)
-        made = await decide(substrate)
+        decision = await decide(substrate)
         await substrate.do("record_learning", title="Not told", description="Nobody has asked for it.")
         await run_due_jobs(substrate.harness)
     ((headers, body),) = receiver.received
     assert headers["x-platform-signature"] == "sha256=" + hmac.new(SECRET.encode(), body, sha256).hexdigest()
-    action = await substrate.call("action", action_id=made["action_id"])
+    action = await substrate.call("action", action_id=decision["action_id"])
     assert json.loads(body) == {
-        "action_id": made["action_id"],
+        "action_id": decision["action_id"],
         "capability": "record_decision",
         "payload": action["payload"],
         "executed_at": action["executed_at"].isoformat().replace("+00:00", "Z"),
@@ -95,7 +95,7 @@ async def test_an_executed_action_is_told_with_a_signature_of_its_body(substrate
         "delivered",
         1,
         204,
-        made["action_id"],
+        decision["action_id"],
     )
 
 
@@ -122,10 +122,10 @@ async def test_a_delivery_that_is_refused_is_tried_again_with_growing_pauses_and
         for pause in PAUSES[:2]:
             substrate.harness.clock.advance(pause - 1)
             await run_due_jobs(substrate.harness)
-            tried = len(receiver.received)
+            received_count = len(receiver.received)
             substrate.harness.clock.advance(1)
             await run_due_jobs(substrate.harness)
-            assert len(receiver.received) == tried + 1
+            assert len(receiver.received) == received_count + 1
     assert len({headers["x-platform-delivery"] for headers, _ in receiver.received}) == 1
     assert len({body for _, body in receiver.received}) == 1
     assert (await find_row(substrate))["state"] == "delivered"
@@ -138,10 +138,10 @@ async def test_after_eight_tries_a_delivery_is_given_up_until_somebody_retries_i
         await decide(substrate)
         tried_after, planned = [], []
         for minute in range(250):
-            tried = len(receiver.received)
+            received_count = len(receiver.received)
             await run_due_jobs(substrate.harness)
-            tried_after += [minute] * (len(receiver.received) - tried)
-            if len(receiver.received) > tried:
+            tried_after += [minute] * (len(receiver.received) - received_count)
+            if len(receiver.received) > received_count:
                 planned.append((await find_row(substrate))["next_attempt_at"])
             substrate.harness.clock.advance(60)
         # Pauses of 1, 2, 4, 8, 16, 32 and 60 minutes; each try says when the next one is due.
@@ -154,14 +154,14 @@ async def test_after_eight_tries_a_delivery_is_given_up_until_somebody_retries_i
         assert (again["state"], again["attempts"]) == ("pending", 0)
         await run_due_jobs(substrate.harness)
         assert (await find_row(substrate))["state"] == "delivered"
-    with pytest.raises(BaobabError) as refused:
+    with pytest.raises(BaobabError) as refusal:
         await substrate.call("outbox_retry", outbox_id=row["id"])
-    assert (refused.value.code, refused.value.status) == ("wrong_status", 409)
+    assert (refusal.value.code, refusal.value.status) == ("wrong_status", 409)
 
 
 async def test_pages_of_deliveries_leave_nothing_out_although_the_clock_stands_still(substrate: Substrate) -> None:
     await register(substrate, "https://told.invalid/")
-    made = [(await decide(substrate))["action_id"] for _ in range(3)]
+    action_ids = [(await decide(substrate))["action_id"] for _ in range(3)]
     told, before = [], None
     while True:
         page = await substrate.call("outbox", limit=1, before=before)
@@ -169,7 +169,7 @@ async def test_pages_of_deliveries_leave_nothing_out_although_the_clock_stands_s
         before = page["next_before"]
         if before is None:
             break
-    assert told == made[::-1]
+    assert told == action_ids[::-1]
 
 
 async def test_a_cancelled_delivery_is_not_tried_again(substrate: Substrate) -> None:
@@ -223,9 +223,9 @@ async def test_the_secret_is_never_shown_and_not_readable_in_the_database(substr
 )
 async def test_a_target_that_must_not_be_is_refused(substrate: Substrate, change: dict[str, str], status: int) -> None:
     target = {"capability": "record_decision", "webhook_url": "https://example.com", "signing_secret": SECRET}
-    with pytest.raises(BaobabError) as refused:
+    with pytest.raises(BaobabError) as refusal:
         await substrate.call("outbox_target_put", **{**target, **change})
-    assert refused.value.status in (status, 403)
+    assert refusal.value.status in (status, 403)
     assert (await substrate.call("outbox_targets"))["targets"] == []
 
 

@@ -41,13 +41,13 @@ async def test_a_principle_holds_against_yolo_mode_and_the_owner(substrate: Subs
     principle = await record_principle(substrate, "require_approval")
     await substrate.call("set_yolo", yolo_mode=True)
     payload = {"title": "Ship", "kind": "vision"}
-    made = await substrate.call(
+    result = await substrate.call(
         "propose", capability="record_decision", payload=payload, dangerously_skip_approval=True
     )
-    assert made["verdict"]["result"] == "requires_approval"
-    (conflict,) = made["verdict"]["conflicts"]
+    assert result["verdict"]["result"] == "requires_approval"
+    (conflict,) = result["verdict"]["conflicts"]
     assert (conflict["principle_id"], conflict["type"]) == (principle, "require_approval")
-    assert (await substrate.call("approve", action_id=made["action_id"]))["status"] == "executed"
+    assert (await substrate.call("approve", action_id=result["action_id"]))["status"] == "executed"
     (kept,) = (await substrate.call("policy_conflicts"))["conflicts"]
     assert (kept["status"], kept["resolution"]) == ("resolved", "approved")
     await substrate.do("retire_principle", principle_id=principle, reason="over")
@@ -71,22 +71,22 @@ async def test_a_principle_may_hold_for_one_role_of_those_addressed(substrate: S
     await substrate.do("record_principle", title="Few mails", applies_to=applies_to, constraint_spec=spec)
     await substrate.call("set_yolo", yolo_mode=True)
     roles = ("investor", "friend", "investor", "friend", None)
-    asked = [
+    proposals = [
         await substrate.propose("send_email_draft", **DRAFT, **({"target_role": role} if role else {}))
         for role in roles
     ]
-    assert [made["requires_approval"] for made in asked] == [False, False, True, False, False]
+    assert [made["requires_approval"] for made in proposals] == [False, False, True, False, False]
 
 
 async def test_what_a_principle_forbids_is_approved_only_once_its_conflict_is_decided(substrate: Substrate) -> None:
     await record_principle(substrate, "forbid")
-    made = await decide_something(substrate)
-    with pytest.raises(BaobabError) as refused:
-        await substrate.call("approve", action_id=made["action_id"])
-    assert refused.value.code == "policy_conflict_open"
-    conflict = made["verdict"]["conflicts"][0]["conflict_id"]
+    decision = await decide_something(substrate)
+    with pytest.raises(BaobabError) as refusal:
+        await substrate.call("approve", action_id=decision["action_id"])
+    assert refusal.value.code == "policy_conflict_open"
+    conflict = decision["verdict"]["conflicts"][0]["conflict_id"]
     await substrate.call("resolve_policy_conflict", conflict_id=conflict, resolution="allow")
-    assert (await substrate.call("approve", action_id=made["action_id"]))["status"] == "executed"
+    assert (await substrate.call("approve", action_id=decision["action_id"]))["status"] == "executed"
     upheld = (await decide_something(substrate))["verdict"]["conflicts"][0]["conflict_id"]
     await substrate.call("resolve_policy_conflict", conflict_id=upheld, resolution="uphold", reason="no")
     assert [row["reject_reason"] for row in (await substrate.call("actions", status="rejected"))["actions"]] == ["no"]
@@ -104,17 +104,17 @@ async def test_a_principle_that_forbids_holds_for_what_was_proposed_before_it(
         await substrate.do("amend_principle", principle_id=principle, constraint_spec={"type": "forbid"})
     else:
         await record_principle(substrate, "forbid", "send_email_draft")
-    found = (await substrate.call("policy_conflicts", status="open"))["conflicts"]
-    conflicts = {row["action_id"]: row["id"] for row in found if row["type"] == "forbid"}
+    found_conflicts = (await substrate.call("policy_conflicts", status="open"))["conflicts"]
+    conflicts = {row["action_id"]: row["id"] for row in found_conflicts if row["type"] == "forbid"}
     assert conflicts.keys() == {made["action_id"] for made in waits}
     for made in waits:
-        with pytest.raises(BaobabError) as refused:
+        with pytest.raises(BaobabError) as refusal:
             await substrate.call("approve", action_id=made["action_id"])
-        assert refused.value.code == "policy_conflict_open"
-        assert refused.value.details == {"conflict_ids": [conflicts[made["action_id"]]]}
-    allowed = waits[0]["action_id"]
-    await substrate.call("resolve_policy_conflict", conflict_id=conflicts[allowed], resolution="allow")
-    for action_id in (allowed, other["action_id"]):
+        assert refusal.value.code == "policy_conflict_open"
+        assert refusal.value.details == {"conflict_ids": [conflicts[made["action_id"]]]}
+    allowed_action_id = waits[0]["action_id"]
+    await substrate.call("resolve_policy_conflict", conflict_id=conflicts[allowed_action_id], resolution="allow")
+    for action_id in (allowed_action_id, other["action_id"]):
         assert (await substrate.call("approve", action_id=action_id))["status"] == "executed"
 
 
@@ -126,9 +126,9 @@ async def test_there_are_no_more_principles_in_force_than_the_policy_reads(subst
         row = dict((await connection.execute(select(decisions))).mappings().one())
         copies = [{**row, "id": f"dec_{number:026}"} for number in range(MOST_PRINCIPLES - 1)]
         await connection.execute(insert(decisions), copies)
-    with pytest.raises(BaobabError) as refused:
+    with pytest.raises(BaobabError) as refusal:
         await substrate.propose("record_principle", **principle)
-    assert (refused.value.status, "at most 1000 principles" in refused.value.message) == (400, True)
+    assert (refusal.value.status, "at most 1000 principles" in refusal.value.message) == (400, True)
     await substrate.do("retire_principle", principle_id=made["principle_id"], reason="One must go.")
     await substrate.do("record_principle", **principle)
 
@@ -140,18 +140,18 @@ async def test_only_owners_in_person_skip_the_approval(substrate: Substrate) -> 
     key = ScopedKey(owner.account_id, owner.organisation_id, "k", frozenset({"substrate"}))
     member = await substrate.harness.sign_up("member@example.com")
     for caller in (key, await join(substrate, member)):
-        with pytest.raises(BaobabError) as refused:
+        with pytest.raises(BaobabError) as refusal:
             await substrate.harness.call("substrate_propose", caller, **asked)
-        assert refused.value.status == 403
+        assert refusal.value.status == 403
 
 
 async def join(substrate: Substrate, account: Account) -> Account:
     """A member of another's team, in that team."""
     organisation = await substrate.harness.create_organisation(substrate.owner)
-    invited = await substrate.harness.call(
+    result = await substrate.harness.call(
         "organisations_invite", substrate.owner, organization_id=organisation, email="member@example.com", role="member"
     )
-    await substrate.harness.call("organisations_accept_invitation", account, token=invited["token"])
+    await substrate.harness.call("organisations_accept_invitation", account, token=result["token"])
     return Account(account.account_id, organisation)
 
 
@@ -167,9 +167,9 @@ async def test_an_agent_decides_nothing_and_what_it_sends_outside_waits(substrat
         ("substrate_reject", {"action_id": waits["action_id"]}),
         ("substrate_set_yolo", {"yolo_mode": False}),
     ):
-        with pytest.raises(BaobabError) as refused:
+        with pytest.raises(BaobabError) as refusal:
             await substrate.harness.call(tool, agent, **arguments)
-        assert refused.value.status == 403
+        assert refusal.value.status == 403
 
 
 async def test_an_agent_undoes_one_action_but_asks_for_more_and_for_what_was_approved(substrate: Substrate) -> None:
@@ -180,11 +180,11 @@ async def test_an_agent_undoes_one_action_but_asks_for_more_and_for_what_was_app
         payload = {"action_id": action_id, **further}
         return await substrate.harness.call("substrate_propose", agent, capability="revert_action", payload=payload)
 
-    made = await substrate.propose("upsert_entity", type="person", display_name="Ada")
-    entity = made["result"]["entity_id"]
-    changed = await substrate.propose("update_entity", id=entity, display_name="Eve")
-    assert (await undo(made["action_id"], cascade=True))["requires_approval"] is True
-    assert (await undo(changed["action_id"], cascade=True))["requires_approval"] is False
+    proposal = await substrate.propose("upsert_entity", type="person", display_name="Ada")
+    entity = proposal["result"]["entity_id"]
+    changed_proposal = await substrate.propose("update_entity", id=entity, display_name="Eve")
+    assert (await undo(proposal["action_id"], cascade=True))["requires_approval"] is True
+    assert (await undo(changed_proposal["action_id"], cascade=True))["requires_approval"] is False
     kept, other = [
         (await substrate.do("record_learning", title="Ask", description="x"))["learning_id"] for _ in range(2)
     ]

@@ -9,11 +9,11 @@ from tests.tools.substrate.conftest import Substrate
 
 
 async def test_an_action_of_a_harmless_capability_is_done_at_once(substrate: Substrate) -> None:
-    made = await substrate.propose("record_decision", title="Ship on Monday", kind="operational")
-    assert made["verdict"] == {"result": "auto_approved", "reason": "capability default = auto", "conflicts": []}
-    assert made["requires_approval"] is False
-    assert made["result"]["decision_id"].startswith("dec_")
-    action = await substrate.call("action", action_id=made["action_id"])
+    proposal = await substrate.propose("record_decision", title="Ship on Monday", kind="operational")
+    assert proposal["verdict"] == {"result": "auto_approved", "reason": "capability default = auto", "conflicts": []}
+    assert proposal["requires_approval"] is False
+    assert proposal["result"]["decision_id"].startswith("dec_")
+    action = await substrate.call("action", action_id=proposal["action_id"])
     assert (action["status"], action["proposed_by_kind"], action["reversible"]) == ("executed", "human", True)
 
 
@@ -23,12 +23,12 @@ async def test_an_action_that_waits_is_done_when_it_is_approved_and_only_once(su
         "supersede_decision", old_decision_id=old["decision_id"], new_title="Ship on Friday", kind="operational"
     )
     assert (waits["requires_approval"], waits["result"]) == (True, None)
-    done = await substrate.call("approve", action_id=waits["action_id"])
-    assert (done["status"], done["approved_by_kind"]) == ("executed", "human")
+    result = await substrate.call("approve", action_id=waits["action_id"])
+    assert (result["status"], result["approved_by_kind"]) == ("executed", "human")
     for word in ("approve", "reject"):
-        with pytest.raises(BaobabError) as refused:
+        with pytest.raises(BaobabError) as refusal:
             await substrate.call(word, action_id=waits["action_id"])
-        assert (refused.value.code, refused.value.status) == ("wrong_status", 409)
+        assert (refusal.value.code, refusal.value.status) == ("wrong_status", 409)
 
 
 async def test_a_rejected_action_is_never_done_and_keeps_the_reason(substrate: Substrate) -> None:
@@ -36,9 +36,9 @@ async def test_a_rejected_action_is_never_done_and_keeps_the_reason(substrate: S
     waits = await substrate.propose(
         "supersede_decision", old_decision_id=old["decision_id"], new_title="No", kind="operational"
     )
-    rejected = await substrate.call("reject", action_id=waits["action_id"], reason="too early")
-    assert (rejected["status"], rejected["reject_reason"]) == ("rejected", "too early")
-    assert [row["id"] for row in (await substrate.call("actions", status="rejected"))["actions"]] == [rejected["id"]]
+    result = await substrate.call("reject", action_id=waits["action_id"], reason="too early")
+    assert (result["status"], result["reject_reason"]) == ("rejected", "too early")
+    assert [row["id"] for row in (await substrate.call("actions", status="rejected"))["actions"]] == [result["id"]]
 
 
 async def test_a_proposal_that_is_repeated_after_its_rejection_says_why(substrate: Substrate) -> None:
@@ -53,13 +53,13 @@ async def test_a_proposal_that_is_repeated_after_its_rejection_says_why(substrat
 async def test_a_key_of_idempotency_answers_what_became_of_the_first_proposal(substrate: Substrate) -> None:
     old = await substrate.do("record_decision", title="Ship on Monday", kind="operational")
     payload = {"old_decision_id": old["decision_id"], "new_title": "Friday", "kind": "operational"}
-    asked = {"capability": "supersede_decision", "payload": payload, "idempotency_key": "once"}
-    first = await substrate.call("propose", **asked)
-    again = await substrate.call("propose", **asked)
+    arguments = {"capability": "supersede_decision", "payload": payload, "idempotency_key": "once"}
+    first = await substrate.call("propose", **arguments)
+    again = await substrate.call("propose", **arguments)
     assert again == {**first, "replay": True}
-    done = await substrate.call("approve", action_id=first["action_id"])
-    after = await substrate.call("propose", **asked)
-    assert (after["requires_approval"], after["result"]) == (False, done["result"])
+    result = await substrate.call("approve", action_id=first["action_id"])
+    after = await substrate.call("propose", **arguments)
+    assert (after["requires_approval"], after["result"]) == (False, result["result"])
 
 
 @pytest.mark.parametrize(
@@ -77,22 +77,24 @@ async def test_a_key_of_idempotency_answers_what_became_of_the_first_proposal(su
 async def test_what_cannot_be_done_is_refused_and_leaves_nothing(
     substrate: Substrate, capability: str, payload: dict[str, Any], code: str
 ) -> None:
-    with pytest.raises(BaobabError) as refused:
+    with pytest.raises(BaobabError) as refusal:
         await substrate.propose(capability, **payload)
-    assert refused.value.code == code
+    assert refusal.value.code == code
     assert (await substrate.call("actions"))["actions"] == []
 
 
 async def test_a_payload_that_does_not_fit_is_refused_with_its_schema(substrate: Substrate) -> None:
-    with pytest.raises(BaobabError) as refused:
+    with pytest.raises(BaobabError) as refusal:
         await substrate.propose("record_commitment", description="Deliver", status="open")
     listed = {each["name"]: each["payload_schema"] for each in (await substrate.call("capabilities"))["capabilities"]}
-    assert refused.value.details["payload_schema"] == listed["record_commitment"]
-    assert "confirmed" in refused.value.details["payload_schema"]["properties"]["status"]["enum"]
+    assert refusal.value.details["payload_schema"] == listed["record_commitment"]
+    assert "confirmed" in refusal.value.details["payload_schema"]["properties"]["status"]["enum"]
 
 
 async def test_pages_of_actions_leave_nothing_out_although_the_clock_stands_still(substrate: Substrate) -> None:
-    made = [(await substrate.propose("record_decision", title=str(n), kind="vision"))["action_id"] for n in range(5)]
+    action_ids = [
+        (await substrate.propose("record_decision", title=str(n), kind="vision"))["action_id"] for n in range(5)
+    ]
     found, before = [], None
     while True:
         page = await substrate.call("actions", limit=2, before=before)
@@ -100,17 +102,17 @@ async def test_pages_of_actions_leave_nothing_out_although_the_clock_stands_stil
         before = page["next_before"] and page["next_before"].isoformat()
         if before is None:
             break
-    assert found == made[::-1]
+    assert found == action_ids[::-1]
 
 
 async def test_a_page_of_large_actions_is_shorter_and_nothing_is_left_out(substrate: Substrate) -> None:
     text = "🌳" * 20_000
-    made = [
+    action_ids = [
         (await substrate.propose("record_commitment", description=text, status="confirmed"))["action_id"]
         for _ in range(16)
     ]
     first = await substrate.call("actions", limit=500)
     assert 1 < len(first["actions"]) < 16
     rest = await substrate.call("actions", limit=500, before=first["next_before"].isoformat())
-    assert [row["id"] for row in first["actions"] + rest["actions"]] == made[::-1]
+    assert [row["id"] for row in first["actions"] + rest["actions"]] == action_ids[::-1]
     assert rest["next_before"] is None

@@ -87,15 +87,15 @@ async def test_a_full_memory_refuses_and_says_how_to_make_room(
         substrate.import_lines(json.dumps(row).encode()),
         substrate.call("approve", action_id=waits["action_id"]),
     ):
-        with pytest.raises(BaobabError) as refused:
+        with pytest.raises(BaobabError) as refusal:
             await write
-        assert (refused.value.status, refused.value.code) == (403, "plan_limit_exceeded")
-        assert "`forget`" in refused.value.remediation
+        assert (refusal.value.status, refusal.value.code) == (403, "plan_limit_exceeded")
+        assert "`forget`" in refusal.value.remediation
     assert (await substrate.call("action", action_id=waits["action_id"]))["status"] == "proposed"
     await substrate.do("revert_action", action_id=old["action_id"])
     await leave_room(substrate, monkeypatch, 0)
-    asked = await substrate.propose("forget", ids=[old["result"]["learning_id"]], reason="No room.")
-    await substrate.call("approve", action_id=asked["action_id"])
+    proposal = await substrate.propose("forget", ids=[old["result"]["learning_id"]], reason="No room.")
+    await substrate.call("approve", action_id=proposal["action_id"])
     assert (await substrate.call("approve", action_id=waits["action_id"]))["status"] == "executed"
     await check(substrate)
 
@@ -107,10 +107,10 @@ async def test_callers_who_come_at_once_do_not_pass_the_limit_together(
     await learn(substrate, "first")
     size = await read_used(substrate) - before
     await leave_room(substrate, monkeypatch, 3 * size)
-    asked = [substrate.propose("record_learning", title=f"no. {n}", description=TEXT) for n in range(8)]
-    answers: list[Any] = await asyncio.gather(*asked, return_exceptions=True)
-    refused = [answer.code for answer in answers if isinstance(answer, BaobabError)]
-    assert refused == ["plan_limit_exceeded"] * 5
+    proposals = [substrate.propose("record_learning", title=f"no. {n}", description=TEXT) for n in range(8)]
+    answers: list[Any] = await asyncio.gather(*proposals, return_exceptions=True)
+    codes = [answer.code for answer in answers if isinstance(answer, BaobabError)]
+    assert codes == ["plan_limit_exceeded"] * 5
     await check(substrate)
 
 
@@ -199,8 +199,8 @@ async def test_little_is_added_to_a_limited_memory_before_it_is_counted(
     asked = [substrate.do("record_learning", title=f"no. {n}", description=large) for n in range(50)]
     answers = await asyncio.gather(*asked, return_exceptions=True)
     assert 0 < sum(isinstance(answer, dict) for answer in answers) < 1024 // 30
-    refused = next(answer for answer in answers if isinstance(answer, BaobabError))
-    assert (refused.code, refused.remedy) == ("plan_limit_exceeded", "Try again in a minute or two.")
+    refusal = next(answer for answer in answers if isinstance(answer, BaobabError))
+    assert (refusal.code, refusal.remedy) == ("plan_limit_exceeded", "Try again in a minute or two.")
     await run_job(substrate.harness, "substrate_count_bytes")
     with pytest.raises(BaobabError, match="are used"):
         await learn(substrate, "More")

@@ -54,28 +54,28 @@ async def test_a_third_party_checks_the_receipts_offline(substrate: Substrate, t
     await substrate.do("record_commitment", **payload)
     waits = await substrate.propose("place_call", to="Ada", purpose="Ask")
     await substrate.call("reject", action_id=waits["action_id"])
-    made = await substrate.propose("record_learning", title="Ask", description="first")
-    await substrate.do("revert_action", action_id=made["action_id"])
-    told = await substrate.call("receipts")
-    bodies = [json.loads(receipt["body"]) for receipt in told["receipts"]]
+    proposal = await substrate.propose("record_learning", title="Ask", description="first")
+    await substrate.do("revert_action", action_id=proposal["action_id"])
+    result = await substrate.call("receipts")
+    bodies = [json.loads(receipt["body"]) for receipt in result["receipts"]]
     assert [(body["capability"], body["status"]) for body in bodies] == [
         ("record_commitment", "executed"),
         ("place_call", "rejected"),
         ("record_learning", "executed"),
         ("revert_action", "executed"),
     ]
-    assert bodies[-1]["reverted"] == [made["action_id"]]
-    key = told["public_key"]
-    assert verify(key, tmp_path, told).stdout == "4 receipts are in order.\n"
+    assert bodies[-1]["reverted"] == [proposal["action_id"]]
+    key = result["public_key"]
+    assert verify(key, tmp_path, result).stdout == "4 receipts are in order.\n"
     first = await substrate.call("receipts", limit=3)
     rest = await substrate.call("receipts", limit=3, after=first["next_after"])
     assert verify(key, tmp_path, first, rest).stdout == "4 receipts are in order.\n"
-    said = told["receipts"][0]["salt"] + json.dumps(payload, ensure_ascii=False, separators=(",", ":"))
+    said = result["receipts"][0]["salt"] + json.dumps(payload, ensure_ascii=False, separators=(",", ":"))
     assert hashlib.sha256(said.encode()).hexdigest() == bodies[0]["payload_sha256"]
-    changed = json.loads(json.dumps(told))
-    changed["receipts"][1]["body"] = changed["receipts"][1]["body"].replace("rejected", "executed")
-    left_out = {**told, "receipts": [told["receipts"][0], *told["receipts"][2:]]}
-    for forged in (changed, left_out, rest):
+    changed_payload = json.loads(json.dumps(result))
+    changed_payload["receipts"][1]["body"] = changed_payload["receipts"][1]["body"].replace("rejected", "executed")
+    left_out = {**result, "receipts": [result["receipts"][0], *result["receipts"][2:]]}
+    for forged in (changed_payload, left_out, rest):
         assert verify(key, tmp_path, forged).returncode == 1
     other = Substrate(substrate.harness, await substrate.harness.sign_up("eve@example.com"))
     await other.do("record_commitment", **payload)
@@ -95,14 +95,18 @@ async def test_what_is_forgotten_is_nowhere_any_more_and_the_receipts_still_hold
     artifact = (await substrate.do("upsert_source_artifact", kind="note", title=secret))["artifact_id"]
     told = {"title": secret, "description": secret, "source_artifact_id": artifact}
     learning = (await substrate.do("record_learning", **told))["learning_id"]
-    kept = (await substrate.do("record_learning", **{**told, "title": "Other", "description": "x"}))["learning_id"]
-    made = await substrate.propose("record_learning", title=secret, description="twice")
-    await substrate.do("revert_action", action_id=made["action_id"])
-    undone = made["result"]["learning_id"]
+    learning_id = (await substrate.do("record_learning", **{**told, "title": "Other", "description": "x"}))[
+        "learning_id"
+    ]
+    proposal = await substrate.propose("record_learning", title=secret, description="twice")
+    await substrate.do("revert_action", action_id=proposal["action_id"])
+    undone_learning_id = proposal["result"]["learning_id"]
     await run_job(substrate.harness, "substrate_embed")
     await substrate.call("search_memory", q="something", search_by="meaning")
     assert secret in await read_everything(substrate)
-    receipt = await substrate.do("forget", ids=[entity, artifact, learning, undone], reason="They asked us to.")
+    receipt = await substrate.do(
+        "forget", ids=[entity, artifact, learning, undone_learning_id], reason="They asked us to."
+    )
     assert {name: receipt[name] for name in ("rows", "deliveries", "embeddings")} == {
         "rows": 3,
         "deliveries": 1,
@@ -114,13 +118,13 @@ async def test_what_is_forgotten_is_nowhere_any_more_and_the_receipts_still_hold
     assert secret.casefold() not in everything.casefold()
     assert (await substrate.call("action", action_id=waiting["action_id"]))["status"] == "rejected"
     (row,) = (await substrate.call("memory_list"))["results"]
-    assert (row["id"], row["source_artifact_id"]) == (kept, None)
+    assert (row["id"], row["source_artifact_id"]) == (learning_id, None)
     await require_consistency(substrate)
     told = await substrate.call("receipts")
     assert verify(told["public_key"], tmp_path, told).returncode == 0
-    with pytest.raises(BaobabError) as refused:
+    with pytest.raises(BaobabError) as refusal:
         await substrate.do("revert_action", action_id=json.loads(told["receipts"][0]["body"])["action_id"])
-    assert refused.value.code == "not_reversible"
+    assert refusal.value.code == "not_reversible"
 
 
 async def test_what_rules_and_people_said_about_a_forgotten_row_goes_too(substrate: Substrate) -> None:
@@ -143,13 +147,13 @@ async def test_what_rules_and_people_said_about_a_forgotten_row_goes_too(substra
     applies = {"capability": "delete_entity"}
     await substrate.do("record_principle", title="Keep", applies_to=applies, constraint_spec={"type": "forbid"})
     for word in ("reject", "uphold"):
-        proposed = await substrate.propose("delete_entity", id=entity, reason="Gone")
+        proposal = await substrate.propose("delete_entity", id=entity, reason="Gone")
         if word == "reject":
-            await substrate.call("reject", action_id=proposed["action_id"], reason=f"{secret} stays")
+            await substrate.call("reject", action_id=proposal["action_id"], reason=f"{secret} stays")
         else:
-            (conflict,) = proposed["verdict"]["conflicts"]
-            decided = {"conflict_id": conflict["conflict_id"], "resolution": word, "reason": f"{secret} stays"}
-            await substrate.call("resolve_policy_conflict", **decided)
+            (conflict,) = proposal["verdict"]["conflicts"]
+            arguments = {"conflict_id": conflict["conflict_id"], "resolution": word, "reason": f"{secret} stays"}
+            await substrate.call("resolve_policy_conflict", **arguments)
     await substrate.do("forget", ids=[entity], reason="They asked us to.")
     substrate.harness.clock.advance(360)
     await run_due_jobs(substrate.harness)

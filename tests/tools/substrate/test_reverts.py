@@ -16,14 +16,14 @@ from tests.tools.substrate.conftest import Substrate
 
 
 async def propose(substrate: Substrate, capability: str, **payload: Any) -> tuple[str, Any]:
-    made = await substrate.propose(capability, **payload)
-    return made["action_id"], made["result"]
+    proposal = await substrate.propose(capability, **payload)
+    return proposal["action_id"], proposal["result"]
 
 
 async def refuse(substrate: Substrate, action_id: str, **further: Any) -> str:
-    with pytest.raises(BaobabError) as refused:
+    with pytest.raises(BaobabError) as refusal:
         await substrate.do("revert_action", action_id=action_id, **further)
-    return refused.value.code
+    return refusal.value.code
 
 
 async def check(substrate: Substrate) -> None:
@@ -51,9 +51,9 @@ async def test_an_entity_gets_back_what_it_was_step_by_step(substrate: Substrate
     entity_id = made["entity_id"]
     second, _ = await propose(substrate, "update_entity", id=entity_id, display_name="B", primary_email="b@b.de")
     third, _ = await propose(substrate, "patch_entity", id=entity_id, attrs_patch={"x": 1})
-    with pytest.raises(BaobabError) as refused:
+    with pytest.raises(BaobabError) as refusal:
         await substrate.do("revert_action", action_id=first)
-    assert (refused.value.code, set(refused.value.details["action_ids"])) == ("built_upon", {second, third})
+    assert (refusal.value.code, set(refusal.value.details["action_ids"])) == ("built_upon", {second, third})
     await substrate.do("revert_action", action_id=third)
     await substrate.do("revert_action", action_id=second)
     entity = await substrate.call("entity", entity_id=entity_id)
@@ -81,9 +81,9 @@ async def test_a_cascade_undoes_what_builds_on_an_action_and_stops_at_what_canno
     other, made = await propose(substrate, "upsert_entity", type="person", display_name="B")
     winner = (await substrate.do("upsert_entity", type="person", display_name="C"))["entity_id"]
     await substrate.do("merge_entities", loser_id=made["entity_id"], winner_id=winner, reason="one")
-    with pytest.raises(BaobabError, match="merge_entities cannot be undone") as refused:
+    with pytest.raises(BaobabError, match="merge_entities cannot be undone") as refusal:
         await propose(substrate, "revert_action", action_id=other, cascade=True)
-    assert (refused.value.code, "cascade" in refused.value.remedy) == ("built_upon", False)
+    assert (refusal.value.code, "cascade" in refusal.value.remedy) == ("built_upon", False)
     await substrate.do("unmerge_entities", entity_id=made["entity_id"], reason="two")
     assert await refuse(substrate, other, cascade=True) == "built_upon"
     await check(substrate)
@@ -92,13 +92,13 @@ async def test_a_cascade_undoes_what_builds_on_an_action_and_stops_at_what_canno
 async def test_a_merge_that_was_taken_back_still_builds_on_the_entity_that_it_names(substrate: Substrate) -> None:
     first, winner = await propose(substrate, "upsert_entity", type="person", display_name="A")
     second, loser = await propose(substrate, "upsert_entity", type="person", display_name="B")
-    asked = {"loser_id": loser["entity_id"], "winner_id": winner["entity_id"], "reason": "one"}
-    merge = await substrate.propose("merge_entities", **asked)
+    arguments = {"loser_id": loser["entity_id"], "winner_id": winner["entity_id"], "reason": "one"}
+    merge = await substrate.propose("merge_entities", **arguments)
     await substrate.call("approve", action_id=merge["action_id"])
     await substrate.do("unmerge_entities", entity_id=loser["entity_id"], reason="two")
-    with pytest.raises(BaobabError) as refused:
+    with pytest.raises(BaobabError) as refusal:
         await substrate.do("revert_action", action_id=first)
-    assert (refused.value.code, merge["action_id"] in refused.value.details["action_ids"]) == ("built_upon", True)
+    assert (refusal.value.code, merge["action_id"] in refusal.value.details["action_ids"]) == ("built_upon", True)
     result = await substrate.do("bulk_revert_actions", action_ids=[first, second], reason="x", cascade=True)
     assert result["reverted"] == []
     assert {row["action_id"]: row["error"] for row in result["failed"]} == dict.fromkeys((first, second), "built_upon")
@@ -164,8 +164,8 @@ async def test_a_thousand_actions_are_undone_in_one_transaction(substrate: Subst
                 patch = {"id": made["result"]["entity_id"], "attrs_patch": {"step": step}}
                 await propose_in(ledger, Proposer("human", None), "patch_entity", patch)
     waits = await substrate.propose("bulk_revert_actions", action_ids=wanted, reason="wrong import", cascade=True)
-    done = await substrate.call("approve", action_id=waits["action_id"])
-    assert (len(done["result"]["reverted"]), done["result"]["failed"]) == (1000, [])
+    result = await substrate.call("approve", action_id=waits["action_id"])
+    assert (len(result["result"]["reverted"]), result["result"]["failed"]) == (1000, [])
     assert (await substrate.call("entities", type="person", count=True))["total"] == 0
     await check(substrate)
 
@@ -175,7 +175,9 @@ async def test_what_only_the_stream_needed_goes_after_two_days_and_undo_still_wo
 ) -> None:
     monkeypatch.setattr("baobab.tools.substrate.jobs._TRIMMED_AT_ONCE", 2)
     other = Substrate(substrate.harness, await substrate.harness.sign_up("eve@example.com"))
-    made = [await propose(each, "record_learning", title="Old", description="x") for each in (substrate, other) * 3]
+    proposals = [
+        await propose(each, "record_learning", title="Old", description="x") for each in (substrate, other) * 3
+    ]
     substrate.harness.clock.advance(3 * 86_400)
     await propose(substrate, "record_learning", title="New", description="x")
     await run_job(substrate.harness, "substrate_trim_changes")
@@ -185,5 +187,5 @@ async def test_what_only_the_stream_needed_goes_after_two_days_and_undo_still_wo
         left = {bool(row[0]): row[1] for row in await connection.execute(query)}
     # Of the new learning, the change of the ledger itself; of all seven, the one that can be undone.
     assert left == {True: 1, False: 7}
-    undone = await substrate.do("revert_action", action_id=made[0][0])
-    assert undone["reverted"] == [made[0][0]]
+    undone = await substrate.do("revert_action", action_id=proposals[0][0])
+    assert undone["reverted"] == [proposals[0][0]]

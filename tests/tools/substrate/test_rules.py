@@ -65,9 +65,9 @@ async def test_a_rule_looks_at_the_latest_rows_of_a_large_table(
     template = {"title": shown[table], "description": "x"}
     rule = {**EVERY_MINUTE, "condition": {"table": table}, "action_payload_template": template}
     preview = await substrate.call("rule_preview", **rule)
-    found = [sample["rendered_payload"]["title"] for sample in preview["sample_proposals"]]
+    titles = [sample["rendered_payload"]["title"] for sample in preview["sample_proposals"]]
     assert (
-        found
+        titles
         == {
             "decisions": ["4", "3", "2"],
             "entities": ["1 again", "4", "3"],
@@ -217,8 +217,8 @@ async def test_a_disabled_rule_does_not_fire_until_it_is_enabled_again(substrate
     await substrate.call("rule_enable", rule_id=rule["id"])
     await pass_time(substrate)
     assert len(await list_firings(substrate, rule)) == 1
-    replaced = await substrate.call("rule_replace", rule_id=rule["id"], **{**RULE, "name": "other"})
-    assert (replaced["name"], replaced["trigger_cron"]) == ("other", "0 8 * * *")
+    result = await substrate.call("rule_replace", rule_id=rule["id"], **{**RULE, "name": "other"})
+    assert (result["name"], result["trigger_cron"]) == ("other", "0 8 * * *")
     assert await substrate.call("rule_delete", rule_id=rule["id"]) == {"deleted": True}
     with pytest.raises(BaobabError) as gone:
         await substrate.call("rule", rule_id=rule["id"])
@@ -227,13 +227,13 @@ async def test_a_disabled_rule_does_not_fire_until_it_is_enabled_again(substrate
 
 async def test_what_cannot_be_proposed_makes_the_firing_an_error_and_changes_nothing(substrate: Substrate) -> None:
     await decide(substrate, "a")
-    broken = {**EVERY_MINUTE, "action_payload_template": {"title": "{{row.nothing}}", "description": "x"}}
-    preview = await substrate.call("rule_preview", **broken)
+    arguments = {**EVERY_MINUTE, "action_payload_template": {"title": "{{row.nothing}}", "description": "x"}}
+    preview = await substrate.call("rule_preview", **arguments)
     assert preview["bindings_count"] == 1
     assert "title" in preview["skip_reason"]
     missing = {**EVERY_MINUTE, "action_payload_template": {"title": "A{{row.nothing}}", "description": "x"}}
     assert (await substrate.call("rule_preview", **missing))["skip_reason"] == "no value for row.nothing"
-    rule = await substrate.call("rule_create", **broken)
+    rule = await substrate.call("rule_create", **arguments)
     await pass_time(substrate)
     (firing,) = await list_firings(substrate, rule)
     assert (firing["status"], firing["action_ids"]) == ("error", [])
@@ -281,10 +281,10 @@ async def test_an_invalid_rule_is_refused_and_says_why(
     substrate: Substrate, change: dict[str, Any], message: str
 ) -> None:
     for tool in ("rule_create", "rule_preview"):
-        with pytest.raises(BaobabError) as refused:
+        with pytest.raises(BaobabError) as refusal:
             await substrate.call(tool, **{**RULE, **change})
-        assert refused.value.status == 400
-        assert message in refused.value.message
+        assert refusal.value.status == 400
+        assert message in refusal.value.message
 
 
 async def test_a_rule_that_would_never_end_is_an_error_and_not_a_wait(substrate: Substrate) -> None:
@@ -307,16 +307,16 @@ async def test_rules_of_one_organisation_are_nothing_to_another(substrate: Subst
     other = Substrate(substrate.harness, await substrate.harness.sign_up("bob@example.com"))
     assert (await other.call("rules"))["rules"] == []
     for tool in ("rule", "rule_delete", "rule_enable", "rule_firings"):
-        with pytest.raises(BaobabError) as refused:
+        with pytest.raises(BaobabError) as refusal:
             await other.call(tool, rule_id=rule["id"])
-        assert refused.value.status == 404
+        assert refusal.value.status == 404
 
 
 async def test_agents_do_not_make_rules(substrate: Substrate) -> None:
     over_mcp = RequestContext("mcp", "1")
-    with pytest.raises(BaobabError) as refused:
+    with pytest.raises(BaobabError) as refusal:
         await substrate.harness.registry.call("substrate_rule_create", dict(RULE), substrate.owner, over_mcp)
-    assert refused.value.status == 403
+    assert refusal.value.status == 403
 
 
 async def test_what_strangers_wrote_stays_marked_in_what_a_rule_proposes(substrate: Substrate) -> None:

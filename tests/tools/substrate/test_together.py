@@ -34,12 +34,12 @@ async def test_of_changes_of_one_entity_at_once_none_is_lost(substrate: Substrat
 
 
 async def test_of_decisions_and_undoing_at_once_one_counts(substrate: Substrate) -> None:
-    made = await substrate.propose("record_decision", title="Ship", kind="vision")
+    proposal = await substrate.propose("record_decision", title="Ship", kind="vision")
     waits = await substrate.propose("place_call", to="Ada", purpose="Ask")
     words = ["approve", "reject"] * (AT_ONCE // 2)
     deciding = (substrate.call(word, action_id=waits["action_id"]) for word in words)
     assert await gather_codes(*deciding) == ["ok", *["wrong_status"] * (AT_ONCE - 1)]
-    undoing = (substrate.do("revert_action", action_id=made["action_id"]) for _ in range(AT_ONCE))
+    undoing = (substrate.do("revert_action", action_id=proposal["action_id"]) for _ in range(AT_ONCE))
     assert await gather_codes(*undoing) == [*["already_reverted"] * (AT_ONCE - 1), "ok"]
     database, organisation = substrate.harness.services.database, substrate.owner.organisation_id
     assert await find_faults(database, organisation) == []
@@ -64,8 +64,8 @@ async def test_of_merges_in_a_circle_at_once_one_is_done(substrate: Substrate) -
         (await substrate.propose("merge_entities", loser_id=loser, winner_id=winner, reason="one"))["action_id"]
         for loser, winner in (ids, ids[::-1])
     ]
-    decided = await asyncio.gather(*(substrate.call("approve", action_id=each) for each in waiting))
-    assert sorted(row["status"] for row in decided) == ["executed", "failed"]
+    results = await asyncio.gather(*(substrate.call("approve", action_id=each) for each in waiting))
+    assert sorted(row["status"] for row in results) == ["executed", "failed"]
     assert await find_faults(substrate.harness.services.database, substrate.owner.organisation_id) == []
 
 
@@ -90,11 +90,11 @@ async def test_ten_thousand_aliases_lead_to_their_entity(substrate: Substrate) -
     async with services.database.writing_unit(lock=organisation, bulk=True) as unit:
         await unit.execute(insert(entities), rows)
     for alias in (ids[0], ids[-1]):
-        found = await substrate.call("entity", entity_id=alias)
-        assert (found["id"], found["merged_from"]) == (entity_id, alias)
-        changed = await substrate.call("update_entity", entity_id=alias, display_name="Ada L.")
-        assert changed["result"] == {"entity_id": entity_id}
+        result = await substrate.call("entity", entity_id=alias)
+        assert (result["id"], result["merged_from"]) == (entity_id, alias)
+        changed_result = await substrate.call("update_entity", entity_id=alias, display_name="Ada L.")
+        assert changed_result["result"] == {"entity_id": entity_id}
     other = (await substrate.do("upsert_entity", type="person", display_name="Eve"))["entity_id"]
-    with pytest.raises(BaobabError) as refused:
+    with pytest.raises(BaobabError) as refusal:
         await substrate.do("merge_entities", loser_id=entity_id, winner_id=other, reason="one more")
-    assert refused.value.code == "VALIDATION_INVALID_INPUT"
+    assert refusal.value.code == "VALIDATION_INVALID_INPUT"

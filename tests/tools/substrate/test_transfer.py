@@ -35,9 +35,9 @@ async def test_another_substrate_imports_what_one_exported_and_can_undo_it(subst
     await fill(substrate)
     text = await export(substrate)
     other = Substrate(substrate.harness, await substrate.harness.sign_up("eve@example.com"))
-    with pytest.raises(BaobabError) as refused:
+    with pytest.raises(BaobabError) as refusal:
         await other.import_lines(text)
-    assert refused.value.code == "provenance_forged"
+    assert refusal.value.code == "provenance_forged"
     key = json.loads(text.splitlines()[0])["public_key"]
     # As it comes from a query in which nobody has escaped a plus sign.
     made = await other.import_lines(text, trusted_key=key.replace("+", " "))
@@ -64,9 +64,9 @@ async def test_forged_provenance_is_refused(substrate: Substrate) -> None:
     row = {"table": "learnings", "row": {"id": "lrn_" + "1" * 26, "title": "x", "description": "y"}}
     told = {**row, "row": {**row["row"], "from_strangers": False}}  # type: ignore[dict-item]
     for forged in (title, b"".join(lines[:-1]), b"".join(lines[1:]), b"".join(lines[1:-1]), json.dumps(told).encode()):
-        with pytest.raises(BaobabError) as refused:
+        with pytest.raises(BaobabError) as refusal:
             await substrate.import_lines(forged)
-        assert refused.value.code == "provenance_forged"
+        assert refusal.value.code == "provenance_forged"
     assert (await substrate.import_lines(json.dumps(row).encode()))["result"]["skipped"] == 0
     assert ("x", True) in await list_titles(substrate)
 
@@ -79,9 +79,9 @@ async def test_an_imported_address_is_the_one_that_an_upsert_finds(substrate: Su
 
 
 async def test_an_empty_rationale_is_exported_and_imported(substrate: Substrate) -> None:
-    made = await substrate.propose("record_decision", title="Ship", kind="vision", rationale="")
+    proposal = await substrate.propose("record_decision", title="Ship", kind="vision", rationale="")
     lines = await export(substrate)
-    await substrate.do("forget", ids=[made["result"]["decision_id"]], reason="To import it again.")
+    await substrate.do("forget", ids=[proposal["result"]["decision_id"]], reason="To import it again.")
     assert (await substrate.import_lines(lines))["result"]["imported"]["decisions"] == 1
 
 
@@ -112,9 +112,9 @@ async def test_an_empty_rationale_is_exported_and_imported(substrate: Substrate)
     ],
 )
 async def test_a_file_that_cannot_be_imported_changes_nothing(substrate: Substrate, text: str) -> None:
-    with pytest.raises(BaobabError) as refused:
+    with pytest.raises(BaobabError) as refusal:
         await substrate.import_lines(text.encode())
-    assert refused.value.status == 400
+    assert refusal.value.status == 400
     assert (await substrate.call("actions"))["actions"] == []
 
 
@@ -126,9 +126,9 @@ async def test_no_payload_says_where_a_row_comes_from(substrate: Substrate, capa
         "upsert_entity": {"type": "person", "display_name": "Ada"},
         "record_learning": {"title": "Ask", "description": "x"},
     }
-    with pytest.raises(BaobabError) as refused:
+    with pytest.raises(BaobabError) as refusal:
         await substrate.propose(capability, **payloads[capability], **{name: "forged"})
-    assert refused.value.status == 400
+    assert refusal.value.status == 400
     assert (await substrate.call("actions"))["actions"] == []
 
 
@@ -148,8 +148,8 @@ async def test_an_import_is_held_to_the_principles_of_what_it_records(substrate:
         for number in range(3)
     ]
     for rows in ([decision], learned):
-        with pytest.raises(BaobabError) as refused:
+        with pytest.raises(BaobabError) as refusal:
             await substrate.import_lines("\n".join(map(json.dumps, rows)).encode())
-        assert refused.value.code == "held_by_principle"
+        assert refusal.value.code == "held_by_principle"
     made = await substrate.import_lines("\n".join(map(json.dumps, learned[:2])).encode())
     assert made["result"]["imported"]["learnings"] == 2

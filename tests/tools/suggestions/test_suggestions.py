@@ -82,17 +82,17 @@ async def test_an_account_suggests_by_its_token_and_no_key_is_named(baobab: Baob
 async def test_a_suggestion_that_does_not_fit_is_refused_by_the_name_of_its_field(
     baobab: Baobab, body: Any, field: Any
 ) -> None:
-    refused = await send_suggestion(baobab, **body)
-    assert refused.status_code == 400
-    assert f"`{field}" in refused.json()["error"]["message"]
+    refusal = await send_suggestion(baobab, **body)
+    assert refusal.status_code == 400
+    assert f"`{field}" in refusal.json()["error"]["message"]
     assert await list_suggestions(baobab) == []
 
 
 @pytest.mark.parametrize("field", ["category", "description"])
 async def test_category_and_description_are_required(baobab: Baobab, field: Any) -> None:
     body = {name: value for name, value in SUGGESTION.items() if name != field}
-    refused = await baobab.client.post("/suggestions", json=body, headers=baobab.owner)
-    assert (refused.status_code, refused.json()["error"]["code"]) == (400, "VALIDATION_MISSING_FIELD")
+    refusal = await baobab.client.post("/suggestions", json=body, headers=baobab.owner)
+    assert (refusal.status_code, refusal.json()["error"]["code"]) == (400, "VALIDATION_MISSING_FIELD")
 
 
 async def test_nobody_suggests_in_the_name_of_an_app_that_is_not_theirs_or_not_there(baobab: Baobab) -> None:
@@ -104,10 +104,10 @@ async def test_nobody_suggests_in_the_name_of_an_app_that_is_not_theirs_or_not_t
 
 async def test_a_suggestion_about_an_app_stands_in_its_audit_log(baobab: Baobab) -> None:
     app = await baobab.create_app()
-    made = (await send_suggestion(baobab, app_id=app)).json()["suggestion"]
+    suggestion = (await send_suggestion(baobab, app_id=app)).json()["suggestion"]
     query = {"event_type": "suggestion.create"}
     log = (await baobab.client.get(f"/v1/{app}/audit-logs", params=query, headers=baobab.owner)).json()["logs"]
-    assert [row["resource_id"] for row in log] == [made["id"]]
+    assert [row["resource_id"] for row in log] == [suggestion["id"]]
 
 
 async def test_only_accounts_suggest(baobab: Baobab) -> None:
@@ -119,17 +119,17 @@ async def test_only_accounts_suggest(baobab: Baobab) -> None:
 
 async def test_somebody_without_an_account_suggests(baobab: Baobab) -> None:
     body = {"category": "bug_report", "description": "The tour ends too soon."}
-    taken = await baobab.client.post("/public/suggestions", json=body)
-    assert taken.status_code == 201, taken.text
-    assert (set(taken.json()), taken.json()["status"]) == ({"id", "status"}, "new")
+    response = await baobab.client.post("/public/suggestions", json=body)
+    assert response.status_code == 201, response.text
+    assert (set(response.json()), response.json()["status"]) == ({"id", "status"}, "new")
     assert (await baobab.client.post("/public/suggestions", json={"category": "bug_report"})).status_code == 400
 
 
 async def test_what_an_agent_adds_is_small(baobab: Baobab) -> None:
     assert (await send_suggestion(baobab, agent_context={"log": "x" * 16_000})).status_code == 201
-    refused = await send_suggestion(baobab, agent_context={"log": "x" * 16_400})
-    assert refused.status_code == 400
-    assert "16384" in refused.text
+    refusal = await send_suggestion(baobab, agent_context={"log": "x" * 16_400})
+    assert refusal.status_code == 400
+    assert "16384" in refusal.text
 
 
 async def test_all_keys_of_an_organisation_make_a_hundred_suggestions_a_day_together(baobab: Baobab) -> None:
@@ -141,10 +141,10 @@ async def test_all_keys_of_an_organisation_make_a_hundred_suggestions_a_day_toge
 
 async def test_suggestions_are_forgotten_after_a_year(tmp_path: Path) -> None:
     clock = FixedClock()
-    async with open_installation(tmp_path / "data", clock=clock) as aged:
-        await send_suggestion(aged)
+    async with open_installation(tmp_path / "data", clock=clock) as installation:
+        await send_suggestion(installation)
         clock.advance(364 * 86_400)
-        await send_suggestion(aged)
+        await send_suggestion(installation)
         clock.advance(2 * 86_400)
-        await run_job(aged.application, "suggestions_prune")
-        assert len(await list_suggestions(aged)) == 1
+        await run_job(installation.application, "suggestions_prune")
+        assert len(await list_suggestions(installation)) == 1

@@ -41,9 +41,9 @@ async def test_health_says_that_the_server_is_alive(baobab: Baobab) -> None:
 async def test_a_server_whose_stores_answer_is_ready(baobab: Baobab) -> None:
     answer = await baobab.client.get("/health/ready")
     checks = {"database": "ok", "kv:local": "ok", "objects:local": "ok"}
-    told = answer.json()
-    assert told["checks"].pop("mcp") in ("starting", "ok")
-    assert (answer.status_code, told) == (200, {"status": "ready", "service": "baobab", "checks": checks})
+    body = answer.json()
+    assert body["checks"].pop("mcp") in ("starting", "ok")
+    assert (answer.status_code, body) == (200, {"status": "ready", "service": "baobab", "checks": checks})
 
 
 @pytest.mark.parametrize("unreadable", ["a file that is no database", "a folder"])
@@ -94,9 +94,9 @@ async def test_what_is_public_answers_even_with_a_credential_that_does_not_count
 @pytest.mark.parametrize("path", ["/health", "/health/ready", "/v1/regions", "/llms.txt"])
 async def test_head_answers_as_get_does_and_other_methods_are_405(baobab: Baobab, path: str) -> None:
     assert (await baobab.client.head(path)).status_code == 200
-    refused = await baobab.client.post(path)
-    assert refused.status_code == 405
-    assert "GET" in refused.headers["allow"]
+    refusal = await baobab.client.post(path)
+    assert refusal.status_code == 405
+    assert "GET" in refusal.headers["allow"]
 
 
 async def test_the_regions_are_listed_to_everybody(baobab: Baobab) -> None:
@@ -124,8 +124,8 @@ async def test_the_quick_start_of_llms_txt_works_as_it_is_written(baobab: Baobab
     assert (await baobab.client.get(path, headers=baobab.owner)).json() == {"value": "hello"}
     rule = {"read": "owner", "write": "owner"}
     assert "_expose/user:%7Buser.id%7D:**" in text
-    exposed = await baobab.client.put(f"/v1/{app}/kv/_expose/user:%7Buser.id%7D:**", json=rule, headers=baobab.owner)
-    assert exposed.status_code == 204
+    response = await baobab.client.put(f"/v1/{app}/kv/_expose/user:%7Buser.id%7D:**", json=rule, headers=baobab.owner)
+    assert response.status_code == 204
 
 
 async def test_llms_txt_says_what_the_contract_asks_of_it(baobab: Baobab) -> None:
@@ -156,9 +156,9 @@ class TestMetrics:
         transport = httpx.ASGITransport(app=get_asgi_app(baobab.client), client=(peer, 1234))
         async with httpx.AsyncClient(transport=transport, base_url=ADDRESS) as client:
             for headers in ({}, baobab.owner, {"authorization": "Bearer "}):
-                refused = await client.get("/metrics", headers=headers)
-                assert refused.status_code == 401
-                assert "baobab_call" not in refused.text
+                refusal = await client.get("/metrics", headers=headers)
+                assert refusal.status_code == 401
+                assert "baobab_call" not in refusal.text
 
     async def test_the_token_stays_over_a_restart(self, baobab: Baobab) -> None:
         token = baobab.application.settings.metrics_file.read_text()
@@ -209,10 +209,10 @@ async def test_every_series_that_the_docs_name_is_there_and_every_series_that_is
 
 
 async def test_metrics_tell_the_state_of_jobs_runs_approvals_and_stores(baobab: Baobab) -> None:
-    asked = {"name": "agent", "approval": "write"}
-    agent = (await baobab.client.post("/api-keys", json=asked, headers=baobab.owner)).json()["key"]
-    held = await baobab.client.post("/init", json={"name": "x"}, headers={"authorization": f"Bearer {agent}"})
-    assert held.status_code == 428
+    body = {"name": "agent", "approval": "write"}
+    agent = (await baobab.client.post("/api-keys", json=body, headers=baobab.owner)).json()["key"]
+    response = await baobab.client.post("/init", json={"name": "x"}, headers={"authorization": f"Bearer {agent}"})
+    assert response.status_code == 428
     lines = (await baobab.fetch_metrics()).splitlines()
     assert "baobab_approvals_pending 1.0" in lines
     assert 'baobab_agent_runs{status="running"} 0.0' in lines

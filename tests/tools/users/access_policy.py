@@ -120,8 +120,8 @@ async def for_auth_refresh(world: World, caller: Caller) -> dict[str, Any]:
 async def _for_code(world: World, purpose: Purpose, **further: Any) -> dict[str, Any]:
     email, services = (await _sign_up(world))["email"], world.baobab.application.services
     async with services.regions["local"].database.writing_unit(lock=world.app) as unit:
-        issued = await issue_code(unit, services.vault, world.app, email, purpose, services.clock.now())
-    return {"app_id": world.app, "email": email, "code": issued.code, **further}
+        code = await issue_code(unit, services.vault, world.app, email, purpose, services.clock.now())
+    return {"app_id": world.app, "email": email, "code": code.code, **further}
 
 
 async def for_auth_verify_email(world: World, caller: Caller) -> dict[str, Any]:
@@ -143,8 +143,8 @@ async def _for_link(world: World, purpose: Purpose, **further: Any) -> dict[str,
         path = f"/v1/{world.app}/admin/auth/users/invite"
         await world.request("POST", path, world.owner.headers, email=email)
     async with services.regions["local"].database.writing_unit(lock=world.app) as unit:
-        issued = await issue_code(unit, services.vault, world.app, email, purpose, services.clock.now())
-    return {"app_id": world.app, "link": issued.link, **further}
+        code = await issue_code(unit, services.vault, world.app, email, purpose, services.clock.now())
+    return {"app_id": world.app, "link": code.link, **further}
 
 
 async def for_auth_link_request(world: World, caller: Caller) -> dict[str, Any]:
@@ -177,8 +177,8 @@ async def _keep_totp(world: World, user_id: str, *, confirmed: bool) -> str:
 
 async def for_auth_second_factor(world: World, caller: Caller) -> dict[str, Any]:
     credentials = await _sign_up(world)
-    found = await world.request("POST", f"/auth/{world.app}/login", {}, **credentials)
-    code = await _keep_totp(world, found["user"]["id"], confirmed=True)
+    response = await world.request("POST", f"/auth/{world.app}/login", {}, **credentials)
+    code = await _keep_totp(world, response["user"]["id"], confirmed=True)
     asked = await world.request("POST", f"/auth/{world.app}/login", {}, **credentials)
     return {"app_id": world.app, "challenge": asked["challenge"], "code": code}
 
@@ -217,8 +217,8 @@ for_auth_passkey_sign_in_options = for_auth_passkey_options
 
 async def _make_passkey(world: World, headers: dict[str, str]) -> tuple[SoftAuthenticator, dict[str, Any]]:
     device, path = SoftAuthenticator(_PAGE), f"/auth/{world.app}/passkeys/options"
-    asked = await world.request("POST", path, headers, origin=_PAGE)
-    return device, {"state": asked["state"], "credential": device.create(asked["options"])}
+    response = await world.request("POST", path, headers, origin=_PAGE)
+    return device, {"state": response["state"], "credential": device.create(response["options"])}
 
 
 async def for_auth_passkey_add(world: World, caller: Caller) -> dict[str, Any]:
@@ -231,8 +231,8 @@ async def for_auth_passkey_delete(world: World, caller: Caller) -> dict[str, Any
     passkey_id = world.baobab.application.services.ids.uuid()
     if caller.name == "user":
         _, made = await _make_passkey(world, caller.headers)
-        added = await world.request("POST", f"/auth/{world.app}/passkeys", caller.headers, **made)
-        passkey_id = added["id"]
+        response = await world.request("POST", f"/auth/{world.app}/passkeys", caller.headers, **made)
+        passkey_id = response["id"]
     return {"app_id": world.app, "passkey_id": passkey_id}
 
 
@@ -242,8 +242,8 @@ async def for_auth_passkey_sign_in(world: World, caller: Caller) -> dict[str, An
     device, made = await _make_passkey(world, headers)
     await world.request("POST", f"/auth/{world.app}/passkeys", headers, **made)
     path = f"/auth/{world.app}/passkeys/sign-in/options"
-    asked = await world.request("POST", path, {}, origin=_PAGE)
-    return {"app_id": world.app, "state": asked["state"], "credential": device.get(asked["options"])}
+    response = await world.request("POST", path, {}, origin=_PAGE)
+    return {"app_id": world.app, "state": response["state"], "credential": device.get(response["options"])}
 
 
 async def for_users_invite(world: World, caller: Caller) -> dict[str, Any]:
@@ -253,8 +253,8 @@ async def for_users_invite(world: World, caller: Caller) -> dict[str, Any]:
 async def for_users_invitations_revoke(world: World, caller: Caller) -> dict[str, Any]:
     email = f"{world.new_name('guest')}@example.com"
     path = f"/v1/{world.app}/admin/auth/users/invite"
-    made = await world.request("POST", path, world.owner.headers, email=email)
-    return {"app_id": world.app, "invitation_id": made["invitation"]["id"]}
+    response = await world.request("POST", path, world.owner.headers, email=email)
+    return {"app_id": world.app, "invitation_id": response["invitation"]["id"]}
 
 
 async def for_auth_session_end(world: World, caller: Caller) -> dict[str, Any]:
@@ -273,10 +273,12 @@ async def for_auth_mcp_request(world: World, caller: Caller) -> dict[str, Any]:
     body = {"tools": ["kv_get"]}
     await world.request("PATCH", f"/v1/{world.app}/config/user-tools", world.owner.headers, **body)
     client: dict[str, Any] = {"client_id": "c", "client_name": "Agent", "code_challenge": "c" * 43, "state": None}
-    asked = AuthorizationRequest(**client, redirect_uri="http://localhost/", redirect_given=True, issuer=ADDRESS)
+    authorization_request = AuthorizationRequest(
+        **client, redirect_uri="http://localhost/", redirect_given=True, issuer=ADDRESS
+    )
     return {
         "app_id": world.app,
-        "request": seal_request(world.baobab.application.services, world.app, ADDRESS, asked),
+        "request": seal_request(world.baobab.application.services, world.app, ADDRESS, authorization_request),
     }
 
 
@@ -310,9 +312,9 @@ async def for_users_providers_create(world: World, caller: Caller) -> dict[str, 
 
 
 async def _for_provider(world: World, caller: Caller) -> dict[str, Any]:
-    wanted = _build_provider(world)
-    await world.request("POST", f"/v1/{world.app}/auth/oauth-config", world.owner.headers, **wanted)
-    return {"app_id": world.app, "provider": wanted["provider"]}
+    provider = _build_provider(world)
+    await world.request("POST", f"/v1/{world.app}/auth/oauth-config", world.owner.headers, **provider)
+    return {"app_id": world.app, "provider": provider["provider"]}
 
 
 async def for_users_providers_update(world: World, caller: Caller) -> dict[str, Any]:

@@ -44,9 +44,9 @@ class UsersHarness:
         return [mail for mail in outbox["mails"] if mail["to"] == email]
 
     async def read_code(self, email: str = EMAIL) -> str:
-        found = re.search(r"^    (\d{6})$", (await self.list_mails(email))[0]["text"], re.MULTILINE)
-        assert found
-        return found[1]
+        match = re.search(r"^    (\d{6})$", (await self.list_mails(email))[0]["text"], re.MULTILINE)
+        assert match
+        return match[1]
 
 
 @pytest.fixture

@@ -33,8 +33,8 @@ async def test_a_role_counts_at_once_for_tokens_already_issued(people: UsersHarn
     user = await people.sign_up()
     tokens = await people.log_in()
     assert (await people.authenticate(tokens)).role == "user"
-    changed = await people.call("users_update", people.owner, user_id=user["id"], role="editor")
-    assert changed["user"]["role"] == "editor"
+    result = await people.call("users_update", people.owner, user_id=user["id"], role="editor")
+    assert result["user"]["role"] == "editor"
     assert (await people.authenticate(tokens)).role == "editor"
 
 
@@ -42,8 +42,8 @@ async def test_a_banned_user_is_out_at_once_until_the_ban_ends(people: UsersHarn
     user = await people.sign_up()
     tokens = await people.log_in()
     await people.authenticate(tokens)
-    banned = await people.call("users_update", people.owner, user_id=user["id"], banned=True, ban_reason="spam")
-    assert (banned["user"]["banned_at"], banned["user"]["ban_reason"]) == (people.tools.clock.now(), "spam")
+    result = await people.call("users_update", people.owner, user_id=user["id"], banned=True, ban_reason="spam")
+    assert (result["user"]["banned_at"], result["user"]["ban_reason"]) == (people.tools.clock.now(), "spam")
     with pytest.raises(InvalidUserToken):
         await people.authenticate(tokens)
     with pytest.raises(InvalidUserToken):
@@ -59,8 +59,8 @@ async def test_a_banned_user_is_out_at_once_until_the_ban_ends(people: UsersHarn
 async def test_a_deleted_user_is_gone_and_the_address_is_free(people: UsersHarness) -> None:
     user = await people.sign_up()
     tokens = await people.log_in()
-    deleted = await people.call("users_delete", people.owner, user_id=user["id"])
-    assert deleted == {"deleted": True, "user_id": user["id"], "email": EMAIL}
+    result = await people.call("users_delete", people.owner, user_id=user["id"])
+    assert result == {"deleted": True, "user_id": user["id"], "email": EMAIL}
     with pytest.raises(InvalidUserToken):
         await people.authenticate(tokens)
     with pytest.raises(UserNotFound):
@@ -95,6 +95,6 @@ async def test_the_audit_log_names_the_user_and_holds_no_password_or_code(people
     assert {(row.event_type, row.actor_type, row.actor_id) for row in rows} == {
         (event, "app_user", user["id"]) for event in ("signup", "email_verified", "login_failed", "login", "logout")
     }
-    written = people.tools.read_database()
-    assert b"Battery staple 9?" not in written
-    assert b"correct Horse 7!" not in written
+    database = people.tools.read_database()
+    assert b"Battery staple 9?" not in database
+    assert b"correct Horse 7!" not in database

@@ -50,12 +50,12 @@ async def test_strangers_make_only_so_many_anonymous_users_from_one_address(peop
 async def test_an_anonymous_user_gets_an_address_and_a_password_and_keeps_the_id(people: UsersHarness) -> None:
     tokens = await come_anonymously(people)
     caller = await people.authenticate(tokens)
-    upgraded = await people.call("auth_upgrade", caller, email=EMAIL, password=PASSWORD, display_name="Ada")
-    assert upgraded["user"] == {
+    result = await people.call("auth_upgrade", caller, email=EMAIL, password=PASSWORD, display_name="Ada")
+    assert result["user"] == {
         "id": tokens["user"]["id"], "email": EMAIL, "email_verified": False, "display_name": "Ada"
     }  # fmt: skip
-    renewed = await people.call("auth_refresh", refresh_token=tokens["refresh_token"])
-    assert (read_claims(renewed)["is_anonymous"], read_claims(renewed)["email"]) == (False, EMAIL)
+    renewed_result = await people.call("auth_refresh", refresh_token=tokens["refresh_token"])
+    assert (read_claims(renewed_result)["is_anonymous"], read_claims(renewed_result)["email"]) == (False, EMAIL)
     people.tools.clock.advance(1)
     assert (await people.log_in())["user"]["id"] == tokens["user"]["id"]
     assert await people.call("auth_verify_email", email=EMAIL, code=await people.read_code())
@@ -109,14 +109,14 @@ async def test_anonymous_users_that_nobody_uses_are_deleted_after_the_days_that_
     people: UsersHarness,
 ) -> None:
     unused = await come_anonymously(people, anonymous_days=5)
-    used = await people.call("auth_anonymous")
+    result = await people.call("auth_anonymous")
     kept = await people.call("auth_anonymous")
     await people.call("auth_upgrade", await people.authenticate(kept), email=EMAIL, password=PASSWORD)
     people.tools.clock.advance(4 * DAY)
-    used = await people.call("auth_refresh", refresh_token=used["refresh_token"])
+    result = await people.call("auth_refresh", refresh_token=result["refresh_token"])
     people.tools.clock.advance(DAY + 1)
     await run_job(people.tools, "auth_sweep_anonymous")
-    left = {user["id"] for user in (await people.call("users_list", people.owner))["users"]}
-    assert left == {read_claims(used)["sub"], kept["user"]["id"]}
+    ids = {user["id"] for user in (await people.call("users_list", people.owner))["users"]}
+    assert ids == {read_claims(result)["sub"], kept["user"]["id"]}
     with pytest.raises(InvalidUserToken):
         await people.call("auth_refresh", refresh_token=unused["refresh_token"])

@@ -126,5 +126,5 @@ async def test_a_hash_that_wants_too_much_work_or_is_none_is_left_out_and_the_ot
 async def test_a_list_with_a_malformed_line_is_refused_as_a_whole(people: UsersHarness) -> None:
     with pytest.raises(BadRequest):
         await import_users(people, {"email": "ben@example.com"}, {"email": "nobody"})
-    found = await people.call("users_list", people.owner)
-    assert found["users"] == []
+    result = await people.call("users_list", people.owner)
+    assert result["users"] == []

@@ -53,10 +53,10 @@ _EXPLAINED = ("SELECT", "UPDATE", "DELETE")
 
 @pytest.fixture
 def plans() -> Iterator[Plans]:
-    made = Plans()
-    event.listen(Engine, "after_cursor_execute", made.look)
-    yield made
-    event.remove(Engine, "after_cursor_execute", made.look)
+    created_plans = Plans()
+    event.listen(Engine, "after_cursor_execute", created_plans.look)
+    yield created_plans
+    event.remove(Engine, "after_cursor_execute", created_plans.look)
 
 
 async def test_no_statement_about_users_reads_a_whole_table(people: UsersHarness, plans: Plans) -> None:

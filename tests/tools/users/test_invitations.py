@@ -28,9 +28,9 @@ async def invite(people: UsersHarness, **further: Any) -> Any:
 
 
 async def read_link(people: UsersHarness) -> str:
-    found = re.search(r"/login-page\?link=([\w-]+)$", (await people.list_mails())[0]["text"], re.MULTILINE)
-    assert found
-    return found[1]
+    match = re.search(r"/login-page\?link=([\w-]+)$", (await people.list_mails())[0]["text"], re.MULTILINE)
+    assert match
+    return match[1]
 
 
 async def close(people: UsersHarness) -> None:
@@ -48,8 +48,10 @@ async def test_who_is_invited_sets_a_password_once_and_has_the_role(people: User
     assert (await people.log_in())["user"]["id"] == signed_in["user"]["id"]
     with pytest.raises(CodeUsed):
         await people.call("auth_accept_invitation", password="Battery staple 9?", **proof)
-    listed = (await people.call("users_invitations_list", people.owner))["invitations"]
-    assert [(one["email"], one["role"], one["accepted_at"] is None) for one in listed] == [(EMAIL, "editor", False)]
+    invitations = (await people.call("users_invitations_list", people.owner))["invitations"]
+    assert [(one["email"], one["role"], one["accepted_at"] is None) for one in invitations] == [
+        (EMAIL, "editor", False)
+    ]
     with pytest.raises(UserExists):
         await invite(people)
 
@@ -90,8 +92,8 @@ async def test_an_app_for_those_who_are_invited_is_closed_on_every_way_in(people
         # The refusal does not say whether the address is known.
         with pytest.raises(SignUpClosed):
             await people.sign_up(email)
-        sent = await people.call("auth_magic_link", email=email)
-        assert sent["message"] == "If the address can receive mail, a sign-in code was sent to it."
+        result = await people.call("auth_magic_link", email=email)
+        assert result["message"] == "If the address can receive mail, a sign-in code was sent to it."
     assert not await people.list_mails()
     assert len(await people.list_mails("known@example.com")) == 2
     with pytest.raises(SignUpClosed):
@@ -120,8 +122,8 @@ async def test_a_stranger_who_signs_up_with_an_invited_address_gets_neither_role
     await people.sign_up(password="Battery staple 9?")
     stranger = await people.log_in(password="Battery staple 9?")
     assert (await people.authenticate(stranger)).role == "user"
-    accepted = await people.call("auth_accept_invitation", password=PASSWORD, link=link)
-    assert (await people.authenticate(accepted)).role == "editor"
+    result = await people.call("auth_accept_invitation", password=PASSWORD, link=link)
+    assert (await people.authenticate(result)).role == "editor"
     with pytest.raises(WrongCredentials):
         await people.log_in(password="Battery staple 9?")
     with pytest.raises(BaobabError):
@@ -140,8 +142,8 @@ async def test_an_invitation_accepted_twice_at_once_signs_in_once(people: UsersH
 async def test_a_link_and_its_code_are_good_once_together(people: UsersHarness) -> None:
     await people.call("auth_magic_link", email=EMAIL, redirect_to=BACK)
     code, link = await people.read_code(), await read_link(people)
-    asked = await people.call("auth_link_request", link=link)
-    assert (asked["purpose"], asked["email"], asked["redirect_to"]) == ("magic_link", EMAIL, BACK)
+    result = await people.call("auth_link_request", link=link)
+    assert (result["purpose"], result["email"], result["redirect_to"]) == ("magic_link", EMAIL, BACK)
     # Wrong codes void the code, but not the link, which nobody guesses.
     for _ in range(5):
         with pytest.raises(WrongCode):

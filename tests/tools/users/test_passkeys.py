@@ -32,9 +32,9 @@ async def shop(people: UsersHarness) -> UsersHarness:
 
 
 async def add_passkey(people: UsersHarness, user: Any, device: SoftAuthenticator) -> Any:
-    asked = await people.call("auth_passkey_options", user, origin=device.origin)
-    credential = device.create(asked["options"])
-    return await people.call("auth_passkey_add", user, state=asked["state"], credential=credential, name="Phone")
+    result = await people.call("auth_passkey_options", user, origin=device.origin)
+    credential = device.create(result["options"])
+    return await people.call("auth_passkey_add", user, state=result["state"], credential=credential, name="Phone")
 
 
 async def set_up(people: UsersHarness, **options: Any) -> SoftAuthenticator:
@@ -44,23 +44,23 @@ async def set_up(people: UsersHarness, **options: Any) -> SoftAuthenticator:
 
 
 async def sign_in(people: UsersHarness, device: SoftAuthenticator, **asks: Any) -> Any:
-    asked = await people.call("auth_passkey_sign_in_options", origin=device.origin, **asks)
-    return await people.call("auth_passkey_sign_in", state=asked["state"], credential=device.get(asked["options"]))
+    result = await people.call("auth_passkey_sign_in_options", origin=device.origin, **asks)
+    return await people.call("auth_passkey_sign_in", state=result["state"], credential=device.get(result["options"]))
 
 
 async def test_a_user_signs_in_with_a_passkey_and_says_no_name(shop: UsersHarness) -> None:
     device = await set_up(shop)
-    asked = await shop.call("auth_passkey_sign_in_options", origin=SITE)
-    assert asked["options"]["rpId"] == "shop.example.com"
-    assert asked["options"]["allowCredentials"] == []
+    result = await shop.call("auth_passkey_sign_in_options", origin=SITE)
+    assert result["options"]["rpId"] == "shop.example.com"
+    assert result["options"]["allowCredentials"] == []
     signed_in = await sign_in(shop, device)
     assert signed_in["user"]["email"] == EMAIL
     user = await shop.authenticate(signed_in)
-    shown = (await shop.call("auth_passkeys", user))["passkeys"]
-    assert [(each["name"], each["rp_id"], each["backed_up"]) for each in shown] == [
+    passkeys = (await shop.call("auth_passkeys", user))["passkeys"]
+    assert [(each["name"], each["rp_id"], each["backed_up"]) for each in passkeys] == [
         ("Phone", "shop.example.com", False)
     ]
-    assert shown[0]["last_used_at"] is not None
+    assert passkeys[0]["last_used_at"] is not None
     assert (await shop.call("auth_sessions", user))["sessions"][0]["method"] in ("passkey", "email")
 
 
@@ -81,17 +81,17 @@ async def test_a_passkey_is_the_second_factor_after_a_password(shop: UsersHarnes
 
 
 async def make_from_challenge(people: UsersHarness, challenge: str, device: SoftAuthenticator) -> Any:
-    asked = await people.call("auth_passkey_options", challenge=challenge, origin=device.origin)
-    made = {"state": asked["state"], "credential": device.create(asked["options"])}
-    return await people.call("auth_passkey_add", challenge=challenge, **made)
+    result = await people.call("auth_passkey_options", challenge=challenge, origin=device.origin)
+    arguments = {"state": result["state"], "credential": device.create(result["options"])}
+    return await people.call("auth_passkey_add", challenge=challenge, **arguments)
 
 
 async def test_who_has_no_second_factor_yet_makes_a_passkey_at_the_sign_in(shop: UsersHarness) -> None:
     await shop.call("users_settings_update", shop.owner, second_factor="required")
     asked, device = await shop.log_in(), SoftAuthenticator(SITE)
     assert (asked["methods"], asked["enrol"]) == ([], True)
-    added = await make_from_challenge(shop, asked["challenge"], device)
-    user = await shop.authenticate(added["signed_in"])
+    from_challenge = await make_from_challenge(shop, asked["challenge"], device)
+    user = await shop.authenticate(from_challenge["signed_in"])
     assert len((await shop.call("auth_passkeys", user))["passkeys"]) == 1
     with pytest.raises(ChallengeOver):
         await make_from_challenge(shop, asked["challenge"], SoftAuthenticator(SITE))
@@ -104,13 +104,13 @@ async def test_a_password_alone_adds_no_passkey_where_there_is_a_second_factor(s
     await shop.call("users_settings_update", shop.owner, second_factor="required")
     first, second = await shop.log_in(), await shop.log_in()
     late = SoftAuthenticator(SITE)
-    begun = await shop.call("auth_passkey_options", challenge=second["challenge"], origin=SITE)
+    result = await shop.call("auth_passkey_options", challenge=second["challenge"], origin=SITE)
     secret = (await shop.call("auth_totp_enrol", challenge=second["challenge"]))["secret"]
     await make_from_challenge(shop, first["challenge"], SoftAuthenticator(SITE))
     # Nothing that was begun before the first passkey was there goes on.
-    made = {"state": begun["state"], "credential": late.create(begun["options"])}
+    arguments = {"state": result["state"], "credential": late.create(result["options"])}
     with pytest.raises(FactorExists):
-        await shop.call("auth_passkey_add", challenge=second["challenge"], **made)
+        await shop.call("auth_passkey_add", challenge=second["challenge"], **arguments)
     with pytest.raises(FactorExists):
         await shop.call("auth_totp_confirm", challenge=second["challenge"], code=compute_now(shop, secret))
     with pytest.raises(FactorExists):
@@ -129,12 +129,12 @@ async def test_a_passkey_that_was_begun_by_one_user_is_not_added_to_another(shop
     await shop.sign_up("ben@example.com")
     await shop.call("users_settings_update", shop.owner, second_factor="required")
     adas, bens = await shop.log_in(), await shop.log_in("ben@example.com")
-    asked = await shop.call("auth_passkey_options", challenge=adas["challenge"], origin=SITE)
-    made = {"state": asked["state"], "credential": SoftAuthenticator(SITE).create(asked["options"])}
+    result = await shop.call("auth_passkey_options", challenge=adas["challenge"], origin=SITE)
+    arguments = {"state": result["state"], "credential": SoftAuthenticator(SITE).create(result["options"])}
     with pytest.raises(PasskeyRefused):
-        await shop.call("auth_passkey_add", challenge=bens["challenge"], **made)
+        await shop.call("auth_passkey_add", challenge=bens["challenge"], **arguments)
     with pytest.raises(Unauthenticated):
-        await shop.call("auth_passkey_add", **made)
+        await shop.call("auth_passkey_add", **arguments)
 
 
 async def test_a_key_without_a_pin_is_a_second_factor_but_not_the_only_one(shop: UsersHarness) -> None:
@@ -161,8 +161,8 @@ async def test_a_passkey_answers_no_other_users_challenge(shop: UsersHarness) ->
     with pytest.raises(PasskeyNotFound):
         await shop.call("auth_passkey_sign_in_options", origin=SITE, challenge=asked["challenge"])
     secret = (await shop.call("auth_totp_enrol", challenge=asked["challenge"]))["secret"]
-    confirmed = await shop.call("auth_totp_confirm", challenge=asked["challenge"], code=compute_now(shop, secret))
-    await add_passkey(shop, await shop.authenticate(confirmed["signed_in"]), other)
+    result = await shop.call("auth_totp_confirm", challenge=asked["challenge"], code=compute_now(shop, secret))
+    await add_passkey(shop, await shop.authenticate(result["signed_in"]), other)
     shop.tools.clock.advance(60)
     asked = await shop.log_in("ben@example.com")
     ceremony = await shop.call("auth_passkey_sign_in_options", origin=SITE, challenge=asked["challenge"])
@@ -172,8 +172,8 @@ async def test_a_passkey_answers_no_other_users_challenge(shop: UsersHarness) ->
 
 async def test_an_answer_is_good_once(shop: UsersHarness) -> None:
     device = await set_up(shop)
-    asked = await shop.call("auth_passkey_sign_in_options", origin=SITE)
-    answer = {"state": asked["state"], "credential": device.get(asked["options"])}
+    result = await shop.call("auth_passkey_sign_in_options", origin=SITE)
+    answer = {"state": result["state"], "credential": device.get(result["options"])}
     tries = await asyncio.gather(
         *(shop.call("auth_passkey_sign_in", **answer) for _ in range(3)), return_exceptions=True
     )
@@ -184,8 +184,8 @@ async def test_an_answer_without_a_count_is_good_once_too(shop: UsersHarness) ->
     device = await set_up(shop)
     # Passkeys that are copied between devices count nothing.
     device.sign_count = -1
-    asked = await shop.call("auth_passkey_sign_in_options", origin=SITE)
-    answer = {"state": asked["state"], "credential": device.get(asked["options"])}
+    result = await shop.call("auth_passkey_sign_in_options", origin=SITE)
+    answer = {"state": result["state"], "credential": device.get(result["options"])}
     await shop.call("auth_passkey_sign_in", **answer)
     with pytest.raises(PasskeyRefused):
         await shop.call("auth_passkey_sign_in", **answer)
@@ -203,10 +203,10 @@ async def test_a_copied_key_is_noticed_by_its_count(shop: UsersHarness) -> None:
 
 async def test_an_attempt_ends_after_five_minutes(shop: UsersHarness) -> None:
     device = await set_up(shop)
-    asked = await shop.call("auth_passkey_sign_in_options", origin=SITE)
+    result = await shop.call("auth_passkey_sign_in_options", origin=SITE)
     shop.tools.clock.advance(301)
     with pytest.raises(PasskeyRefused):
-        await shop.call("auth_passkey_sign_in", state=asked["state"], credential=device.get(asked["options"]))
+        await shop.call("auth_passkey_sign_in", state=result["state"], credential=device.get(result["options"]))
 
 
 Spoil = Callable[[dict[str, Any]], None]
@@ -237,11 +237,11 @@ def _say_other_origin(credential: dict[str, Any]) -> None:
 )
 async def test_a_spoiled_answer_is_refused(shop: UsersHarness, spoil: Spoil) -> None:
     device = await set_up(shop)
-    asked = await shop.call("auth_passkey_sign_in_options", origin=SITE)
-    credential = device.get(asked["options"])
+    result = await shop.call("auth_passkey_sign_in_options", origin=SITE)
+    credential = device.get(result["options"])
     spoil(credential)
     with pytest.raises(PasskeyRefused):
-        await shop.call("auth_passkey_sign_in", state=asked["state"], credential=credential)
+        await shop.call("auth_passkey_sign_in", state=result["state"], credential=credential)
 
 
 @pytest.mark.parametrize(
@@ -249,25 +249,25 @@ async def test_a_spoiled_answer_is_refused(shop: UsersHarness, spoil: Spoil) -> 
 )
 async def test_a_spoiled_new_passkey_is_refused(shop: UsersHarness, attestation: Any) -> None:
     user = await shop.authenticate(await shop.log_in())
-    asked = await shop.call("auth_passkey_options", user, origin=SITE)
-    credential = SoftAuthenticator(SITE).create(asked["options"])
+    result = await shop.call("auth_passkey_options", user, origin=SITE)
+    credential = SoftAuthenticator(SITE).create(result["options"])
     credential["response"]["attestationObject"] = attestation
     with pytest.raises(PasskeyRefused):
-        await shop.call("auth_passkey_add", user, state=asked["state"], credential=credential)
+        await shop.call("auth_passkey_add", user, state=result["state"], credential=credential)
 
 
 async def test_a_state_is_of_its_app_its_user_and_its_ceremony(shop: UsersHarness) -> None:
     device = await set_up(shop)
     user = await shop.authenticate(await shop.log_in())
-    begun = await shop.call("auth_passkey_options", user, origin=SITE)
+    result = await shop.call("auth_passkey_options", user, origin=SITE)
     asked = await shop.call("auth_passkey_sign_in_options", origin=SITE)
     with pytest.raises(PasskeyRefused):
-        await shop.call("auth_passkey_sign_in", state=begun["state"], credential=device.get(asked["options"]))
+        await shop.call("auth_passkey_sign_in", state=result["state"], credential=device.get(asked["options"]))
     await shop.sign_up("ben@example.com")
     ben = await shop.authenticate(await shop.log_in("ben@example.com"))
     other = SoftAuthenticator(SITE)
     with pytest.raises(PasskeyRefused):
-        await shop.call("auth_passkey_add", ben, state=begun["state"], credential=other.create(begun["options"]))
+        await shop.call("auth_passkey_add", ben, state=result["state"], credential=other.create(result["options"]))
     app = await shop.tools.create_app_row(shop.owner.organisation_id, "app_000000000002")
     elsewhere = UsersHarness(shop.tools, shop.owner, app)
     with pytest.raises(PasskeyRefused):
@@ -277,13 +277,13 @@ async def test_a_state_is_of_its_app_its_user_and_its_ceremony(shop: UsersHarnes
 async def test_a_passkey_belongs_to_the_host_name_of_its_page(shop: UsersHarness) -> None:
     device = await set_up(shop)
     local = SoftAuthenticator("http://localhost:3000")
-    added = await add_passkey(shop, await shop.authenticate(await shop.log_in()), local)
-    assert added["rp_id"] == "localhost"
+    passkey = await add_passkey(shop, await shop.authenticate(await shop.log_in()), local)
+    assert passkey["rp_id"] == "localhost"
     assert "access_token" in await sign_in(shop, local)
     # One of this server's pages does not take what was made on the shop's, even if a browser could be brought to it.
-    asked = await shop.call("auth_passkey_sign_in_options", origin="http://localhost:3000")
+    result = await shop.call("auth_passkey_sign_in_options", origin="http://localhost:3000")
     with pytest.raises(PasskeyRefused):
-        await shop.call("auth_passkey_sign_in", state=asked["state"], credential=device.get(asked["options"]))
+        await shop.call("auth_passkey_sign_in", state=result["state"], credential=device.get(result["options"]))
 
 
 @pytest.mark.parametrize("origin", ["https://evil.example", "null", "http://shop.example.com", "https://", "x" * 300])
@@ -323,11 +323,11 @@ async def test_nobody_deletes_the_passkey_of_somebody_else(shop: UsersHarness) -
 
 async def test_one_passkey_is_added_once(shop: UsersHarness) -> None:
     user = await shop.authenticate(await shop.log_in())
-    asked = await shop.call("auth_passkey_options", user, origin=SITE)
-    made = {"state": asked["state"], "credential": SoftAuthenticator(SITE).create(asked["options"])}
-    await shop.call("auth_passkey_add", user, **made)
+    result = await shop.call("auth_passkey_options", user, origin=SITE)
+    arguments = {"state": result["state"], "credential": SoftAuthenticator(SITE).create(result["options"])}
+    await shop.call("auth_passkey_add", user, **arguments)
     with pytest.raises(PasskeyExists):
-        await shop.call("auth_passkey_add", user, **made)
+        await shop.call("auth_passkey_add", user, **arguments)
     again = await shop.call("auth_passkey_options", user, origin=SITE)
     assert len(again["options"]["excludeCredentials"]) == 1
 

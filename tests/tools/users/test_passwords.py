@@ -120,8 +120,8 @@ async def test_a_new_password_by_code_ends_every_session_at_once(people: UsersHa
 
 async def test_asking_for_a_new_password_answers_alike_and_mails_only_users(people: UsersHarness) -> None:
     await people.sign_up()
-    known = await people.call("auth_forgot_password", email=EMAIL)
-    assert known == await people.call("auth_forgot_password", email="eve@example.com")
+    result = await people.call("auth_forgot_password", email=EMAIL)
+    assert result == await people.call("auth_forgot_password", email="eve@example.com")
     assert await people.list_mails("eve@example.com") == []
 
 

@@ -31,10 +31,10 @@ async def enrol(people: UsersHarness) -> tuple[str, list[str]]:
     await people.sign_up()
     user = await people.authenticate(await people.log_in())
     secret = (await people.call("auth_totp_enrol", user))["secret"]
-    confirmed = await people.call("auth_totp_confirm", user, code=compute_now(people, secret))
-    assert confirmed["signed_in"] is None
+    result = await people.call("auth_totp_confirm", user, code=compute_now(people, secret))
+    assert result["signed_in"] is None
     people.tools.clock.advance(60)
-    return secret, confirmed["recovery_codes"]
+    return secret, result["recovery_codes"]
 
 
 async def require(people: UsersHarness, setting: str = "required") -> None:
@@ -112,9 +112,9 @@ async def test_five_wrong_codes_make_the_sixth_wait_but_not_recovery_codes(peopl
     for _ in range(5):
         with pytest.raises(WrongFactorCode):
             await people.call("auth_second_factor", challenge=asked["challenge"], code=WRONG)
-    with pytest.raises(RateLimited) as refused:
+    with pytest.raises(RateLimited) as refusal:
         await people.call("auth_second_factor", challenge=asked["challenge"], code=compute_now(people, secret))
-    assert refused.value.retry_after == 900
+    assert refusal.value.retry_after == 900
     # A new challenge gives no new tries.
     other = await people.log_in()
     with pytest.raises(RateLimited):
@@ -152,11 +152,15 @@ async def test_new_recovery_codes_void_the_old_ones(people: UsersHarness) -> Non
     user = await people.authenticate(signed_in)
     with pytest.raises(WrongFactorCode):
         await people.call("auth_recovery_codes", user, code=WRONG)
-    renewed = (await people.call("auth_recovery_codes", user, code=compute_now(people, secret)))["recovery_codes"]
+    recovery_codes = (await people.call("auth_recovery_codes", user, code=compute_now(people, secret)))[
+        "recovery_codes"
+    ]
     asked = await people.log_in()
     with pytest.raises(WrongFactorCode):
         await people.call("auth_second_factor", challenge=asked["challenge"], code=codes[1])
-    assert "access_token" in await people.call("auth_second_factor", challenge=asked["challenge"], code=renewed[1])
+    assert "access_token" in await people.call(
+        "auth_second_factor", challenge=asked["challenge"], code=recovery_codes[1]
+    )
 
 
 async def test_an_authenticator_app_is_removed_with_a_code_only(people: UsersHarness) -> None:
@@ -193,9 +197,9 @@ async def test_it_is_set_up_only_soon_after_a_sign_in(people: UsersHarness) -> N
     await people.sign_up()
     tokens = await people.log_in()
     people.tools.clock.advance(901)
-    renewed = await people.call("auth_refresh", refresh_token=tokens["refresh_token"])
+    result = await people.call("auth_refresh", refresh_token=tokens["refresh_token"])
     with pytest.raises(SignInTooOld):
-        await people.call("auth_totp_enrol", await people.authenticate(renewed))
+        await people.call("auth_totp_enrol", await people.authenticate(result))
 
 
 async def test_a_user_without_an_address_sets_nothing_up(people: UsersHarness) -> None:
@@ -216,8 +220,8 @@ async def test_an_app_that_requires_it_has_it_set_up_at_the_sign_in(people: User
     secret = (await people.call("auth_totp_enrol", challenge=challenge))["secret"]
     with pytest.raises(WrongFactorCode):
         await people.call("auth_totp_confirm", challenge=challenge, code=WRONG)
-    confirmed = await people.call("auth_totp_confirm", challenge=challenge, code=compute_now(people, secret))
-    assert await people.authenticate(confirmed["signed_in"])
+    result = await people.call("auth_totp_confirm", challenge=challenge, code=compute_now(people, secret))
+    assert await people.authenticate(result["signed_in"])
     with pytest.raises(ChallengeOver):
         await people.call("auth_totp_enrol", challenge=challenge)
     assert (await people.log_in())["methods"] == ["totp", "recovery_code"]
@@ -282,8 +286,8 @@ async def test_a_ban_between_the_factors_ends_the_sign_in(people: UsersHarness) 
 async def test_those_who_run_the_app_help_somebody_who_has_lost_the_phone(people: UsersHarness) -> None:
     await enrol(people)
     user = (await people.call("users_list", people.owner))["users"][0]
-    removed = await people.call("users_second_factor_reset", people.owner, user_id=user["id"])
-    assert removed == {"totp": True, "passkeys": 0}
+    result = await people.call("users_second_factor_reset", people.owner, user_id=user["id"])
+    assert result == {"totp": True, "passkeys": 0}
     assert "access_token" in await people.log_in()
 
 

@@ -124,14 +124,14 @@ async def test_a_user_lists_sessions_and_ends_one(people: UsersHarness, tokens: 
     people.tools.clock.advance(1)
     phone = await people.log_in()
     caller = await people.authenticate(phone)
-    listed = (await people.call("auth_sessions", caller))["sessions"]
-    assert [(row["current"], row["method"]) for row in listed] == [(True, "email"), (False, "email")]
-    assert await people.call("auth_session_end", caller, session_id=listed[1]["id"]) == {"ended": 1}
+    sessions = (await people.call("auth_sessions", caller))["sessions"]
+    assert [(row["current"], row["method"]) for row in sessions] == [(True, "email"), (False, "email")]
+    assert await people.call("auth_session_end", caller, session_id=sessions[1]["id"]) == {"ended": 1}
     with pytest.raises(InvalidUserToken):
         await people.authenticate(tokens)
     assert await people.authenticate(phone) == caller
     with pytest.raises(SessionNotFound):
-        await people.call("auth_session_end", caller, session_id=listed[1]["id"])
+        await people.call("auth_session_end", caller, session_id=sessions[1]["id"])
 
 
 async def test_a_user_has_at_most_fifty_sessions_and_the_oldest_ends_first(people: UsersHarness, tokens: Any) -> None:
@@ -145,15 +145,15 @@ async def test_a_user_has_at_most_fifty_sessions_and_the_oldest_ends_first(peopl
 
 async def test_tokens_of_a_key_that_was_rotated_out_are_good_for_a_day(people: UsersHarness, tokens: Any) -> None:
     before = (await people.call("auth_jwks"))["keys"]
-    rotated = await people.call("users_rotate_keys", people.owner)
-    assert [key["kid"] for key in rotated["keys"]] == [rotated["kid"], before[0]["kid"]]
-    assert (await people.call("auth_jwks"))["keys"] == rotated["keys"]
+    result = await people.call("users_rotate_keys", people.owner)
+    assert [key["kid"] for key in result["keys"]] == [result["kid"], before[0]["kid"]]
+    assert (await people.call("auth_jwks"))["keys"] == result["keys"]
     assert set(before[0]) == {"kty", "use", "alg", "kid", "n", "e"}
     await people.authenticate(tokens)
     renewed = await people.log_in()
     await people.authenticate(renewed)
     people.tools.clock.advance(86400)
-    assert [key["kid"] for key in (await people.call("auth_jwks"))["keys"]] == [rotated["kid"]]
+    assert [key["kid"] for key in (await people.call("auth_jwks"))["keys"]] == [result["kid"]]
 
 
 async def test_a_changed_password_ends_the_other_sessions_only(people: UsersHarness, tokens: Any) -> None:

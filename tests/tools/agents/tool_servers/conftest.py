@@ -18,15 +18,15 @@ from tests.tools.conftest import ToolHarness
 async def harness(tmp_path: Path) -> AsyncIterator[ToolHarness]:
     clock = FixedClock()
     settings = load_settings({**prepare_data(tmp_path), "BAOBAB_EGRESS_ALLOW": LOOPBACK}, data=tmp_path)
-    async with composition.open_application(settings, clock=clock) as opened:
-        yield ToolHarness(opened.services, opened.registry, clock, tmp_path)
+    async with composition.open_application(settings, clock=clock) as application:
+        yield ToolHarness(application.services, application.registry, clock, tmp_path)
     release_data(tmp_path)
 
 
 @pytest.fixture
 async def fake() -> AsyncIterator[FakeToolServer]:
-    async with start_tool_server() as opened:
-        yield opened
+    async with start_tool_server() as tool_server:
+        yield tool_server
 
 
 @pytest.fixture

@@ -43,16 +43,16 @@ async def test_any_other_tool_waits_for_a_person_and_is_called_once(agency: Agen
     await agency.create_agent("a", call_graph(server, "send", {"to": "Ada", "text": "Hello"}))
     run = await agency.run_agent("a")
     assert (run["status"], fake.calls) == ("paused", [])
-    paused = (await agency.list_events("a", run["id"], "run_paused"))[0]["payload"]
-    assert (paused["tool_source"], paused["tool_name"]) == ("mcp", "send")
-    assert paused["args"] == {"to": "Ada", "text": "Hello"}
-    shown = await agency.harness.call("approvals_get", agency.owner, approval_id=paused["approval_id"])
-    assert shown["preview"] == f"It calls `send` of the tool server `docs` at {fake.mcp}."
+    payload = (await agency.list_events("a", run["id"], "run_paused"))[0]["payload"]
+    assert (payload["tool_source"], payload["tool_name"]) == ("mcp", "send")
+    assert payload["args"] == {"to": "Ada", "text": "Hello"}
+    result = await agency.harness.call("approvals_get", agency.owner, approval_id=payload["approval_id"])
+    assert result["preview"] == f"It calls `send` of the tool server `docs` at {fake.mcp}."
     run = await agency.decide("a", run["id"])
     assert run["status"] == "completed", run
     (made,) = fake.calls
     assert made.arguments == {"to": "Ada", "text": "Hello"}
-    assert made.meta["idempotencyKey"] == paused["approval_id"]
+    assert made.meta["idempotencyKey"] == payload["approval_id"]
 
 
 async def test_a_person_can_change_the_arguments_and_neither_the_tool_nor_the_server(
@@ -74,13 +74,13 @@ async def test_an_approval_is_of_the_tool_as_it_was_then(
     server = await register_server(agency, fake.mcp)
     await agency.create_agent("a", call_graph(server, "send", {"to": "Ada"}))
     run = await agency.run_agent("a")
-    paused = (await agency.list_events("a", run["id"], "run_paused"))[0]["payload"]
+    payload = (await agency.list_events("a", run["id"], "run_paused"))[0]["payload"]
     if accepted_before != "neither":
         fake.redescribe(SEND, description="Send a letter to everybody.")
         assert tool_states(await probe_server(agency, server)) == {"search": "accepted", "send": "changed"}
         await probe_server(agency, server, accept=True)
-        shown = await agency.harness.call("approvals_get", agency.owner, approval_id=paused["approval_id"])
-        assert "changed since" in str(shown["preview"])
+        result = await agency.harness.call("approvals_get", agency.owner, approval_id=payload["approval_id"])
+        assert "changed since" in str(result["preview"])
     edited: dict[str, Any] = {"arguments": {"to": "Bo"}} if "edited" in accepted_before else {}
     run = await agency.decide("a", run["id"], **edited)
     if accepted_before == "neither":
@@ -305,8 +305,8 @@ async def test_a_tool_that_says_it_failed_ends_the_run_with_its_words(agency: Ag
     fake.fails = True
     server = await register_server(agency, fake.mcp)
     await agency.create_agent("a", call_graph(server, "search", {"query": "x"}))
-    told = await get_failure(agency)
-    assert (told["code"], told["message"]) == ("tool_failed", "It is full.")
+    failure = await get_failure(agency)
+    assert (failure["code"], failure["message"]) == ("tool_failed", "It is full.")
 
 
 async def test_the_words_of_a_tool_that_failed_taint_the_run(agency: Agency, fake: FakeToolServer) -> None:

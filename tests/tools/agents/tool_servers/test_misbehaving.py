@@ -44,10 +44,10 @@ async def test_a_server_that_misbehaves_fails_its_call_and_nothing_else(
     if behaviour == "silent":
         remote.call_seconds = remote.list_seconds = 0.05
     code, message = MISBEHAVING[behaviour]
-    told = await get_failure(agency)
-    assert (told["code"], told["message"]) == (code, message)
+    failure = await get_failure(agency)
+    assert (failure["code"], failure["message"]) == (code, message)
     assert (await probe_server(agency, server))["error"] == message
-    assert "127.0.0.1" not in json.dumps(told)
+    assert "127.0.0.1" not in json.dumps(failure)
     fake.behaviour = ""
     remote.call_seconds = remote.list_seconds = 10.0
     assert (await agency.run_agent("a"))["status"] == "completed"
@@ -90,8 +90,8 @@ PRIVATE = ["http://10.0.0.1/mcp", "http://169.254.169.254/mcp", "http://[::1]/mc
 async def test_private_addresses_are_refused(agency: Agency, url: str) -> None:
     with pytest.raises(AddressRefused):
         await register_server(agency, url)
-    listed = await agency.harness.call("mcp_servers_list", agency.owner, app_id=agency.app_id)
-    assert listed == {"mcp_servers": [], "servers": []}
+    result = await agency.harness.call("mcp_servers_list", agency.owner, app_id=agency.app_id)
+    assert result == {"mcp_servers": [], "servers": []}
 
 
 @pytest.mark.parametrize("url", ["ftp://example.com/", "http://user:pw@example.com/", "http://example.com:6379/"])

@@ -14,30 +14,35 @@ from tests.tools.agents.tool_servers.servers import TOKEN, call_graph
 
 async def test_servers_over_rest(baobab: Baobab, fake: FakeToolServer) -> None:
     path = f"/v1/{await baobab.create_app()}/mcp-servers"
-    given = {"name": "docs", "url": fake.mcp, "transport": "http", "auth": {"type": "bearer", "token": TOKEN}}
-    made = await baobab.client.post(path, json=given, headers=baobab.owner)
-    assert made.status_code == 201, made.text
-    server = made.json()["mcp_server"]
+    body = {"name": "docs", "url": fake.mcp, "transport": "http", "auth": {"type": "bearer", "token": TOKEN}}
+    response = await baobab.client.post(path, json=body, headers=baobab.owner)
+    assert response.status_code == 201, response.text
+    server = response.json()["mcp_server"]
     assert (server["transport"], server["auth"]) == ("streamable_http", {"type": "bearer", "token": "***"})
-    assert (await baobab.client.post(path, json=given, headers=baobab.owner)).status_code == 409
+    assert (await baobab.client.post(path, json=body, headers=baobab.owner)).status_code == 409
     assert (await baobab.client.get(path, headers=baobab.owner)).json() == {
         "mcp_servers": [server],
         "servers": [server],
     }
-    probed = await baobab.client.post(f"{path}/{server['id']}/probe", headers=baobab.owner)
-    assert (probed.status_code, probed.json()) == (200, {"ok": True, "tools": server["tools"]})
+    probed_response = await baobab.client.post(f"{path}/{server['id']}/probe", headers=baobab.owner)
+    assert (probed_response.status_code, probed_response.json()) == (200, {"ok": True, "tools": server["tools"]})
     fake.behaviour = "500"
-    probed = await baobab.client.post(f"{path}/{server['id']}/probe", json={"accept": True}, headers=baobab.owner)
-    assert (probed.status_code, probed.json().pop("remediation")) == (502, ToolServerFailed.remediation)
-    assert probed.json().items() >= {"ok": False, "error": "The tool server answered 500."}.items()
+    probed_response = await baobab.client.post(
+        f"{path}/{server['id']}/probe", json={"accept": True}, headers=baobab.owner
+    )
+    assert (probed_response.status_code, probed_response.json().pop("remediation")) == (
+        502,
+        ToolServerFailed.remediation,
+    )
+    assert probed_response.json().items() >= {"ok": False, "error": "The tool server answered 500."}.items()
     (server,) = (await baobab.client.get(path, headers=baobab.owner)).json()["mcp_servers"]
     assert (server["status"], server["problem"]) == ("unhealthy", "The tool server answered 500.")
-    removed = await baobab.client.delete(f"{path}/{server['id']}", headers=baobab.owner)
-    assert (removed.status_code, removed.content) == (204, b"")
+    removed_response = await baobab.client.delete(f"{path}/{server['id']}", headers=baobab.owner)
+    assert (removed_response.status_code, removed_response.content) == (204, b"")
     for wrong in ({"auth": {"type": "basic"}}, {"auth": {"type": "bearer"}}, {"transport": "stdio"}, {"name": "\n"}):
-        refused = await baobab.client.post(path, json={**given, **wrong}, headers=baobab.owner)
-        assert refused.status_code == 400, refused.text
-        assert TOKEN not in refused.text
+        refusal = await baobab.client.post(path, json={**body, **wrong}, headers=baobab.owner)
+        assert refusal.status_code == 400, refusal.text
+        assert TOKEN not in refusal.text
 
 
 async def test_visitors_see_neither_what_the_app_pays_nor_what_its_credentials_bring(
@@ -45,8 +50,8 @@ async def test_visitors_see_neither_what_the_app_pays_nor_what_its_credentials_b
 ) -> None:
     app = await baobab.create_app()
     base, anon = f"/v1/{app}", {"apikey": (await baobab.application.services.directory.app(app)).anon_key}
-    given = {"name": "docs", "url": fake.mcp, "tool_acl": {"search": {"exposed_to": "end_user"}}}
-    assert (await baobab.client.post(f"{base}/mcp-servers", json=given, headers=baobab.owner)).status_code == 201
+    body = {"name": "docs", "url": fake.mcp, "tool_acl": {"search": {"exposed_to": "end_user"}}}
+    assert (await baobab.client.post(f"{base}/mcp-servers", json=body, headers=baobab.owner)).status_code == 201
     search = {"source": "mcp", "server_id": "docs", "name": "search"}
     call = {"type": "tool", "tool_ref": search, "args_template": {"query": "secret-plan"}, "output_key": "found"}
     say = {"type": "llm", "input_template": "/say Hello.", "output_key": "said"}
@@ -55,12 +60,12 @@ async def test_visitors_see_neither_what_the_app_pays_nor_what_its_credentials_b
     spec = build_graph(nodes, ("call", "say"), ("say", "done"), tools=listed)
     agent = {"name": "a", "graph_spec": spec, "visibility": "public", "safety_acknowledged": True}
     assert (await baobab.client.post(f"{base}/agents", json=agent, headers=baobab.owner)).status_code == 201
-    started = await baobab.client.post(f"{base}/public/agents/a/runs", json={"input": {}}, headers=anon)
-    opened = started.json()
+    response = await baobab.client.post(f"{base}/public/agents/a/runs", json={"input": {}}, headers=anon)
+    opened_body = response.json()
     await run_due_jobs(baobab.application)
-    path = f"{base}/public/runs/{opened['run_id']}"
+    path = f"{base}/public/runs/{opened_body['run_id']}"
     shown = [await baobab.client.get(f"{path}/events.json", headers=anon)]
-    shown.append(await baobab.client.get(f"{path}/events?token={opened['stream_token']}"))
+    shown.append(await baobab.client.get(f"{path}/events?token={opened_body['stream_token']}"))
     shown.append(await baobab.client.get(path, headers=anon))
     for answer in shown:
         assert answer.status_code == 200
@@ -68,7 +73,7 @@ async def test_visitors_see_neither_what_the_app_pays_nor_what_its_credentials_b
             assert hidden not in answer.text
     assert "tool_call_end" in shown[0].text
     assert "Hello." in shown[1].text
-    own = await baobab.client.get(f"{base}/agents/a/runs/{opened['run_id']}/events.json", headers=baobab.owner)
+    own = await baobab.client.get(f"{base}/agents/a/runs/{opened_body['run_id']}/events.json", headers=baobab.owner)
     for told in ("secret-plan", "search done", "cost_usd", '"model"'):
         assert told in own.text
 
@@ -80,8 +85,8 @@ async def test_visitors_do_not_read_the_words_of_a_tool_server_that_failed_and_o
     fake.fails = True
     app = await baobab.create_app()
     base, anon = f"/v1/{app}", {"apikey": (await baobab.application.services.directory.app(app)).anon_key}
-    given = {"name": "docs", "url": fake.mcp, "tool_acl": {"search": {"exposed_to": "end_user"}}}
-    assert (await baobab.client.post(f"{base}/mcp-servers", json=given, headers=baobab.owner)).status_code == 201
+    body = {"name": "docs", "url": fake.mcp, "tool_acl": {"search": {"exposed_to": "end_user"}}}
+    assert (await baobab.client.post(f"{base}/mcp-servers", json=body, headers=baobab.owner)).status_code == 201
     delegate = {"type": "agent", "agent": "a", "input_template": {}, "output_key": "found"}
     nodes = {"call": delegate, "done": {"type": "end", "output_template": "done"}}
     for name, spec in (
@@ -89,11 +94,13 @@ async def test_visitors_do_not_read_the_words_of_a_tool_server_that_failed_and_o
         ("above", build_graph(nodes, ("call", "done"))),
     ):
         agent = {"name": name, "graph_spec": spec, "visibility": "public", "safety_acknowledged": True}
-        made = await baobab.client.post(f"{base}/agents", json=agent, headers=baobab.owner)
-        assert made.status_code == 201, made.text
+        response = await baobab.client.post(f"{base}/agents", json=agent, headers=baobab.owner)
+        assert response.status_code == 201, response.text
     name = "above" if inside else "a"
-    opened = (await baobab.client.post(f"{base}/public/agents/{name}/runs", json={"input": {}}, headers=anon)).json()
-    path, own = f"{base}/public/runs/{opened['run_id']}", f"{base}/agents/{name}/runs/{opened['run_id']}"
+    opened_body = (
+        await baobab.client.post(f"{base}/public/agents/{name}/runs", json={"input": {}}, headers=anon)
+    ).json()
+    path, own = f"{base}/public/runs/{opened_body['run_id']}", f"{base}/agents/{name}/runs/{opened_body['run_id']}"
     async with asyncio.timeout(TIMEOUT_SECONDS):
         # A run that waits for another goes on some time after that has ended.
         while (run := (await baobab.client.get(path, headers=anon)).json()["run"])["status"] in ("queued", "running"):
@@ -101,7 +108,7 @@ async def test_visitors_do_not_read_the_words_of_a_tool_server_that_failed_and_o
     assert run["error"] == {"type": "tool_failed", "message": "A tool that the agent uses failed."}
     events = await baobab.client.get(f"{path}/events.json", headers=anon)
     assert events.json()["events"][-1]["payload"] == {"type": "tool_failed", "error": run["error"]["message"]}
-    stream = await baobab.client.get(f"{path}/events?token={opened['stream_token']}")
+    stream = await baobab.client.get(f"{path}/events?token={opened_body['stream_token']}")
     assert [text for text in (events.text, stream.text) if "It is full." in text] == []
     for read in (own, f"{own}/events.json"):
         assert "It is full." in (await baobab.client.get(read, headers=baobab.owner)).text

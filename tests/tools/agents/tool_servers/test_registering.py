@@ -24,16 +24,16 @@ async def test_a_server_is_asked_for_its_tools_when_it_is_registered(agency: Age
     assert search["input_schema"] == SEARCH.input_schema
     assert (search["mode"], search["exposed_to"], search["state"]) == ("read_only", "end_user", "accepted")
     assert (send["mode"], send["exposed_to"], send["state"]) == ("read_write", "developer_only", "accepted")
-    listed = await agency.harness.call("mcp_servers_list", agency.owner, app_id=agency.app_id)
-    assert [each["id"] for each in listed["mcp_servers"]] == [server["id"]]
-    assert listed["servers"] == listed["mcp_servers"]
+    result = await agency.harness.call("mcp_servers_list", agency.owner, app_id=agency.app_id)
+    assert [each["id"] for each in result["mcp_servers"]] == [server["id"]]
+    assert result["servers"] == result["mcp_servers"]
 
 
 async def test_a_name_is_taken_once_and_free_again_after_removal(agency: Agency, fake: FakeToolServer) -> None:
     server = await register_server(agency, fake.mcp)
-    with pytest.raises(BaobabError) as refused:
+    with pytest.raises(BaobabError) as refusal:
         await register_server(agency, fake.mcp)
-    assert (refused.value.status, refused.value.code) == (409, "tool_server_exists")
+    assert (refusal.value.status, refusal.value.code) == (409, "tool_server_exists")
     remove = {"app_id": agency.app_id, "id": server["id"]}
     await agency.harness.call("mcp_servers_delete", agency.owner, **remove)
     with pytest.raises(NotFound):
@@ -113,8 +113,8 @@ async def test_a_credential_that_the_server_repeats_is_not_told(
         fake.answer = types.CallToolResult(content=[types.TextContent(type="text", text=said)], is_error=True)
     else:
         fake.complaint = said
-    told = await get_failure(agency)
-    assert "The token *** may not do this." in told["message"]
+    failure = await get_failure(agency)
+    assert "The token *** may not do this." in failure["message"]
     assert TOKEN.encode() not in agency.harness.read_database()
 
 

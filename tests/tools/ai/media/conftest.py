@@ -120,16 +120,16 @@ async def open_media(
     data: Path, fake: Studio, clock: FixedClock, variables: dict[str, str]
 ) -> AsyncIterator[MediaBaobab]:
     environment = {"OPENAI_API_KEY": "sk-vendor-0123456789", "OPENAI_BASE_URL": f"{fake.url}/v1"}
-    async with open_installation(data, variables, clock=clock, environment=environment) as found:
+    async with open_installation(data, variables, clock=clock, environment=environment) as installation:
         model = Model(VIDEO, "Sora", "video", Price(0, 0, unit=SECOND), None, None, VIDEO, "openai", frozenset())
-        found.application.services.part(Gateway).catalogue.register_models("openai", [model])
-        yield MediaBaobab(found.application, found.client, clock=clock, fake=fake)
+        installation.application.services.part(Gateway).catalogue.register_models("openai", [model])
+        yield MediaBaobab(installation.application, installation.client, clock=clock, fake=fake)
 
 
 @pytest.fixture
 async def fake() -> AsyncIterator[Studio]:
-    async with start_studio() as found:
-        yield found
+    async with start_studio() as studio:
+        yield studio
 
 
 @pytest.fixture

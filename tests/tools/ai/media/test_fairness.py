@@ -21,9 +21,9 @@ async def create_tenant(baobab: MediaBaobab, name: str) -> tuple[Person, str]:
     """An organisation with an app, and credits for whatever it asks for."""
     who = await create_person(baobab, name)
     await baobab.application.services.part(Credits).top_up(who.organisation_id, 100 * USD, f"for {name}")
-    made = await baobab.client.post("/init", json={"name": name}, headers=who.headers)
-    assert made.status_code == 201, made.text
-    return who, made.json()["app_id"]
+    response = await baobab.client.post("/init", json={"name": name}, headers=who.headers)
+    assert response.status_code == 201, response.text
+    return who, response.json()["app_id"]
 
 
 async def test_a_provider_that_is_slow_for_one_organisation_holds_up_no_other(baobab: MediaBaobab) -> None:

@@ -95,16 +95,16 @@ async def test_the_same_goes_over_mcp_where_the_file_is_told_by_its_address(
 ) -> None:
     app = await baobab.create_app()
     asked = {"app_id": app, "model": BUILT_IN[kind], "prompt": "A baobab"}
-    begun = await call_tool(baobab, f"{plural(kind)}_generate", asked, era=era)
-    named = {"app_id": app, "job_id": begun["structuredContent"]["job_id"]}
+    result = await call_tool(baobab, f"{plural(kind)}_generate", asked, era=era)
+    named = {"app_id": app, "job_id": result["structuredContent"]["job_id"]}
     await baobab.poll_at_end(f"/v1/{app}/{kind}s/completions/{named['job_id']}")
     job = (await call_tool(baobab, f"{plural(kind)}_job", named, era=era))["structuredContent"]
     assert job["status"] == "completed"
     told = (await call_tool(baobab, f"{plural(kind)}_content", {**named, "index": 0}, era=era))["content"][0]["text"]
     assert job["content_urls"][0] in told
     assert MAGIC[kind][1] in told
-    refused = await call_tool(baobab, f"{plural(kind)}_content", {**named, "index": 1}, era=era)
-    assert read_refusal(refused)["code"] == "INDEX_OUT_OF_RANGE"
+    refusal = await call_tool(baobab, f"{plural(kind)}_content", {**named, "index": 1}, era=era)
+    assert read_refusal(refusal)["code"] == "INDEX_OUT_OF_RANGE"
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -169,9 +169,9 @@ async def test_what_the_model_does_not_take_is_refused_with_all_that_it_takes(
 
 async def test_a_model_with_fields_of_its_own_names_them(baobab: MediaBaobab) -> None:
     answer = await baobab.submit(await baobab.create_app(), "image", model="openai/gpt-image-2", aspect_ratio="1:1")
-    told = answer.json()
-    assert {"size", "n", "input_images", "mask"} <= set(told["supported_top_level"])
-    assert {"quality", "background"} <= set(told["supported_provider"])
+    body = answer.json()
+    assert {"size", "n", "input_images", "mask"} <= set(body["supported_top_level"])
+    assert {"quality", "background"} <= set(body["supported_provider"])
 
 
 async def test_a_video_model_in_chat_is_sent_to_its_own_address(baobab: MediaBaobab) -> None:
@@ -184,10 +184,10 @@ async def test_a_video_model_in_chat_is_sent_to_its_own_address(baobab: MediaBao
 
 async def test_an_app_that_allows_other_models_only_refuses_this_one(baobab: MediaBaobab) -> None:
     app = await baobab.create_app()
-    allowed = {"allowedModels": ["baobab/film"]}
-    assert (await baobab.client.put(f"/v1/{app}/ai/config", json=allowed, headers=baobab.owner)).status_code == 200
-    refused = await baobab.submit(app, "image")
-    assert (refused.status_code, refused.json()["code"]) == (403, "MODEL_NOT_ALLOWED")
+    body = {"allowedModels": ["baobab/film"]}
+    assert (await baobab.client.put(f"/v1/{app}/ai/config", json=body, headers=baobab.owner)).status_code == 200
+    refusal = await baobab.submit(app, "image")
+    assert (refusal.status_code, refusal.json()["code"]) == (403, "MODEL_NOT_ALLOWED")
     assert (await baobab.submit(app, "video")).status_code == 202
 
 
@@ -265,8 +265,8 @@ async def test_users_see_their_own_jobs_only_and_whoever_submitted_has_the_files
     ):
         assert (await baobab.get(path, by)).status_code == poll
         assert (await baobab.get(content, by)).status_code == download
-    told = (await baobab.get(content, baobab.owner)).json()
-    assert (told["error"], told["code"]) == ("forbidden", "FORBIDDEN")
+    body = (await baobab.get(content, baobab.owner)).json()
+    assert (body["error"], body["code"]) == ("forbidden", "FORBIDDEN")
     assert (await baobab.get(content, eve)).json()["code"] == "JOB_NOT_FOUND"
     assert (await baobab.client.get(path)).status_code == 401
 
@@ -290,8 +290,8 @@ async def test_files_are_kept_for_thirty_days_and_jobs_for_ninety(baobab: MediaB
     await baobab.run_sweep(29 * 86_400)
     assert (await baobab.get(job["content_urls"][0])).status_code == 200
     await baobab.run_sweep(2 * 86_400)
-    gone = await baobab.get(job["content_urls"][0])
-    assert (gone.status_code, gone.json()["code"]) == (502, "CONTENT_UNAVAILABLE")
+    response = await baobab.get(job["content_urls"][0])
+    assert (response.status_code, response.json()["code"]) == (502, "CONTENT_UNAVAILABLE")
     assert await objects.list(f"{app}/", "", 10) == []
     assert await baobab.poll(path) == job
     await baobab.run_sweep(60 * 86_400)

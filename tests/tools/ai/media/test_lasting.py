@@ -167,15 +167,15 @@ async def test_a_job_whose_worker_has_given_up_has_failed(baobab: MediaBaobab) -
 async def test_an_approved_request_is_submitted_once(baobab: MediaBaobab) -> None:
     app = await baobab.create_app()
     asking = {"name": "agent", "approval": "write"}
-    made = await baobab.client.post("/api-keys", json=asking, headers=baobab.owner)
-    agent = {"authorization": f"Bearer {made.json()['key']}"}
-    held = await baobab.submit(app, "image", agent, model=IMAGE)
-    assert held.status_code == 428, held.text
+    response = await baobab.client.post("/api-keys", json=asking, headers=baobab.owner)
+    agent = {"authorization": f"Bearer {response.json()['key']}"}
+    held_response = await baobab.submit(app, "image", agent, model=IMAGE)
+    assert held_response.status_code == 428, held_response.text
     assert baobab.fake.begun == []
     approvals = (await baobab.get("/v1/approvals")).json()["approvals"]
     approval = approvals[0].get("approval_id") or approvals[0]["id"]
-    approved = await baobab.client.post(f"/v1/approvals/{approval}/approve", json={}, headers=baobab.owner)
-    assert approved.status_code == 200, approved.text
+    approved_response = await baobab.client.post(f"/v1/approvals/{approval}/approve", json={}, headers=baobab.owner)
+    assert approved_response.status_code == 200, approved_response.text
     await baobab.run_due_jobs()
     path = f"/v1/{app}/images/completions/{(await baobab.submit(app, 'image', agent, model=IMAGE)).json()['job_id']}"
     job = await baobab.poll_at_end(path, agent)

@@ -30,8 +30,8 @@ async def test_money_is_set_aside_at_once_and_charged_when_somebody_sees_the_end
     assert (await baobab.get_balance()).total == 5 * USD
     job = await baobab.poll(path)
     assert job["charged_credits_usd"] == CHARGED / USD
-    left = await baobab.get_balance()
-    assert (left.total, left.reserved_nanos) == (5 * USD - CHARGED, 0)
+    balance = await baobab.get_balance()
+    assert (balance.total, balance.reserved_nanos) == (5 * USD - CHARGED, 0)
     usage = (await baobab.get(f"/v1/{app}/ai/usage", baobab.owner)).json()
     assert usage["byModel"][VIDEO] == {"tokens": 0, "cost": CHARGED / USD, "requests": 1}
     # Whoever looks again sees the same, and pays nothing more.
@@ -42,11 +42,11 @@ async def test_money_is_set_aside_at_once_and_charged_when_somebody_sees_the_end
 async def test_what_the_provider_says_was_used_counts_more_than_what_was_expected(baobab: MediaBaobab) -> None:
     app = await baobab.create_app()
     path = await baobab.submit_job(app, "image", model=IMAGE, n=2)
-    expected = (await baobab.get_balance()).reserved_nanos
+    reserved_nanos = (await baobab.get_balance()).reserved_nanos
     job = await baobab.poll_at_end(path)
     # 10 tokens of text at 5 dollars a million, 1000 of images at 30, and the markup.
     assert job["charged_credits_usd"] == (10 * 5000 + 1000 * 30_000) * 120 // 100 / USD
-    assert 0 < job["charged_credits_usd"] * USD < expected
+    assert 0 < job["charged_credits_usd"] * USD < reserved_nanos
     assert len(job["content_urls"]) == 2
 
 
@@ -61,8 +61,8 @@ async def test_pictures_are_charged_as_they_are_delivered_and_never_more_than_wa
     assert (await baobab.get_balance()).reserved_nanos == 3 * EACH
     job = await baobab.poll_at_end(path)
     assert (len(job["content_urls"]), job["charged_credits_usd"]) == (made, charged * EACH / USD)
-    left = await baobab.get_balance()
-    assert (left.total, left.reserved_nanos) == (5 * USD - charged * EACH, 0)
+    balance = await baobab.get_balance()
+    assert (balance.total, balance.reserved_nanos) == (5 * USD - charged * EACH, 0)
 
 
 async def test_tokens_of_pictures_beyond_what_was_set_aside_are_not_charged(baobab: MediaBaobab) -> None:
@@ -101,8 +101,8 @@ async def test_what_came_to_nothing_costs_nothing(baobab: MediaBaobab, status: s
     assert (job["status"], job["error"], job["content_urls"]) == (status, "It shows a person.", [])
     assert job["charged_credits_usd"] == 0
     assert job["settled_at"] is not None
-    left = await baobab.get_balance()
-    assert (left.total, left.reserved_nanos) == (5 * USD, 0)
+    balance = await baobab.get_balance()
+    assert (balance.total, balance.reserved_nanos) == (5 * USD, 0)
     assert await baobab.list_usage() == []
 
 
@@ -141,13 +141,13 @@ async def test_what_nobody_has_looked_at_while_its_files_were_kept_is_not_charge
 
 async def test_who_has_too_little_is_told_what_there_is_before_anything_is_begun(baobab: MediaBaobab) -> None:
     app = await baobab.create_app()
-    refused = await baobab.submit(app, "video", model=VIDEO, duration=60)
-    told = refused.json()
-    assert (refused.status_code, told["code"]) == (402, "INSUFFICIENT_CREDITS")
-    assert told["required_usd"] == 60 * SECOND * 1.2 / USD
-    assert (told["balance_usd"], told["credit_floor_usd"], told["available_usd"]) == (5, 0, 5)
-    assert (told["monthly_allowance_usd"], told["credits_usd"]) == (5, 0)
-    assert (told["auto_refill_enabled"], told["auto_refill_amount_usd"]) == (False, None)
+    refusal = await baobab.submit(app, "video", model=VIDEO, duration=60)
+    body = refusal.json()
+    assert (refusal.status_code, body["code"]) == (402, "INSUFFICIENT_CREDITS")
+    assert body["required_usd"] == 60 * SECOND * 1.2 / USD
+    assert (body["balance_usd"], body["credit_floor_usd"], body["available_usd"]) == (5, 0, 5)
+    assert (body["monthly_allowance_usd"], body["credits_usd"]) == (5, 0)
+    assert (body["auto_refill_enabled"], body["auto_refill_amount_usd"]) == (False, None)
     # What an organisation has is not for the users of its apps.
     user = (await baobab.submit(app, "video", await baobab.user_headers(app, "ada"), model=VIDEO, duration=60)).json()
     assert user["code"] == "INSUFFICIENT_CREDITS"
@@ -170,8 +170,8 @@ async def test_a_budget_of_the_app_bounds_its_videos(baobab: MediaBaobab) -> Non
         await get_first_organisation(baobab), "app", app, "day", CHARGED
     )
     assert (await baobab.submit(app, "video", model=VIDEO, duration=4)).status_code == 202
-    refused = await baobab.submit(app, "video", model=VIDEO, duration=4)
-    assert (refused.status_code, refused.json()["code"]) == (402, "BUDGET_EXHAUSTED")
+    refusal = await baobab.submit(app, "video", model=VIDEO, duration=4)
+    assert (refusal.status_code, refusal.json()["code"]) == (402, "BUDGET_EXHAUSTED")
 
 
 async def test_the_apps_organisation_pays_whoever_asks(baobab: MediaBaobab) -> None:

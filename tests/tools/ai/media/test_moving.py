@@ -24,10 +24,10 @@ async def baobab(
 
 
 async def start_move(baobab: MediaBaobab, app: str, to: str) -> str:
-    begun = await baobab.client.post(f"/v1/apps/{app}/move", json={"dest_region": to}, headers=baobab.owner)
-    assert begun.status_code == 202, begun.text
+    response = await baobab.client.post(f"/v1/apps/{app}/move", json={"dest_region": to}, headers=baobab.owner)
+    assert response.status_code == 202, response.text
     await baobab.run_due_jobs()
-    return f"/v1/apps/{app}/migrations/{begun.json()['migration_id']}"
+    return f"/v1/apps/{app}/migrations/{response.json()['migration_id']}"
 
 
 async def finish_move(baobab: MediaBaobab, move: str) -> None:
@@ -56,8 +56,8 @@ async def test_jobs_and_files_are_there_after_the_move_and_none_is_made_twice(ba
     assert (await baobab.poll(path))["status"] == "in_progress"
     assert (await baobab.get(unpaid)).status_code == 503
     assert (await baobab.get(before["content_urls"][0])).content == image
-    refused = await baobab.submit(app, "image")
-    assert (refused.status_code, refused.json()["code"]) == (503, "app_migrating")
+    refusal = await baobab.submit(app, "image")
+    assert (refusal.status_code, refusal.json()["code"]) == (503, "app_migrating")
     assert (await baobab.get_balance()).reserved_nanos == 4 * 120_000_000
     await finish_move(baobab, move)
     assert await baobab.poll(done) == before
@@ -85,8 +85,8 @@ async def test_what_has_ended_before_a_move_is_told_and_handed_out_after_it_and_
     assert (await baobab.get_row(path)).status == "completed"
     move = await start_move(baobab, app, EU)
     for place in (path, f"{path}/content"):
-        refused = await baobab.get(place)
-        assert (refused.status_code, refused.json()["code"], refused.headers["retry-after"]) == (
+        refusal = await baobab.get(place)
+        assert (refusal.status_code, refusal.json()["code"], refusal.headers["retry-after"]) == (
             503,
             "app_migrating",
             "5",

@@ -68,35 +68,35 @@ async def test_an_image_may_go_by_any_of_its_names(baobab: MediaBaobab, name: st
 async def test_what_is_no_public_https_url_is_refused_with_the_fields_name(
     baobab: MediaBaobab, name: str, url: str
 ) -> None:
-    refused = await baobab.submit(await baobab.create_app(), "image", **{name: [url]})
-    told = refused.json()
-    assert (refused.status_code, told["code"]) == (400, "VALIDATION_INVALID_INPUT"), told
-    assert told["details"][0]["field"].startswith(name)
+    refusal = await baobab.submit(await baobab.create_app(), "image", **{name: [url]})
+    body = refusal.json()
+    assert (refusal.status_code, body["code"]) == (400, "VALIDATION_INVALID_INPUT"), body
+    assert body["details"][0]["field"].startswith(name)
 
 
 @pytest.mark.parametrize("value", [7, {"url": 7}, {"url": URL, "detail": "high"}, [[URL]], {"uri": URL}, True])
 async def test_what_is_no_image_at_all_is_refused(baobab: MediaBaobab, value: Any) -> None:
     app = await baobab.create_app()
     for name in ("image", "input_images"):
-        refused = await baobab.submit(app, "image", **{name: value if name == "image" else [value]})
-        assert refused.status_code == 400
-        assert refused.json()["details"][0]["field"].startswith(name)
+        refusal = await baobab.submit(app, "image", **{name: value if name == "image" else [value]})
+        assert refusal.status_code == 400
+        assert refusal.json()["details"][0]["field"].startswith(name)
 
 
 async def test_at_most_fourteen_images_are_referred_to_under_all_names_together(baobab: MediaBaobab) -> None:
     app = await baobab.create_app()
     assert (await baobab.submit(app, "image", image=[URL] * 7, input_images=[URL] * 7)).status_code == 202
-    refused = await baobab.submit(app, "image", image=[URL] * 8, input_images=[URL] * 7)
-    assert refused.status_code == 400
+    refusal = await baobab.submit(app, "image", image=[URL] * 8, input_images=[URL] * 7)
+    assert refusal.status_code == 400
     assert (await baobab.submit(app, "image", input_images=[URL] * 15)).status_code == 400
 
 
 async def test_a_mask_and_frames_are_held_to_the_same(baobab: MediaBaobab) -> None:
     app = await baobab.create_app()
     inside = "https://10.0.0.1/mask.png"
-    asked = {"model": "openai/gpt-image-2", "input_images": [URL], "mask": inside}
-    refused = await baobab.submit(app, "image", **asked)
-    assert (refused.status_code, refused.json()["details"][0]["field"]) == (400, "mask")
+    arguments = {"model": "openai/gpt-image-2", "input_images": [URL], "mask": inside}
+    refusal = await baobab.submit(app, "image", **arguments)
+    assert (refusal.status_code, refusal.json()["details"][0]["field"]) == (400, "mask")
 
 
 async def test_a_frame_may_be_said_in_either_form(baobab: MediaBaobab) -> None:

@@ -80,9 +80,9 @@ class NoticesInstallation:
         """Headers with a key of a person that must ask before it changes anything."""
         organisation = await get_first_organisation(self.baobab)
         wanted = {"name": "agent", "approval": "write", "organization_id": organisation}
-        made = await self.request("POST", "/api-keys", of, wanted)
-        assert made.status_code == 201, made.text
-        return {"authorization": f"Bearer {made.json()['key']}"}
+        response = await self.request("POST", "/api-keys", of, wanted)
+        assert response.status_code == 201, response.text
+        return {"authorization": f"Bearer {response.json()['key']}"}
 
     async def propose(self, agent: dict[str, str] | None = None) -> str:
         """A call that waits, by the id of its approval."""
@@ -94,15 +94,15 @@ class NoticesInstallation:
         return approval_id
 
     async def add_channel(self, kind: str, url: str, by: Person | None = None, **more: Any) -> dict[str, Any]:
-        made = await self.request("POST", "/v1/notices/channels", by, {"kind": kind, "url": url, **more})
-        assert made.status_code == 201, made.text
-        answer: dict[str, Any] = made.json()
+        response = await self.request("POST", "/v1/notices/channels", by, {"kind": kind, "url": url, **more})
+        assert response.status_code == 201, response.text
+        answer: dict[str, Any] = response.json()
         return answer
 
     async def set(self, by: Person | None = None, **wanted: Any) -> dict[str, Any]:
-        saved = await self.request("PATCH", "/v1/notices", by, wanted)
-        assert saved.status_code == 200, saved.text
-        answer: dict[str, Any] = saved.json()
+        response = await self.request("PATCH", "/v1/notices", by, wanted)
+        assert response.status_code == 200, response.text
+        answer: dict[str, Any] = response.json()
         return answer
 
     async def pass_time(self, seconds: float) -> None:
@@ -132,5 +132,5 @@ async def open_notices_installation(data: Path, **variables: str) -> AsyncIterat
 
 @pytest.fixture
 async def installation(tmp_path: Path) -> AsyncIterator[NoticesInstallation]:
-    async with open_notices_installation(tmp_path / "data") as opened:
-        yield opened
+    async with open_notices_installation(tmp_path / "data") as notices_installation:
+        yield notices_installation

@@ -362,8 +362,8 @@ async def test_keys_with_limits_and_others_do_not_see_or_change_where_a_person_i
     ben = await create_person(installation.baobab, "ben", role="owner")
     channel = (await installation.add_channel("slack", "https://hooks.example.com/services/T0/B0/secret"))["channel"]
     assert channel["address"] == "hooks.example.com"
-    refused = await installation.baobab.client.get("/v1/notices", headers=installation.agent)
-    assert refused.status_code == 403
+    refusal = await installation.baobab.client.get("/v1/notices", headers=installation.agent)
+    assert refusal.status_code == 403
     path = f"/v1/notices/channels/{channel['id']}"
     for method, at in (("DELETE", path), ("POST", f"{path}/test")):
         assert (await installation.request(method, at, ben)).status_code == 404

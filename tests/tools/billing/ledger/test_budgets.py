@@ -17,10 +17,10 @@ async def test_a_budget_refuses_what_would_pass_it_and_names_itself(bank: Bank) 
     await bank.credits.set_budget(ours, "app", APP, "day", 2 * USD)
     await bank.spend(ours, 1 * USD, app_id=APP)
     await bank.reserve(ours, USD // 2, app_id=APP)
-    with pytest.raises(BudgetExhausted) as refused:
+    with pytest.raises(BudgetExhausted) as refusal:
         await bank.reserve(ours, USD // 2 + 1, app_id=APP)
-    assert (refused.value.status, refused.value.code) == (402, "BUDGET_EXHAUSTED")
-    assert refused.value.details == {
+    assert (refusal.value.status, refusal.value.code) == (402, "BUDGET_EXHAUSTED")
+    assert refusal.value.details == {
         "exhausted": "budget",
         "reason": "set_aside",
         "required_usd": 0.500000001,
@@ -43,14 +43,14 @@ async def test_every_budget_that_a_call_counts_against_must_allow_it(bank: Bank)
     await bank.credits.set_budget(ours, "app", APP, "month", 3 * USD)
     await bank.credits.set_budget(ours, "key", KEY, "day", 1 * USD)
     await bank.spend(ours, 1 * USD, app_id=APP, key_id=KEY)
-    with pytest.raises(BudgetExhausted) as refused:
+    with pytest.raises(BudgetExhausted) as refusal:
         await bank.reserve(ours, 1, app_id=APP, key_id=KEY)
-    spent = refused.value.details["budget"]
-    assert (spent["subject"], spent["period"]) == ("key", "day")
+    budget = refusal.value.details["budget"]
+    assert (budget["subject"], budget["period"]) == ("key", "day")
     await bank.spend(ours, 2 * USD, app_id=APP)
-    with pytest.raises(BudgetExhausted) as refused:
+    with pytest.raises(BudgetExhausted) as refusal:
         await bank.reserve(ours, 1, app_id=APP)
-    assert refused.value.budget.subject == "app"
+    assert refusal.value.budget.subject == "app"
     await bank.reserve(ours, 1 * USD, app_id=OTHER)
     await bank.check_sums(ours)
 
@@ -132,9 +132,9 @@ async def test_runs_spend_the_budgets_of_all_agents_that_they_are_for(bank: Bank
     inner, both = _build_spender("run-1", ("inner", None)), _build_spender("run-2", ("inner", None), ("outer", 2 * USD))
     await bank.spend(ours, 1 * USD, spender=inner)
     held = await bank.reserve(ours, 1 * USD, spender=both)
-    with pytest.raises(BudgetExhausted) as refused:
+    with pytest.raises(BudgetExhausted) as refusal:
         await bank.reserve(ours, 1 * USD + 1, spender=both)
-    spent = refused.value.details["budget"]
+    spent = refusal.value.details["budget"]
     assert (spent["subject"], spent["subject_id"]) == ("agent", "outer")
     # An agent that was not bounded has spent all the same, and another bound is in force at once.
     with pytest.raises(BudgetExhausted):

@@ -181,10 +181,10 @@ class ModelRunner:
         for group in steps:
             if group[0][0] in ("reserve", "settle", "release", "top_up"):
                 # What is not reserved yet cannot be settled: numbers are of those before this group.
-                known = len(self.reservations)
-                possible = [step for step in group if known or step[0] in ("reserve", "top_up")]
-                happened = await asyncio.gather(*[self.run_step(known, *step) for step in possible])
-                assert happened == [self.expected_answer(known, *step) for step in possible]
+                reservation_count = len(self.reservations)
+                possible = [step for step in group if reservation_count or step[0] in ("reserve", "top_up")]
+                happened_steps = await asyncio.gather(*[self.run_step(reservation_count, *step) for step in possible])
+                assert happened_steps == [self.expected_answer(reservation_count, *step) for step in possible]
             else:
                 await self.run_alone(*group[0])
             assert await self.bank.credits.balance(self.ours) == self.model.balance

@@ -32,10 +32,10 @@ async def test_what_does_not_fit_is_refused_and_the_answer_says_what_there_is(ba
     ours = await bank.create_organisation()
     await bank.credits.top_up(ours, 2 * USD, "payment 1")
     await bank.reserve(ours, 6 * USD)
-    with pytest.raises(CreditsExhausted) as refused:
+    with pytest.raises(CreditsExhausted) as refusal:
         await bank.reserve(ours, 1 * USD + 1)
-    assert (refused.value.status, refused.value.code) == (402, "INSUFFICIENT_CREDITS")
-    assert refused.value.details == {
+    assert (refusal.value.status, refusal.value.code) == (402, "INSUFFICIENT_CREDITS")
+    assert refusal.value.details == {
         "exhausted": "credits",
         "reason": "set_aside",
         "required_usd": 1.000000001,
@@ -67,9 +67,9 @@ async def test_what_was_used_beyond_the_floor_is_owed(bank: Bank) -> None:
     ours = await bank.create_organisation()
     await bank.credits.settle(await bank.reserve(ours, 1), 8 * USD, USAGE)
     assert await bank.get_available(ours) == -3 * USD
-    with pytest.raises(CreditsExhausted) as refused:
+    with pytest.raises(CreditsExhausted) as refusal:
         await bank.reserve(ours, 1)
-    assert refused.value.details["available_usd"] == 0.0
+    assert refusal.value.details["available_usd"] == 0.0
     assert (await bank.credits.top_up(ours, 4 * USD, "payment 1")).available == 1 * USD
 
 
@@ -77,10 +77,10 @@ async def test_extended_credit_may_be_used_down_to_its_floor(bank: Bank) -> None
     ours = await bank.create_organisation()
     await bank.credits.set_terms(ours, floor=-10 * USD)
     await bank.spend(ours, 15 * USD)
-    with pytest.raises(CreditsExhausted) as refused:
+    with pytest.raises(CreditsExhausted) as refusal:
         await bank.reserve(ours, 1)
-    assert refused.value.details["credit_floor_usd"] == -10.0
-    assert refused.value.details["balance_usd"] == -10.0
+    assert refusal.value.details["credit_floor_usd"] == -10.0
+    assert refusal.value.details["balance_usd"] == -10.0
 
 
 async def test_terms_of_its_own_go_before_those_of_the_plan(bank: Bank) -> None:
