@@ -231,7 +231,7 @@ class AuditLog:
     def _row(self, call: AuditedCall, arguments: dict[str, Any], failure: str | None) -> dict[str, Any]:
         # A read has no audit settings of its own, but an agent's graph may make it wait for approval.
         audit, note, caller = call.tool.audit or _READ, call.audit, call.caller
-        # A key that acts for a user is the actor; whom it acted for is part of what it did (contract, document 4 H24).
+        # A key that acts for a user is the actor; whom it acted for is part of what it did.
         acted_for = {"as_user": caller.user_id} if isinstance(caller, EndUser) and caller.key_id else {}
         approval = {"approval_id": call.approval_id} if call.approval_id else {}
         return {

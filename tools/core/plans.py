@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Caps of one plan. Those of apps, requests, keys and values are the contract's (document 4, A4, B5 and F1).
+    """Caps of one plan. Those of apps, requests, keys and values are fixed by the API's contract.
 
     monthly_users: users of an app who join or sign in within a month.
     file_bytes: of the files of all apps of one organisation in a region. table_bytes: of the rows of an app's tables.

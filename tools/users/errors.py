@@ -1,4 +1,4 @@
-"""The errors of sign-in, and their envelope (document 4, A2 and B3)."""
+"""The errors of sign-in, and their envelope."""
 
 from typing import Any
 

@@ -21,7 +21,7 @@ TERMS = {
     "certified": Terms(15 * USD),
     "enterprise": Terms(None),
 }
-"""The terms by plan (contract, document 4, B5)."""
+"""The terms by plan."""
 
 
 @dataclass(frozen=True, slots=True)
