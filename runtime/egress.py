@@ -257,7 +257,9 @@ class Egress:
         from aiohappyeyeballs import start_connection
 
         results = await self._resolver.resolve(host, port)
-        endpoints = [(one["family"], socket.SOCK_STREAM, 0, "", (one["host"], one["port"])) for one in results]
+        endpoints = [
+            (result["family"], socket.SOCK_STREAM, 0, "", (result["host"], result["port"])) for result in results
+        ]
         return await start_connection(endpoints)
 
     @property
@@ -290,7 +292,9 @@ class Egress:
     async def _require_privacy(self, target: "Target") -> None:
         """Raises CredentialInClear where others could read what is sent over plain http."""
         results = [] if target.address is not None else await self._resolver.resolve(target.host, target.port)
-        addresses = [target.address] if target.address is not None else [ip_address(one["host"]) for one in results]
+        addresses = (
+            [target.address] if target.address is not None else [ip_address(result["host"]) for result in results]
+        )
         if any(self._policy.is_read_by_others(address) for address in addresses):
             raise CredentialInClear
 

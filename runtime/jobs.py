@@ -101,8 +101,8 @@ class DurableJobs:
         return bool(result.rowcount)
 
     async def end_all(self, execute: Execute, kind: str, prefix: str) -> None:
-        which = (jobs.c.kind == kind, jobs.c.finished_at.is_(None), jobs.c.id.startswith(prefix, autoescape=True))
-        await execute(update(jobs).where(*which).values(finished_at=self._clock.now(), error=None))
+        conditions = (jobs.c.kind == kind, jobs.c.finished_at.is_(None), jobs.c.id.startswith(prefix, autoescape=True))
+        await execute(update(jobs).where(*conditions).values(finished_at=self._clock.now(), error=None))
 
     def enqueue_in(self, statements: Statements, kind: str, arguments: Mapping[str, Any], job_id: str) -> None:
         if kind not in self._kinds:

@@ -64,11 +64,11 @@ class Cache(Generic[K, V]):
         self._loading.clear()
 
     async def _fill(self, key: K) -> V | None:
-        this = asyncio.current_task()
+        current_task = asyncio.current_task()
         try:
             value = await self._load(key)
         finally:
-            current = self._loading.get(key) is this
+            current = self._loading.get(key) is current_task
             if current:
                 del self._loading[key]
         if current:

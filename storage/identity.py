@@ -156,17 +156,17 @@ async def forget_store(rows: Database, store: str) -> bool:
         return result.rowcount > 0
 
 
-def _lost_message(what: str, kind: str, region: str, hint: str = "") -> str:
+def _lost_message(store: str, kind: str, region: str, hint: str = "") -> str:
     return (
-        f"the {what} of the region {region} is empty, but it held data: the data is lost or somewhere else. Restore it "
-        f"from a backup ({kind}/{region} of the data folder, or the server that it is on), or correct the setting that "
-        f"names it{hint}; `baobab forget-store {kind}:{region}` lets it start again empty"
+        f"the {store} of the region {region} is empty, but it held data: the data is lost or somewhere else. Restore "
+        f"it from a backup ({kind}/{region} of the data folder, or the server that it is on), or correct the setting "
+        f"that names it{hint}; `baobab forget-store {kind}:{region}` lets it start again empty"
     )
 
 
-def _foreign_message(what: str) -> str:
+def _foreign_message(store: str) -> str:
     return (
-        f"{what} belongs to another installation than the database: the database was emptied or exchanged, or a "
+        f"{store} belongs to another installation than the database: the database was emptied or exchanged, or a "
         "setting names the wrong place. Restore the one that is missing from a backup, or name the right place"
     )
 

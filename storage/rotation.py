@@ -34,7 +34,7 @@ async def _reseal(connection: DatabaseConnection, table: Table, vault: Vault) ->
             if not vault.is_current(envelope):
                 context = f"{table.name}.{column.name}:{key[-1]}"
                 new_envelope = vault.seal(vault.open(envelope, context), context)
-                this = [part == value for part, value in zip(identity, key, strict=True)]
-                await connection.execute(update(table).where(*this).values({column.name: new_envelope}))
+                conditions = [part == value for part, value in zip(identity, key, strict=True)]
+                await connection.execute(update(table).where(*conditions).values({column.name: new_envelope}))
                 count += 1
     return count

@@ -103,7 +103,7 @@ class ToolOffers:
             tool, graph_name = self._find_builtin(ref)
             if tool.app_parameter == BOUND and arguments_of_run.get(BOUND, app_id) != app_id:
                 raise BadRequest(f"`{BOUND}` is bound to the agent's own app.", remediation=f"Leave `{BOUND}` out.")
-            own_names = {theirs: own for own, theirs in graph_name.arguments.items()}
+            own_names = {field_name: own for own, field_name in graph_name.arguments.items()}
             arguments = {own_names.get(name, name): value for name, value in arguments_of_run.items()}
             return {**arguments, BOUND: app_id} if tool.app_parameter == BOUND else arguments
         try:

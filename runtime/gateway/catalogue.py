@@ -77,7 +77,8 @@ class _CatalogueIndex:
 
     def __init__(self, today: date, listings: Iterable[_Listing], offered_listings: Sequence[_Listing]) -> None:
         self.listings: dict[str, list[_Listing]] = {}
-        priced_listings = sorted((one for one in listings if one.is_sold(today)), key=lambda one: (one.rank, one.key))
+        sold_listings = (listing for listing in listings if listing.is_sold(today))
+        priced_listings = sorted(sold_listings, key=lambda listing: (listing.rank, listing.key))
         # Separate, so that a server's names neither replace a vendor's nor make them ambiguous.
         self.aliases = (_build_aliases(priced_listings), _build_aliases(offered_listings))
         for listing in (*priced_listings, *offered_listings):

@@ -114,7 +114,7 @@ class ConnectionPool:
         loop = asyncio.get_running_loop()
         for origin, idle in list(self._idle.items()):
             oldest = loop.time() - _IDLE_SECONDS[origin[0]]
-            self._idle[origin] = [one for one in idle if one[1] > oldest and one[0].is_free]
+            self._idle[origin] = [entry for entry in idle if entry[1] > oldest and entry[0].is_free]
             for connection, since in idle:
                 if since <= oldest:
                     connection.abort()
@@ -126,9 +126,10 @@ class ConnectionPool:
 async def dial_host(host: str, port: int) -> socket.socket:
     """Connects to the first address of the host that answers."""
     try:
-        addresses = [(one, port) for one in await get_host_resolver().resolve(host, port)]
+        addresses = [(ip, port) for ip in await get_host_resolver().resolve(host, port)]
         addresses_info: Any = [
-            (socket.AF_INET6 if ":" in one[0] else socket.AF_INET, socket.SOCK_STREAM, 0, "", one) for one in addresses
+            (socket.AF_INET6 if ":" in address[0] else socket.AF_INET, socket.SOCK_STREAM, 0, "", address)
+            for address in addresses
         ]
     except OSError:
         # The operator's own servers may have names that only the system's resolver knows.

@@ -379,7 +379,7 @@ class Gateway:
         for attempt in range(_MOST_TRIES):
             if own_provider is not None:
                 # The router knows only this installation's keys, and a customer's own provider leaves no choice.
-                upstream = next((one for one in upstreams if one.id not in tried_upstreams), None)
+                upstream = next((candidate for candidate in upstreams if candidate.id not in tried_upstreams), None)
             else:
                 upstream = await self._router.pick_upstream(model.id, upstreams, tried_upstreams)
             if upstream is None:

@@ -90,4 +90,7 @@ async def _discover_models(gateway: Gateway, providers: list[Provider], client: 
 
 def _will_need_litellm(providers: list[Provider]) -> bool:
     """Returns whether LiteLLM is needed, to translate a wire format or to choose between several vendors of a model."""
-    return any(provider.wire == "translated" for provider in providers) or sum(not one.is_own for one in providers) > 1
+    return (
+        any(provider.wire == "translated" for provider in providers)
+        or sum(not provider.is_own for provider in providers) > 1
+    )

@@ -26,10 +26,10 @@ def is_same_redirect(registered_address: str, requested_address: str) -> bool:
     """Returns whether an address is the registered one; http on loopback may have any port (RFC 8252, 7.3)."""
     if _refusal(requested_address):
         return False
-    one, other = urlsplit(registered_address), urlsplit(requested_address)
-    if one.scheme == "http":
-        return _apart(one, one.hostname) == _apart(other, other.hostname)
-    return _apart(one, one.netloc.lower()) == _apart(other, other.netloc.lower())
+    own_parts, parts = urlsplit(registered_address), urlsplit(requested_address)
+    if own_parts.scheme == "http":
+        return _apart(own_parts, own_parts.hostname) == _apart(parts, parts.hostname)
+    return _apart(own_parts, own_parts.netloc.lower()) == _apart(parts, parts.netloc.lower())
 
 
 def display_host(uri: str) -> str:

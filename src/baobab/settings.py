@@ -369,8 +369,8 @@ def load_settings(environment: Mapping[str, str] | None = None, **overrides: Any
         if variable.upper().startswith(PREFIX) and variable not in known_variables:
             # Without the prefix, which would make every name look similar.
             near = difflib.get_close_matches(variable[len(PREFIX) :].lower(), known_variables.values(), n=1)
-            others = f"; known are {', '.join(sorted(known_variables))}"
-            hint = f"; did you mean {PREFIX}{near[0].upper()}?" if near else others
+            known_text = f"; known are {', '.join(sorted(known_variables))}"
+            hint = f"; did you mean {PREFIX}{near[0].upper()}?" if near else known_text
             raise SettingsError(f"{variable} is not a setting{hint}")
     values: dict[str, Any] = {
         known_variables[variable]: value

@@ -116,7 +116,7 @@ class FileStore:
                 # Another process has erased it, and perhaps begun another.
                 await self._open.pop(app_id).close()
             while len(self._open) >= _MOST_OPEN:
-                idle = next((name for name, one in self._open.items() if not one.users), None)
+                idle = next((name for name, file in self._open.items() if not file.users), None)
                 if idle is None:
                     break
                 await self._open.pop(idle).close()

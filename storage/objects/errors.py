@@ -37,8 +37,8 @@ class TooLarge(ObjectError):
 
 
 class ObjectDamaged(ObjectError):
-    def __init__(self, key: str, what: str) -> None:
-        super().__init__(f"{key!r} is damaged: {what}")
+    def __init__(self, key: str, problem: str) -> None:
+        super().__init__(f"{key!r} is damaged: {problem}")
         self.key = key
 
 

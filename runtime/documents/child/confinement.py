@@ -81,10 +81,10 @@ def close_everything() -> None:
         _allow_only(machine, [numbers[place] for numbers in _CALLS.values()])
 
 
-def _limit(which: int, most: int) -> None:
-    _, hard = resource.getrlimit(which)
+def _limit(resource_id: int, most: int) -> None:
+    _, hard = resource.getrlimit(resource_id)
     most = most if hard == resource.RLIM_INFINITY else min(most, hard)
-    resource.setrlimit(which, (most, most))
+    resource.setrlimit(resource_id, (most, most))
 
 
 def _allow_only(machine: int, calls: Sequence[int]) -> None:

@@ -122,9 +122,9 @@ def _write_instance(schema: Any, turn: _Turn, budget: Budget, param: str, tool: 
     objects = _find_objects(turn, budget)
     bounded_schema = BoundedSchema(schema, budget)
     try:
-        matching = (one for one in objects if bounded_schema.is_valid(schema, one))
+        matching = (value for value in objects if bounded_schema.is_valid(schema, value))
         properties = schema.get("properties", {}) if isinstance(schema.get("properties", {}), dict) else {}
-        partial_matches = (one for one in objects if one.keys() & properties.keys())
+        partial_matches = (value for value in objects if value.keys() & properties.keys())
         return write_instance(schema, next(matching, None) or next(partial_matches, NOTHING), budget)
     except SchemaUnusable as refused:
         of_tool = f" of `{tool.name}`" if tool else ""

@@ -85,7 +85,7 @@ class _Writer:
         kind = node.get("type", next((kind for kind, words in _IMPLIED if any(word in node for word in words)), None))
         branching = next((keyword for keyword in ("anyOf", "oneOf") if keyword in node), None)
         if branching or isinstance(kind, list):
-            branches = _read_list(node, branching) if branching else [{"type": one} for one in node["type"]]
+            branches = _read_list(node, branching) if branching else [{"type": type_name} for type_name in node["type"]]
             beside = {key: value for key, value in node.items() if key != (branching or "type")}
             return self._write_branch(beside, branches, offered_value, name, depth, open_)
         if kind is None:

@@ -226,9 +226,9 @@ def _end_images(request: MediaRequest) -> tuple[list[str], list[str]]:
     frames = request.parameters.get("frame_images") or ()
     first_urls = [
         *(request.parameters.get("input_images") or ()),
-        *(one["url"] for one in frames if one["frame"] == "first"),
+        *(frame["url"] for frame in frames if frame["frame"] == "first"),
     ]
-    return first_urls, [one["url"] for one in frames if one["frame"] == "last"]
+    return first_urls, [frame["url"] for frame in frames if frame["frame"] == "last"]
 
 
 def _read_duration(provider: str, request: MediaRequest) -> int:

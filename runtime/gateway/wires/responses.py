@@ -47,7 +47,7 @@ class ResponsesWire:
         request = {**body, "store": False}
         included_names = body.get("include")
         if "reasoning" in model.features and (included_names is None or isinstance(included_names, list)):
-            request["include"] = [*(one for one in included_names or () if one != _THOUGHTS), _THOUGHTS]
+            request["include"] = [*(name for name in included_names or () if name != _THOUGHTS), _THOUGHTS]
         return request
 
     def build_parser(self, meter: UsageMeter) -> "_StreamParser":

@@ -201,7 +201,7 @@ def _list_tools(body: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any], 
     for at, tool in list_objects(body, "tools"):
         if tool.get("type") == "namespace":
             group = require_text(tool, "name", at)
-            yield from ((where, one, group) for where, one in list_objects(tool, "tools", at))
+            yield from ((where, entry, group) for where, entry in list_objects(tool, "tools", at))
         else:
             yield at, tool, ""
 

@@ -30,8 +30,8 @@ def replay(run: str, app: str | None, data: Path | None, *, agent: bool) -> None
         async with open_application(settings, every_region=True) as application:
             return await replay_run(application.services, run, app, present=agent)
 
-    lines, same = run_work(work())
+    lines, is_same = run_work(work())
     for line in lines:
         click.echo(line)
-    if not same:
+    if not is_same:
         raise SystemExit(1)

@@ -25,8 +25,10 @@ def upgrade() -> None:
     memory = _table("substrate_memory", "kind")
     for kind in _KINDS:
         rows = _table(f"substrate_{kind}")
-        same = sa.and_(rows.c.organisation_id == memory.c.organisation_id, rows.c.id == memory.c.id)
-        values = {name: sa.select(rows.c[name]).where(same).scalar_subquery() for name in ("action_id", "created_at")}
+        is_same_row = sa.and_(rows.c.organisation_id == memory.c.organisation_id, rows.c.id == memory.c.id)
+        values = {
+            name: sa.select(rows.c[name]).where(is_same_row).scalar_subquery() for name in ("action_id", "created_at")
+        }
         op.execute(memory.update().where(memory.c.kind == kind.removesuffix("s")).values(values))
     if _is_postgres():
         for name in ("action_id", "created_at"):

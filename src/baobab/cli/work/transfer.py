@@ -233,10 +233,10 @@ E = TypeVar("E", bound=EntryReader)
 
 
 @contextlib.asynccontextmanager
-async def open_entries(whose: str, engine: E) -> AsyncIterator[E]:
-    """Raises TransferRefused if the store does not open. whose: the beginning of its name for people."""
+async def open_entries(owner: str, engine: E) -> AsyncIterator[E]:
+    """Raises TransferRefused if the store does not open. owner: the beginning of its name for people."""
     try:
-        with translate_errors(f"{whose} key-value store"):
+        with translate_errors(f"{owner} key-value store"):
             await engine.open()
         yield engine
     finally:
@@ -265,14 +265,14 @@ def _build_store(settings: Settings, drafts: Path) -> ObjectStore:
 
 
 @contextlib.contextmanager
-def translate_errors(what: str) -> Iterator[None]:
-    """Turns the errors of a store into TransferRefused, with one line that begins with `what`."""
+def translate_errors(subject: str) -> Iterator[None]:
+    """Turns the errors of a store into TransferRefused, with one line that begins with `subject`."""
     try:
         yield
     except DatabaseUnavailable as exc:
-        raise TransferRefused(f"{what}: {exc.reason}") from exc
+        raise TransferRefused(f"{subject}: {exc.reason}") from exc
     except (KvError, ObjectError) as exc:
-        raise TransferRefused(f"{what}: {exc}") from exc
+        raise TransferRefused(f"{subject}: {exc}") from exc
 
 
 def _build_engine(settings: Settings, clock: Callable[[], float]) -> Engine:
