@@ -1,4 +1,5 @@
 """Functions are named by a verb with its object, so that they can be searched for and read without their bodies.
+Variables are named by what they hold.
 
 `told`, `asked` or `found` alone name neither who does what nor with what.
 """
@@ -7,10 +8,14 @@ import ast
 import os
 import re
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
-LAYERS = ("src/baobab", "http", "mcp_server", "runtime", "storage", "tools", "tests")
+PRODUCT = ("src/baobab", "http", "mcp_server", "runtime", "storage", "tools")
+LAYERS = (*PRODUCT, "tests")
 IRREGULAR = frozenset(
     {
         "begun",
@@ -78,6 +83,18 @@ IRREGULAR = frozenset(
     }
 )
 DEFINED = re.compile(r"\bdef\s+(\w+)")
+ASSIGNED = re.compile(
+    r"^ *([\w.*(), =]+)(?:: [^=\n]+)? [^\w\s]{0,2}= |\bfor ([\w*(), ]+) in |\bas \(?([\w, ]+)[:,)]|(\w+) :=",
+    re.MULTILINE,
+)
+"""Where variables get their values in formatted code, and some more places, which do no harm."""
+ADJECTIVES = frozenset(
+    {
+        "left",  # The left operand, or the left side of a rectangle.
+        "tainted",  # Whether a run has read text from outside, as the API calls it.
+    }
+)
+"""The words that may name a variable alone."""
 VERBS = frozenset({"embed", "feed", "need", "proceed", "seed", "shed", "speed", "succeed"})
 
 
@@ -97,9 +114,33 @@ def find_participles(text: str) -> Iterator[ast.FunctionDef | ast.AsyncFunctionD
                 yield node
 
 
+def find_vague_variables(text: str) -> Iterator[ast.Name]:
+    """The variables of a module that are named by a participle alone. A class's own fields do not count: most of them
+    are fields of the API.
+    """
+    targets = " ".join(chain.from_iterable(ASSIGNED.findall(text)))
+    if any(is_vague(name) for name in re.findall(r"(?<![.\w])\w+", targets)):
+        nodes = list(ast.walk(ast.parse(text)))
+        fields = {target for node in nodes if isinstance(node, ast.ClassDef) for target in find_fields(node)}
+        names = [node for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)]
+        yield from (name for name in names if is_vague(name.id) and name not in fields)
+
+
+def find_fields(class_: ast.ClassDef) -> Iterator[ast.expr]:
+    for statement in class_.body:
+        if isinstance(statement, ast.Assign):
+            yield from statement.targets
+        elif isinstance(statement, ast.AnnAssign):
+            yield statement.target
+
+
+def is_vague(name: str) -> bool:
+    return name not in ADJECTIVES and is_bare_participle(name)
+
+
 def is_bare_participle(name: str) -> bool:
     word = name.strip("_")
-    return word in IRREGULAR or (word.isalpha() and word.endswith("ed") and word not in VERBS)
+    return word in IRREGULAR or (word.isalpha() and word.endswith("ed") and word.lower() not in VERBS)
 
 
 def test_no_function_is_named_by_a_participle_alone() -> None:
@@ -110,6 +151,43 @@ def test_no_function_is_named_by_a_participle_alone() -> None:
         for function in find_participles(path.read_text())
     ]
     assert named == []
+
+
+def test_no_variable_is_named_by_a_participle_alone() -> None:
+    named = [
+        f"{path.relative_to(ROOT)}:{variable.lineno} {variable.id}"
+        for layer in PRODUCT
+        for path in find_files(ROOT / layer)
+        for variable in find_vague_variables(path.read_text())
+    ]
+    assert named == []
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "found = 1",
+        "found: int = 1",
+        "found += 1",
+        "found, self.row = 1, 2",
+        "(row, found), count = (1, 2), 3",
+        "row = found = 1",
+        "row = [found for found in rows]",
+        "row = {key: found for key, (found, _) in rows}",
+        "for row, found in rows: ...",
+        "with lock as found: ...",
+        "with lock as (row, found): ...",
+        "if found := row: ...",
+    ],
+)
+def test_a_variable_with_such_a_name_is_found(statement: str) -> None:
+    module = f"class Desk:\n    def take(self):\n        {statement}\n"
+    assert {variable.id for variable in find_vague_variables(module)} == {"found"}
+
+
+def test_fields_attributes_and_arguments_with_such_a_name_are_no_variables() -> None:
+    module = "class Row(TypedDict):\n    found: int\n    told = 1\n\n\nrow.found = store(told=1)\nfound == 1\n"
+    assert list(find_vague_variables(module)) == []
 
 
 def test_a_function_with_such_a_name_is_found_and_a_text_with_one_is_not() -> None:
