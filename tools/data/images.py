@@ -113,6 +113,12 @@ class Images:
             followers.deleted_rows = self.read(table, condition)
             followers.seen_keys = {(table.name, _identify(table, row)) for row in followers.deleted_rows}
             self._follow(followers, table, followers.deleted_rows)
+            # A row that refers to itself, or to another that goes with it, does not change: it goes.
+            followers.entries = [
+                (child, op, row)
+                for child, op, row in followers.entries
+                if op == "DELETE" or (child.name, _identify(child, row)) not in followers.seen_keys
+            ]
         return followers
 
     def _follow(self, followers: Followers, table: TableInfo, rows: Sequence[Row]) -> None:
@@ -164,11 +170,10 @@ class Images:
 
     def write_followers(self, log: ChangeLog, followers: Followers) -> None:
         """Logs what the write has done to rows through references. Called after the write."""
-        deleted_keys = {(table.name, _identify(table, row)) for table, op, row in followers.entries if op == "DELETE"}
         for table, op, row in followers.entries:
             if op == "DELETE":
                 log.add(table, op, row, None)
-            elif table.key and (table.name, _identify(table, row)) not in deleted_keys:
+            elif table.key:
                 log.add(table, "UPDATE", row, self._read_again(table, row))
         for name in sorted(followers.overflowing):
             log.add(self._catalogue.table(name), "DELETE", None, None)

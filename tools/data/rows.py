@@ -376,7 +376,8 @@ class Rows(RowReader):
 
     def has_followers(self, table: TableInfo, condition: Expression) -> bool:
         """Whether deleting rows of the table can delete or change rows that refer to them."""
-        return bool(self._images.follow_delete(table, condition).entries)
+        followers = self._images.follow_delete(table, condition)
+        return bool(followers.entries or followers.overflowing)
 
     @property
     def _images(self) -> Images:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any
 
 from baobab.tools.core.errors import BaobabError
@@ -14,6 +15,8 @@ from baobab.tools.data.schemas import Row
 UNDO = "data_undo"
 MOST_CHANGES = 10_000
 _SHOWN = 20
+_AT_ONCE = 200
+"""Rows with a key of several columns that one statement deletes: SQLite takes no condition of more than 1000 levels."""
 
 
 @dataclass(slots=True)
@@ -106,18 +109,16 @@ def undo(rows: Rows, catalogue: Catalogue, plan: UndoPlan, *, cascade: bool) -> 
 
     cascade: whether to do so even if rows that refer to them and were written later are deleted or changed along.
     """
-    deleted_rows: list[Change] = []
-    for change in reversed(plan.changes):
-        if deleted_rows and (change.op != "DELETE" or change.table != deleted_rows[0].table):
-            _insert_again(rows, catalogue, deleted_rows)
-            deleted_rows = []
-        if change.op == "DELETE":
-            # In one insert, because rows of one table may refer to each other.
-            deleted_rows.append(change)
+    # Rows of one table that one action wrote may refer to each other, so they go, or come back, in one statement.
+    for (op, _), group in groupby(reversed(plan.changes), key=lambda change: (change.op, change.table)):
+        changes = list(group)
+        if op == "DELETE":
+            _insert_again(rows, catalogue, changes)
+        elif op == "INSERT":
+            _delete_inserted(rows, catalogue, changes, cascade=cascade)
         else:
-            _take_back(rows, catalogue, change, cascade=cascade)
-    if deleted_rows:
-        _insert_again(rows, catalogue, deleted_rows)
+            for change in changes:
+                _restore_values(rows, catalogue, change)
     rows.note_undone(plan.changes)
     return len(plan.changes)
 
@@ -127,21 +128,31 @@ def _insert_again(rows: Rows, catalogue: Catalogue, changes: Sequence[Change]) -
     rows.insert(table, [_known_columns(table, change.old_row) for change in reversed(changes)])
 
 
-def _take_back(rows: Rows, catalogue: Catalogue, change: Change, *, cascade: bool) -> None:
-    table = _find_table(catalogue, change)
-    if change.op == "INSERT":
-        key = _key_of(table, change.new_row)
-        # Rows of the plan itself are gone already, because undo goes backwards.
-        if not cascade and rows.has_followers(table, key):
-            raise UndoConflict(f"Later rows refer to a row of `{table.name}`, and would go or change with it.")
-        changed_rows = rows.delete(table, [key])
+def _delete_inserted(rows: Rows, catalogue: Catalogue, changes: Sequence[Change], *, cascade: bool) -> None:
+    table = _find_table(catalogue, changes[0])
+    keys = [_key_of(_find_table(catalogue, change), change.new_row) for change in changes]
+    if len(table.key) == 1:
+        # Each key is `["and", ["=", column, value]]`.
+        deletions = [(["in", keys[0][1][1], [key[1][2] for key in keys]], len(keys))]
     else:
-        old_row, new_row = change.old_row or {}, change.new_row or {}
-        old_values = {name: value for name, value in old_row.items() if value != new_row.get(name, value)}
-        restored_values = _known_columns(table, old_values)
-        changed_rows = rows.update(table, restored_values, [_key_of(table, new_row)]) if restored_values else [{}]
-        # It may have been restored together with the row that it refers to.
-        changed_rows = changed_rows or rows.update(table, restored_values, [_key_of(table, old_row)])
+        chunks = [keys[start : start + _AT_ONCE] for start in range(0, len(keys), _AT_ONCE)]
+        deletions = [(["or", *chunk], len(chunk)) for chunk in chunks]
+    for condition, count in deletions:
+        # Other rows of the plan are gone already, because undo goes backwards.
+        if not cascade and rows.has_followers(table, condition):
+            raise UndoConflict(f"Later rows refer to a row of `{table.name}`, and would go or change with it.")
+        if len(rows.delete(table, [condition])) < count:
+            raise UndoConflict(f"A row of `{table.name}` is not what the action left.")
+
+
+def _restore_values(rows: Rows, catalogue: Catalogue, change: Change) -> None:
+    table = _find_table(catalogue, change)
+    old_row, new_row = change.old_row or {}, change.new_row or {}
+    old_values = {name: value for name, value in old_row.items() if value != new_row.get(name, value)}
+    restored_values = _known_columns(table, old_values)
+    changed_rows = rows.update(table, restored_values, [_key_of(table, new_row)]) if restored_values else [{}]
+    # It may have been restored together with the row that it refers to.
+    changed_rows = changed_rows or rows.update(table, restored_values, [_key_of(table, old_row)])
     if not changed_rows:
         raise UndoConflict(f"A row of `{table.name}` is not what the action left.")
 

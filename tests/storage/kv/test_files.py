@@ -209,11 +209,11 @@ async def test_a_full_queue_refuses_at_once(tmp_path: Path, clock: Any) -> None:
         )
         await asyncio.sleep(0.05)
         connection.execute("ROLLBACK")
-        counted = [await first, *await results]
-    refusal = sum(isinstance(result, StoreUnavailable) for result in counted)
+        outcomes = [await first, *await results]
+    refusal_count = sum(isinstance(result, StoreUnavailable) for result in outcomes)
     # The first has left the queue when its writing has begun, which a busy machine may do late.
-    assert refusal in (20, 21)
-    assert await engine.get("app", "hits") == b"%d" % (31 - refusal)
+    assert refusal_count in (20, 21)
+    assert await engine.get("app", "hits") == b"%d" % (31 - refusal_count)
     await engine.close()
 
 

@@ -317,11 +317,11 @@ class TestLocks:
                     *(engine.incr("app", "hits", 1, None, FREE) for _ in range(30)), return_exceptions=True
                 )
                 await asyncio.sleep(0.05)
-            counted = [await first, *await results]
-            refusal = sum(isinstance(result, QueueFull) for result in counted)
+            outcomes = [await first, *await results]
+            refusal_count = sum(isinstance(result, QueueFull) for result in outcomes)
             # The first has left the queue when its writing has begun, which a busy machine may do late.
-            assert refusal in (20, 21)
-            assert await engine.get("app", "hits") == b"%d" % (31 - refusal)
+            assert refusal_count in (20, 21)
+            assert await engine.get("app", "hits") == b"%d" % (31 - refusal_count)
 
     async def test_close_finishes_what_it_had_accepted(self, postgres_url: str) -> None:
         async with open_engine(postgres_url) as engine:

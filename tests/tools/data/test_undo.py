@@ -102,6 +102,19 @@ async def test_an_undo_deletes_no_later_row_that_refers_to_what_it_takes_back(ta
     assert await read_all(tables) == [[], []]
 
 
+async def test_rows_of_one_write_that_refer_to_each_other_are_taken_back_and_come_back(tables: Tables) -> None:
+    await tables.apply(LIBRARY)
+    await tables.insert("authors", {"id": 1, "name": "Ada"})
+    circle = [{"id": 1, "author_id": 1, "sequel_of": 2}, {"id": 2, "author_id": 1, "sequel_of": 1}]
+    creation = await tables.ask("POST", "/books", [*circle, {"id": 3, "author_id": 1, "sequel_of": 3}])
+    before = await read_all(tables)
+    deletion = await tables.ask("DELETE", "/books?id=gt.0")
+    assert (await undo(tables, action_id=deletion.headers["x-action-id"])).json["undone"] == 3
+    assert await read_all(tables) == before
+    assert (await undo(tables, action_id=creation.headers["x-action-id"])).json["undone"] == 3
+    assert await tables.list("books") == []
+
+
 async def test_an_insert_that_changed_rows_is_taken_back(tables: Tables) -> None:
     await tables.apply(LIBRARY)
     await tables.insert("authors", {"id": 1, "name": "Ada"})
