@@ -109,7 +109,10 @@ class AddressRefused(EgressError):
     code = "EGRESS_ADDRESS_REFUSED"
     status = 400
     summary = "The URL leads to an address that this server may not call."
-    remediation = "Use a public host. An operator can allow private networks with BAOBAB_EGRESS_ALLOW."
+    remediation = (
+        "Use a public host. An operator can allow private addresses, such as BAOBAB_EGRESS_ALLOW=127.0.0.1, and "
+        "restart the server."
+    )
 
 
 class CredentialInClear(UrlRefused):

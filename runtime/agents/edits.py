@@ -11,7 +11,7 @@ from baobab.tools.core.approvals import Edit
 from baobab.tools.core.auth.callers import Anonymous, EndUser
 from baobab.tools.core.auth.deciders import Decider, person
 from baobab.tools.core.call import Call
-from baobab.tools.core.errors import BadRequest, Forbidden
+from baobab.tools.core.errors import BadRequest, Forbidden, MissingField
 from baobab.tools.core.invalid import invalid
 from baobab.tools.core.wording import redact_arguments, restore_hidden
 
@@ -50,7 +50,11 @@ async def edit_call(call: Call, row: Any, decider: Decider, edited_arguments: Ma
     try:
         tool.validate(arguments)
     except ValidationError as exc:
-        raise invalid(exc, tool.arguments) from exc
+        refusal = invalid(exc, tool.arguments)
+        # A misspelt name has a remedy of its own.
+        if refusal.remedy == MissingField.remediation:
+            refusal.remedy = "Send all arguments of the call in `arguments`, not only the changed ones."
+        raise refusal from exc
     decider_call = Call(call.registry, call.services, tool, caller, call.context, call.unit)
     if tool.app_parameter == BOUND:
         decider_call.app = await call.services.directory.app(proposed_arguments[BOUND])

@@ -189,12 +189,11 @@ def test_the_public_page_reads_the_number_and_its_visitors_cannot_write_it(serve
 
 def test_a_key_asks_and_a_person_decides_by_the_commands_of_the_page(server: ServerProcess) -> None:
     _, variables = keep_variables(server)
-    making, rule, approving, rejecting = find_blocks(APPROVALS, "sh")[:4]
-    put = 'curl -s -X PUT $BAOBAB/v1/$APP/kv/$NAME -H "Authorization: Bearer $AGENT" -d "{\\"value\\": 1}"'
-    asking = f"for NAME in asks-1 asks-1 asks-2 asks-2; do {put}; done\n"
+    making, replacing, rule, approving, rejecting = find_blocks(APPROVALS, "sh")[:5]
+    new_key = 'curl -s -X PUT $BAOBAB/v1/$APP/kv/milk -H "Authorization: Bearer $AGENT" -d "{\\"value\\": 1}"\n'
     _, choosing, _ = approving.splitlines()
-    process = run_shell(f"{variables}{making}{rule}{asking}{approving}{choosing}\n{rejecting}")
-    check_order(process, '"kv_delete":"never"', '"pending"', '"pending"', "asks-2", "asks-1")
+    process = run_shell(f"{variables}{making}{replacing}{rule}{new_key}{approving}{choosing}\n{rejecting}")
+    check_order(process, '"pending"', "APPROVAL_REQUIRED", '"kv_put":"always"', '"pending"', '"milk"', '"bread"')
     check_order(process, '"status":"approved"', '"status":"rejected"')
 
 

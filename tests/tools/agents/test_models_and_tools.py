@@ -89,6 +89,16 @@ async def test_a_person_can_change_the_arguments(agency: Agency) -> None:
     assert await agency.get_key("x") == "41"
 
 
+async def test_an_edit_that_leaves_arguments_out_is_told_to_send_all_of_them(agency: Agency) -> None:
+    await agency.create_agent("a", model_graph('/call kv_put {"key": "x", "value": 1}', *TOOLS))
+    run = await agency.run_agent("a")
+    token = (await agency.list_events("a", run["id"], "run_paused"))[0]["payload"]["approval_token"]
+    body = {"app_id": agency.app_id, "name": "a", "id": run["id"], "approval_token": token, "approved": True}
+    refusal = await agency.catch_refusal("agents_runs_resume", agency.owner, **body, arguments={"value": 41})
+    assert refusal.message == "`key` is missing."
+    assert refusal.remedy == "Send all arguments of the call in `arguments`, not only the changed ones."
+
+
 async def test_a_token_is_good_for_one_decision(agency: Agency) -> None:
     await agency.create_agent(
         "a", model_graph('/call interrupt {"reason": "a"}\n/then interrupt {"reason": "b"}', *TOOLS)
