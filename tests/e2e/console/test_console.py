@@ -106,7 +106,7 @@ async def test_calls_that_are_alike_are_approved_at_once(browser_server: Browser
         assert [text.count(f'"{key}"') >= 2 for key in ("one", "two", "three")] == [True] * 3
         await person.photograph("alike-desktop")
         await person.check_accessibility()
-        await person.page.get_by_role("button", name="Approve these 3").click()
+        await person.page.get_by_role("button", name="Approve these 3", exact=True).click()
         await person.page.wait_for_url("**decided=1")
         assert person.questions == ["Approve these 3 calls?"]
         assert (await browser_server.wait_for_run(run))["status"] == "completed"
@@ -137,7 +137,7 @@ async def test_a_call_is_denied_on_a_phone_without_script(browser_server: Browse
         await open_call(person, "by-phone")
         await person.photograph("approval-phone")
         await person.page.get_by_label("Reason, told to whoever asked").fill("Not today.")
-        await person.page.get_by_role("button", name="Deny").click()
+        await person.page.get_by_role("button", name="Deny", exact=True).click()
         await expect(person.page.get_by_text("Denied. It will not be executed.")).to_be_visible()
         await person.page.get_by_role("button", name="Account").click()
         await expect(person.page.get_by_role("link", name="Connect a client")).to_be_visible()
@@ -180,7 +180,7 @@ async def test_what_others_wrote_stays_text(browser_server: BrowserServer) -> No
             assert await by_text.nth(index).evaluate("(one) => one.closest('.theirs') !== null")
         assert await person.page.evaluate("document.documentElement.scrollWidth <= innerWidth + 1")
         assert person.questions == []
-        await person.page.get_by_role("button", name="Deny").click()
+        await person.page.get_by_role("button", name="Deny", exact=True).click()
         await expect(person.page.get_by_text("Denied. It will not be executed.")).to_be_visible()
 
 

@@ -95,7 +95,7 @@ async def test_what_waits_is_approved_from_the_inbox_and_an_action_is_undone(bro
     async with browser_server.open_person(signed_in=False) as person:
         await sign_in(person, email)
         await person.page.get_by_role("link", name="place call").click()
-        await person.page.get_by_role("button", name="Approve").click()
+        await person.page.get_by_role("button", name="Approve", exact=True).click()
         await expect(person.page.locator("h1 .chip")).to_have_text("executed")
         await person.page.goto(paths[4])
         await person.page.get_by_role("button", name="Undo").click()
