@@ -362,3 +362,13 @@ async def test_one_app_cannot_be_changed_through_the_path_of_another(baobab: Bao
     assert refusal.status_code == 400
     for app in (mine, other):
         assert (await get_config(baobab, app))["access_mode"] == "public"
+
+
+async def test_a_value_of_the_wrong_form_is_refused_with_an_example(baobab: Baobab) -> None:
+    app = await baobab.create_app()
+    body = {"allowed_origins": ["https://shop.example.com", "shop.example.com"]}
+    refusal = await baobab.client.patch(f"/v1/{app}/config/cors", json=body, headers=baobab.owner)
+    message = refusal.json()["error"]["message"]
+    assert message.startswith(
+        "`allowed_origins.1`: string should look like `https://shop.example.com` and match '^https?"
+    )

@@ -45,7 +45,9 @@ Origin = Annotated[
     Text(250, pattern=r"^https?://([A-Za-z0-9.-]+|\[[0-9A-Fa-f:]+\])(:[0-9]{1,5})?$"),
     Field(description="A full web origin, without a path.", examples=["https://shop.example.com"]),
 ]
-ContentType = Annotated[str, Text(100, pattern=r"^[A-Za-z0-9!#$&^_.+-]+/([A-Za-z0-9!#$&^_.+-]+|\*)$")]
+ContentType = Annotated[
+    str, Text(100, pattern=r"^[A-Za-z0-9!#$&^_.+-]+/([A-Za-z0-9!#$&^_.+-]+|\*)$"), Field(examples=["image/png"])
+]
 ToolName = Annotated[str, Text(100, pattern=r"^[a-z][a-z0-9_]*$")]
 FunctionName = Annotated[str, Text(100, min_length=1)]
 Reason = Annotated[str, Text(500)]
