@@ -180,11 +180,11 @@ POST {base}/v1/APP_ID/chat/completions
 ## Agents: graphs of models and tools
 
 A graph has an `entry`, `nodes` by id and `edges`. Nodes: `llm` asks a model, which may call tools; `tool` calls one
-tool; `map` calls one for each item of a list; `agent` runs another agent; `end` says what the run returns. A node
-writes its result to `state` under its `output_key`. Texts are templates: `{{{{ input.x }}}}` of the run's input,
-`{{{{ state.key }}}}` of what nodes wrote; two braces, no code. The first edge of a node whose `when` (JSON-Logic)
-holds is taken. What a node uses must be listed in `tools`. Create one (`agents_create`); `agents_validate` reports
-every mistake at once.
+tool (`tool_ref`, `args_template`); `map` calls one for each `{{{{ item }}}}` of the list `over`; `agent` runs another
+agent; `end` says what the run returns. A node writes its result to `state` under its `output_key`. Texts are
+templates: `{{{{ input.x }}}}` of the run's input, `{{{{ state.key }}}}` of what nodes wrote; two braces, no code. The
+first edge of a node whose `when` (JSON-Logic) holds is taken. What a node uses must be listed in `tools`. Create one
+(`agents_create`); `agents_validate` reports every mistake at once.
 
 ```
 POST {base}/v1/APP_ID/agents
@@ -198,9 +198,9 @@ POST {base}/v1/APP_ID/agents
   "tools": {{"builtin": ["kv_get"]}}}}}}
 ```
 
-Start a run (`agents_run`) and read it (`agents_runs_get`) until its `status` is `completed` or `failed`: `output` is
-what the end returned. `agents_runs_events_list` lists each step. A second start with another input within 60 s is 409
-unless each has an `idempotency_key` of its own.
+Start a run (`agents_run`) and read it (`agents_runs_get`; over MCP the run's `run_id` is its argument `id`) until its
+`status` is `completed` or `failed`: `output` is what the end returned. `agents_runs_events_list` lists each step. A
+second start with another input within 60 s is 409 unless each has an `idempotency_key` of its own.
 
 ```
 POST {base}/v1/APP_ID/agents/answerer/runs
