@@ -94,7 +94,9 @@ async def catch_refusal(url: str, egress: Egress | None = None) -> type[EgressEr
     async with close_after(egress or Egress(resolver=fail_to_resolve)) as client:
         with pytest.raises(EgressError) as caught:
             await client.request("GET", url)
-    assert not any(part in f"{caught.value} {caught.value.remedy}" for part in ("127.", "10.", "::"))
+    # The fixed part of the remedy has an example.
+    text = f"{caught.value} {caught.value.remedy}".replace(caught.type.remediation or "", "")
+    assert not any(part in text for part in ("127.", "10.", "::"))
     return caught.type
 
 
