@@ -236,7 +236,10 @@ class Rows(RowReader):
             deleted_rows = self._write_returning(writer, table, text, ["true"], None, is_bounded=True)
         self._note_slow_write("delete", table, conditions, began)
         self._images.write_followers(self._log, followers)
-        for row in deleted_rows if followers.deleted_rows is None else followers.deleted_rows:
+        if followers.deleted_rows is not None:
+            # SQLite returns no row that a reference to a row before it has deleted along.
+            deleted_rows = followers.deleted_rows
+        for row in deleted_rows:
             self._log.add(table, "DELETE", row, None)
         return _pick_columns(deleted_rows, answer)
 

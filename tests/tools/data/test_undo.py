@@ -115,6 +115,19 @@ async def test_rows_of_one_write_that_refer_to_each_other_are_taken_back_and_com
     assert await tables.list("books") == []
 
 
+async def test_rows_that_delete_each_other_are_all_answered_and_come_back(tables: Tables) -> None:
+    parent = {"type": "integer", "references": {"table": "nodes", "column": "id", "onDelete": "CASCADE"}}
+    await tables.apply({"nodes": {"columns": {"id": {"type": "integer", "primaryKey": True}, "parent_id": parent}}})
+    circle = [{"id": 1, "parent_id": 2}, {"id": 2, "parent_id": 3}, {"id": 3, "parent_id": 1}]
+    creation = await tables.ask("POST", "/nodes", circle)
+    deletion = await tables.ask("DELETE", "/nodes?id=gt.0")
+    assert sorted(row["id"] for row in deletion.json) == [1, 2, 3]
+    assert (await undo(tables, action_id=deletion.headers["x-action-id"])).json["undone"] == 3
+    assert await tables.list("nodes?order=id") == circle
+    assert (await undo(tables, action_id=creation.headers["x-action-id"])).json["undone"] == 3
+    assert await tables.list("nodes") == []
+
+
 async def test_an_insert_that_changed_rows_is_taken_back(tables: Tables) -> None:
     await tables.apply(LIBRARY)
     await tables.insert("authors", {"id": 1, "name": "Ada"})
