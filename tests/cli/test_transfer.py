@@ -270,6 +270,11 @@ async def test_everything_goes_on_in_postgres(source: Source, target: str, tmp_p
         await _check_continues(client, source)
     assert await _increment_once(PostgresEngine(target), source.app_id) == 1
     assert source.read_contents() == before
+    with run_server(source.data) as server:
+        assert f"copied this folder to {target} on " in server.log_text
+    (source.data / "transferred.txt").unlink()
+    with run_server(source.data) as server:
+        assert "Warning" not in server.log_text
 
 
 def test_what_no_door_shows_is_right_too(source: Source, target: str) -> None:

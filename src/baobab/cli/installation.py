@@ -11,6 +11,9 @@ from baobab import settings as settings_module
 from baobab.cli.errors import CommandError, run_work
 from baobab.settings import Settings, SettingsError
 
+TRANSFER_NOTE = "transferred.txt"
+"""In the data folder of an installation that `baobab transfer` has copied: where to, and when."""
+
 data_option = click.option("--data", type=Path, help="Folder that holds everything [BAOBAB_DATA, data].")
 
 
@@ -32,6 +35,19 @@ def load_installed_settings(data: Path | None) -> Settings:
     if settings.rows_url.startswith(SQLITE) and not rows.is_file():
         raise CommandError(str(NoDataFolder(rows)))
     return settings
+
+
+def warn_of_transfer(settings: Settings) -> None:
+    """Warns on standard error if the rows of the folder have been copied to another place, where servers run now."""
+    from baobab.storage.databases import SQLITE
+
+    note = settings.data / TRANSFER_NOTE
+    if settings.rows_url.startswith(SQLITE) and note.is_file():
+        click.echo(
+            f"Warning: {note.read_text().strip()} What you write here does not arrive there. Set BAOBAB_DATABASE_URL "
+            f"to go on there, or delete {note} to go on here.",
+            err=True,
+        )
 
 
 @contextlib.asynccontextmanager

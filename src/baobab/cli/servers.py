@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from baobab.cli.errors import run_work, translate_errors
-from baobab.cli.installation import data_option, load_settings, open_application
+from baobab.cli.installation import data_option, load_settings, open_application, warn_of_transfer
 
 
 @click.command()
@@ -25,7 +25,12 @@ def serve(**options: Any) -> None:
     """
     from baobab.serving import run
 
-    translate_errors(lambda: run(load_settings(**options)))
+    def start() -> None:
+        settings = load_settings(**options)
+        warn_of_transfer(settings)
+        run(settings)
+
+    translate_errors(start)
 
 
 @click.command()
@@ -36,6 +41,7 @@ def worker(data: Path | None) -> None:
     Servers run jobs too, unless BAOBAB_JOBS=0 leaves them all to workers.
     """
     settings = load_settings(data=data)
+    warn_of_transfer(settings)
 
     async def work() -> None:
         stop = asyncio.Event()

@@ -6,6 +6,7 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol, TypeVar
 from urllib.parse import urlsplit
@@ -15,6 +16,7 @@ from sqlalchemy import select
 import baobab.composition  # noqa: F401 - brings the tables of the runtime; those of the domains come with toolsets()
 from baobab import tools
 from baobab.addresses import KvPlace
+from baobab.cli.installation import TRANSFER_NOTE
 from baobab.settings import Settings, load_settings
 from baobab.storage.data.store import DataStore
 from baobab.storage.data.stores import data_store_at
@@ -134,6 +136,7 @@ async def transfer(here: Settings, there: Settings, *, dry_run: bool, print_line
             raise TransferRefused(f"source and target differ in: {names}; empty the target and begin again")
         _keep_secret(here, there)
         await mark.finish_transfer(target)
+    _note_transfer(here, there)
     print_line("Verified.")
     for line in _list_next_steps(here, there):
         print_line(line)
@@ -335,6 +338,14 @@ def _keep_secret(here: Settings, there: Settings) -> None:
     if there.rows_url.startswith(SQLITE) and not there.secret_file.exists():
         keys = here.secret_key.split(",") if here.secret_key else here.secret_file.read_text().split()
         write_private(there.secret_file, "\n".join(key.strip() for key in keys) + "\n")
+
+
+def _note_transfer(here: Settings, there: Settings) -> None:
+    """Leaves a note in the folder that was copied, for whoever starts a server on it by mistake."""
+    if here.rows_url.startswith(SQLITE):
+        day = datetime.now(UTC).strftime("%Y-%m-%d")
+        text = f"`baobab transfer` copied this folder to {_without_password(there.rows_url)} on {day}.\n"
+        (here.data / TRANSFER_NOTE).write_text(text)
 
 
 def _without_password(url: str) -> str:
