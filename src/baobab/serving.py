@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import errno
 import os
 import signal
 import socket
@@ -52,7 +53,10 @@ def _create_listener(settings: Settings) -> socket.socket:
         family = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM)[0][0]
         return socket.create_server((settings.host, settings.port), family=family, backlog=_BACKLOG)
     except OSError as exc:
-        raise OSError(exc.errno, f"cannot listen on {settings.host}:{settings.port}: {exc.strerror}") from exc
+        message = f"cannot listen on {settings.host}:{settings.port}: {exc.strerror}"
+        if exc.errno == errno.EADDRINUSE:
+            message += ". Stop the server that uses the port, or choose another one with BAOBAB_PORT"
+        raise OSError(exc.errno, message) from exc
 
 
 def _serve_in_process(settings: Settings, listener: socket.socket) -> None:

@@ -154,9 +154,10 @@ def fetch_statuses(server: ServerProcess, headers: dict[str, str]) -> set[int]:
         return {client.get(f"{server.address}/apps").status_code for _ in range(40)}
 
 
-def test_a_taken_port_is_one_line(first_start: ServerProcess, tmp_path: Path) -> None:
+def test_a_taken_port_is_one_line_that_says_what_to_do(first_start: ServerProcess, tmp_path: Path) -> None:
     port = urlsplit(first_start.address).port
     process = run_baobab("serve", "--port", port, "--data", tmp_path / "data")
     assert process.returncode == 1
     assert len(process.stderr.splitlines()) == 1
     assert str(port) in process.stderr
+    assert "BAOBAB_PORT" in process.stderr

@@ -93,7 +93,8 @@ class CreditsExhausted(BaobabError):
     status = 402
     summary = "The organisation does not have enough credits for this call."
     remediation = (
-        "Top up, or wait for the next month if the plan has an allowance; details.available_usd is what is left."
+        "Ask for fewer tokens, wait for the next month if the plan has an allowance, or have the operator top up."
+        " What is left is in details.available_usd."
     )
 
 

@@ -183,8 +183,11 @@ A graph has an `entry`, `nodes` by id and `edges`. Nodes: `llm` asks a model, wh
 tool (`tool_ref`, `args_template`); `map` calls one for each `{{{{ item }}}}` of the list `over`; `agent` runs another
 agent; `end` says what the run returns. A node writes its result to `state` under its `output_key`. Texts are
 templates: `{{{{ input.x }}}}` of the run's input, `{{{{ state.key }}}}` of what nodes wrote; two braces, no code. The
-first edge of a node whose `when` (JSON-Logic) holds is taken. What a node uses must be listed in `tools`. Create one
-(`agents_create`); `agents_validate` reports every mistake at once.
+first edge of a node whose `when` (JSON-Logic) holds is taken, such as
+`{{"from": "look", "to": "buy", "when": {{"<": [{{"var": "state.stock.value"}}, 5]}}}}`. If a `tool` node fails, the run
+ends, as for a `kv_get` of a missing key; with `"on_error": "tell"` it goes on with the result `{{"error": {{...}}}}`.
+What a node uses must be listed in `tools`. Create one (`agents_create`); `agents_validate` reports every mistake at
+once.
 
 ```
 POST {base}/v1/APP_ID/agents
