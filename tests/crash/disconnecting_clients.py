@@ -25,8 +25,8 @@ _LONGEST_PAD = 60_000
 """Characters of a value: it is sent in several pieces."""
 _NAMES = 12
 """Of apps, agents and keys each: a name that is taken is refused, which is an answer, too."""
-_REFUSED = (404, 409, 428)
-"""Because it is not there yet, is over or taken, or waits for a person."""
+_REFUSED = (404, 409, 428, 429)
+"""Because it is not there yet, is over or taken, waits for a person, or comes after too many others of a minute."""
 _AGENT = {"dedupe_window_seconds": 0}
 _HELLO = {"messages": [{"role": "user", "content": "Hello! " * 40}]}
 _MODELS = ("openai/gpt-4o-mini", "baobab/echo")
@@ -107,10 +107,14 @@ class ClientCrowd:
 
     async def ask(self, request: HttpRequest) -> Any:
         """An answer that is none but a success."""
-        async with self._send(request) as answer:
-            text = await answer.text()
-            assert answer.status < 300, f"{request}: {answer.status} {text}"
-            return json.loads(text) if text.startswith(("{", "[")) else text
+        while True:
+            async with self._send(request) as answer:
+                text = await answer.text()
+            if answer.status != 429:
+                break
+            await asyncio.sleep(int(answer.headers["retry-after"]))
+        assert answer.status < 300, f"{request}: {answer.status} {text}"
+        return json.loads(text) if text.startswith(("{", "[")) else text
 
     async def request_and_wait(self, kind: str) -> None:
         """Ask for something and wait for the answer, which must be one of a server that is well."""
