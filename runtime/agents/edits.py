@@ -50,7 +50,7 @@ async def edit_call(call: Call, row: Any, decider: Decider, edited_arguments: Ma
     try:
         tool.validate(arguments)
     except ValidationError as exc:
-        refusal = invalid(exc, tool.arguments)
+        refusal = invalid(exc, tool.arguments, tool.input_schema)
         # A misspelt name has a remedy of its own.
         if refusal.remedy == MissingField.remediation:
             refusal.remedy = "Send all arguments of the call in `arguments`, not only the changed ones."

@@ -61,8 +61,8 @@ class Ledger:
         assert len(rules) == len(patterns), "a rule stands twice"
         assert self.rules <= rules <= self.wanted_rules
         # A row and its audit row are one transaction: both, or neither.
-        audited_count = await account.count_audited("kv_rule")
-        assert audited_count == {**dict.fromkeys(self.rules, 1), **dict.fromkeys(rules, 1)}
+        audited_changes = await account.count_audited("kv_rule")
+        assert audited_changes == {**dict.fromkeys(self.rules, 1), **dict.fromkeys(rules, 1)}
         self.rules = rules
         self.wanted_rules = set(rules)
 

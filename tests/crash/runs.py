@@ -248,8 +248,8 @@ def verify_events(run: Run, asks: int, calls: int) -> None:
     """asks: how many approvals it needed, with the run below it; calls: how many it made itself."""
     assert run.status == "completed", (run.status, run.events[-1])
     assert [event["seq"] for event in run.events] == list(range(1, len(run.events) + 1))
-    counter = Counter((event["type"], event["payload"].get("call_id")) for event in run.events)
-    once = {key: count for key, count in counter.items() if key[1] is not None and key[0] != "run_paused"}
+    event_counts = Counter((event["type"], event["payload"].get("call_id")) for event in run.events)
+    once = {key: count for key, count in event_counts.items() if key[1] is not None and key[0] != "run_paused"}
     assert set(once.values()) == {1}, once
     assert len({payload["approval_id"] for payload in run.list_payloads("run_paused")}) == asks
     types = Counter(event["type"] for event in run.events)

@@ -1,13 +1,13 @@
 """Invalid arguments: turns pydantic's faults into errors that say which field is wrong and what to send."""
 
 import re
-from collections.abc import Iterator, Mapping
-from functools import lru_cache
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
 from baobab.tools.core.errors import BadRequest, InvalidType, MissingField, UnknownField
+from baobab.tools.core.schema import find_example
 
 _MOST = 10
 
@@ -17,10 +17,13 @@ _BRANCH = re.compile(r"[\[(]|^(?:constrained-)?(?:str|int|float|bool|list|dict|n
 _PATTERN = re.compile(r"String should match pattern '(.*)'", re.DOTALL)
 
 
-def invalid(error: ValidationError, model: type[BaseModel]) -> BadRequest:
-    """Builds one error for all faults; the first decides its code. It never contains values."""
+def invalid(error: ValidationError, model: type[BaseModel], schema: Mapping[str, Any]) -> BadRequest:
+    """Builds one error for all faults; the first decides its code. It never contains values.
+
+    schema: the model's JSON Schema, whose examples are shown.
+    """
     faults = error.errors(include_url=False, include_context=False, include_input=False)
-    fields = [{"field": _path(fault["loc"]), "problem": _problem(fault, model)} for fault in faults[:_MOST]]
+    fields = [{"field": _path(fault["loc"]), "problem": _problem(fault, schema)} for fault in faults[:_MOST]]
     first, kind = fields[0], faults[0]["type"]
     message = f"`{first['field']}`: {first['problem']}."
     missing_names = [_path(fault["loc"]) for fault in faults[:_MOST] if fault["type"] == "missing"]
@@ -103,27 +106,11 @@ def _path(location: tuple[Any, ...]) -> str:
     return ".".join(parts)[:200] or "body"
 
 
-def _problem(fault: Any, model: type[BaseModel]) -> str:
+def _problem(fault: Any, schema: Mapping[str, Any]) -> str:
     if fault["type"] == "dict_type":
         # Pydantic calls it by its name in Python, which no client sends.
         return "input should be an object"
     text = str(fault["msg"]).removeprefix("Value error, ")
-    if (match := _PATTERN.fullmatch(text)) and (example := _map_examples(model).get(match[1])):
+    if (match := _PATTERN.fullmatch(text)) and (example := find_example(schema, match[1])):
         return f"string should look like `{example}` and match '{match[1]}'"
     return text[0].lower() + text[1:] if text.startswith(("Input", "String", "List", "Field")) else text
-
-
-@lru_cache
-def _map_examples(model: type[BaseModel]) -> dict[str, str]:
-    """Maps the patterns of a model's fields, at any depth, to an example of each that has one."""
-
-    def find(schema: Any) -> Iterator[tuple[str, str]]:
-        if isinstance(schema, dict):
-            if isinstance(schema.get("pattern"), str) and schema.get("examples"):
-                yield schema["pattern"], str(schema["examples"][0])
-            schema = list(schema.values())
-        if isinstance(schema, list):
-            for part in schema:
-                yield from find(part)
-
-    return dict(find(model.model_json_schema()))

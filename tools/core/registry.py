@@ -436,7 +436,7 @@ def _validate_arguments(tool: Tool, arguments: Mapping[str, Any]) -> dict[str, A
             error = later_error
             break
         nulls -= required_nulls
-    raise invalid(error, tool.arguments) from error
+    raise invalid(error, tool.arguments, tool.input_schema) from error
 
 
 def _has_stream(values: Mapping[str, Any]) -> bool:

@@ -31,6 +31,17 @@ def find_unbounded(schema: Schema, path: str = "") -> Iterator[str]:
             yield from find_unbounded(inner, path)
 
 
+def find_example(schema: Any, pattern: str) -> str | None:
+    """Returns the first example of the strings of a pattern, at any depth; None if there is none."""
+    if isinstance(schema, dict):
+        if schema.get("pattern") == pattern and schema.get("examples"):
+            return str(schema["examples"][0])
+        schema = list(schema.values())
+    if isinstance(schema, list):
+        return next((example for part in schema if (example := find_example(part, pattern))), None)
+    return None
+
+
 def _inline(node: Any, definitions: Schema) -> Any:
     if isinstance(node, list):
         return [_inline(item, definitions) for item in node]

@@ -83,9 +83,10 @@ def transfer(
     --to postgresql://... copies the rows and the keys to Postgres and, with --objects, the files to S3. --to FOLDER
     copies everything into a new folder.
 
-    Stop the servers and workers first; none can start while this runs. The source is only read. The target must be
-    empty, and cannot be used until everything has been copied and compared. If the command is interrupted, run it
-    again: it continues. A password can come from PGPASSWORD or ~/.pgpass.
+    Stop the servers and workers first; none can start while this runs. Nothing in the source changes, but for a note in
+    its folder that it was copied. The target must be empty, and cannot be used until everything has been copied and
+    compared. If the command is interrupted, run it again: it continues. A password can come from PGPASSWORD or
+    ~/.pgpass.
 
     --kv without --to moves only the key-value stores: of each region with a Valkey, into Valkey or into the region's
     database. Keys that earlier versions left in Valkey move too. Afterwards the old copy is deleted.

@@ -81,10 +81,11 @@ class Capability:
         try:
             return self.payload.model_validate(dict(payload))
         except ValidationError as exc:
-            fault = invalid(exc, self.payload)
+            schema = describe_payload(self.payload)
+            fault = invalid(exc, self.payload, schema)
             fault.message = f"payload of {self.name}: {fault.message}"
             # Nobody has seen what a payload needs who did not ask for it: the schema of the tool is the same for all.
-            fault.details = {**fault.details, "payload_schema": describe_payload(self.payload)}
+            fault.details = {**fault.details, "payload_schema": schema}
             raise fault from exc
 
 
