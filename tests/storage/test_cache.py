@@ -9,24 +9,24 @@ from tests.clock import FixedClock
 
 
 async def test_callers_at_once_share_one_look_up() -> None:
-    asked: list[str] = []
+    loaded_keys: list[str] = []
 
     async def load(key: str) -> str:
-        asked.append(key)
+        loaded_keys.append(key)
         await asyncio.sleep(0)
         return key.upper()
 
     cache = Cache(load, FixedClock())
     assert await asyncio.gather(*(cache.get("a") for _ in range(20))) == ["A"] * 20
-    assert asked == ["a"]
+    assert loaded_keys == ["a"]
 
 
 async def test_entries_and_absences_have_their_own_time() -> None:
     clock, there = FixedClock(), {"a": 1}
-    asked: list[str] = []
+    loaded_keys: list[str] = []
 
     async def load(key: str) -> int | None:
-        asked.append(key)
+        loaded_keys.append(key)
         return there.get(key)
 
     cache = Cache(load, clock, keep=30, keep_absent=2)
@@ -36,7 +36,7 @@ async def test_entries_and_absences_have_their_own_time() -> None:
     assert (await cache.get("a"), await cache.get("b")) == (1, 2)
     clock.advance(28)
     await cache.get("a")
-    assert asked == ["a", "b", "b", "a"]
+    assert loaded_keys == ["a", "b", "b", "a"]
 
 
 async def test_a_change_during_the_look_up_is_not_overwritten_by_its_older_answer() -> None:
@@ -66,11 +66,11 @@ async def test_a_caller_that_goes_away_does_not_take_the_others_answer_along() -
         return key
 
     cache = Cache(load, FixedClock())
-    gone, stays = asyncio.create_task(cache.get("a")), asyncio.create_task(cache.get("a"))
+    leaving_task, staying_task = asyncio.create_task(cache.get("a")), asyncio.create_task(cache.get("a"))
     await asyncio.sleep(0)
-    gone.cancel()
+    leaving_task.cancel()
     going.set()
-    assert await stays == "a"
+    assert await staying_task == "a"
 
 
 async def test_a_failed_look_up_is_tried_again() -> None:

@@ -105,12 +105,12 @@ async def test_nor_among_processes(database: Database, url: str) -> None:
 
 async def test_a_unit_that_is_rolled_back_leaves_nothing_and_lets_the_next_one_in(database: Database) -> None:
     unit = database.build_unit(write=True)
-    called: list[str] = []
-    unit.after_commit(lambda: called.append("after"))
+    calls: list[str] = []
+    unit.after_commit(lambda: calls.append("after"))
     await unit.execute(text("UPDATE counter SET n = 7"))
     await unit.rollback(ValueError("no"))
     assert await _read_number(database) == 0
-    assert called == []
+    assert calls == []
     async with database.writing() as connection:
         await connection.execute(text("UPDATE counter SET n = 8"))
     assert await _read_number(database) == 8
@@ -118,13 +118,13 @@ async def test_a_unit_that_is_rolled_back_leaves_nothing_and_lets_the_next_one_i
 
 async def test_what_waits_for_the_commit_happens_after_it_and_once(database: Database) -> None:
     unit = database.build_unit(write=True)
-    called: list[str] = []
-    unit.after_commit(lambda: called.append("after"))
+    calls: list[str] = []
+    unit.after_commit(lambda: calls.append("after"))
     await unit.execute(text("UPDATE counter SET n = 1"))
-    assert called == []
+    assert calls == []
     await unit.commit()
     await unit.commit()
-    assert called == ["after"]
+    assert calls == ["after"]
 
 
 async def test_a_unit_without_statements_costs_no_transaction(database: Database) -> None:
@@ -180,18 +180,18 @@ async def test_whenever_callers_are_cancelled_nothing_of_theirs_stays_open_and_t
 async def test_what_waits_for_the_commit_happens_though_the_caller_is_cancelled_in_the_middle_of_it(
     database: Database,
 ) -> None:
-    told: list[str] = []
+    calls: list[str] = []
 
     async def write(moment: float) -> None:
         async with database.writing_unit() as unit:
-            unit.after_commit(lambda: told.append("after"))
+            unit.after_commit(lambda: calls.append("after"))
             await unit.execute(text("UPDATE counter SET n = n + 1"))
             asyncio.get_running_loop().call_later(moment, asyncio.current_task().cancel)  # type: ignore[union-attr]
 
     for number in range(40):
         await asyncio.gather(write(number * 0.0001), return_exceptions=True)
         # Committed, then followed; or neither.
-        assert await _read_number(database) == len(told)
+        assert await _read_number(database) == len(calls)
 
 
 async def test_a_writer_that_is_cancelled_while_it_waits_for_another_process_does_not_keep_the_turn(
@@ -295,39 +295,41 @@ async def test_what_is_written_unread_and_fetched_is_what_is_executed(database: 
     full = {"said": {"é": [None, True, "東"]}, "at": datetime(2026, 5, 1, 12, tzinfo=timezone(timedelta(hours=2)))}
     full |= {"day": date(2026, 5, 1), "flag": True, "raw": b"\x00\xff", "size": 1.5}
     rows: list[dict[str, Any]] = [
-        *({**full, "given": given} for given in (1, None)),
+        *({**full, "given": given_number} for given_number in (1, None)),
         dict.fromkeys(("said", "at", "day", "flag", "raw", "size", "given")),
         full,
         {},
     ]
-    written = insert(_everything)
-    changed = update(_everything).where(_everything.c.id == bindparam("of_id")).values(said=bindparam("to_said"))
+    insertion = insert(_everything)
+    change = update(_everything).where(_everything.c.id == bindparam("of_id")).values(said=bindparam("to_said"))
     try:
         async with database.writing_unit() as unit:
             await unit.run(_everything.create)
             for number, row in enumerate([*rows, *rows]):
-                await unit.write(written, {"id": f"w{number}", **row})
+                await unit.write(insertion, {"id": f"w{number}", **row})
                 await unit.execute(insert(_everything), {"id": f"x{number}", **row})
                 if number % 2:
-                    await unit.write(changed, {"of_id": f"w{number}", "to_said": [number]})
-                    await unit.execute(changed, {"of_id": f"x{number}", "to_said": [number]})
+                    await unit.write(change, {"of_id": f"w{number}", "to_said": [number]})
+                    await unit.execute(change, {"of_id": f"x{number}", "to_said": [number]})
         async with database.reading() as connection:
-            found = (await connection.execute(select(_everything).order_by(_everything.c.id))).all()
-        asked = select(_everything).where(_everything.c.id >= bindparam("from_id"), _everything.c.id < "y")
-        asked = asked.order_by(_everything.c.id)
+            stored_rows = (await connection.execute(select(_everything).order_by(_everything.c.id))).all()
+        query = select(_everything).where(_everything.c.id >= bindparam("from_id"), _everything.c.id < "y")
+        query = query.order_by(_everything.c.id)
         for from_id in ("", "x", "y"):
             async with database.writing_unit() as unit:
-                fetched = await unit.fetch(asked, {"from_id": from_id})
-            fetched_once = await database.fetch_once(asked, {"from_id": from_id})
-            for rows_read in (fetched, fetched_once):
-                assert [row._mapping for row in rows_read] == [row._mapping for row in found if row.id >= from_id]
-        kept = {row.id: row[1:] for row in found}
-        assert len(kept) == 4 * len(rows)
-        assert [kept[f"w{number}"] for number in range(10)] == [kept[f"x{number}"] for number in range(10)]
+                fetched_rows = await unit.fetch(query, {"from_id": from_id})
+            rows_fetched_once = await database.fetch_once(query, {"from_id": from_id})
+            for rows_read in (fetched_rows, rows_fetched_once):
+                assert [row._mapping for row in rows_read] == [row._mapping for row in stored_rows if row.id >= from_id]
+        values_by_id = {row.id: row[1:] for row in stored_rows}
+        assert len(values_by_id) == 4 * len(rows)
+        assert [values_by_id[f"w{number}"] for number in range(10)] == [
+            values_by_id[f"x{number}"] for number in range(10)
+        ]
         with pytest.raises(IntegrityError):
             async with database.writing_unit() as unit:
-                await unit.write(written, {"id": "w0", **full, "given": 1})
-        assert len(await _read_all(database)) == len(found)
+                await unit.write(insertion, {"id": "w0", **full, "given": 1})
+        assert len(await _read_all(database)) == len(stored_rows)
     finally:
         async with database.writing() as connection:
             await connection.execute(text("DROP TABLE IF EXISTS everything"))
@@ -342,9 +344,9 @@ async def test_queries_that_are_sent_together_see_what_the_unit_has_written_befo
             assert await unit.change(more, {"least": 0, "by": 2}) == 1
             assert await unit.change(more, {"least": 90_000, "by": 2}) == 0
             await unit.write(more, {"least": 0, "by": -1})
-            read, counted, none = await unit.fetch_all((all_of_it, {}), (count, {}), (below, {"end": 0}))
-            assert (counted[0][0], none) == (1, [])
-    assert (read[0].n, await _read_number(database)) == (8, 8)
+            rows_read, counts, no_rows = await unit.fetch_all((all_of_it, {}), (count, {}), (below, {"end": 0}))
+            assert (counts[0][0], no_rows) == (1, [])
+    assert (rows_read[0].n, await _read_number(database)) == (8, 8)
 
 
 async def test_a_query_that_fails_among_those_sent_together_undoes_the_unit(database: Database) -> None:
@@ -384,10 +386,10 @@ async def test_a_broken_constraint_is_the_callers_to_understand(database: Databa
 
 
 async def test_an_error_of_a_statement_does_not_tell_what_was_sent_with_it(database: Database) -> None:
-    with pytest.raises(IntegrityError) as failed:
+    with pytest.raises(IntegrityError) as error_info:
         async with database.writing() as connection:
             await connection.execute(text("UPDATE counter SET n = :n"), {"n": 123456789})
-    assert "[parameters" not in str(failed.value)
+    assert "[parameters" not in str(error_info.value)
 
 
 async def test_a_database_that_cannot_be_read_is_unavailable_in_one_word(tmp_path: Path) -> None:
@@ -412,16 +414,16 @@ async def test_a_writer_that_is_cancelled_while_a_stranger_to_our_locks_writes_l
         async with database.writing() as connection:
             await connection.execute(text(f"CREATE TABLE made_{number} (n INTEGER)"))
 
-    cancelled, patient = asyncio.create_task(write(1)), asyncio.create_task(write(2))
+    cancelled_task, patient_task = asyncio.create_task(write(1)), asyncio.create_task(write(2))
     # Reads go on meanwhile.
     async with database.reading() as connection:
         assert await connection.scalar(text("SELECT count(*) FROM sqlite_master")) == 0
-    cancelled.cancel()
+    cancelled_task.cancel()
     stranger.execute("COMMIT")
     stranger.close()
-    await patient
+    await patient_task
     with pytest.raises(asyncio.CancelledError):
-        await cancelled
+        await cancelled_task
     async with database.reading() as connection:
         assert await connection.scalar(text("SELECT count(*) FROM sqlite_master")) == 1
     await database.close()

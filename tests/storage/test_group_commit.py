@@ -105,11 +105,11 @@ async def test_those_whose_commit_fails_all_know_it(database: SqliteDatabase) ->
 
 async def test_a_caller_that_is_cancelled_delays_and_undoes_nothing_of_others(database: SqliteDatabase) -> None:
     chance = random.Random(7)
-    acknowledged: set[int] = set()
+    acknowledged_numbers: set[int] = set()
 
     async def write(number: int) -> None:
         await database.transact(insert(number, number))
-        acknowledged.add(number)
+        acknowledged_numbers.add(number)
 
     for first in range(0, 400, 40):
         tasks = [asyncio.create_task(write(first + index)) for index in range(40)]
@@ -118,8 +118,8 @@ async def test_a_caller_that_is_cancelled_delays_and_undoes_nothing_of_others(da
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
     rows = await read_all(database)
-    assert acknowledged <= rows.keys()
-    assert len(acknowledged) >= 300
+    assert acknowledged_numbers <= rows.keys()
+    assert len(acknowledged_numbers) >= 300
     # Whoever was cancelled may have been on the way to its commit.
     assert rows.keys() <= set(range(400))
 

@@ -155,11 +155,11 @@ async def test_what_workers_of_the_version_before_write_gets_the_app(database: D
     await migrating.migrate(database)
     await database.transact(partial(write_as_before, app_id="app_1", run_id="new run", times=2))
     for table in FILLED:
-        found = [row for row in await read_apps(database, table) if row[1] == "new run"]
-        assert found == [("app_1", "new run")] * (2 if table in (tables.events, tables.messages) else 1), table.name
+        rows = [row for row in await read_apps(database, table) if row[1] == "new run"]
+        assert rows == [("app_1", "new run")] * (2 if table in (tables.events, tables.messages) else 1), table.name
     async with database.reading() as connection:
-        started = select(tables.counts.c.started).where(tables.counts.c.subject == "new run")
-        assert (await connection.execute(started)).scalar_one() == 2
+        query = select(tables.counts.c.started).where(tables.counts.c.subject == "new run")
+        assert (await connection.execute(query)).scalar_one() == 2
 
 
 async def test_a_fork_that_a_worker_of_the_version_before_starts_gets_the_app(database: Database) -> None:

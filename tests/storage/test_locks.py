@@ -13,13 +13,13 @@ _WITHOUT = frozenset({"FREEZES", "job", "_job", "self"})
 
 
 def test_every_transaction_that_writes_names_its_lock() -> None:
-    unnamed = []
+    places = []
     for room in _ROOMS:
         for path in sorted((_ROOT / room).rglob("*.py")):
             if path.is_symlink() or any(parent.is_symlink() for parent in path.parents if _ROOT in parent.parents):
                 continue
-            unnamed += [f"{path.relative_to(_ROOT)}:{line}" for line in _list_unnamed(ast.parse(path.read_text()))]
-    assert unnamed == []
+            places += [f"{path.relative_to(_ROOT)}:{line}" for line in _list_unnamed(ast.parse(path.read_text()))]
+    assert places == []
 
 
 def _list_unnamed(tree: ast.Module) -> list[int]:

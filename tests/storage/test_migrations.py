@@ -43,9 +43,9 @@ async def test_deleted_apps_and_approved_calls_that_were_left_become_jobs(url: s
     database = database_at(url)
     await database.open()
     await migrate_to(database, "0003")
-    left = {"at": AT if url.startswith("postgresql") else AT.replace(tzinfo=None).isoformat(" ") + ".000000"}
+    parameters = {"at": AT if url.startswith("postgresql") else AT.replace(tzinfo=None).isoformat(" ") + ".000000"}
     async with database.writing() as connection:
-        await connection.execute(text("INSERT INTO app_tombstones VALUES ('app_gone', 'local', :at)"), left)
+        await connection.execute(text("INSERT INTO app_tombstones VALUES ('app_gone', 'local', :at)"), parameters)
         await connection.execute(
             text(
                 "INSERT INTO approvals (id, organisation_id, account_id, proposer, caller, tool, tool_version, effect,"
@@ -53,16 +53,16 @@ async def test_deleted_apps_and_approved_calls_that_were_left_become_jobs(url: s
                 " attempts) VALUES ('appr_1', 'o', 'a', 'key:k', '{}', 'kv_put', 'v', 'write', 'rest', 'r', 's', 'd',"
                 " 'told', 'approved', :at, :at, :at, 2)"
             ),
-            left,
+            parameters,
         )
     assert await migrating.migrate(database) == migrating.list_revisions()[3:]
     async with database.reading() as connection:
-        made = {row.kind: row for row in (await connection.execute(jobs.select())).all()}
+        jobs_by_kind = {row.kind: row for row in (await connection.execute(jobs.select())).all()}
         (event,) = (await connection.execute(events.select())).all()
     await database.close()
     assert (event.type, event.app_id, event.data) == ("app.deleted", "app_gone", {"region": "local"})
-    assert made["apps_purge"].arguments == {"event_id": event.id}
-    approvals_execute = made["approvals_execute"]
+    assert jobs_by_kind["apps_purge"].arguments == {"event_id": event.id}
+    approvals_execute = jobs_by_kind["approvals_execute"]
     assert (approvals_execute.id, approvals_execute.attempts, approvals_execute.due_at) == ("approval:appr_1", 2, AT)
     assert approvals_execute.arguments == {"approval_id": "appr_1"}
 
@@ -75,7 +75,7 @@ async def test_what_completed_runs_remember_is_carried_over_without_system_promp
     say += [{"role": "assistant", "content": "first"}]
     later = [*say[:1], *say, {"role": "user", "content": "two"}, {"role": "assistant", "content": "second"}]
     nodes = {name: {"type": "llm", "remembers": True} for name in ("chat", "other")}
-    kept = {
+    runs_before = {
         "run_1": ("function", "key:old", {"chat": say}),
         "run_2": ("function", "key:old", {"chat": later}),
         "run_3": ("dashboard", "key:new", {"other": say}),
@@ -86,29 +86,31 @@ async def test_what_completed_runs_remember_is_carried_over_without_system_promp
         " organisation_id, account_id, last_seq, active_seconds, cost, prompt_tokens, completion_tokens, tainted,"
         " payload_hash, thread_id, depth, created_at, finished_at"
     )
-    inserted = (
+    insertion = (
         f"INSERT INTO agent_runs ({columns}) VALUES (:id, 'app', 'agent', 'a', :graph, true, 'completed', '{{}}',"  # noqa: S608
         " :said, :kind, '{}', :subject, 'o', 'ada', 0, 0, 0, 0, 0, :tainted, '', 't', 0, :at, :at)"
     )
     async with database.writing() as connection:
-        for number, (run_id, (kind, subject, said)) in enumerate(kept.items()):
+        for number, (run_id, (kind, subject, said_messages)) in enumerate(runs_before.items()):
             at = AT + timedelta(minutes=number)
-            given: dict[str, Any] = {
+            parameters: dict[str, Any] = {
                 "id": run_id,
                 "graph": json.dumps({"nodes": nodes}),
-                "said": json.dumps(said),
+                "said": json.dumps(said_messages),
                 "kind": kind,
             }
-            given |= {"subject": subject, "tainted": run_id == "run_3"}
-            given["at"] = at if url.startswith("postgresql") else at.replace(tzinfo=None).isoformat(" ") + ".000000"
-            await connection.execute(text(inserted), given)
+            parameters |= {"subject": subject, "tainted": run_id == "run_3"}
+            parameters["at"] = (
+                at if url.startswith("postgresql") else at.replace(tzinfo=None).isoformat(" ") + ".000000"
+            )
+            await connection.execute(text(insertion), parameters)
     await migrating.migrate(database)
     async with database.reading() as connection:
         (thread,) = (await connection.execute(threads.select())).all()
-        found = (await connection.execute(messages.select().order_by(messages.c.position))).all()
+        message_rows = (await connection.execute(messages.select().order_by(messages.c.position))).all()
     await database.close()
     assert (thread.person, thread.name, thread.last_position) == ("account:ada", "t", 6)
-    assert [(row.node_id, row.turn, row.message["content"], row.tainted) for row in found] == [
+    assert [(row.node_id, row.turn, row.message["content"], row.tainted) for row in message_rows] == [
         ("other", 1, "one", True),
         ("other", 1, "first", True),
         ("chat", 3, "one", False),
@@ -144,9 +146,9 @@ async def test_workers_of_the_version_before_use_rows_by_their_id_alone(url: str
             assert (await connection.execute(change)).rowcount == 1
     async with database.reading() as connection:
         columns = (table.c.id, table.c.app_id, table.c[label])
-        found = sorted(tuple(row) for row in (await connection.execute(select(*columns))).all())
+        found_rows = sorted(tuple(row) for row in (await connection.execute(select(*columns))).all())
         plan = await _explain(connection, database.dialect, f"SELECT app_id FROM {name} WHERE id = 'kept'")  # noqa: S608
-    assert found == [("kept", "app_1", "kept"), ("new", "app_2", "new")]
+    assert found_rows == [("kept", "app_1", "kept"), ("new", "app_2", "new")]
     assert f"ix_{name}_id" in plan
     async with database.writing() as connection:
         expired_ids = select(table.c.id).where(table.c.app_id == "app_1").limit(1)

@@ -46,21 +46,21 @@ async def test_a_notice_is_heard_here_at_commit_and_elsewhere_at_the_next_poll(d
 async def test_what_is_undone_is_never_heard(database: Database) -> None:
     clock = FixedClock()
     here, there = Notices(database, clock, Ids()), Notices(database, clock, Ids())
-    heard: list[str] = []
+    heard_subjects: list[str] = []
     for side in (here, there):
-        side.subscribe("key", heard.append)
+        side.subscribe("key", heard_subjects.append)
     unit = database.build_unit(write=True)
     await here.publish(unit, "key", "abc")
     await unit.rollback(ValueError("no"))
     await there.poll()
-    assert heard == []
+    assert heard_subjects == []
 
 
 async def test_old_notices_are_swept_and_later_ones_still_arrive(database: Database) -> None:
     clock = FixedClock()
     here, there = Notices(database, clock, Ids()), Notices(database, clock, Ids())
-    heard: list[str] = []
-    there.subscribe("key", heard.append)
+    heard_subjects: list[str] = []
+    there.subscribe("key", heard_subjects.append)
     for subject in ("first", "second"):
         unit = database.build_unit(write=True)
         await here.publish(unit, "key", subject)
@@ -68,14 +68,14 @@ async def test_old_notices_are_swept_and_later_ones_still_arrive(database: Datab
         await there.poll()
         clock.advance(25 * 3600)
         await here.prune()
-    assert heard == ["first", "second"]
+    assert heard_subjects == ["first", "second"]
 
 
 async def test_who_starts_after_a_sweep_hears_what_comes_later(database: Database) -> None:
     clock = FixedClock()
     here, there = Notices(database, clock, Ids()), Notices(database, clock, Ids())
-    heard: list[str] = []
-    there.subscribe("key", heard.append)
+    heard_subjects: list[str] = []
+    there.subscribe("key", heard_subjects.append)
     for subject in ("first", "second"):
         async with database.writing_unit() as unit:
             await here.publish(unit, "key", subject)
@@ -88,7 +88,7 @@ async def test_who_starts_after_a_sweep_hears_what_comes_later(database: Databas
         await there.poll()
     finally:
         await there.stop()
-    assert heard == ["third"]
+    assert heard_subjects == ["third"]
 
 
 async def test_what_a_process_announces_itself_does_not_wake_it(database: Database, tmp_path: Path) -> None:
@@ -128,15 +128,15 @@ async def test_who_waits_learns_of_what_another_process_has_announced(database: 
 
 async def test_an_announcement_calls_those_who_listen_for_its_subject(database: Database) -> None:
     here, there = Notices(database, SystemClock(), Ids()), Notices(database, SystemClock(), Ids())
-    called = asyncio.Event()
-    there.on_announcement("jobs", called.set)
+    was_called = asyncio.Event()
+    there.on_announcement("jobs", was_called.set)
     await there.start()
     try:
         async with database.writing_unit() as unit:
             unit.announce("jobs")
             await here.publish(unit, "key", "abc")
         async with asyncio.timeout(10):
-            await called.wait()
+            await was_called.wait()
     finally:
         await there.stop()
 
@@ -149,18 +149,18 @@ async def publish_key(notices: Notices, database: Database) -> None:
 async def test_a_listener_that_fails_does_not_end_the_listening(database: Database) -> None:
     here, there = Notices(database, SystemClock(), Ids()), Notices(database, SystemClock(), Ids())
     failures = iter([ValueError("no")])
-    heard = asyncio.Event()
+    has_heard = asyncio.Event()
 
     def fail_once() -> None:
         if failure := next(failures, None):
             raise failure
 
     there.on_announcement("test", fail_once)
-    there.subscribe("key", lambda _: heard.set())
+    there.subscribe("key", lambda _: has_heard.set())
     await there.start()
     try:
         await publish_key(here, database)
-        await asyncio.wait_for(heard.wait(), 5)
+        await asyncio.wait_for(has_heard.wait(), 5)
     finally:
         await there.stop()
 
@@ -168,12 +168,12 @@ async def test_a_listener_that_fails_does_not_end_the_listening(database: Databa
 async def test_a_process_hears_at_once_where_the_database_can_wake_it(database: Database) -> None:
     """On files it looks every so often; on a server it is woken. Either way it hears without being told to look."""
     here, there = Notices(database, SystemClock(), Ids()), Notices(database, SystemClock(), Ids())
-    heard = asyncio.Event()
-    there.subscribe("key", lambda _: heard.set())
+    has_heard = asyncio.Event()
+    there.subscribe("key", lambda _: has_heard.set())
     await there.start()
     try:
         await publish_key(here, database)
         async with asyncio.timeout(TIMEOUT_SECONDS):
-            await heard.wait()
+            await has_heard.wait()
     finally:
         await there.stop()

@@ -121,8 +121,8 @@ async def test_more_workers_than_sessions_lose_no_write(url: str) -> None:
         workers = zip(databases, engines, strict=True)
         await asyncio.gather(*(increment(*worker, f"app_{n}") for worker in workers for n in range(4)))
         async with databases[0].reading() as connection:
-            counted = (await connection.execute(text("SELECT n FROM counter"))).scalars().all()
-        assert [*counted, *[await engines[0].get(f"app_{n}", "n") for n in range(4)]] == [80] * 4 + [b"80"] * 4
+            counts = (await connection.execute(text("SELECT n FROM counter"))).scalars().all()
+        assert [*counts, *[await engines[0].get(f"app_{n}", "n") for n in range(4)]] == [80] * 4 + [b"80"] * 4
 
 
 @pytest.mark.parametrize("listens", [True, False])
@@ -132,13 +132,13 @@ async def test_notices_arrive_with_an_address_of_their_own_and_without_one(
     notices_url = server.url(name) if listens else ""
     async with open_database(url, notices_url=notices_url) as one, open_database(url, notices_url=notices_url) as other:
         here, there = (Notices(database, SystemClock(), Ids()) for database in (one, other))
-        heard = asyncio.Event()
-        there.subscribe("key", lambda _: heard.set())
+        has_heard = asyncio.Event()
+        there.subscribe("key", lambda _: has_heard.set())
         await there.start()
         async with one.writing_unit(lock=None) as unit:
             await here.publish(unit, "key", "abc")
         async with asyncio.timeout(TIMEOUT_SECONDS):
-            await heard.wait()
+            await has_heard.wait()
         with psycopg.connect(server.url(name)) as connection:
             # A session that found out about the pooler keeps the name.
             count = "SELECT count(*) FROM pg_stat_activity WHERE datname = %s AND query LIKE 'LISTEN%%'"
@@ -152,11 +152,11 @@ async def test_a_statement_ends_after_the_time_that_is_set_for_it(server: Postgr
     await engine.open()
     with psycopg.connect(server.url(name)) as holder:
         holder.execute("LOCK TABLE kv.entries")
-        started = time.monotonic()
+        started_at = time.monotonic()
         for call in (engine.get("app", "key"), engine.put("app", "key", b"1", None, Tier.DURABLE, _FREE)):
             with pytest.raises(Exception, match="statement timeout"):
                 await call
-        assert time.monotonic() - started < 30
+        assert time.monotonic() - started_at < 30
     await engine.close()
 
 

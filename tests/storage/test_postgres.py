@@ -142,8 +142,8 @@ async def test_a_writer_that_is_frozen_loses_its_turn_and_can_write_nothing_when
 
 
 async def test_processes_that_start_together_on_an_empty_database_agree(url: str, tmp_path: Path) -> None:
-    started = [asyncio.to_thread(run_migrate, url, tmp_path / str(number)) for number in range(3)]
-    assert [done.returncode for done in await asyncio.gather(*started)] == [0, 0, 0]
+    processes = [asyncio.to_thread(run_migrate, url, tmp_path / str(number)) for number in range(3)]
+    assert [process.returncode for process in await asyncio.gather(*processes)] == [0, 0, 0]
     database = database_at(url)
     async with database.reading() as connection:
         assert await connection.scalar(text("SELECT version_num FROM alembic_version")) == list_revisions()[-1]
@@ -151,7 +151,7 @@ async def test_processes_that_start_together_on_an_empty_database_agree(url: str
 
 
 @pytest.mark.parametrize(
-    ("database_url", "said"),
+    ("database_url", "message"),
     [
         ("postgresql://baobab@127.0.0.1:1/none", "refused"),
         ("postgresql://baobab@{server}/none", "does not exist"),
@@ -159,13 +159,13 @@ async def test_processes_that_start_together_on_an_empty_database_agree(url: str
     ],
 )
 def test_a_database_that_cannot_be_used_is_one_line_at_the_start(
-    server: PostgresServer, tmp_path: Path, database_url: str, said: str
+    server: PostgresServer, tmp_path: Path, database_url: str, message: str
 ) -> None:
     address = database_url.format(server=f"127.0.0.1:{server.port}")
-    done = run_migrate(address, tmp_path)
-    assert done.returncode == 1
-    assert len(done.stderr.strip().splitlines()) == 1
-    assert said in done.stderr
+    process = run_migrate(address, tmp_path)
+    assert process.returncode == 1
+    assert len(process.stderr.strip().splitlines()) == 1
+    assert message in process.stderr
 
 
 async def test_a_schema_of_a_later_version_is_refused_in_one_line(url: str, tmp_path: Path) -> None:
@@ -174,10 +174,10 @@ async def test_a_schema_of_a_later_version_is_refused_in_one_line(url: str, tmp_
         await connection.execute(text("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL)"))
         await connection.execute(text("INSERT INTO alembic_version VALUES ('9999')"))
     await database.close()
-    done = run_migrate(url, tmp_path)
-    assert done.returncode == 1
-    assert "9999" in done.stderr
-    assert "Traceback" not in done.stderr
+    process = run_migrate(url, tmp_path)
+    assert process.returncode == 1
+    assert "9999" in process.stderr
+    assert "Traceback" not in process.stderr
 
 
 async def test_an_installation_says_that_its_database_is_gone_and_recovers_by_itself(
@@ -279,12 +279,12 @@ async def test_writers_of_one_tenant_wait_for_each_other_and_for_no_other(url: s
     for database in databases:
         await database.open()
     await migrate(databases[0])
-    entered: list[str] = []
+    tenants_inside: list[str] = []
 
     async def write(database: Database, tenant: str) -> None:
         async with database.writing(lock=tenant) as connection:
             await connection.execute(text("SELECT 1"))
-            entered.append(tenant)
+            tenants_inside.append(tenant)
 
     async with databases[0].writing(lock="app_a") as still:
         await still.execute(text("SELECT 1"))
@@ -292,9 +292,9 @@ async def test_writers_of_one_tenant_wait_for_each_other_and_for_no_other(url: s
         for database in databases:
             async with asyncio.timeout(TIMEOUT_SECONDS):
                 await asyncio.create_task(write(database, "app_b"))
-        assert entered == ["app_b", "app_b"]
+        assert tenants_inside == ["app_b", "app_b"]
     await asyncio.gather(*waiting)
-    assert sorted(entered) == ["app_a", "app_a", "app_b", "app_b"]
+    assert sorted(tenants_inside) == ["app_a", "app_a", "app_b", "app_b"]
     for database in databases:
         await database.close()
 
@@ -324,25 +324,25 @@ async def test_a_notice_that_is_committed_after_a_later_one_is_heard_all_the_sam
         await database.open()
     await migrate(databases[0])
     there, *writers = (Notices(database, SystemClock(), Ids()) for database in databases)
-    heard: list[str] = []
-    there.subscribe("app", heard.append)
-    slow, undone, quick = (database.build_unit(write=True, lock=None) for database in databases[1:])
-    await writers[0].publish(slow, "app", "slow")
-    await writers[1].publish(undone, "app", "undone")
-    await writers[2].publish(quick, "app", "quick")
-    await quick.commit()
+    heard_subjects: list[str] = []
+    there.subscribe("app", heard_subjects.append)
+    slow_unit, undone_unit, quick_unit = (database.build_unit(write=True, lock=None) for database in databases[1:])
+    await writers[0].publish(slow_unit, "app", "slow")
+    await writers[1].publish(undone_unit, "app", "undone")
+    await writers[2].publish(quick_unit, "app", "quick")
+    await quick_unit.commit()
     await there.poll()
-    assert heard == ["quick"]
+    assert heard_subjects == ["quick"]
     started_late = Notices(databases[0], SystemClock(), Ids())
     heard_late: list[str] = []
     started_late.subscribe("app", heard_late.append)
     await started_late.start()
-    await undone.rollback(ValueError("no"))
-    await slow.commit()
+    await undone_unit.rollback(ValueError("no"))
+    await slow_unit.commit()
     for _ in range(2):
         await there.poll()
         await started_late.poll()
-    assert (heard, heard_late) == (["quick", "slow"], ["slow"])
+    assert (heard_subjects, heard_late) == (["quick", "slow"], ["slow"])
     await started_late.stop()
     for database in databases:
         await database.close()
@@ -485,17 +485,17 @@ async def test_reads_for_which_no_connection_becomes_free_are_all_told_at_once(
 @contextlib.asynccontextmanager
 async def occupy_connections(database: Database) -> AsyncIterator[None]:
     """All connections of the process are in use during the block."""
-    is_over, occupied = asyncio.Event(), asyncio.Semaphore(0)
+    is_over, occupied_connections = asyncio.Event(), asyncio.Semaphore(0)
 
     async def occupy() -> None:
         async with database.reading() as connection:
             await connection.scalar(text("SELECT 1"))
-            occupied.release()
+            occupied_connections.release()
             await is_over.wait()
 
     occupying = [asyncio.create_task(occupy()) for _ in range(POOL)]
     for _ in occupying:
-        await occupied.acquire()
+        await occupied_connections.acquire()
     yield
     is_over.set()
     await asyncio.gather(*occupying)

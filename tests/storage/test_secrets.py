@@ -37,14 +37,14 @@ def test_a_secret_of_another_version_does_not_open() -> None:
 
 def test_every_altered_character_is_noticed() -> None:
     vault = Vault([new_key()])
-    sealed = vault.seal(b"s3cret", "c")
-    version, key, body = sealed.split(".")
+    secret = vault.seal(b"s3cret", "c")
+    version, key, body = secret.split(".")
     raw = base64.urlsafe_b64decode(body)
     for place in range(len(raw)):
-        altered = bytearray(raw)
-        altered[place] ^= 1
+        altered_bytes = bytearray(raw)
+        altered_bytes[place] ^= 1
         with pytest.raises(SecretUnreadable):
-            vault.open(f"{version}.{key}.{base64.urlsafe_b64encode(altered).decode()}", "c")
+            vault.open(f"{version}.{key}.{base64.urlsafe_b64encode(altered_bytes).decode()}", "c")
 
 
 @pytest.mark.parametrize("text", ["", "v1", "v1.a.b", "v2.00000000.AAAA", "v1.00000000.!", "a.b.c.d"])
@@ -55,13 +55,13 @@ def test_what_is_no_envelope_is_refused(text: str) -> None:
 
 def test_after_a_rotation_old_secrets_open_and_new_ones_have_the_new_key() -> None:
     old, new = new_key(), new_key()
-    sealed = Vault([old]).seal(b"s3cret", "c")
+    secret = Vault([old]).seal(b"s3cret", "c")
     vault = Vault([new, old])
-    assert vault.open(sealed, "c") == b"s3cret"
-    assert not vault.is_current(sealed)
+    assert vault.open(secret, "c") == b"s3cret"
+    assert not vault.is_current(secret)
     assert vault.is_current(vault.seal(b"s3cret", "c"))
     with pytest.raises(SecretUnreadable):
-        Vault([new]).open(sealed, "c")
+        Vault([new]).open(secret, "c")
 
 
 def test_keys_for_other_uses_differ_by_purpose_and_from_the_root() -> None:
@@ -80,14 +80,14 @@ def test_the_key_file_is_for_its_owner_alone_and_stays(tmp_path: Path) -> None:
 
 def test_starts_at_the_same_time_agree_on_one_key(tmp_path: Path) -> None:
     path = tmp_path / "secret.key"
-    found: list[list[bytes]] = []
-    threads = [threading.Thread(target=lambda: found.append(secrets.load_or_create(path))) for _ in range(16)]
+    loaded_keys: list[list[bytes]] = []
+    threads = [threading.Thread(target=lambda: loaded_keys.append(secrets.load_or_create(path))) for _ in range(16)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(found) == 16
-    assert all(keys == found[0] for keys in found)
+    assert len(loaded_keys) == 16
+    assert all(keys == loaded_keys[0] for keys in loaded_keys)
     assert [file.name for file in tmp_path.iterdir()] == ["secret.key"]
 
 
@@ -95,8 +95,8 @@ def test_a_rotated_file_holds_the_new_key_before_the_old(tmp_path: Path) -> None
     path = tmp_path / "secret.key"
     (old,) = secrets.load_or_create(path)
     rotate_key(path)
-    new, kept = secrets.load_or_create(path)
-    assert kept == old != new
+    first_key, kept_key = secrets.load_or_create(path)
+    assert kept_key == old != first_key
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 

@@ -17,7 +17,7 @@ from tests.backends import database_url, release_data
 
 _COUNT = "SELECT n FROM counted locked WHERE name IN ? FOR NO KEY UPDATE OF locked"
 
-counted = Table(
+counted_table = Table(
     "counted",
     MetaData(),
     Column("name", String(40), primary_key=True),
@@ -38,23 +38,23 @@ async def database(url: str) -> AsyncIterator[Database]:
     database = database_at(url)
     await database.open()
     async with database.writing() as connection:
-        await connection.run_sync(counted.create)
-        await connection.execute(insert(counted), [{"name": name, "n": 0} for name in "abcdefg"])
+        await connection.run_sync(counted_table.create)
+        await connection.execute(insert(counted_table), [{"name": name, "n": 0} for name in "abcdefg"])
     yield database
     async with database.writing() as connection:
-        await connection.run_sync(counted.drop)
+        await connection.run_sync(counted_table.drop)
     await database.close()
 
 
 @pytest.fixture(params=[True, False], ids=["durable", "not waiting for the disk"])
 def durable(request: pytest.FixtureRequest) -> bool:
-    chosen: bool = request.param
-    return chosen
+    is_durable: bool = request.param
+    return is_durable
 
 
 async def read_sum(database: Database) -> int:
     async with database.reading() as connection:
-        return int(await connection.scalar(select(func.sum(counted.c.n))) or 0)
+        return int(await connection.scalar(select(func.sum(counted_table.c.n))) or 0)
 
 
 def increment(statements: Statements) -> int:
@@ -102,8 +102,8 @@ async def test_no_update_is_lost_among_all_ways_of_writing(database: Database, u
         await unit.execute(text("UPDATE counted SET n = n + 1 WHERE name = 'a'"))
         await unit.commit()
 
-    each = [(one, chosen) for one in (database, other) for chosen in (True, False)] * 20
-    running = [one.transact(increment, durable=chosen) for one, chosen in each]
+    each = [(one, durable) for one in (database, other) for durable in (True, False)] * 20
+    running = [one.transact(increment, durable=durable) for one, durable in each]
     await asyncio.gather(*running, *[by_a_unit() for _ in range(20)])
     await other.close()
     assert await read_sum(database) == 100
@@ -150,7 +150,7 @@ async def test_lists_of_any_length_and_moments_are_kept_as_the_tables_keep_them(
 
     assert await database.transact(work) == list(range(8))
     async with database.reading() as connection:
-        rows = (await connection.execute(select(counted.c.day, counted.c.at).distinct())).all()
+        rows = (await connection.execute(select(counted_table.c.day, counted_table.c.at).distinct())).all()
     assert [tuple(row) for row in rows] == [(day, now.astimezone(UTC))]
 
 

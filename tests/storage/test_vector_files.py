@@ -14,7 +14,7 @@ EAST, NORTH = (np.array(numbers, "<f2").tobytes() for numbers in ([1, 0], [0, 1]
 
 
 def find(file: VectorFile, query: bytes, *keys: Key) -> list[Key]:
-    return [found.key for found in file.search(query, file.select(keys), 5)]
+    return [hit.key for hit in file.search(query, file.select(keys), 5)]
 
 
 def fill(file: VectorFile, vectors: dict[Key, list[bytes]]) -> None:
@@ -61,27 +61,27 @@ def test_signs_choose_the_same_as_comparing_all(tmp_path: Path, monkeypatch: pyt
     topics = random.standard_normal((40, dimensions))
 
     def draw(count: int) -> list[bytes]:
-        drawn = topics[random.integers(0, len(topics), count)] + random.standard_normal((count, dimensions))
-        drawn /= np.linalg.norm(drawn, axis=1, keepdims=True)
-        return [row.astype("<f2").tobytes() for row in drawn]
+        rows = topics[random.integers(0, len(topics), count)] + random.standard_normal((count, dimensions))
+        rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+        return [row.astype("<f2").tobytes() for row in rows]
 
     keys = [(f"document-{number}", 1) for number in range(60)]
     file, queries = VectorFile(tmp_path / "vectors", dimensions), draw(20)
     wholes, parts = dict[int, int](), dict[int, int]()
 
     def check(among: list[Key]) -> None:
-        for found, wanted in ((wholes, among), (parts, among[::2])):
+        for hit_counts, wanted_keys in ((wholes, among), (parts, among[::2])):
             with monkeypatch.context() as few:
                 few.setattr(vector_file, "_MOST_COMPARED", 10**9)
-                exact = [file.search(query, file.select(wanted), 10) for query in queries]
-            by_signs = [file.search(query, file.select(wanted), 10) for query in queries]
+                exact = [file.search(query, file.select(wanted_keys), 10) for query in queries]
+            by_signs = [file.search(query, file.select(wanted_keys), 10) for query in queries]
             for one, other in zip(exact, by_signs, strict=True):
                 assert len(other) == 10
-                assert {each.key for each in other} <= set(wanted)
+                assert {each.key for each in other} <= set(wanted_keys)
                 scores = {(each.key, each.position): each.score for each in one}
                 same = [each for each in other if (each.key, each.position) in scores]
                 assert all(abs(each.score - scores[each.key, each.position]) < 1e-5 for each in same)
-                found[len(found)] = len(same)
+                hit_counts[len(hit_counts)] = len(same)
 
     monkeypatch.setattr(vector_file, "_MOST_COMPARED", 0)
     monkeypatch.setattr(vector_file, "_FEWEST_CHOSEN", 400)
@@ -91,11 +91,11 @@ def test_signs_choose_the_same_as_comparing_all(tmp_path: Path, monkeypatch: pyt
     assert file.find_missing(keys) == keys[40:]
     file.append({key: draw(of_each) for key in keys[40:]})
     check(keys)
-    left = keys[:20]
-    assert file.find_missing(left) == []
+    remaining_keys = keys[:20]
+    assert file.find_missing(remaining_keys) == []
     assert len(list((tmp_path / "vectors").glob("1.*"))) == 2
-    check(left)
-    for found in (wholes, parts):
-        assert sum(found.values()) >= 0.99 * 10 * len(found)
-    assert len(file.search(queries[0], file.select(left), 5000)) == len(left) * of_each
+    check(remaining_keys)
+    for hit_counts in (wholes, parts):
+        assert sum(hit_counts.values()) >= 0.99 * 10 * len(hit_counts)
+    assert len(file.search(queries[0], file.select(remaining_keys), 5000)) == len(remaining_keys) * of_each
     assert file.search(queries[0], file.select([("unknown", 1)]), 10) == []

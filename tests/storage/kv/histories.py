@@ -66,21 +66,21 @@ class History:
 
 def _has_order(events: list[Event]) -> bool:
     """Wing and Gong's search: whatever began before the first end may be next."""
-    seen: set[tuple[int, State]] = set()
+    seen_states: set[tuple[int, State]] = set()
     todo: list[tuple[int, State]] = [(0, None)]
     while todo:
-        done, state = todo.pop()
-        if (done, state) in seen:
+        done_bits, state = todo.pop()
+        if (done_bits, state) in seen_states:
             continue
-        seen.add((done, state))
-        left = [(1 << at, event) for at, event in enumerate(events) if not done & 1 << at]
-        first_end = min((event.end for _, event in left), default=math.inf)
+        seen_states.add((done_bits, state))
+        remaining_events = [(1 << at, event) for at, event in enumerate(events) if not done_bits & 1 << at]
+        first_end = min((event.end for _, event in remaining_events), default=math.inf)
         if first_end == math.inf:
             # Of those left nobody has heard anything.
             return True
-        for bit, event in left:
+        for bit, event in remaining_events:
             if event.start < first_end:
                 answer, following = event.apply(state)
                 if event.end == math.inf or answer == event.answer:
-                    todo.append((done | bit, following))
+                    todo.append((done_bits | bit, following))
     return False

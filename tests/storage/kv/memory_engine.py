@@ -40,7 +40,7 @@ class MemoryEngine:
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
         self._spaces: dict[str, dict[str, Entry]] = {}
-        self._frozen: set[str] = set()
+        self._frozen_spaces: set[str] = set()
         self._is_open = False
         self._results: dict[str, Any] = {}
 
@@ -60,7 +60,7 @@ class MemoryEngine:
         entry = self._live_entries(space).get(key)
         if entry is None:
             return None
-        if touch and entry.tier is Tier.DURABLE and entry.window is not None and space not in self._frozen:
+        if touch and entry.tier is Tier.DURABLE and entry.window is not None and space not in self._frozen_spaces:
             self._spaces[space][key] = self._build_entry(key, entry.value, entry.window, entry.tier)
         return entry.value
 
@@ -159,15 +159,15 @@ class MemoryEngine:
     async def sweep(self, limit: int = 1000) -> int:
         self._require_open()
         now = self._now
-        expired = [
+        expired_keys = [
             (space, key)
             for space, entries in self._spaces.items()
             for key, entry in entries.items()
             if not expiry.is_live(entry.expires, now)
         ][:limit]
-        for space, key in expired:
+        for space, key in expired_keys:
             del self._spaces[space][key]
-        return len(expired)
+        return len(expired_keys)
 
     async def spaces(self, after: str | None, limit: int) -> list[str]:
         self._require_open()
@@ -183,11 +183,11 @@ class MemoryEngine:
 
     async def freeze(self, space: str) -> None:
         self._require_open()
-        self._frozen.add(space)
+        self._frozen_spaces.add(space)
 
     async def thaw(self, space: str) -> None:
         self._require_open()
-        self._frozen.discard(space)
+        self._frozen_spaces.discard(space)
 
     async def erase(self, space: str) -> None:
         await self.thaw(space)
@@ -206,7 +206,7 @@ class MemoryEngine:
 
     def _require_thawed(self, space: str) -> None:
         self._require_open()
-        if space in self._frozen:
+        if space in self._frozen_spaces:
             raise SpaceFrozen
 
     def _live_entries(self, space: str) -> dict[str, Entry]:
@@ -228,10 +228,11 @@ class MemoryEngine:
 
     def _store(self, space: str, entry: Entry, quota: Quota) -> None:
         entries, key = self._live_entries(space), entry.key
-        keys, used = len(entries), sum(len(name) + len(stored.value) for name, stored in entries.items())
-        grown = len(entry.value) - len(entries[key].value) if key in entries else len(key) + len(entry.value)
+        keys = len(entries)
+        used_bytes = sum(len(name) + len(stored_entry.value) for name, stored_entry in entries.items())
+        more_bytes = len(entry.value) - len(entries[key].value) if key in entries else len(key) + len(entry.value)
         if key not in entries and quota.max_keys is not None and keys + 1 > quota.max_keys:
             raise KeysExhausted(keys, quota.max_keys)
-        if grown > 0 and quota.max_bytes is not None and used + grown > quota.max_bytes:
-            raise StorageFull(used, quota.max_bytes)
+        if more_bytes > 0 and quota.max_bytes is not None and used_bytes + more_bytes > quota.max_bytes:
+            raise StorageFull(used_bytes, quota.max_bytes)
         entries[key] = entry

@@ -212,22 +212,22 @@ class TestIncr:
         assert await engine.incr("app", "hits", 1, None, FREE) == 1
         assert await engine.ttl("app", "hits") is None
 
-    @pytest.mark.parametrize("stored", [b'"1"', b"1.0", b"1e3", b"true", b"null", b"[1]", b"{}"])
-    async def test_only_an_integer_literal_can_be_added_to(self, engine: Engine, stored: bytes) -> None:
-        await engine.put("app", "hits", stored, None, D, FREE)
+    @pytest.mark.parametrize("stored_value", [b'"1"', b"1.0", b"1e3", b"true", b"null", b"[1]", b"{}"])
+    async def test_only_an_integer_literal_can_be_added_to(self, engine: Engine, stored_value: bytes) -> None:
+        await engine.put("app", "hits", stored_value, None, D, FREE)
         with pytest.raises(NotAnInteger):
             await engine.incr("app", "hits", 1, None, FREE)
-        assert await engine.get("app", "hits") == stored
+        assert await engine.get("app", "hits") == stored_value
 
     @pytest.mark.parametrize(
-        ("stored", "by"),
+        ("stored_value", "by"),
         [(str(2**63 - 1), 1), (str(-(2**63)), -1), ("9" * 5000, -1), ("0", 2**63)],
     )
-    async def test_a_result_beyond_64_bit_is_refused(self, engine: Engine, stored: str, by: int) -> None:
-        await engine.put("app", "hits", stored.encode(), None, D, FREE)
+    async def test_a_result_beyond_64_bit_is_refused(self, engine: Engine, stored_value: str, by: int) -> None:
+        await engine.put("app", "hits", stored_value.encode(), None, D, FREE)
         with pytest.raises(IntegerOverflow):
             await engine.incr("app", "hits", by, None, FREE)
-        assert await engine.get("app", "hits") == stored.encode()
+        assert await engine.get("app", "hits") == stored_value.encode()
 
     async def test_the_64_bit_limits_themselves_are_reached(self, engine: Engine) -> None:
         await engine.put("app", "hits", str(2**63 - 2).encode(), None, D, FREE)
@@ -251,7 +251,7 @@ class TestSetnx:
 
 class TestCas:
     @pytest.mark.parametrize(
-        ("stored", "expected"),
+        ("stored_value", "expected_value"),
         [
             (b'{"a":1,"b":[true,null]}', b'{"b":[true,null],"a":1}'),
             (b"1", b"1.0"),
@@ -265,13 +265,15 @@ class TestCas:
             (b'"__NULL__"', b"null"),
         ],
     )
-    async def test_values_that_mean_the_same_are_swapped(self, engine: Engine, stored: bytes, expected: bytes) -> None:
-        await engine.put("app", "key", stored, None, D, FREE)
-        assert await engine.cas("app", "key", expected, b'"next"', None, FREE) is True
+    async def test_values_that_mean_the_same_are_swapped(
+        self, engine: Engine, stored_value: bytes, expected_value: bytes
+    ) -> None:
+        await engine.put("app", "key", stored_value, None, D, FREE)
+        assert await engine.cas("app", "key", expected_value, b'"next"', None, FREE) is True
         assert await engine.get("app", "key") == b'"next"'
 
     @pytest.mark.parametrize(
-        ("stored", "expected"),
+        ("stored_value", "expected_value"),
         [
             (b"1", b"true"),
             (b"0", b"false"),
@@ -290,14 +292,16 @@ class TestCas:
             (b'"__NULL__"', b'"null"'),
         ],
     )
-    async def test_values_that_differ_are_not_swapped(self, engine: Engine, stored: bytes, expected: bytes) -> None:
-        await engine.put("app", "key", stored, None, D, FREE)
-        assert await engine.cas("app", "key", expected, b'"next"', None, FREE) is False
-        assert await engine.get("app", "key") == stored
+    async def test_values_that_differ_are_not_swapped(
+        self, engine: Engine, stored_value: bytes, expected_value: bytes
+    ) -> None:
+        await engine.put("app", "key", stored_value, None, D, FREE)
+        assert await engine.cas("app", "key", expected_value, b'"next"', None, FREE) is False
+        assert await engine.get("app", "key") == stored_value
 
-    @pytest.mark.parametrize("expected", [b"null", b'"__NULL__"', b'"\\u005f_NULL__"'])
-    async def test_null_matches_an_absent_key_which_gets_the_ttl(self, engine: Engine, expected: bytes) -> None:
-        assert await engine.cas("app", "key", expected, b"1", 60, FREE) is True
+    @pytest.mark.parametrize("expected_value", [b"null", b'"__NULL__"', b'"\\u005f_NULL__"'])
+    async def test_null_matches_an_absent_key_which_gets_the_ttl(self, engine: Engine, expected_value: bytes) -> None:
+        assert await engine.cas("app", "key", expected_value, b"1", 60, FREE) is True
         assert await engine.get("app", "key") == b"1"
         assert await engine.ttl("app", "key") == 60
 
@@ -380,12 +384,12 @@ class TestScan:
         lasting = [f"key{number:04}" for number in range(0, 240, 2)]
         passing = [f"key{number:04}" for number in range(1, 240, 2)]
         await asyncio.gather(*(engine.put("app", key, b"1", None, D, FREE) for key in lasting))
-        seen: list[str] = []
-        done = asyncio.Event()
+        seen_keys: list[str] = []
+        is_done = asyncio.Event()
 
         async def disturb() -> None:
             turn = 0
-            while not done.is_set():
+            while not is_done.is_set():
                 turn += 1
                 changes = [engine.put("app", key, b"1", None, Tier(turn % 2), FREE) for key in passing[turn % 3 :: 3]]
                 # Moving between the tiers is not leaving either.
@@ -397,14 +401,14 @@ class TestScan:
             cursor = None
             while True:
                 keys, cursor = await engine.scan("app", "key", 7, cursor)
-                seen.extend(keys)
+                seen_keys.extend(keys)
                 if cursor is None:
-                    return done.set()
+                    return is_done.set()
                 await asyncio.sleep(0.001)
 
         await asyncio.gather(disturb(), walk())
-        assert seen == sorted(set(seen))
-        assert set(lasting) <= set(seen)
+        assert seen_keys == sorted(set(seen_keys))
+        assert set(lasting) <= set(seen_keys)
 
 
 class TestUsageAndQuota:
@@ -422,30 +426,30 @@ class TestUsageAndQuota:
         quota = Quota(max_keys=2)
         await engine.put("app", "a", b"1", None, D, quota)
         await engine.incr("app", "b", 1, None, quota)
-        for refused in (
+        for refused_call in (
             engine.put("app", "c", b"1", None, E, quota),
             engine.incr("app", "c", 1, None, quota),
             engine.setnx("app", "c", b"1", None, D, quota),
             engine.cas("app", "c", b"null", b"1", None, quota),
         ):
-            with pytest.raises(KeysExhausted) as caught:
-                await refused
-            assert (caught.value.keys, caught.value.cap) == (2, 2)
+            with pytest.raises(KeysExhausted) as error_info:
+                await refused_call
+            assert (error_info.value.keys, error_info.value.cap) == (2, 2)
         assert await engine.usage("app") == Usage(2, 4)
         assert await list_keys(engine) == ["a", "b"]
 
     async def test_bytes_too_many_are_refused_with_the_numbers(self, engine: Engine) -> None:
         quota = Quota(max_bytes=4)
         await engine.put("app", "a", b"12", None, D, quota)
-        for refused in (
+        for refused_call in (
             engine.put("app", "a", b"1234", None, E, quota),
             engine.put("app", "b", b"1", None, D, quota),
             engine.incr("app", "a", 9_999, None, quota),
             engine.cas("app", "a", b"12", b"1234", None, quota),
         ):
-            with pytest.raises(StorageFull) as caught:
-                await refused
-            assert (caught.value.used_bytes, caught.value.cap) == (3, 4)
+            with pytest.raises(StorageFull) as error_info:
+                await refused_call
+            assert (error_info.value.used_bytes, error_info.value.cap) == (3, 4)
         await engine.put("app", "a", b"123", None, D, quota)
         assert await engine.usage("app") == Usage(1, 4)
 
@@ -456,9 +460,9 @@ class TestUsageAndQuota:
         clock.advance(10)
         await engine.put("app", "c", b"11", None, D, quota)
         await engine.put("app", "d", b"11", None, E, quota)
-        with pytest.raises(KeysExhausted) as caught:
+        with pytest.raises(KeysExhausted) as error_info:
             await engine.put("app", "a", b"", None, D, quota)
-        assert caught.value.keys == 2
+        assert error_info.value.keys == 2
         assert await engine.usage("app") == Usage(2, 6)
 
     @both_tiers
@@ -522,25 +526,25 @@ class TestConcurrency:
             return [await engine.incr("app", "hits", 1, None, FREE) for _ in range(50)]
 
         answers = await asyncio.gather(*(caller() for _ in range(64)))
-        assert sorted(answer for answered in answers for answer in answered) == list(range(1, 3201))
+        assert sorted(answer for answers_of_one in answers for answer in answers_of_one) == list(range(1, 3201))
         assert await engine.get("app", "hits") == b"3200"
         assert await engine.usage("app") == Usage(1, 8)
 
     async def test_setnx_has_one_winner(self, engine: Engine) -> None:
         for turn in range(20):
-            won = await asyncio.gather(
+            wins = await asyncio.gather(
                 *(engine.setnx("app", f"lock{turn}", b"%d" % caller, None, D, FREE) for caller in range(64))
             )
-            assert won.count(True) == 1
-            assert await engine.get("app", f"lock{turn}") == b"%d" % won.index(True)
+            assert wins.count(True) == 1
+            assert await engine.get("app", f"lock{turn}") == b"%d" % wins.index(True)
 
     async def test_cas_chains_lose_nothing(self, engine: Engine) -> None:
         async def caller() -> None:
-            added = 0
-            while added < 10:
-                seen = await engine.get("app", "sum") or b"null"
-                following = b"%d" % (1 if seen == b"null" else int(seen) + 1)
-                added += await engine.cas("app", "sum", seen, following, None, FREE)
+            additions = 0
+            while additions < 10:
+                value = await engine.get("app", "sum") or b"null"
+                following = b"%d" % (1 if value == b"null" else int(value) + 1)
+                additions += await engine.cas("app", "sum", value, following, None, FREE)
 
         await asyncio.gather(*(caller() for _ in range(16)))
         assert await engine.get("app", "sum") == b"160"
@@ -561,7 +565,7 @@ class TestLifecycle:
         await engine.check()
         await engine.close()
         await engine.close()
-        for refused in (
+        for refused_call in (
             engine.get("app", "key"),
             engine.ttl("app", "key"),
             engine.put("app", "key", b"1", None, D, FREE),
@@ -573,7 +577,7 @@ class TestLifecycle:
             engine.check(),
         ):
             with pytest.raises(StoreUnavailable):
-                await refused
+                await refused_call
 
     async def test_an_engine_can_be_opened_again(self, engine: Engine) -> None:
         await engine.put("app", "key", b"1", None, D, FREE)

@@ -23,11 +23,11 @@ NOW = 1_700_000_000_100
 
 async def export_all(engine: Engine, space: str = "app", limit: int = 1000) -> list[Entry]:
     """All of a space, page by page."""
-    found: list[Entry] = []
-    while page := await engine.export(space, found[-1].key if found else None, limit):
+    entries: list[Entry] = []
+    while page := await engine.export(space, entries[-1].key if entries else None, limit):
         assert len(page) <= limit
-        found += page
-    return found
+        entries += page
+    return entries
 
 
 class TestExport:
@@ -68,11 +68,11 @@ class TestExport:
         steady = [f"key{number:02}" for number in range(0, 40, 2)]
         for key in steady:
             await engine.put("app", key, b"0", None, D, FREE)
-        done = False
+        is_done = False
 
         async def move() -> None:
             for turn in itertools.count():
-                if done:
+                if is_done:
                     return
                 await asyncio.gather(
                     *(engine.put("app", key, b"%d" % turn, None, Tier((turn + at) % 2), FREE)
@@ -89,7 +89,7 @@ class TestExport:
             assert [key for key in found_keys if key in steady] == steady
             assert len(set(found_keys)) == len(found_keys)
             await asyncio.sleep(0)
-        done = True
+        is_done = True
         await moving
 
 
@@ -192,7 +192,7 @@ class TestErase:
 
 async def test_a_closed_engine_carries_nothing(engine: Engine) -> None:
     await engine.close()
-    for refused in (
+    for refused_call in (
         engine.spaces(None, 1),
         engine.export("app", None, 1),
         engine.load("app", [Entry("a", b"1", D)]),
@@ -201,14 +201,14 @@ async def test_a_closed_engine_carries_nothing(engine: Engine) -> None:
         engine.erase("app"),
     ):
         with pytest.raises(StoreUnavailable):
-            await refused
+            await refused_call
 
 
 keys = st.text(st.characters(min_codepoint=0x21, max_codepoint=0x7E), min_size=1, max_size=12)
 # Some much larger than what a server sends in one piece.
 values = st.binary(max_size=40) | st.builds(bytes.__mul__, st.binary(min_size=1, max_size=9), st.integers(1, 29_000))
 windows = st.none() | st.integers(1, 10**10)
-deadlines = st.none() | st.integers(-5_000, 30_000).map(lambda left: NOW + left)
+deadlines = st.none() | st.integers(-5_000, 30_000).map(lambda milliseconds: NOW + milliseconds)
 contents = st.lists(
     st.builds(Entry, keys, values, st.sampled_from(Tier), deadlines, windows), max_size=12, unique_by=lambda e: e.key
 )
@@ -244,14 +244,14 @@ def test_what_goes_through_all_engines_comes_out_the_same(make_engine: Callable[
                 assert await engine.usage(space) == total
             # Later, too, they are alike.
             clock.advance(10)
-            found = []
+            exports = []
             for engine in along:
                 await engine.thaw(space)
                 for entry in live:
                     await engine.get(space, entry.key, touch=True)
-                found.append(await export_all(engine, space))
+                exports.append(await export_all(engine, space))
                 await engine.erase(space)
-            assert found == found[:1] * len(along)
+            assert exports == exports[:1] * len(along)
 
         carry()
         for engine in way:

@@ -36,12 +36,12 @@ entries = st.lists(
 
 
 def build_ask(method: str, *arguments: st.SearchStrategy[Any]) -> st.SearchStrategy[Ask]:
-    def make(drawn: tuple[Any, ...]) -> Ask:
+    def make(drawn_arguments: tuple[Any, ...]) -> Ask:
         def ask(engine: Engine, space: str) -> Awaitable[object]:
-            answer: Awaitable[object] = getattr(engine, method)(space, *drawn)
+            answer: Awaitable[object] = getattr(engine, method)(space, *drawn_arguments)
             return answer
 
-        ask.__qualname__ = f"{method}{drawn}"
+        ask.__qualname__ = f"{method}{drawn_arguments}"
         return ask
 
     return st.tuples(*arguments).map(make)
@@ -93,9 +93,9 @@ async def collect_answers(engine: Engine, space: str, asks: list[Ask]) -> object
 
 
 async def read_state(engine: Engine, space: str) -> object:
-    found, _ = await engine.scan(space, "", 100, None)
-    held = [(key, await engine.get(space, key), await engine.ttl(space, key)) for key in found]
-    return held, await engine.export(space, None, 100), await engine.usage(space)
+    found_keys, _ = await engine.scan(space, "", 100, None)
+    values_held = [(key, await engine.get(space, key), await engine.ttl(space, key)) for key in found_keys]
+    return values_held, await engine.export(space, None, 100), await engine.usage(space)
 
 
 @pytest.mark.parametrize("name", ["sqlite", "postgres"])

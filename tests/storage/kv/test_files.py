@@ -145,9 +145,9 @@ async def test_a_full_disk_refuses_the_group_and_no_more(sqlite: SqliteEngine) -
             sqlite.put("app", "other", b"1", None, Tier.EPHEMERAL, FREE),
             return_exceptions=True,
         )
-        refused = [result for result in results if isinstance(result, StoreUnavailable)]
-        assert refused
-        assert len(refused) + results.count(None) == 11
+        refusals = [result for result in results if isinstance(result, StoreUnavailable)]
+        assert refusals
+        assert len(refusals) + results.count(None) == 11
         assert (await sqlite.usage("app")).keys == 1 + results.count(None)
         assert await sqlite.usage("app") == await recount_usage(sqlite, "app")
     assert await sqlite.incr("app", "kept", 1, None, FREE) == 2
@@ -157,15 +157,15 @@ async def test_a_full_disk_refuses_the_group_and_no_more(sqlite: SqliteEngine) -
 
 async def test_a_failing_ephemeral_file_does_not_refuse_durable_writes(sqlite: SqliteEngine) -> None:
     with files_no_larger_than(400_000):
-        small, large, moved = await asyncio.gather(
+        small_answer, large_answer, moved_answer = await asyncio.gather(
             sqlite.put("app", "small", b"1", None, Tier.DURABLE, FREE),
             sqlite.put("app", "large", b"1" * 1_000_000, None, Tier.EPHEMERAL, FREE),
             sqlite.put("app", "small", b"2", None, Tier.EPHEMERAL, FREE),
             return_exceptions=True,
         )
-        assert small is None
-        assert isinstance(large, StoreUnavailable)
-        assert isinstance(moved, StoreUnavailable) or await sqlite.get("app", "small") == b"2"
+        assert small_answer is None
+        assert isinstance(large_answer, StoreUnavailable)
+        assert isinstance(moved_answer, StoreUnavailable) or await sqlite.get("app", "small") == b"2"
         assert await sqlite.get("app", "large") is None
         assert await sqlite.usage("app") == await recount_usage(sqlite, "app")
     await sqlite.put("app", "large", b"1" * 1_000_000, None, Tier.EPHEMERAL, FREE)
@@ -176,14 +176,14 @@ async def test_a_flush_that_did_not_reach_the_ephemeral_file_is_not_acknowledged
     await sqlite.put("app", "light", b"1", None, Tier.EPHEMERAL, FREE)
     with files_no_larger_than(400_000):
         # The first write keeps the thread busy, so that the others are one group.
-        _, flushed, large = await asyncio.gather(
+        _, flush_answer, large_answer = await asyncio.gather(
             sqlite.put("other", "small", b"1", None, Tier.DURABLE, FREE),
             sqlite.flush("app"),
             sqlite.put("other", "large", b"1" * 1_000_000, None, Tier.EPHEMERAL, FREE),
             return_exceptions=True,
         )
-    assert isinstance(large, StoreUnavailable)
-    assert isinstance(flushed, StoreUnavailable) == (await sqlite.get("app", "light") == b"1")
+    assert isinstance(large_answer, StoreUnavailable)
+    assert isinstance(flush_answer, StoreUnavailable) == (await sqlite.get("app", "light") == b"1")
     assert await sqlite.usage("app") == await recount_usage(sqlite, "app")
 
 
@@ -220,15 +220,15 @@ async def test_a_full_queue_refuses_at_once(tmp_path: Path, clock: Any) -> None:
 async def test_close_finishes_what_it_had_accepted(tmp_path: Path, clock: Any) -> None:
     engine = SqliteEngine(tmp_path, clock)
     await engine.open()
-    accepted = [asyncio.ensure_future(engine.incr("app", "hits", 1, None, FREE)) for _ in range(500)]
+    accepted_tasks = [asyncio.ensure_future(engine.incr("app", "hits", 1, None, FREE)) for _ in range(500)]
     await asyncio.sleep(0)
     await engine.close()
-    assert sorted(await asyncio.gather(*accepted)) == list(range(1, 501))
+    assert sorted(await asyncio.gather(*accepted_tasks)) == list(range(1, 501))
 
 
 async def test_keys_moving_between_the_tiers_are_never_missing(sqlite: SqliteEngine) -> None:
-    seen: dict[str, list[bytes | None]] = {"odd": [], "even": []}
-    for key in seen:
+    seen_values: dict[str, list[bytes | None]] = {"odd": [], "even": []}
+    for key in seen_values:
         await sqlite.put("app", key, b"0", None, Tier.DURABLE, FREE)
 
     async def move() -> None:
@@ -241,10 +241,10 @@ async def test_keys_moving_between_the_tiers_are_never_missing(sqlite: SqliteEng
 
     moving = asyncio.ensure_future(move())
     while not moving.done():
-        for key, values in seen.items():
+        for key, values in seen_values.items():
             values.append(await sqlite.get("app", key))
         await asyncio.sleep(0)
-    for values in seen.values():
+    for values in seen_values.values():
         assert None not in values
         numbers = [int(value or b"-1") for value in values]
         assert numbers == sorted(numbers)
@@ -268,7 +268,7 @@ async def test_processes_that_share_the_files_stay_exact(tmp_path: Path) -> None
 
 async def test_no_acknowledged_write_is_lost_when_the_process_is_killed(tmp_path: Path) -> None:
     chance = random.Random(7)
-    acknowledged: dict[str, bytes] = {}
+    acknowledged_values: dict[str, bytes] = {}
     for turn in range(20):
         process = start_child("load", tmp_path, 16, turn)
         assert process.stdout is not None
@@ -279,13 +279,13 @@ async def test_no_acknowledged_write_is_lost_when_the_process_is_killed(tmp_path
         for line in lines:
             if line.endswith(b"\n"):
                 name, number = line.split()
-                acknowledged[name.decode()] = number
+                acknowledged_values[name.decode()] = number
         engine = SqliteEngine(tmp_path)
         await engine.open()
-        for key, value in acknowledged.items():
-            stored = await engine.get("app", key)
+        for key, value in acknowledged_values.items():
+            stored_value = await engine.get("app", key)
             # A later write of the same key may have been applied but not yet acknowledged.
-            assert int(stored or b"-1") >= int(value), key
+            assert int(stored_value or b"-1") >= int(value), key
         assert await engine.usage("app") == await recount_usage(engine, "app")
         await engine.close()
-    assert len(acknowledged) > 500
+    assert len(acknowledged_values) > 500

@@ -194,20 +194,22 @@ async def open_engines(*addresses: str) -> AsyncIterator[list[Engine]]:
 class TestProcesses:
     async def test_nothing_changes_once_freeze_has_returned(self, address: str) -> None:
         async with open_engines(address, address) as (one, two):
-            with start_child("write", address, "child", 32) as (other, said):
-                assert await asyncio.to_thread(said.readline) == b"ready\n"
+            with start_child("write", address, "child", 32) as (process, output):
+                assert await asyncio.to_thread(output.readline) == b"ready\n"
                 counting = asyncio.gather(count(one, "one", 32), count(two, "two", 32))
                 async with asyncio.timeout(TIMEOUT_SECONDS):
                     while int(await one.get("app", "hits") or 0) <= 100:
                         await asyncio.sleep(0.01)
                 await two.freeze("app")
-                held = await export_all(one)
-                counted = sum(await counting) + int(await asyncio.to_thread(said.readline))
-                assert await asyncio.to_thread(other.wait) == 0
-            assert await export_all(two) == held
+                entries = await export_all(one)
+                count_total = sum(await counting) + int(await asyncio.to_thread(output.readline))
+                assert await asyncio.to_thread(process.wait) == 0
+            assert await export_all(two) == entries
             # What was refused was not made, and what was made is there.
-            assert await one.get("app", "hits") == b"%d" % counted
-            assert await one.usage("app") == await recount_usage(two, "app") == Usage(len(held), count_bytes(held))
+            assert await one.get("app", "hits") == b"%d" % count_total
+            assert (
+                await one.usage("app") == await recount_usage(two, "app") == Usage(len(entries), count_bytes(entries))
+            )
 
     async def test_it_is_so_for_an_engine_that_writes_in_the_next_moment(self, address: str) -> None:
         async with open_engines(address, address) as (one, two):
@@ -245,14 +247,16 @@ class TestCrashes:
                 await asyncio.sleep(chance.uniform(0.0, 0.05))
                 os.kill(process.pid, signal.SIGKILL)
                 lines += output.readlines()
-            said = [line.split() for line in lines if line.endswith(b"\n")]
-            thawed = [int(number) for word, number in said if word == b"thawed"]
+            printed_lines = [line.split() for line in lines if line.endswith(b"\n")]
+            thawed_spaces = [int(number) for word, number in printed_lines if word == b"thawed"]
             # The thaw that would have come next may have been made.
-            frozen_spaces = [int(number) for word, number in said if word == b"frozen" and int(number) > len(thawed)]
-            assert thawed
+            frozen_spaces = [
+                int(number) for word, number in printed_lines if word == b"frozen" and int(number) > len(thawed_spaces)
+            ]
+            assert thawed_spaces
             assert frozen_spaces
             async with open_engines(str(folder)) as [engine]:
-                for number in thawed:
+                for number in thawed_spaces:
                     assert await engine.incr(f"app{number}", "n", 1, None, FREE) == 1
                 for number in frozen_spaces:
                     with pytest.raises(SpaceFrozen):

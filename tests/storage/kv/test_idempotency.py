@@ -56,8 +56,8 @@ async def test_whether_an_attempt_has_written_is_known_also_of_a_frozen_space(en
         assert not await engine.has_written("app", f"t{number}")
         await engine.for_attempt(f"t{number}").put("app", f"k{number}", b"1", None, tier, FREE)
     await engine.freeze("app")
-    begun = [await engine.has_written("app", token) for token in ("t0", "t1", "refused", "none")]
-    assert begun == [True, True, False, False]
+    have_written = [await engine.has_written("app", token) for token in ("t0", "t1", "refused", "none")]
+    assert have_written == [True, True, False, False]
     await engine.thaw("app")
 
 

@@ -82,8 +82,8 @@ class TestProcesses:
             subprocess.Popen([sys.executable, str(CHILD), url, name, "8", "25", "60", "100"], stdout=subprocess.PIPE)
             for name in ("one", "two", "three")
         ]
-        stored = [int((await asyncio.to_thread(process.communicate))[0]) for process in children]
-        assert sum(stored) == 100
+        stored_counts = [int((await asyncio.to_thread(process.communicate))[0]) for process in children]
+        assert sum(stored_counts) == 100
         async with open_engine(url) as engine:
             assert (await engine.usage("full")).keys == 100
             assert await engine.get("app", "hits") == b"600"
@@ -144,8 +144,8 @@ class TestProcesses:
                 for _ in range(30):
                     # Counters grow to texts that are none; everything else would be the store's fault.
                     results = await asyncio.gather(*(write(engine) for _ in range(6)), return_exceptions=True)
-                    refused = [result for result in results if isinstance(result, BaseException)]
-                    assert refused == []
+                    refusals = [result for result in results if isinstance(result, BaseException)]
+                    assert refusals == []
 
             await asyncio.gather(*(caller(engine) for engine in (one, two) for _ in range(4)))
             for space in spaces:
@@ -163,52 +163,54 @@ class TestRestarts:
     async def test_acknowledged_writes_are_there_and_others_made_at_most_once(
         self, postgres_server: PostgresServer, postgres_url: str, interrupt: Callable[[PostgresServer], None]
     ) -> None:
-        acknowledged, unknown = [0] * 8, [0] * 8
-        repeated = [0] * 8
+        acknowledged_counts, unknown_counts = [0] * 8, [0] * 8
+        repeated_counts = [0] * 8
         stopping = False
 
         async def caller(engine: PostgresEngine, number: int) -> None:
             while not stopping:
                 try:
                     await engine.incr("app", f"n{number}", 1, None, FREE)
-                    acknowledged[number] += 1
-                    value, tier = b"1" * (acknowledged[number] % 9), Tier(acknowledged[number] % 2)
+                    acknowledged_counts[number] += 1
+                    value, tier = b"1" * (acknowledged_counts[number] % 9), Tier(acknowledged_counts[number] % 2)
                     await engine.put("app", f"moving{number}", value, None, tier, FREE)
                     await engine.delete("app", f"moving{number - 1}")
                 except StoreUnavailable:
-                    unknown[number] += 1
+                    unknown_counts[number] += 1
                     await asyncio.sleep(0.02)
 
         async def stubborn(engine: PostgresEngine, number: int) -> None:
             while not stopping:
-                token = f"{number}:{repeated[number]}"
+                token = f"{number}:{repeated_counts[number]}"
                 while True:
                     try:
                         await engine.for_attempt(token).incr("app", f"once{number}", 1, None, FREE)
                         break
                     except StoreUnavailable:
                         await asyncio.sleep(0.02)
-                repeated[number] += 1
+                repeated_counts[number] += 1
 
         async with open_engine(postgres_url) as engine:
             callers = [asyncio.ensure_future(caller(engine, number)) for number in range(8)]
             callers += [asyncio.ensure_future(stubborn(engine, number)) for number in range(8)]
             for _ in range(3):
-                before = sum(acknowledged)
-                while sum(acknowledged) < before + 100:
+                before = sum(acknowledged_counts)
+                while sum(acknowledged_counts) < before + 100:
                     await asyncio.sleep(0.01)
                 await asyncio.to_thread(interrupt, postgres_server)
-            before = sum(acknowledged)
-            while sum(acknowledged) < before + 100:
+            before = sum(acknowledged_counts)
+            while sum(acknowledged_counts) < before + 100:
                 await asyncio.sleep(0.01)
             stopping = True
             await asyncio.gather(*callers)
             # A pooler may let them wait until the server is back.
-            assert sum(unknown) > 0 or postgres_server.pooler is not None
+            assert sum(unknown_counts) > 0 or postgres_server.pooler is not None
             for number in range(8):
-                counted = int(await engine.get("app", f"n{number}") or b"0")
-                assert acknowledged[number] <= counted <= acknowledged[number] + unknown[number]
-                assert await engine.get("app", f"once{number}") == b"%d" % repeated[number]
+                stored_count = int(await engine.get("app", f"n{number}") or b"0")
+                assert (
+                    acknowledged_counts[number] <= stored_count <= acknowledged_counts[number] + unknown_counts[number]
+                )
+                assert await engine.get("app", f"once{number}") == b"%d" % repeated_counts[number]
             assert await engine.usage("app") == await recount_usage(engine, "app")
 
     async def test_an_engine_finds_its_server_again(self, postgres_server: PostgresServer, postgres_url: str) -> None:
@@ -216,7 +218,7 @@ class TestRestarts:
             await engine.put("app", "key", b"1", None, D, FREE)
             await engine.check()
             postgres_server.stop()
-            for refused in (
+            for refused_call in (
                 engine.get("app", "key"),
                 engine.usage("app"),
                 engine.put("app", "key", b"2", None, D, FREE),
@@ -224,7 +226,7 @@ class TestRestarts:
                 engine.check(),
             ):
                 with pytest.raises(StoreUnavailable):
-                    await refused
+                    await refused_call
             postgres_server.start()
             assert await engine.get("app", "key") == b"1"
             await engine.check()
@@ -268,12 +270,12 @@ class TestLines:
             await engine.put("app", "key", b"1", None, D, FREE)
             await engine.get("app", "key")
             wire.open.clear()
-            started = time.monotonic()
+            started_at = time.monotonic()
             results = await asyncio.gather(
                 engine.get("app", "key"), engine.put("app", "key", b"2", None, D, FREE), return_exceptions=True
             )
             assert all(isinstance(result, StoreUnavailable) for result in results)
-            assert time.monotonic() - started < 30
+            assert time.monotonic() - started_at < 30
             wire.open.set()
             assert await engine.incr("app", "key", 1, None, FREE) == 2
 
@@ -325,16 +327,16 @@ class TestLocks:
 
     async def test_close_finishes_what_it_had_accepted(self, postgres_url: str) -> None:
         async with open_engine(postgres_url) as engine:
-            accepted = [asyncio.ensure_future(engine.incr("app", "hits", 1, None, FREE)) for _ in range(500)]
+            accepted_tasks = [asyncio.ensure_future(engine.incr("app", "hits", 1, None, FREE)) for _ in range(500)]
             await asyncio.sleep(0)
-        assert sorted(await asyncio.gather(*accepted)) == list(range(1, 501))
+        assert sorted(await asyncio.gather(*accepted_tasks)) == list(range(1, 501))
 
     async def test_a_view_of_a_closed_engine_is_closed_too(self, postgres_url: str) -> None:
         async with open_engine(postgres_url) as engine:
             view = engine.for_attempt("t")
-        for refused in (view.get("app", "key"), view.incr("app", "key", 1, None, FREE)):
+        for refused_call in (view.get("app", "key"), view.incr("app", "key", 1, None, FREE)):
             with pytest.raises(StoreUnavailable):
-                await refused
+                await refused_call
 
     @pytest.mark.parametrize("key", ["\ud800", "a\0b"])
     async def test_one_callers_mistake_stays_with_that_caller(self, postgres_url: str, key: str) -> None:
@@ -362,8 +364,8 @@ class TestGroups:
                 async def is_flushed(key: str, tier: Tier) -> bool:
                     [[before]] = connection.execute("SELECT pg_current_wal_insert_lsn()::text").fetchall()
                     await engine.put("app", key, b"1", None, tier, FREE)
-                    [[done]] = connection.execute("SELECT pg_current_wal_flush_lsn() > %s", (before,)).fetchall()
-                    return bool(done)
+                    [[is_on_disk]] = connection.execute("SELECT pg_current_wal_flush_lsn() > %s", (before,)).fetchall()
+                    return bool(is_on_disk)
 
                 assert all([await is_flushed("key", D) for _ in range(20)])
                 assert not all([await is_flushed("cached", E) for _ in range(20)])

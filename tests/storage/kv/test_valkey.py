@@ -99,7 +99,7 @@ def test_it_answers_as_the_engine_in_memory_does(valkey_url: str, clock: Any) ->
 
 class TestCounting:
     @pytest.mark.parametrize(
-        ("stored", "by", "total"),
+        ("stored_number", "by", "total"),
         [
             (2**53, 1, 2**53 + 1),
             (10**15 - 1, 10**15 - 1, 2 * 10**15 - 2),
@@ -111,24 +111,26 @@ class TestCounting:
         ],
     )
     async def test_it_is_exact_beyond_the_numbers_of_lua(
-        self, engine: ValkeyEngine, stored: int, by: int, total: int
+        self, engine: ValkeyEngine, stored_number: int, by: int, total: int
     ) -> None:
-        await engine.put("app", "n", b"%d" % stored, None, Tier.DURABLE, FREE)
+        await engine.put("app", "n", b"%d" % stored_number, None, Tier.DURABLE, FREE)
         assert await engine.incr("app", "n", by, None, FREE) == total
         assert await engine.get("app", "n") == b"%d" % total
 
-    @pytest.mark.parametrize(("stored", "by"), [(b"-0", 0), (b"-0", 2**60), (b"0", -(2**60))])
-    async def test_minus_zero_is_a_number_too(self, engine: ValkeyEngine, stored: bytes, by: int) -> None:
-        await engine.put("app", "n", stored, None, Tier.DURABLE, FREE)
+    @pytest.mark.parametrize(("stored_value", "by"), [(b"-0", 0), (b"-0", 2**60), (b"0", -(2**60))])
+    async def test_minus_zero_is_a_number_too(self, engine: ValkeyEngine, stored_value: bytes, by: int) -> None:
+        await engine.put("app", "n", stored_value, None, Tier.DURABLE, FREE)
         assert await engine.incr("app", "n", by, None, FREE) == by
 
-    @pytest.mark.parametrize("stored", [b"01", b"-", b"+1", b" 1", b"1 ", b"-01", b"0x10", b"1\n"])
-    async def test_what_is_no_integer_literal_is_none_here_either(self, engine: ValkeyEngine, stored: bytes) -> None:
+    @pytest.mark.parametrize("stored_value", [b"01", b"-", b"+1", b" 1", b"1 ", b"-01", b"0x10", b"1\n"])
+    async def test_what_is_no_integer_literal_is_none_here_either(
+        self, engine: ValkeyEngine, stored_value: bytes
+    ) -> None:
         memory = MemoryEngine()
         await memory.open()
         refusals = []
         for each in (engine, memory):
-            await each.put("app", "n", stored, None, Tier.DURABLE, FREE)
+            await each.put("app", "n", stored_value, None, Tier.DURABLE, FREE)
             refusals.append((await asyncio.gather(each.incr("app", "n", 1, None, FREE), return_exceptions=True))[0])
         assert type(refusals[0]) is type(refusals[1])
 
@@ -161,46 +163,46 @@ class TestCrashes:
         chance = random.Random(7)
         engine = ValkeyEngine(server.url)
         await engine.open()
-        acknowledged: dict[str, int] = {}
-        refused = 0
-        done = False
+        acknowledged_values: dict[str, int] = {}
+        refusal_count = 0
+        is_done = False
 
         async def caller(number: int) -> None:
-            nonlocal refused
+            nonlocal refusal_count
             turn = 0
-            while not done:
+            while not is_done:
                 turn += 1
                 try:
                     key = f"count{number}"
-                    acknowledged[key] = await engine.incr("app", key, 1, None, FREE)
+                    acknowledged_values[key] = await engine.incr("app", key, 1, None, FREE)
                     key = f"key{number}:{turn}"
                     await engine.put("app", key, b"%d" % turn, 3600, Tier.DURABLE, FREE)
-                    acknowledged[key] = turn
+                    acknowledged_values[key] = turn
                     await engine.put("app", f"moving{number}", b"%d" % turn, 3600, Tier(turn % 2), FREE)
                     await engine.delete("app", f"moving{number - 1}")
                 except StoreUnavailable:
-                    refused += 1
+                    refusal_count += 1
                     await asyncio.sleep(0.01)
 
         sync_always(server)
         callers = [asyncio.ensure_future(caller(number)) for number in range(16)]
         for _ in range(8):
-            enough = len(acknowledged) + 64
-            while len(acknowledged) < enough:
+            enough = len(acknowledged_values) + 64
+            while len(acknowledged_values) < enough:
                 await asyncio.sleep(chance.uniform(0.02, 0.1))
             server.stop(signal.SIGKILL)
             await asyncio.to_thread(server.start)
             await wait_until_answering(engine)
             sync_always(server)
-            expected = list(acknowledged.items())
-            stored = await asyncio.gather(*(engine.get("app", key) for key, _ in expected))
+            expected_items = list(acknowledged_values.items())
+            stored_values = await asyncio.gather(*(engine.get("app", key) for key, _ in expected_items))
             # A later write of the same key may have been made as well.
-            for (key, value), found in zip(expected, stored, strict=True):
-                assert int(found or b"-1") >= value, key
-        done = True
+            for (key, value), stored_value in zip(expected_items, stored_values, strict=True):
+                assert int(stored_value or b"-1") >= value, key
+        is_done = True
         await asyncio.gather(*callers)
         assert await engine.usage("app") == await recount_usage(engine, "app")
-        assert refused > 0
+        assert refusal_count > 0
         await engine.close()
 
     async def test_an_attempt_whose_reply_was_lost_is_made_again_to_no_effect(self, server: ValkeyServer) -> None:
@@ -310,24 +312,24 @@ async def test_a_server_that_would_lose_entries_is_warned_of(
 
 
 async def test_close_finishes_what_it_had_accepted(engine: ValkeyEngine) -> None:
-    accepted = [asyncio.ensure_future(engine.incr("app", "hits", 1, None, FREE)) for _ in range(500)]
+    accepted_tasks = [asyncio.ensure_future(engine.incr("app", "hits", 1, None, FREE)) for _ in range(500)]
     await asyncio.sleep(0)
     await engine.close()
-    assert sorted(await asyncio.gather(*accepted)) == list(range(1, 501))
+    assert sorted(await asyncio.gather(*accepted_tasks)) == list(range(1, 501))
 
 
 async def test_a_swap_compares_again_what_others_changed_meanwhile(engine: ValkeyEngine) -> None:
     """Equal in meaning but not in bytes, so that every swap has to look first."""
-    won = 0
+    wins = 0
 
     async def caller(number: int) -> None:
-        nonlocal won
+        nonlocal wins
         for _ in range(20):
-            seen = await engine.get("app", "sum") or b"null"
-            following = b"%d.0" % (1 if seen == b"null" else int(float(seen)) + 1)
-            expected = seen if seen == b"null" else b"%d" % int(float(seen))
-            swapped = await engine.cas("app", "sum", expected, following, None, FREE)
-            won += swapped
+            seen_value = await engine.get("app", "sum") or b"null"
+            following = b"%d.0" % (1 if seen_value == b"null" else int(float(seen_value)) + 1)
+            expected_value = seen_value if seen_value == b"null" else b"%d" % int(float(seen_value))
+            has_swapped = await engine.cas("app", "sum", expected_value, following, None, FREE)
+            wins += has_swapped
 
     await asyncio.gather(*(caller(number) for number in range(16)))
-    assert await engine.get("app", "sum") == b"%d.0" % won
+    assert await engine.get("app", "sum") == b"%d.0" % wins

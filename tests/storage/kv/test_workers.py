@@ -50,7 +50,7 @@ async def test_what_they_are_told_of_keys_that_move_has_an_order(workers: list[E
     keys = ["a", "b", "c"]
 
     async def caller(engine: Engine) -> None:
-        seen: object = None
+        seen_value: object = None
         for _ in range(12):
             ask: Callable[..., Awaitable[object]]
             key, tier, value = chance.choice(keys), chance.choice([D, E]), next(values)
@@ -59,7 +59,7 @@ async def test_what_they_are_told_of_keys_that_move_has_an_order(workers: list[E
                     ask = partial(engine.put, "app", key, value, None, tier, FREE)
                     await history.record(ask, key, "put", value)
                 case "get":
-                    seen = await history.record(partial(engine.get, "app", key), key, "get")
+                    seen_value = await history.record(partial(engine.get, "app", key), key, "get")
                 case "delete":
                     await history.record(partial(engine.delete, "app", key), key, "delete")
                 case "setnx":
@@ -68,7 +68,7 @@ async def test_what_they_are_told_of_keys_that_move_has_an_order(workers: list[E
                 case "incr":
                     await history.record(partial(engine.incr, "app", key, 1, None, FREE), key, "incr")
                 case "cas":
-                    old = seen if isinstance(seen, bytes) else b"0"
+                    old = seen_value if isinstance(seen_value, bytes) else b"0"
                     ask = partial(engine.cas, "app", key, old, value, None, FREE)
                     await history.record(ask, key, "cas", old, value)
 
@@ -172,8 +172,8 @@ async def test_attempts_of_both_make_one_write_in_either_tier(workers: list[Engi
 
 async def test_a_frozen_space_takes_no_writes_of_either_tier_from_either(workers: list[Engine]) -> None:
     one, two = workers
-    written: list[str] = []
-    begun = asyncio.Event()
+    written_keys: list[str] = []
+    has_begun = asyncio.Event()
 
     async def write(engine: Engine, name: str) -> None:
         for turn in itertools.count():
@@ -181,18 +181,18 @@ async def test_a_frozen_space_takes_no_writes_of_either_tier_from_either(workers
                 *(engine.put("app", f"{name}{turn}:{t}", b"1", None, Tier(t), FREE) for t in range(2)),
                 return_exceptions=True,
             )
-            written.extend(f"{name}{turn}:{t}" for t in range(2) if results[t] is None)
-            if len(written) > 10:
-                begun.set()
+            written_keys.extend(f"{name}{turn}:{t}" for t in range(2) if results[t] is None)
+            if len(written_keys) > 10:
+                has_begun.set()
             if results != [None, None]:
                 return
 
     writing = [asyncio.ensure_future(write(*each)) for each in ((one, "a"), (two, "b"))]
-    await begun.wait()
+    await has_begun.wait()
     await one.freeze("app")
-    kept = await one.export("app", None, 100_000)
+    kept_entries = await one.export("app", None, 100_000)
     await asyncio.gather(*writing)
-    assert sorted(written) == [entry.key for entry in kept]
+    assert sorted(written_keys) == [entry.key for entry in kept_entries]
     await two.thaw("app")
     await one.put("app", "later", b"1", None, E, FREE)
 
@@ -204,11 +204,11 @@ async def test_a_worker_that_is_killed_leaves_both_tiers_in_order(address: str) 
     child.kill()
     lines += (await asyncio.to_thread(child.communicate))[0].splitlines(keepends=True)
     # The last one may be half a line.
-    told = dict(line.split() for line in lines if line.endswith("\n"))
-    assert len(told) == 16
+    turns_by_key = dict(line.split() for line in lines if line.endswith("\n"))
+    assert len(turns_by_key) == 16
     engine = engine_at(address)
     await engine.open()
-    for key, turn in told.items():
+    for key, turn in turns_by_key.items():
         assert 0 <= int(await engine.get("app", key) or b"0") - int(turn) <= 1, key
     await engine.sweep()
     assert await engine.usage("app") == await recount_usage(engine, "app")

@@ -21,7 +21,6 @@ def s3(s3_process: S3Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Serv
     """A server that does not fail, and credentials for it."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIATEST")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
-    s3_process.asked.clear()
     yield s3_process
     s3_process.fails = lambda method, path: False
 

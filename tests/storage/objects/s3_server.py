@@ -26,7 +26,6 @@ class S3Server:
         self._application = DomainDispatcherApplication(create_backend_app)
         self._server = make_server("127.0.0.1", 0, self._answer, threaded=True, request_handler=_Silent)
         self.fails: Callable[[str, str], bool] = lambda method, path: False
-        self.asked: list[str] = []
 
     @property
     def address(self) -> str:
@@ -57,7 +56,6 @@ class S3Server:
 
     def _answer(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         path = environ["PATH_INFO"] + ("?" + environ["QUERY_STRING"] if environ["QUERY_STRING"] else "")
-        self.asked.append(f"{environ['REQUEST_METHOD']} {path}")
         if self.fails(environ["REQUEST_METHOD"], path):
             environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
             start_response("503 Service Unavailable", [("content-length", "0")])

@@ -28,22 +28,22 @@ class TestPutAndGet:
     @pytest.mark.parametrize("size", [0, 1, 700_000, len(LARGE)])
     async def test_what_was_put_is_read_back(self, store: ObjectStore, size: int) -> None:
         data = LARGE[:size]
-        stored = await put_object(store, "app_1/a", data, "image/png")
-        assert stored == ObjectInfo(size, hashlib.sha256(data).hexdigest(), "image/png")
-        assert await store.head("app_1/a") == stored
+        object_info = await put_object(store, "app_1/a", data, "image/png")
+        assert object_info == ObjectInfo(size, hashlib.sha256(data).hexdigest(), "image/png")
+        assert await store.head("app_1/a") == object_info
         reader = await store.get("app_1/a")
         assert reader is not None
-        assert reader.info == stored
+        assert reader.info == object_info
         assert await read_whole(reader) == data
 
     async def test_put_replaces_the_earlier_object(self, store: ObjectStore) -> None:
         await put_object(store, "app_1/a", b"a longer one", "text/plain; charset=utf-8")
-        stored = await put_object(store, "app_1/a", b"short", "application/x-other")
+        object_info = await put_object(store, "app_1/a", b"short", "application/x-other")
         assert await read_content(store, "app_1/a") == b"short"
-        assert await store.head("app_1/a") == stored
+        assert await store.head("app_1/a") == object_info
 
     @pytest.mark.parametrize(
-        ("start", "end", "expected"),
+        ("start", "end", "expected_bytes"),
         [
             (0, 4, b"0123"),
             (3, 5, b"34"),
@@ -57,13 +57,13 @@ class TestPutAndGet:
         ],
     )
     async def test_a_part_is_what_there_is_of_it(
-        self, store: ObjectStore, start: int, end: int | None, expected: bytes
+        self, store: ObjectStore, start: int, end: int | None, expected_bytes: bytes
     ) -> None:
-        stored = await put_object(store, "app_1/a", b"0123456789")
+        object_info = await put_object(store, "app_1/a", b"0123456789")
         reader = await store.get("app_1/a", start=start, end=end)
         assert reader is not None
-        assert reader.info == stored
-        assert await read_whole(reader) == expected
+        assert reader.info == object_info
+        assert await read_whole(reader) == expected_bytes
 
     async def test_a_part_of_an_empty_object_is_empty(self, store: ObjectStore) -> None:
         await put_object(store, "app_1/a", b"")
@@ -105,18 +105,18 @@ class TestPutAndGet:
 
 class TestRefusals:
     async def test_more_than_the_limit_is_refused_while_it_comes(self, store: ObjectStore) -> None:
-        taken = 0
+        chunk_count = 0
 
         async def endless() -> AsyncIterator[bytes]:
-            nonlocal taken
+            nonlocal chunk_count
             while True:
-                taken += 1
+                chunk_count += 1
                 yield bytes(1000)
 
         await put_object(store, "app_1/a", b"before")
         with pytest.raises(TooLarge):
             await store.put("app_1/a", endless(), content_type="text/plain", max_bytes=10_000)
-        assert taken == 11
+        assert chunk_count == 11
         assert await read_content(store, "app_1/a") == b"before"
 
     async def test_exactly_the_limit_is_stored(self, store: ObjectStore) -> None:
@@ -277,10 +277,10 @@ class TestListAndDelete:
         keys = ["a/b", "a/b-c", "a/b.c", "a/b/c", "a/b/c/d", "a/b0", "a/Z", "a/é", "a-b/c", "b/a", "a/b/d"]
         for key in keys:
             await put_object(store, key, key.encode())
-        found: list[str] = []
-        while page := await store.list("", found[-1] if found else "", 3):
-            found += page
-        assert found == sorted(keys)
+        found_keys: list[str] = []
+        while page := await store.list("", found_keys[-1] if found_keys else "", 3):
+            found_keys += page
+        assert found_keys == sorted(keys)
 
     async def test_a_list_has_what_is_below_its_prefix(self, store: ObjectStore) -> None:
         for key in ("app_1/a", "app_1/b/c", "app_10/a", "app_1-x/a"):

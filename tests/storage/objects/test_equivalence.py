@@ -56,8 +56,8 @@ class Oracle:
         return self.objects.pop(key, None) is not None
 
     def delete_all(self, prefix: str) -> int:
-        gone = [key for key in self.objects if key.startswith(prefix)]
-        return sum(self.delete(key) for key in gone)
+        deleted_keys = [key for key in self.objects if key.startswith(prefix)]
+        return sum(self.delete(key) for key in deleted_keys)
 
     def list(self, prefix: str, after: str, limit: int) -> object:
         return sorted(key for key in self.objects if key.startswith(prefix) and key > after)[:limit]
@@ -89,9 +89,9 @@ async def follow_steps(store: ObjectStore, steps: list[Any]) -> None:
         answer = await (ask(store, *arguments) if ask is not None else getattr(store, name)(*arguments))
         assert answer == getattr(oracle, name)(*arguments), (name, arguments)
     assert await store.list("", "", 1000) == sorted(oracle.objects)
-    for key, (data, stored) in oracle.objects.items():
+    for key, (data, object_info) in oracle.objects.items():
         assert await read_content(store, key) == data
-        assert await store.head(key) == stored
+        assert await store.head(key) == object_info
 
 
 @pytest.mark.parametrize(("engine", "examples"), [("local", 60), ("s3", 25)])
@@ -109,15 +109,15 @@ def test_a_store_answers_as_a_dictionary_would(
 @settings(max_examples=30)
 @given(st.sets(keys, min_size=1, max_size=25), st.integers(1, 7))
 def test_pages_of_files_are_the_keys_in_order(
-    make_store: Callable[[str], ObjectStore], chosen: set[str], limit: int
+    make_store: Callable[[str], ObjectStore], chosen_keys: set[str], limit: int
 ) -> None:
     async def hold() -> None:
         store = make_store("local")
-        for key in chosen:
+        for key in chosen_keys:
             await put_object(store, key, b"")
-        found: list[str] = []
-        while page := await store.list("", found[-1] if found else "", limit):
-            found += page
-        assert found == sorted(chosen)
+        found_keys: list[str] = []
+        while page := await store.list("", found_keys[-1] if found_keys else "", limit):
+            found_keys += page
+        assert found_keys == sorted(chosen_keys)
 
     asyncio.run(hold())

@@ -52,9 +52,9 @@ def files_no_larger_than(size: int) -> Iterator[None]:
 class TestCrashes:
     async def test_a_kill_leaves_every_object_whole_and_keeps_what_was_acknowledged(self, folder: Path) -> None:
         chance = random.Random(3)
-        seen: dict[str, int] = {}
+        versions: dict[str, int] = {}
         for _ in range(4):
-            start = max(seen.values(), default=0)
+            start = max(versions.values(), default=0)
             command = [sys.executable, str(CHILD), str(folder), str(start)]
             child = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE)
             assert child.stdout is not None
@@ -66,25 +66,25 @@ class TestCrashes:
             for line in lines:
                 if line.endswith(b"\n"):
                     name, version = line.split()
-                    seen[name.decode()] = int(version)
+                    versions[name.decode()] = int(version)
             store = store_at("", folder)
-            for key, acknowledged in seen.items():
-                found, head = await read_content(store, key), await store.head(key)
-                assert found is not None
+            for key, acknowledged_version in versions.items():
+                content, head = await read_content(store, key), await store.head(key)
+                assert content is not None
                 assert head is not None
                 number = int(head.content_type.removeprefix("version/"))
-                assert found == bytes([number % 256]) * CHUNK * (number % 30)
+                assert content == bytes([number % 256]) * CHUNK * (number % 30)
                 # Two write the shared one, and either may be behind the other.
-                assert number >= acknowledged if key != "app_1/shared" else number > start
-        assert len(seen) == 2
+                assert number >= acknowledged_version if key != "app_1/shared" else number > start
+        assert len(versions) == 2
 
     async def test_what_a_kill_left_is_swept_after_a_day(self, folder: Path) -> None:
         store = LocalStore(folder, clock=lambda: 1_000_000.0 + DAY)
         await put_object(store, "app_1/a", b"1")
         drafts = folder / ".drafts"
-        for name, written in (("old", 999_000.0), ("new", 1_001_000.0)):
+        for name, written_at in (("old", 999_000.0), ("new", 1_001_000.0)):
             (drafts / name).write_bytes(b"half")
-            os.utime(drafts / name, (written, written))
+            os.utime(drafts / name, (written_at, written_at))
         assert await store.sweep() == 1
         assert [path.name for path in list_files(drafts)] == ["new"]
         assert await read_content(store, "app_1/a") == b"1"
@@ -143,11 +143,11 @@ class TestFiles:
             await local.delete("app_1/a")
         assert list_files(folder) == []
 
-    @pytest.mark.parametrize("kept", [0, 5, 500, -1, -8, -13])
-    async def test_a_file_that_was_cut_is_damaged(self, local: ObjectStore, folder: Path, kept: int) -> None:
+    @pytest.mark.parametrize("kept_length", [0, 5, 500, -1, -8, -13])
+    async def test_a_file_that_was_cut_is_damaged(self, local: ObjectStore, folder: Path, kept_length: int) -> None:
         await put_object(local, "app_1/a", bytes(1000))
         (file,) = list_files(folder)
-        file.write_bytes(file.read_bytes()[:kept])
+        file.write_bytes(file.read_bytes()[:kept_length])
         for ask in (local.get, local.head):
             with pytest.raises(ObjectDamaged):
                 await ask("app_1/a")

@@ -36,7 +36,7 @@ class TestFailures:
         self, store: ObjectStore, s3: S3Server, method: str, words: str
     ) -> None:
         await put_object(store, "app_1/a", b"before")
-        s3.fails = lambda asked, path: asked == method and words in path
+        s3.fails = lambda asked_method, path: asked_method == method and words in path
         for key in ("app_1/a", "app_1/b"):
             with pytest.raises(StoreUnavailable):
                 await put_object(store, key, LARGE)
@@ -44,25 +44,25 @@ class TestFailures:
         assert await store.list("", "", 10) == ["app_1/a"]
 
     async def test_a_server_that_fails_once_is_asked_again(self, store: ObjectStore, s3: S3Server) -> None:
-        failed: set[str] = set()
+        failed_requests: set[str] = set()
 
         def once(method: str, path: str) -> bool:
             request = f"{method} {path}"
-            known = request in failed
-            failed.add(request)
-            return not known
+            is_repeated = request in failed_requests
+            failed_requests.add(request)
+            return not is_repeated
 
         s3.fails = once
         await put_object(store, "app_1/a", b"1")
         assert await read_content(store, "app_1/a") == b"1"
         assert await store.list("", "", 10) == ["app_1/a"]
         assert await store.delete("app_1/a") is True
-        assert failed
+        assert failed_requests
 
     async def test_a_server_that_fails_is_unavailable_and_never_empty(self, store: ObjectStore, s3: S3Server) -> None:
         await put_object(store, "app_1/a", b"1")
         s3.fails = lambda method, path: True
-        asked = [
+        calls = [
             put_object(store, "app_1/a", b"2"),
             store.get("app_1/a"),
             store.get("app_1/a", start=1),
@@ -72,8 +72,8 @@ class TestFailures:
             store.list("app_1/", "", 1),
             store.check(),
         ]
-        answers = await asyncio.gather(*asked, return_exceptions=True)
-        assert [type(answer) for answer in answers] == [StoreUnavailable] * len(asked)
+        answers = await asyncio.gather(*calls, return_exceptions=True)
+        assert [type(answer) for answer in answers] == [StoreUnavailable] * len(calls)
 
     async def test_nobody_at_the_address_is_unavailable(self, s3: S3Server, tmp_path: Path) -> None:
         store = store_at("s3://bucket?endpoint=http://127.0.0.1:1", tmp_path)

@@ -114,10 +114,10 @@ async def test_a_caller_that_goes_away_leaves_the_others_their_replies(pipeline:
 async def test_more_than_the_queue_holds_is_refused(server: ValkeyServer) -> None:
     pipeline = Pipeline(server.url, queue_limit=10)
     await pipeline.open()
-    accepted = [pipeline.send("PING") for _ in range(10)]
+    accepted_commands = [pipeline.send("PING") for _ in range(10)]
     with pytest.raises(ValkeyUnavailable, match="too many"):
         pipeline.send("PING")
-    assert await asyncio.gather(*accepted) == [b"PONG"] * 10
+    assert await asyncio.gather(*accepted_commands) == [b"PONG"] * 10
     await pipeline.send("PING")
     await pipeline.close()
 
@@ -126,14 +126,14 @@ async def test_a_server_that_stops_answering_is_given_up_in_time() -> None:
     async with FakeServer() as server:
         pipeline = Pipeline(server.url, timeout=0.2)
         await pipeline.open()
-        started = time.monotonic()
+        started_at = time.monotonic()
         first = pipeline.send("PING")
         await asyncio.sleep(0.1)
         second = pipeline.send("PING")
         for late in (first, second):
             with pytest.raises(ValkeyUnavailable, match=r"within 0\.2 s"):
                 await late
-        assert 0.15 < time.monotonic() - started < 30
+        assert 0.15 < time.monotonic() - started_at < 30
         await pipeline.close()
 
 
