@@ -140,6 +140,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
+    # What is loaded by now stays until the end: no garbage collection need look at it.
+    gc.freeze()
     gc.enable()
 
 
