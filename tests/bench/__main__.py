@@ -47,30 +47,30 @@ def main() -> None:
     # Told to stop, it stops the servers that it has started too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     alone = {"engine", "rest", "mcp", "gateway", "bombs", "console", "data", "memory", "rag"}
-    chosen = set(sys.argv[1:]) or {*alone, *_SIDE_BY_SIDE}
-    if "engine" in chosen:
+    chosen_names = set(sys.argv[1:]) or {*alone, *_SIDE_BY_SIDE}
+    if "engine" in chosen_names:
         kv_engine.main()
-    if "rest" in chosen:
+    if "rest" in chosen_names:
         print("\n".join(rest.report(asyncio.run(rest.run()))))
-    if "mcp" in chosen:
+    if "mcp" in chosen_names:
         print("\n".join(mcp_endpoint.report(asyncio.run(mcp_endpoint.run()))))
-    if "gateway" in chosen:
+    if "gateway" in chosen_names:
         print("\n".join(gateway.report(asyncio.run(gateway.run()))))
     for name, measurement in (("bombs", bombs), ("memory", memory), ("rag", rag)):
-        if name in chosen:
+        if name in chosen_names:
             print("\n".join(measurement.report(measurement.run())))
-    if "data" in chosen:
+    if "data" in chosen_names:
         print("\n".join(data.report(asyncio.run(data.run()))))
         print(data_subscribers.report(asyncio.run(data_subscribers.run())))
         with backends.start_servers() as servers:
             data_peers.main(servers)
-    if "console" in chosen:
+    if "console" in chosen_names:
         print("\n".join(console.report(asyncio.run(console.run()))))
-    if chosen & set(_SIDE_BY_SIDE):
+    if chosen_names & set(_SIDE_BY_SIDE):
         print(f"\nSide by side; {os.cpu_count()} processors, load average {os.getloadavg()[0]:.1f} at the start")
         with backends.start_servers() as servers:
             for name, measurement in _SIDE_BY_SIDE.items():
-                if name in chosen:
+                if name in chosen_names:
                     for line in measurement.report(measurement.run(servers)):
                         print(line, flush=True)
 

@@ -59,10 +59,10 @@ _LIMITS = {"max_steps": 200, "max_tool_calls": 500}
 
 
 def _chain_graph(*nodes: dict[str, Any]) -> dict[str, Any]:
-    named = {f"n{index}": node for index, node in enumerate((*nodes, _DONE))}
+    nodes_by_id = {f"n{index}": node for index, node in enumerate((*nodes, _DONE))}
     edges = [{"from": f"n{index}", "to": f"n{index + 1}"} for index in range(len(nodes))]
     tools = {"builtin": ["kv_get", "kv_incr"]}
-    return {"spec_version": 1, "entry": "n0", "nodes": named, "edges": edges, "tools": tools, "limits": _LIMITS}
+    return {"spec_version": 1, "entry": "n0", "nodes": nodes_by_id, "edges": edges, "tools": tools, "limits": _LIMITS}
 
 
 _AGENTS = {"long": _chain_graph(*[_READ] * _NODES), "short": _chain_graph(_READ), "asking": _chain_graph(_ASK)}
@@ -112,10 +112,10 @@ class SentStatements(NamedTuple):
 
 class Costs(NamedTuple):
     steps: dict[str, Step]
-    paused: PausedCost
-    served: dict[str, dict[int, ServedRate]]
+    paused_cost: PausedCost
+    served_rates: dict[str, dict[int, ServedRate]]
     """By backend and number of workers."""
-    sent: SentStatements
+    sent_statements: SentStatements
     cancels: dict[str, tuple[float, float]]
     """By backend, to the end of a run that another process is asked to cancel: median and most, in seconds."""
 
@@ -123,8 +123,8 @@ class Costs(NamedTuple):
 def run(servers: Servers) -> Costs:
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         steps = uvloop.run(_measure_steps(Path(folder) / "steps"))
-        paused = uvloop.run(_measure_paused(Path(folder) / "paused"))
-        sent = uvloop.run(_count_sent(Path(folder) / "sent", servers))
+        paused_cost = uvloop.run(_measure_paused(Path(folder) / "paused"))
+        sent_statements = uvloop.run(_count_sent(Path(folder) / "sent", servers))
     backends = (SQLITE, POSTGRES)
     served_by = {
         backend: {workers: uvloop.run(_measure_served(backend, workers, servers)) for workers in WORKERS}
@@ -132,9 +132,9 @@ def run(servers: Servers) -> Costs:
     }
     return Costs(
         steps,
-        paused,
+        paused_cost,
         served_by,
-        sent,
+        sent_statements,
         {backend: uvloop.run(_measure_cancels(backend, servers)) for backend in backends},
     )
 
@@ -180,15 +180,15 @@ async def _open_app(folder: Path, variables: dict[str, str] | None = None) -> As
 async def _measure_steps(folder: Path) -> dict[str, Step]:
     """The least of several rounds, in which the sides take turns."""
     stock = StockGraph(_NODES)
-    found: dict[str, list[Step]] = {"ours": [], "of it the tool": [], "LangGraph": []}
+    steps_by_side: dict[str, list[Step]] = {"ours": [], "of it the tool": [], "LangGraph": []}
     async with _open_app(folder) as home:
         await _measure_runs(home, 2)
         await stock.measure_steps(folder, 2)
         for _ in range(_ROUNDS):
-            found["ours"].append(await _measure_runs(home, _RUNS))
-            found["of it the tool"].append(await _measure_tool(home))
-            found["LangGraph"].append(Step(*await stock.measure_steps(folder, _RUNS)))
-    return {side: Step(min(s.cpu for s in steps), min(s.wall for s in steps)) for side, steps in found.items()}
+            steps_by_side["ours"].append(await _measure_runs(home, _RUNS))
+            steps_by_side["of it the tool"].append(await _measure_tool(home))
+            steps_by_side["LangGraph"].append(Step(*await stock.measure_steps(folder, _RUNS)))
+    return {side: Step(min(s.cpu for s in steps), min(s.wall for s in steps)) for side, steps in steps_by_side.items()}
 
 
 async def _measure_runs(home: _EmbeddedApp, count: int) -> Step:
@@ -266,8 +266,8 @@ class Installation:
     pids: list[int] = field(default_factory=list)
 
     async def ask(self, method: str, path: str, body: Any = None, *, status: int, port: int = 0) -> Any:
-        sent = build_request(method, path, self.ports[port], _encode_json(body), authorization=f"Bearer {KEY}")
-        return json.loads((await _request_once(self.ports[port], sent, status)).body or b"null")
+        request = build_request(method, path, self.ports[port], _encode_json(body), authorization=f"Bearer {KEY}")
+        return json.loads((await _request_once(self.ports[port], request, status)).body or b"null")
 
     def path(self, agent: str) -> str:
         return f"/v1/{self.app_id}/agents/{agent}/runs"
@@ -318,11 +318,11 @@ async def _measure_served(backend: str, workers: int, servers: Servers) -> Serve
         await _wait_until(here.database, "completed", 20 * workers + _ALONE)
         waits = await _list_waits(here.database, began)
         cpu_before, server_before = _count_cpu(here), servers.cpu_seconds()
-        async with _watch_lock_waits(here.database) as watched:
+        async with _watch_lock_waits(here.database) as lock_waits:
             best = max([await run_many(here, f"round {number}", _MANY) for number in range(_MANY_ROUNDS)])
-        made = _MANY * _MANY_ROUNDS
-        cpu, server_cpu = (_count_cpu(here) - cpu_before) / made, (servers.cpu_seconds() - server_before) / made
-    lock_wait = watched.seconds / made if here.database.dialect == "postgresql" else None
+        count = _MANY * _MANY_ROUNDS
+        cpu, server_cpu = (_count_cpu(here) - cpu_before) / count, (servers.cpu_seconds() - server_before) / count
+    lock_wait = lock_waits.seconds / count if here.database.dialect == "postgresql" else None
     starts = waits[len(waits) // 2], waits[len(waits) * 99 // 100]
     return ServedRate(starts, best, cpu, server_cpu, lock_wait)
 
@@ -339,18 +339,18 @@ class _LockWaits:
 @contextlib.asynccontextmanager
 async def _watch_lock_waits(database: Database) -> AsyncIterator[_LockWaits]:
     """Looks fifty times a second at how many sessions of Postgres wait for a lock."""
-    watched = _LockWaits()
+    lock_waits = _LockWaits()
 
     async def watch() -> None:
         while database.dialect == "postgresql":
             began = time.monotonic()
             await asyncio.sleep(_LOCK_WATCH_SECONDS)
             waiting = (await database.read_once(_COUNT_LOCK_WAITS)).scalar_one()
-            watched.seconds += waiting * (time.monotonic() - began)
+            lock_waits.seconds += waiting * (time.monotonic() - began)
 
     watching = asyncio.create_task(watch())
     try:
-        yield watched
+        yield lock_waits
     finally:
         watching.cancel()
         await asyncio.gather(watching, return_exceptions=True)
@@ -364,8 +364,8 @@ async def run_many(here: Installation, prefix: str, count: int) -> float:
     def caller() -> Calls:
         for number in numbers:
             body = _encode_json({"input": {}, "idempotency_key": f"{prefix} {number}"})
-            sent = build_request("POST", here.path("short"), here.ports[0], body, authorization=f"Bearer {KEY}")
-            check_answer((yield sent), 201)
+            request = build_request("POST", here.path("short"), here.ports[0], body, authorization=f"Bearer {KEY}")
+            check_answer((yield request), 201)
 
     await run_callers(here.ports[0], [caller() for _ in range(_CALLERS)])
     await _wait_until(here.database, "completed", before + count)
@@ -376,18 +376,18 @@ async def run_many(here: Installation, prefix: str, count: int) -> float:
 
 
 async def _measure_cancels(backend: str, servers: Servers) -> tuple[float, float]:
-    found: list[float] = []
+    delays: list[float] = []
     async with start_installation(servers.settings(backend), 1, second=True) as here:
         for number in range(_CANCELS):
             run_id = await here.start("round", number)
             await asyncio.sleep(0.02)
-            asked = time.time()
+            asked_at = time.time()
             await here.ask("POST", f"{here.path('round')}/{run_id}/cancel", status=202, port=1)
             await _wait_until(here.database, "cancelled", number + 1)
             async with here.database.reading() as connection:
-                ended = (await connection.execute(select(runs.c.finished_at).where(runs.c.id == run_id))).scalar_one()
-            found.append(ended.timestamp() - asked)
-    return statistics.median(found), max(found)
+                end = (await connection.execute(select(runs.c.finished_at).where(runs.c.id == run_id))).scalar_one()
+            delays.append(end.timestamp() - asked_at)
+    return statistics.median(delays), max(delays)
 
 
 async def _last_finish(here: Installation) -> Any:
@@ -411,18 +411,18 @@ async def _count_runs(database: Database, status: str) -> int:
 
 async def _wait_until(database: Database, status: str, count: int) -> None:
     deadline = time.monotonic() + _TIMEOUT_SECONDS
-    while (found := await _count_runs(database, status)) < count:
+    while (reached_count := await _count_runs(database, status)) < count:
         if time.monotonic() > deadline:
-            raise RuntimeError(f"{found} of {count} runs are {status}")
+            raise RuntimeError(f"{reached_count} of {count} runs are {status}")
         # Not often: it costs those who make the runs, too.
         await asyncio.sleep(0.05)
 
 
-async def _request_once(port: int, sent: bytes, status: int) -> Answer:
+async def _request_once(port: int, request: bytes, status: int) -> Answer:
     answers: list[Answer] = []
 
     def caller() -> Calls:
-        answers.append((yield sent))
+        answers.append((yield request))
 
     await run_callers(port, [caller()])
     check_answer(answers[0], status)
@@ -440,22 +440,22 @@ def report(costs: Costs) -> Iterator[str]:
     for side, step in costs.steps.items():
         yield f"  {side:24}{step.cpu * 1e6:8.0f} us CPU{step.wall * 1e6:8.0f} us"
     yield f"  {'against LangGraph':24}{ours.cpu / stock.cpu:8.2f}       {ours.wall / stock.wall:8.2f}"
-    paused = costs.paused
-    yield f"{_PAUSED} paused: {paused.bytes:.0f} bytes each, {paused.tasks} tasks and {paused.threads} threads more"
-    sent = costs.sent
-    yield f"a run of two nodes on Postgres: {sent.statements:.1f} statements in {sent.commits:.1f} commits"
+    pause = costs.paused_cost
+    yield f"{_PAUSED} paused: {pause.bytes:.0f} bytes each, {pause.tasks} tasks and {pause.threads} threads more"
+    counts = costs.sent_statements
+    yield f"a run of two nodes on Postgres: {counts.statements:.1f} statements in {counts.commits:.1f} commits"
     yield f"{'':28}{'start, ms':>16}{'runs a second':>16}{'CPU, ms':>10}{'of servers':>12}{'lock waits':>12}"
-    for backend, by_workers in costs.served.items():
+    for backend, by_workers in costs.served_rates.items():
         for workers, served_by in by_workers.items():
             median, most = served_by.starts
-            named = f"{backend}, {workers} worker{'s' * (workers > 1)}"
+            label = f"{backend}, {workers} worker{'s' * (workers > 1)}"
             lock_wait = "-" if served_by.lock_wait is None else f"{served_by.lock_wait * 1e3:.1f}"
             yield (
-                f"{named:28}{f'{median * 1e3:.1f} / {most * 1e3:.1f}':>16}{served_by.per_second:>16.0f}"
+                f"{label:28}{f'{median * 1e3:.1f} / {most * 1e3:.1f}':>16}{served_by.per_second:>16.0f}"
                 f"{served_by.cpu * 1e3:>10.1f}{served_by.server_cpu * 1e3:>12.1f}{lock_wait:>12}"
             )
     for workers in WORKERS:
-        ratio = costs.served[POSTGRES][workers].cpu / costs.served[SQLITE][workers].cpu
+        ratio = costs.served_rates[POSTGRES][workers].cpu / costs.served_rates[SQLITE][workers].cpu
         yield f"CPU of a run on Postgres against files, {workers} worker{'s' * (workers > 1)}: {ratio:.2f}"
     for backend, (median, most) in costs.cancels.items():
         yield f"{backend}: cancelled elsewhere within {median * 1e3:.0f} ms, at most {most * 1e3:.0f} ms"

@@ -57,9 +57,9 @@ async def _measure_ours(environment: dict[str, str], url: str | None) -> dict[st
     """url: of the database that gets many users first; None for one user."""
     port = free_port()
     # Every request comes from an address of its own, as from so many people: the limits of addresses are not measured.
-    given = {"BAOBAB_PORT": str(port), "BAOBAB_BOOTSTRAP_KEY": KEY, "BAOBAB_PLAN": "enterprise"}
-    given |= {"BAOBAB_TRUSTED_PROXIES": "127.0.0.1"}
-    async with start_server("-m", "baobab", "serve", port=port, environment={**environment, **given}) as pid:
+    settings = {"BAOBAB_PORT": str(port), "BAOBAB_BOOTSTRAP_KEY": KEY, "BAOBAB_PLAN": "enterprise"}
+    settings |= {"BAOBAB_TRUSTED_PROXIES": "127.0.0.1"}
+    async with start_server("-m", "baobab", "serve", port=port, environment={**environment, **settings}) as pid:
         body = await fetch_body(port, _build("POST", "/init", port, {"name": "bench"}, authorization=f"Bearer {KEY}"))
         app = json.loads(body)["app_id"]
         if url is None:
@@ -68,10 +68,10 @@ async def _measure_ours(environment: dict[str, str], url: str | None) -> dict[st
             await asyncio.to_thread(_insert_users, url, app)
         before = await asyncio.to_thread(_count_scans, url)
         costs = await _measure(pid, port, f"/auth/{app}/login", f"/auth/{app}/refresh", f"/auth/{app}/me")
-        listed = f"/v1/{app}/admin/auth/users?search=u9999"
+        search_path = f"/v1/{app}/admin/auth/users?search=u9999"
 
         def find(_: int) -> bytes:
-            return _build("GET", listed, port, authorization=f"Bearer {KEY}")
+            return _build("GET", search_path, port, authorization=f"Bearer {KEY}")
 
         costs["find a user"] = await measure_microseconds(pid, port, find, requests=300, connections=_CALLERS)
         costs["whole tables read"] = await asyncio.to_thread(_count_scans, url) - before
@@ -116,10 +116,10 @@ async def _verify_alone(port: int, app: str) -> float:
     keys, token = KeySet.import_key_set(json.loads(published_body)), json.loads(signed_in)["access_token"]
     rounds = []
     for _ in range(10):
-        begun = time.process_time()
+        began = time.process_time()
         for _ in range(500):
             read_claims(token, keys, ["RS256"])
-        rounds.append((time.process_time() - begun) / 500 * 1e6)
+        rounds.append((time.process_time() - began) / 500 * 1e6)
     return min(rounds)
 
 
@@ -154,13 +154,13 @@ def _build(method: str, path: str, port: int, body: Any = None, caller: int = 0,
 
 def _insert_users(url: str, app: str) -> None:
     """Inserts many users, of whom each has some sessions."""
-    encoded = PasswordHasher().hash(PASSWORD)
+    password_hash = PasswordHasher().hash(PASSWORD)
     with psycopg.connect(url.replace("postgresql+psycopg", "postgresql"), autocommit=True) as connection:
         connection.execute(
             "INSERT INTO users (app_id, id, email, provider, password_hash, created_at, last_sign_in_at) "
             "SELECT %s, 'user-' || n, 'u' || n || '@example.com', 'email', %s, now() - n * interval '1 s', now() "
             "FROM generate_series(1, %s) AS n",
-            (app, encoded, USERS),
+            (app, password_hash, USERS),
         )
         connection.execute(
             "INSERT INTO user_sessions (app_id, id, user_id, generation, method, created_at, refreshed_at, expires_at) "
@@ -190,8 +190,10 @@ def report(costs: Costs) -> Iterator[str]:
     names = ("login", "refresh", "request with a token", "find a user", "verify alone", "whole tables read")
     yield f"sign-in: microseconds of server CPU for one request; {USERS} users and {USERS * SESSIONS_EACH} sessions"
     yield f"{'':22}" + "".join(f"{name:>22}" for name in names)
-    for server, found in costs.items():
-        yield f"{server:22}" + "".join(f"{found[name]:22.0f}" if name in found else f"{'-':>22}" for name in names)
+    for server, server_costs in costs.items():
+        yield f"{server:22}" + "".join(
+            f"{server_costs[name]:22.0f}" if name in server_costs else f"{'-':>22}" for name in names
+        )
     yield f"verification of a token: {costs['baobab, files']['verify alone']:.0f} us (to hold: at most 60)"
     scans = costs["baobab, 1M sessions"]["whole tables read"]
     yield f"whole tables read with a million sessions: {scans:.0f} (to hold: 0)"

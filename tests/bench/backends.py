@@ -41,12 +41,12 @@ class Servers:
         if backend == SQLITE:
             return {}
         self._installations += 1
-        given = {"BAOBAB_DATABASE_URL": self.postgres.create_database(f"bench_{self._installations}")}
+        settings = {"BAOBAB_DATABASE_URL": self.postgres.create_database(f"bench_{self._installations}")}
         if backend == VALKEY:
-            given["BAOBAB_VALKEY_URL"] = f"redis://127.0.0.1:{self.valkey.port}/{self._installations % 16}"
+            settings["BAOBAB_VALKEY_URL"] = f"redis://127.0.0.1:{self.valkey.port}/{self._installations % 16}"
             _send_commands(self.valkey.port, f"SELECT {self._installations % 16}", "FLUSHDB")
-            given["BAOBAB_KV"] = "valkey"
-        return given
+            settings["BAOBAB_KV"] = "valkey"
+        return settings
 
     def cpu_seconds(self) -> float:
         return sum(cpu_seconds(server.process.pid) for server in (self.postgres, self.valkey) if server.process)

@@ -24,12 +24,12 @@ class Cost(NamedTuple):
 
 def list_bombs() -> dict[str, dict[str, Any]]:
     """The bodies of chat completions by what they are."""
-    found = {}
+    bodies = {}
     for schema in SCHEMAS:
         for shape, (_, body) in zip(("answer", "tool"), build_requests(schema())[:2], strict=True):
-            found[f"{schema.__name__}, {shape}"] = body
+            bodies[f"{schema.__name__}, {shape}"] = body
     prompt = FILLED + "\n" + "x" * 70_000
-    found["filled arguments"] = {"messages": [{"role": "user", "content": prompt}], "tools": [build_tool({})]}
+    bodies["filled arguments"] = {"messages": [{"role": "user", "content": prompt}], "tools": [build_tool({})]}
     plan = '/call look {}\n/then look {"all": ' + json.dumps(["$1"] * 5_000) + "}"
     call = {"id": "one", "type": "function", "function": {"name": "look", "arguments": "{}"}}
     results: list[dict[str, Any]] = [
@@ -37,8 +37,8 @@ def list_bombs() -> dict[str, dict[str, Any]]:
         {"role": "assistant", "content": None, "tool_calls": [call]},
         {"role": "tool", "tool_call_id": "one", "content": json.dumps(list(range(20_000)))},
     ]
-    found["filled results"] = {"messages": results, "tools": [build_tool({})]}
-    return found
+    bodies["filled results"] = {"messages": results, "tools": [build_tool({})]}
+    return bodies
 
 
 def run() -> dict[str, Cost]:
@@ -56,14 +56,14 @@ def _measure(body: dict[str, Any]) -> Cost:
     # What is loaded with the first use is not the request's.
     outcome, seconds = _answer_request(body), []
     for _ in range(_ROUNDS):
-        begun = time.thread_time()
+        began = time.thread_time()
         _answer_request(body)
-        seconds.append(time.thread_time() - begun)
+        seconds.append(time.thread_time() - began)
     tracemalloc.start()
     _answer_request(body)
-    held = tracemalloc.get_traced_memory()[1]
+    peak_bytes = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    return Cost(min(seconds) * 1000, held / 2**20, outcome)
+    return Cost(min(seconds) * 1000, peak_bytes / 2**20, outcome)
 
 
 def _answer_request(body: dict[str, Any]) -> str:

@@ -27,12 +27,12 @@ async def run_callers(port: int, callers: Iterable[Caller], begin: Callable[[], 
     try:
         for caller in callers:
             connection = _Connection(caller)
-            await loop.create_connection(lambda made=connection: made, "127.0.0.1", port)  # type: ignore[misc]
+            await loop.create_connection(lambda protocol=connection: protocol, "127.0.0.1", port)  # type: ignore[misc]
             connections.append(connection)
         begin()
         for connection in connections:
             connection.start()
-        await asyncio.gather(*(connection.done for connection in connections))
+        await asyncio.gather(*(connection.outcome for connection in connections))
     finally:
         for connection in connections:
             connection.close()
@@ -40,17 +40,17 @@ async def run_callers(port: int, callers: Iterable[Caller], begin: Callable[[], 
 
 class _Connection(asyncio.Protocol):
     def __init__(self, caller: Caller) -> None:
-        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.outcome: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._caller = caller
         self._transport: asyncio.Transport | None = None
-        self._received = b""
+        self._buffer = b""
 
     def start(self) -> None:
         self._advance(None)
 
     def close(self) -> None:
         # A fault of another may have left this one without an end.
-        self.done.cancel()
+        self.outcome.cancel()
         self._caller.close()
         if self._transport is not None:
             self._transport.close()
@@ -63,31 +63,31 @@ class _Connection(asyncio.Protocol):
         self._fail(RuntimeError(f"the server has closed the connection: {exc}"))
 
     def data_received(self, data: bytes) -> None:
-        self._received += data
-        answer = parse_answer(self._received)
+        self._buffer += data
+        answer = parse_answer(self._buffer)
         if answer is not None:
-            self._received = b""
+            self._buffer = b""
             self._advance(answer)
 
     def _advance(self, answer: Answer | None) -> None:
-        if self.done.done():
+        if self.outcome.done():
             return
         assert self._transport is not None
         try:
             self._transport.write(next(self._caller) if answer is None else self._caller.send(answer))
         except StopIteration:
-            self.done.set_result(None)
+            self.outcome.set_result(None)
         except Exception as exc:  # noqa: BLE001 - whatever is wrong with an answer, who waits for the callers must hear
             self._fail(exc)
 
     def _fail(self, exc: Exception) -> None:
-        if not self.done.done():
-            self.done.set_exception(exc)
+        if not self.outcome.done():
+            self.outcome.set_exception(exc)
 
 
-def parse_answer(received: bytes) -> Answer | None:
+def parse_answer(data: bytes) -> Answer | None:
     """One whole answer, its body of a known length or, as it came, in chunks; None while some of it is missing."""
-    head, end, body = received.partition(b"\r\n\r\n")
+    head, end, body = data.partition(b"\r\n\r\n")
     if not end:
         return None
     status = int(head[9:12])

@@ -31,7 +31,7 @@ class Measured(NamedTuple):
     """Runs a second, the best of several rounds."""
     bytes: float
     """Of the database, indexes included, and of its log, for each run."""
-    logged: float
+    logged_bytes: float
     memory: float
     """Bytes of one worker."""
 
@@ -50,23 +50,23 @@ async def _measure(servers: Servers, workers: int) -> Measured:
     async with start_installation(settings, workers) as here:
         await run_many(here, "warm", _WARM * workers)
         rounds: list[tuple[float, Cost]] = []
-        stored, logged = _read_sizes(url)
+        stored_bytes, logged_bytes = _read_sizes(url)
         for number in range(_ROUNDS):
             before = _read_cpu(servers, here)
             rate = await run_many(here, f"round {number}", _RUNS)
-            spent = [(now - then) / _RUNS for then, now in zip(before, _read_cpu(servers, here), strict=True)]
-            rounds.append((rate, Cost(*spent)))
+            seconds = [(now - then) / _RUNS for then, now in zip(before, _read_cpu(servers, here), strict=True)]
+            rounds.append((rate, Cost(*seconds)))
         now_stored, now_logged = _read_sizes(url)
         runs = _RUNS * _ROUNDS
         memory = max(_read_memory(pid) for pid in _list_processes(here.pids[0]))
     rate, cost = max(rounds)
-    return Measured(cost, rate, (now_stored - stored) / runs, (now_logged - logged) / runs, memory)
+    return Measured(cost, rate, (now_stored - stored_bytes) / runs, (now_logged - logged_bytes) / runs, memory)
 
 
 def _read_cpu(servers: Servers, here: Installation) -> tuple[float, float, float]:
     """Seconds of the workers, of the database and of this process, which calls."""
-    spent = os.times()
-    return cpu_seconds(here.pids[0]), servers.cpu_seconds(), spent.user + spent.system
+    own_times = os.times()
+    return cpu_seconds(here.pids[0]), servers.cpu_seconds(), own_times.user + own_times.system
 
 
 def _read_sizes(url: str) -> tuple[float, float]:
@@ -88,21 +88,22 @@ def _read_memory(pid: int) -> float:
     raise RuntimeError(f"process {pid} has ended")
 
 
-def report(found: Found) -> Iterator[str]:
+def report(measurements: Found) -> Iterator[str]:
     processors = os.cpu_count() or 1
     yield f"capacity, runs of agents on Postgres; {processors} processors for callers, workers and the database"
     yield f"{'':12}{'worker ms':>12}{'database ms':>12}{'caller ms':>12}{'runs/s':>10}{'own costs':>11}{'of one':>11}"
-    for workers, measured in found.items():
+    for workers, measurement in measurements.items():
         own, of_one = (
-            Machine(workers, processors).measure_batch(each.cost, _RUNS, _CALLERS) / measured.rate
-            for each in (measured, found[1])
+            Machine(workers, processors).measure_batch(each.cost, _RUNS, _CALLERS) / measurement.rate
+            for each in (measurement, measurements[1])
         )
-        cost = "".join(f"{seconds * 1e3:12.2f}" for seconds in measured.cost)
-        named = f"{workers} worker{'s' * (workers > 1)}"
-        yield f"{named:12}{cost}{measured.rate:10.0f}{own:11.2f}{of_one:11.2f}"
+        cost = "".join(f"{seconds * 1e3:12.2f}" for seconds in measurement.cost)
+        label = f"{workers} worker{'s' * (workers > 1)}"
+        yield f"{label:12}{cost}{measurement.rate:10.0f}{own:11.2f}{of_one:11.2f}"
     # A worker that has others beside it costs more than one alone.
-    most = found[max(found)]
-    yield f"{most.bytes:.0f} bytes kept and {most.logged:.0f} logged for a run; {most.memory / 1e6:.0f} MB a worker"
+    most = measurements[max(measurements)]
+    megabytes = most.memory / 1e6
+    yield f"{most.bytes:.0f} bytes kept and {most.logged_bytes:.0f} logged for a run; {megabytes:.0f} MB a worker"
     yield (
         f"{'runs a day':>12}{'at peak /s':>12}{'workers':>9}{'db cores':>9}{'connections':>12}"
         f"{'kept GB':>10}{'cells':>7}{'p95 ms':>8}"
@@ -115,5 +116,5 @@ def report(found: Found) -> Iterator[str]:
         _, slow = machine.measure_latency(most.cost, 5000, need.peak / scale)
         yield (
             f"{runs_of_day:12.0f}{need.peak:12.2f}{need.workers:9}{need.processors:9}{need.connections:12}"
-            f"{need.stored / 1e9:10.1f}{need.cells:7}{slow * 1e3:8.0f}"
+            f"{need.stored_bytes / 1e9:10.1f}{need.cells:7}{slow * 1e3:8.0f}"
         )

@@ -55,11 +55,11 @@ class Machine:
 
     def measure_batch(self, cost: Cost, runs: int, callers: int) -> float:
         """Runs a second when callers start so many, each the next one as soon as the last is accepted."""
-        left, ended = [runs], [0.0]
+        runs_left, last_end = [runs], [0.0]
 
         def call() -> None:
-            if left[0]:
-                left[0] -= 1
+            if runs_left[0]:
+                runs_left[0] -= 1
                 self._start(self._steps_of_start(cost), accept)
 
         def accept() -> None:
@@ -67,12 +67,12 @@ class Machine:
             self._start(self._steps_of_run(cost), end)
 
         def end() -> None:
-            ended[0] = self._now
+            last_end[0] = self._now
 
         for _ in range(callers):
             call()
         self._run_events()
-        return runs / ended[0]
+        return runs / last_end[0]
 
     def measure_latency(self, cost: Cost, runs: int, rate: float) -> tuple[float, float]:
         """Median and 95th percentile of the seconds that runs take which begin at random, so many a second."""
@@ -104,14 +104,14 @@ class Machine:
             yield from self._work(None, cost.database / _TURNS)
 
     def _work(self, worker: _Station | None, seconds: float) -> Generator[Step, None, None]:
-        held = [self._processors] if worker is None else [worker, self._processors]
-        for station in held:
+        stations = [self._processors] if worker is None else [worker, self._processors]
+        for station in stations:
             yield station, True, 0.0
         yield None, True, self._dice.expovariate(1 / seconds) if seconds else 0.0
-        for station in held:
+        for station in stations:
             yield station, False, 0.0
 
-    def _start(self, steps: Generator[Step, None, None], done: Callable[[], object]) -> None:
+    def _start(self, steps: Generator[Step, None, None], callback: Callable[[], object]) -> None:
         def advance() -> None:
             for station, takes, seconds in steps:
                 if station is None:
@@ -127,7 +127,7 @@ class Machine:
                 else:
                     station.waiting.append(advance)
                     return
-            done()
+            callback()
 
         advance()
 
@@ -150,7 +150,7 @@ class Need(NamedTuple):
     processors: int
     """Of the database."""
     connections: int
-    stored: float
+    stored_bytes: float
     """Bytes of finished runs, while they are kept."""
     cells: int
 
@@ -166,6 +166,6 @@ def plan(cost: Cost, bytes_of_run: float, runs_of_day: float, kept_days: float) 
     peak = runs_of_day / 86_400 * PEAK
     workers = max(1, math.ceil(peak * cost.worker / USE))
     processors = max(1, math.ceil(peak * cost.database / USE))
-    stored = runs_of_day * kept_days * bytes_of_run
-    cells = max(1, math.ceil(processors / CELL_PROCESSORS), math.ceil(stored / CELL_BYTES))
-    return Need(peak, workers, processors, workers * CONNECTIONS_OF_WORKER, stored, cells)
+    stored_bytes = runs_of_day * kept_days * bytes_of_run
+    cells = max(1, math.ceil(processors / CELL_PROCESSORS), math.ceil(stored_bytes / CELL_BYTES))
+    return Need(peak, workers, processors, workers * CONNECTIONS_OF_WORKER, stored_bytes, cells)

@@ -65,14 +65,14 @@ async def run() -> Sequence[_Cost]:
             client.headers["cookie"] = signed_in.headers["set-cookie"].partition(";")[0]
             app = (await client.post("/init", json={"name": "bench"}, headers=_OWNER)).json()["app_id"]
             runs = await _make_runs(client, app, Path(folder))
-            found = [await _measure(client, pid, "the inbox, nothing waits", "/console")]
+            costs = [await _measure(client, pid, "the inbox, nothing waits", "/console")]
             await _fill(client, app)
             page = await client.get("/console")
             assert len(re.findall(r'<li class="row [a-z]+" id="appr_', page.text)) > 0, page.text[:500]
-            found.append(await _measure(client, pid, f"the inbox, {_WAITING} calls wait", "/console"))
+            costs.append(await _measure(client, pid, f"the inbox, {_WAITING} calls wait", "/console"))
             for count, path in runs.items():
-                found.append(await _measure(client, pid, f"a run of {count} events", path))
-            return found
+                costs.append(await _measure(client, pid, f"a run of {count} events", path))
+            return costs
 
 
 _OWNER = {"authorization": f"Bearer {KEY}"}
@@ -145,9 +145,9 @@ async def _measure(client: httpx.AsyncClient, pid: int, name: str, path: str) ->
     before = cpu_seconds(pid)
     for _ in range(_ROUNDS):
         await client.get(path)
-    spent = (cpu_seconds(pid) - before) / _ROUNDS * 1000
+    cpu_ms = (cpu_seconds(pid) - before) / _ROUNDS * 1000
     paint, opening = await _measure_browser(str(client.base_url), client.headers["cookie"], path)
-    return _Cost(name, spent, len(answer.content) / 1000, paint, opening)
+    return _Cost(name, cpu_ms, len(answer.content) / 1000, paint, opening)
 
 
 async def _measure_browser(address: str, cookie: str, path: str) -> tuple[float | None, float | None]:

@@ -114,8 +114,8 @@ def _fill(file: Path) -> None:
 
 async def _measure_costs(pid: int, port: int, app: str, file: Path) -> dict[str, float]:
     def build(path: str) -> Any:
-        sent = build_request("GET", f"/v1/{app}{path}", port, authorization=f"Bearer {KEY}")
-        return lambda _: sent
+        request = build_request("GET", f"/v1/{app}{path}", port, authorization=f"Bearer {KEY}")
+        return lambda _: request
 
     return {
         "value": await measure_microseconds(pid, port, build("/kv/item"), requests=2000),
@@ -132,9 +132,9 @@ def _measure_raw(file: Path) -> float:
     before = time.process_time()
     for _ in range(_ASKED):
         json.dumps([dict(zip(names, row, strict=True)) for row in connection.execute(_LIST)]).encode()
-    spent = time.process_time() - before
+    cpu = time.process_time() - before
     connection.close()
-    return spent / _ASKED * 1e6
+    return cpu / _ASKED * 1e6
 
 
 def _measure_pages(port: int, app: str) -> dict[str, float]:
@@ -163,13 +163,13 @@ def _measure_files(pid: int, port: int, app: str, folder: str) -> dict[str, floa
     csv.writer(text).writerows([list(_COLUMNS), *([*row[:5], str(row[5]).lower()] for row in rows)])
     content = text.getvalue().encode()
     costs: dict[str, float] = {}
-    for name, method, path, sent in (
+    for name, method, path, payload in (
         ("import", "POST", "data-import/copies", content),
         ("export", "GET", "data-export/copies", None),
     ):
         before = cpu_seconds(pid)
         connection = http.client.HTTPConnection("127.0.0.1", port)
-        connection.request(method, f"/v1/{app}/{path}", sent, {"authorization": f"Bearer {KEY}"})
+        connection.request(method, f"/v1/{app}/{path}", payload, {"authorization": f"Bearer {KEY}"})
         answer = connection.getresponse()
         body = answer.read()
         assert answer.status == 200, body
@@ -200,26 +200,26 @@ def _measure_raw_files(file: Path, content: bytes) -> dict[str, float]:
             "INSERT INTO copies VALUES (?, ?, ?, ?, ?, ?)",
             ((int(row[0]), *row[1:4], int(row[4]), row[5] == "true") for row in lines),
         )
-    imported = time.process_time() - before
+    import_seconds = time.process_time() - before
     before = time.process_time()
     text = io.StringIO()
     csv.writer(text).writerows(connection.execute("SELECT * FROM copies ORDER BY id"))
     text.getvalue().encode()
-    exported = time.process_time() - before
+    export_seconds = time.process_time() - before
     connection.close()
-    return {"raw import": imported / _IN_FILE * 1e6, "raw export": exported / _IN_FILE * 1e6}
+    return {"raw import": import_seconds / _IN_FILE * 1e6, "raw export": export_seconds / _IN_FILE * 1e6}
 
 
 def report(costs: dict[str, float]) -> list[str]:
     row, page = costs["row"] / costs["value"], costs["page"] / costs["raw page"]
     ours, raw = costs["page"], costs["raw page"]
-    imported, exported = costs["import"] / costs["raw import"], costs["export"] / costs["raw export"]
+    import_ratio, export_ratio = costs["import"] / costs["raw import"], costs["export"] / costs["raw export"]
     return [
         f"Tables on files, {_ROWS} rows with an index and a policy, load average {os.getloadavg()[0]:.1f}",
         "",
         f"one row {costs['row']:.0f} us, a value of a key {costs['value']:.0f} us: {row:.2f} (to hold: at most 2)",
         f"{_PAGE} rows {ours:.0f} us, raw SQLite and json {raw:.0f} us: {page:.2f} (to hold: at most 2)",
-        f"a row of an import {costs['import']:.1f} us, csv and SQLite {costs['raw import']:.1f} us: {imported:.1f}",
-        f"a row of an export {costs['export']:.1f} us, SQLite and csv {costs['raw export']:.1f} us: {exported:.1f}",
+        f"a row of an import {costs['import']:.1f} us, csv and SQLite {costs['raw import']:.1f} us: {import_ratio:.1f}",
+        f"a row of an export {costs['export']:.1f} us, SQLite and csv {costs['raw export']:.1f} us: {export_ratio:.1f}",
         f"a user's page: median {costs['p50 ms']:.1f} ms, p99 {costs['p99 ms']:.1f} ms (to hold: below 10)",
     ]

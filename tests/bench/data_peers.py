@@ -89,13 +89,13 @@ async def _serve_ours(servers: Servers) -> AsyncIterator[_Peer]:
         for start in range(0, _ROWS, 1000):
             rows = [_build_row(number) for number in range(start, start + 1000)]
             await fetch_body(port, build("POST", f"/v1/{app}/items", rows))
-        listed = f"/v1/{app}/items?kind=eq.kind7&price=gte.100&order=price&limit={_PAGE}"
+        page_path = f"/v1/{app}/items?kind=eq.kind7&price=gte.100&order=price&limit={_PAGE}"
         yield _Peer(
             pid,
             port,
             {
                 "one row": (lambda _: build("GET", f"/v1/{app}/items/8"), 200, b"item 7"),
-                "a page of 20": (lambda _: build("GET", listed), 200, b"item 107"),
+                "a page of 20": (lambda _: build("GET", page_path), 200, b"item 107"),
                 "an insert": (lambda number: build("POST", f"/v1/{app}/items", _build_row(number)), 201, b"title"),
             },
         )
@@ -124,13 +124,13 @@ async def _serve_parse(servers: Servers) -> AsyncIterator[_Peer]:
         payload = json.loads(await fetch_body(port, build("GET", "/classes/Item?where=%7B%22price%22%3A7%7D&limit=1")))
         one = payload["results"][0]["objectId"]
         where = urllib.parse.quote(json.dumps({"kind": "kind7", "price": {"$gte": 100}}))
-        listed = f"/classes/Item?where={where}&order=price&limit={_PAGE}"
+        page_path = f"/classes/Item?where={where}&order=price&limit={_PAGE}"
         yield _Peer(
             pid,
             port,
             {
                 "one row": (lambda _: build("GET", f"/classes/Item/{one}"), 200, b"item 7"),
-                "a page of 20": (lambda _: build("GET", listed), 200, b"item 107"),
+                "a page of 20": (lambda _: build("GET", page_path), 200, b"item 107"),
                 "an insert": (insert, 201, b"objectId"),
             },
         )
@@ -171,13 +171,13 @@ async def _serve_directus(servers: Servers) -> AsyncIterator[_Peer]:
             connection.execute("CREATE INDEX by_kind ON item (kind, price)")
         for start in range(0, _ROWS, 100):
             await fetch_body(port, build("POST", "/items/item", [_build_row(start + each) for each in range(100)]))
-        listed = f"/items/item?filter[kind][_eq]=kind7&filter[price][_gte]=100&sort=price&limit={_PAGE}"
+        page_path = f"/items/item?filter[kind][_eq]=kind7&filter[price][_gte]=100&sort=price&limit={_PAGE}"
         yield _Peer(
             pid,
             port,
             {
                 "one row": (lambda _: build("GET", "/items/item/8"), 200, b"item 7"),
-                "a page of 20": (lambda _: build("GET", listed), 200, b"item 107"),
+                "a page of 20": (lambda _: build("GET", page_path), 200, b"item 107"),
                 "an insert": (lambda number: build("POST", "/items/item", _build_row(number)), 200, b"title"),
             },
         )

@@ -70,21 +70,21 @@ async def _wait_for(socket: ClientConnection, type_: str) -> dict[str, Any]:
 
 
 async def _measure(pid: int, port: int, app: str, sockets: list[ClientConnection]) -> dict[str, float]:
-    taken, before = [], cpu_seconds(pid)
+    delays, before = [], cpu_seconds(pid)
     for number in range(_CHANGES):
         row = {"id": number, "owner": "nobody", "public": True}
         began = time.perf_counter()
         waiting = [asyncio.create_task(_wait_for(socket, "change")) for socket in sockets]
         await asyncio.to_thread(ask, port, f"/v1/{app}/items", row)
-        received = await asyncio.gather(*waiting)
-        taken.append((time.perf_counter() - began) * 1000)
-        assert all(message["record"]["id"] == number for message in received)
-    worked = cpu_seconds(pid) - before
+        messages = await asyncio.gather(*waiting)
+        delays.append((time.perf_counter() - began) * 1000)
+        assert all(message["record"]["id"] == number for message in messages)
+    cpu = cpu_seconds(pid) - before
     return {
         "connections": len(sockets),
-        "median ms": statistics.median(taken),
-        "most ms": max(taken),
-        "us for a message": worked / (_CHANGES * len(sockets)) * 1e6,
+        "median ms": statistics.median(delays),
+        "most ms": max(delays),
+        "us for a message": cpu / (_CHANGES * len(sockets)) * 1e6,
     }
 
 

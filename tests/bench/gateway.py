@@ -60,7 +60,7 @@ class Waits(NamedTuple):
     """Seconds of one caller, the median of a round, in the best of them."""
 
     direct: float
-    relayed: float
+    relay: float
     ours: float
 
 
@@ -74,7 +74,7 @@ class Health(NamedTuple):
 
 class Figures(NamedTuple):
     costs: dict[str, Cost]
-    translated: dict[str, float]
+    token_costs: dict[str, float]
     """Microseconds of the server's processor for one more token of a stream between wires."""
     waits: Waits
     health: Health
@@ -104,8 +104,8 @@ async def run(requests: int = 1200) -> Figures:
         )
         for name in kinds
     }
-    translated = {name: min(one[name] for one in tokens) for name in between}
-    return Figures(costs, translated, waits, health)
+    token_costs = {name: min(one[name] for one in tokens) for name in between}
+    return Figures(costs, token_costs, waits, health)
 
 
 async def _start_targets(
@@ -147,12 +147,12 @@ async def _start_translator(
     pid = await stack.enter_async_context(_start_baobab(f"{folder}/between", port, {**keys, **bases}))
     chats = await _chat_paths(port)
     messages = [path.replace("/chat/completions", "/messages") for path in chats]
-    done, stopped = b"data: [DONE]", b"event: message_stop"
+    chat_end, messages_end = b"data: [DONE]", b"event: message_stop"
     return {
-        RELAYED: (Target(pid, port, chats, _ONE), done),
-        "Claude, as a chat": (Target(pid, port, chats, "anthropic/claude-haiku-4.5"), done),
-        "Gemini, as a chat": (Target(pid, port, chats, "google/gemini-2.5-flash"), done),
-        "OpenAI, as messages": (Target(pid, port, messages, _ONE), stopped),
+        RELAYED: (Target(pid, port, chats, _ONE), chat_end),
+        "Claude, as a chat": (Target(pid, port, chats, "anthropic/claude-haiku-4.5"), chat_end),
+        "Gemini, as a chat": (Target(pid, port, chats, "google/gemini-2.5-flash"), chat_end),
+        "OpenAI, as messages": (Target(pid, port, messages, _ONE), messages_end),
     }
 
 
@@ -198,14 +198,14 @@ async def _measure_cost(kind: Target, requests: int) -> Cost:
     return Cost(chats, (long - short) / (_TOKENS - 1), long)
 
 
-def _build_chats(kind: Target, streamed: int | None) -> Make:
-    """streamed: how many tokens, in a stream; None: in one piece."""
-    asked = {"model": kind.model, "messages": _MESSAGES, "temperature": 0.2}
-    if streamed is not None:
-        asked |= {"stream": True, "max_tokens": streamed, "stream_options": {"include_usage": True}}
-    body = json.dumps(asked).encode()
-    sent = [build_request("POST", path, kind.port, body, authorization=f"Bearer {KEY}") for path in kind.paths]
-    return lambda number: sent[number % len(sent)]
+def _build_chats(kind: Target, streamed_tokens: int | None) -> Make:
+    """streamed_tokens: how many tokens, in a stream; None: in one piece."""
+    chat = {"model": kind.model, "messages": _MESSAGES, "temperature": 0.2}
+    if streamed_tokens is not None:
+        chat |= {"stream": True, "max_tokens": streamed_tokens, "stream_options": {"include_usage": True}}
+    body = json.dumps(chat).encode()
+    requests = [build_request("POST", path, kind.port, body, authorization=f"Bearer {KEY}") for path in kind.paths]
+    return lambda number: requests[number % len(requests)]
 
 
 async def _measure_waits(provider: int, kinds: dict[str, Target]) -> Waits:
@@ -222,10 +222,10 @@ async def _median_wait(kind: Target, requests: int) -> float:
 
     def caller() -> Caller:
         for number in range(requests):
-            sent = make(number)
-            begun = time.perf_counter()
-            answer = yield sent
-            waits.append(time.perf_counter() - begun)
+            request = make(number)
+            began = time.perf_counter()
+            answer = yield request
+            waits.append(time.perf_counter() - began)
             check_answer(answer, 200, b"assist you")
 
     await run_callers(kind.port, [caller()])
@@ -238,18 +238,18 @@ async def _measure_health(
     """A server that starts, and what it takes to ask it how it is meanwhile; what comes before its first answer is no
     part of that."""
     starting, waits = asyncio.create_task(stack.enter_async_context(server)), []
-    sent = build_request("GET", "/health", port)
+    request = build_request("GET", "/health", port)
     while not starting.done():
-        begun = time.perf_counter()
+        began = time.perf_counter()
         with contextlib.suppress(OSError):
-            await fetch_body(port, sent)
-            waits.append(time.perf_counter() - begun)
+            await fetch_body(port, request)
+            waits.append(time.perf_counter() - began)
         await asyncio.sleep(0.005)
     return await starting, (statistics.median(waits[1:]), max(waits[1:]))
 
 
 def report(figures: Figures) -> list[str]:
-    costs, translated, waits, health = figures
+    costs, token_costs, waits, health = figures
     ours, relay = costs[OURS], costs[RELAY]
     head = "".join(f"{f'chat, {callers}':>12}" for callers in _CALLERS)
     lines = [
@@ -262,7 +262,7 @@ def report(figures: Figures) -> list[str]:
         base = (*ours.chats.values(), ours.token, ours.stream)
         lines.append(f"{'':26}" + "".join(f"{value / one:12.2f}" for value, one in zip(single, base, strict=True)))
     lines += ["", "One more token of a stream, in us, and against one that is relayed (to hold: at most 150 us)"]
-    lines += [f"{name:26}{value:12.1f}{value / translated[RELAYED]:12.2f}" for name, value in translated.items()]
+    lines += [f"{name:26}{value:12.1f}{value / token_costs[RELAYED]:12.2f}" for name, value in token_costs.items()]
     lines.append("")
     if PROXY in costs:
         for name in (OURS, CHOSEN):
@@ -270,7 +270,7 @@ def report(figures: Figures) -> list[str]:
             lines.append(f"LiteLLM's proxy / {name}, a chat: {times} (to hold: at least 15)")
     lines += [
         f"Baobab / the relay, a token: {ours.token / relay.token:.2f} (to hold: at most 2)",
-        f"one caller waits: {waits.direct * 1e3:.2f} ms at the provider, {waits.relayed * 1e3:.2f} by the relay, "
+        f"one caller waits: {waits.direct * 1e3:.2f} ms at the provider, {waits.relay * 1e3:.2f} by the relay, "
         f"{waits.ours * 1e3:.2f} by us: {(waits.ours - waits.direct) * 1e3:.2f} more (to hold: less than 1)",
         f"GET /health while LiteLLM is loaded: median {health.loading[0] * 1e3:.1f} ms, "
         f"most {health.loading[1] * 1e3:.0f} (a start without: {health.without[0] * 1e3:.1f}, "

@@ -26,7 +26,7 @@ _ROUNDS, _RUNS, _WARM = 7, 400, 60
 
 class Round(NamedTuple):
     per_second: float
-    used: list[float]
+    used_shares: list[float]
     """The share of its half that each worker used, and then of two halves Postgres and the callers."""
 
 
@@ -93,8 +93,8 @@ async def _measure(servers: Servers) -> Found:
 
 async def _measure_round(servers: Servers, here: Installation, prefix: str, pids: list[int]) -> Round:
     def read_cpu() -> list[float]:
-        spent = os.times()
-        others = [servers.cpu_seconds(), spent.user + spent.system]
+        own_times = os.times()
+        others = [servers.cpu_seconds(), own_times.user + own_times.system]
         return [*[cpu_seconds(pid) for pid in pids], *[seconds / 2 for seconds in others]]
 
     before = read_cpu()
@@ -110,22 +110,22 @@ def _list_servers(servers: Servers) -> list[int]:
 
 def _list_workers(pid: int, workers: int) -> list[int]:
     """Returns the processes that answer requests: those that have worked most."""
-    spent = cpu_by_process(pid)
-    return sorted(spent, key=lambda member: spent[member])[-workers:]
+    cpu_by_pid = cpu_by_process(pid)
+    return sorted(cpu_by_pid, key=lambda member: cpu_by_pid[member])[-workers:]
 
 
-def report(found: Found | str) -> Iterator[str]:
-    if isinstance(found, str):
-        yield f"two workers on four halves of processors: not measured. {found}"
+def report(figures: Found | str) -> Iterator[str]:
+    if isinstance(figures, str):
+        yield f"two workers on four halves of processors: not measured. {figures}"
         return
-    one, two = (found.rounds[workers] for workers in _WORKERS)
+    one, two = (figures.rounds[workers] for workers in _WORKERS)
     ratios = [ours.per_second / alone.per_second for alone, ours in zip(one, two, strict=True)]
-    began, ended = found.loads
-    yield f"runs of agents on halves of processors; load average {began:.1f} at the start, {ended:.1f} at the end"
+    before, after = figures.loads
+    yield f"runs of agents on halves of processors; load average {before:.1f} at the start, {after:.1f} at the end"
     yield f"{'':12}{'runs a second':>16}    used of each half: workers; of two halves: Postgres, callers"
-    for workers, rounds in found.rounds.items():
+    for workers, rounds in figures.rounds.items():
         rate = statistics.median(each.per_second for each in rounds)
-        used = [statistics.median(shares) for shares in zip(*[each.used for each in rounds], strict=True)]
-        named = f"{workers} worker{'s' * (workers > 1)}"
-        yield f"{named:12}{rate:>16.0f}    {', '.join(f'{share:.2f}' for share in used)}"
+        used_shares = [statistics.median(shares) for shares in zip(*[each.used_shares for each in rounds], strict=True)]
+        label = f"{workers} worker{'s' * (workers > 1)}"
+        yield f"{label:12}{rate:>16.0f}    {', '.join(f'{share:.2f}' for share in used_shares)}"
     yield f"two workers against one: {statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"

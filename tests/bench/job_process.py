@@ -16,7 +16,7 @@ from typing import Any, Protocol
 class JobQueue(Protocol):
     """The interface of a job queue that is measured."""
 
-    async def write(self, enqueued: int) -> None:
+    async def write(self, job_count: int) -> None:
         """Commit one transaction: a row of the caller's own, and so many jobs."""
 
 
@@ -30,8 +30,8 @@ class StartTimes:
         self._instants.append(time.monotonic())
 
     def take(self) -> list[float]:
-        taken, self._instants = self._instants, []
-        return taken
+        instants, self._instants = self._instants, []
+        return instants
 
 
 async def serve_commands(jobs: JobQueue, starts: StartTimes, **first: float) -> None:
@@ -45,8 +45,8 @@ async def serve_commands(jobs: JobQueue, starts: StartTimes, **first: float) -> 
     while line := await asyncio.to_thread(sys.stdin.readline):
         command, *arguments = line.split()
         if command == "commit":
-            count, enqueued, gap = arguments
-            _write_answer(await _commit_transactions(jobs, int(count), int(enqueued), float(gap)))
+            count, job_count, gap = arguments
+            _write_answer(await _commit_transactions(jobs, int(count), int(job_count), float(gap)))
         elif command == "starts":
             _write_answer(starts.take())
         elif command == "size":
@@ -55,16 +55,16 @@ async def serve_commands(jobs: JobQueue, starts: StartTimes, **first: float) -> 
             raise ValueError(line)
 
 
-async def _commit_transactions(jobs: JobQueue, count: int, enqueued: int, gap: float) -> dict[str, Any]:
-    committed, cpu, seconds = [], 0.0, 0.0
+async def _commit_transactions(jobs: JobQueue, count: int, job_count: int, gap: float) -> dict[str, Any]:
+    commit_times, cpu, seconds = [], 0.0, 0.0
     for _ in range(count):
         await asyncio.sleep(gap)
         began, cpu_began = time.monotonic(), time.process_time()
-        await jobs.write(enqueued)
-        committed.append(time.monotonic())
+        await jobs.write(job_count)
+        commit_times.append(time.monotonic())
         cpu += time.process_time() - cpu_began
-        seconds += committed[-1] - began
-    return {"committed": committed, "cpu": cpu / count, "seconds": seconds / count}
+        seconds += commit_times[-1] - began
+    return {"committed": commit_times, "cpu": cpu / count, "seconds": seconds / count}
 
 
 def _write_answer(value: object) -> None:

@@ -82,10 +82,10 @@ def run(servers: Servers) -> Costs:
 
 def _measure_backend(backend: str, sides: dict[str, Side], folder: Path, servers: Servers) -> dict[str, Cost]:
     addresses = {name: _database_url(backend, folder, servers) for name in sides}
-    made = {name: _measure_worker(side, addresses[name], servers) for name, side in sides.items()}
+    worker_costs = {name: _measure_worker(side, addresses[name], servers) for name, side in sides.items()}
     # The workers are gone: nobody makes what is enqueued now.
     enqueue = _measure_enqueue({name: side.command(addresses[name], "client") for name, side in sides.items()})
-    return {name: Cost(enqueue[name], made[name]) for name in sides}
+    return {name: Cost(enqueue[name], worker_costs[name]) for name in sides}
 
 
 def _database_url(backend: str, folder: Path, servers: Servers) -> str:
@@ -98,7 +98,7 @@ def _database_url(backend: str, folder: Path, servers: Servers) -> str:
 def _measure_enqueue(commands: dict[str, list[str]]) -> dict[str, EnqueueCost]:
     """The least of several rounds, in which the sides take turns: the machine's other work only ever adds."""
     bare: dict[str, list[EnqueueCost]] = {name: [] for name in commands}
-    asked: dict[str, list[EnqueueCost]] = {name: [] for name in commands}
+    with_job: dict[str, list[EnqueueCost]] = {name: [] for name in commands}
     with contextlib.ExitStack() as stack:
         clients = {name: stack.enter_context(_Process.start(command)) for name, command in commands.items()}
         for client in clients.values():
@@ -106,12 +106,12 @@ def _measure_enqueue(commands: dict[str, list[str]]) -> dict[str, EnqueueCost]:
         for _ in range(_ROUNDS):
             for name, client in clients.items():
                 bare[name].append(EnqueueCost.from_answer(client.commit(_TRANSACTIONS, 0)))
-                asked[name].append(EnqueueCost.from_answer(client.commit(_TRANSACTIONS, 1)))
-    return {name: _minimum_cost(asked[name]) - _minimum_cost(bare[name]) for name in commands}
+                with_job[name].append(EnqueueCost.from_answer(client.commit(_TRANSACTIONS, 1)))
+    return {name: _minimum_cost(with_job[name]) - _minimum_cost(bare[name]) for name in commands}
 
 
-def _minimum_cost(found: list[EnqueueCost]) -> EnqueueCost:
-    return EnqueueCost(min(one.cpu for one in found), min(one.seconds for one in found))
+def _minimum_cost(costs: list[EnqueueCost]) -> EnqueueCost:
+    return EnqueueCost(min(one.cpu for one in costs), min(one.seconds for one in costs))
 
 
 def _measure_worker(side: Side, url: str, servers: Servers) -> WorkerCost:
@@ -143,17 +143,17 @@ def _measure_worker(side: Side, url: str, servers: Servers) -> WorkerCost:
 def _measure_backlog(client: "_Process", worker: "_Process", servers: Servers) -> tuple[float, float, float]:
     """CPU seconds of the worker and of the servers, and seconds to the start of the last job."""
     began, stores_began = worker.cpu(), servers.cpu_seconds()
-    committed = client.commit(1, _BACKLOG)["committed"][0]
-    ended = max(worker.wait_for_starts(_BACKLOG))
+    committed_at = client.commit(1, _BACKLOG)["committed"][0]
+    last_start = max(worker.wait_for_starts(_BACKLOG))
     # The last ones are still to be written down as done.
     time.sleep(1)
-    return worker.cpu() - began, servers.cpu_seconds() - stores_began, ended - committed
+    return worker.cpu() - began, servers.cpu_seconds() - stores_began, last_start - committed_at
 
 
 def _measure_latency(asking: "_Process", worker: "_Process") -> tuple[float, float]:
     """Jobs that are asked for one by one, and begin in the order in which they were."""
-    committed = asking.commit(_ALONE, 1, _GAP)["committed"]
-    waits = sorted(began - at for at, began in zip(committed, worker.wait_for_starts(_ALONE), strict=True))
+    commit_times = asking.commit(_ALONE, 1, _GAP)["committed"]
+    waits = sorted(began - at for at, began in zip(commit_times, worker.wait_for_starts(_ALONE), strict=True))
     return waits[len(waits) // 2], waits[len(waits) * 99 // 100]
 
 
@@ -189,22 +189,22 @@ class _Process:
         self._process.stdin.flush()
         return self._read_answer()
 
-    def commit(self, count: int, enqueued: int, gap: float = 0.0) -> dict[str, Any]:
-        answer: dict[str, Any] = self.ask(f"commit {count} {enqueued} {gap}")
+    def commit(self, count: int, job_count: int, gap: float = 0.0) -> dict[str, Any]:
+        answer: dict[str, Any] = self.ask(f"commit {count} {job_count} {gap}")
         return answer
 
     def wait_for_starts(self, count: int) -> list[float]:
         """When so many jobs began; all that was asked for must have."""
-        found: list[float] = []
+        start_times: list[float] = []
         deadline = time.monotonic() + _TIMEOUT_SECONDS
-        while len(found) < count:
+        while len(start_times) < count:
             if time.monotonic() > deadline:
-                raise RuntimeError(f"{len(found)} of {count} jobs have begun")
+                raise RuntimeError(f"{len(start_times)} of {count} jobs have begun")
             time.sleep(0.3)
-            found += self.ask("starts")
-        if len(found) > count:
-            raise RuntimeError(f"{len(found)} jobs have begun, of {count} that were asked for")
-        return sorted(found)
+            start_times += self.ask("starts")
+        if len(start_times) > count:
+            raise RuntimeError(f"{len(start_times)} jobs have begun, of {count} that were asked for")
+        return sorted(start_times)
 
     def _read_answer(self) -> Any:
         assert self._process.stdout is not None
@@ -249,5 +249,5 @@ def report(costs: Costs) -> Iterator[str]:
     for backend, sides in costs.items():
         yield ""
         yield f"{backend:28}" + "".join(f"{side:>16}" for side in sides)
-        for name, shown in _ROWS:
-            yield f"{name:28}" + "".join(f"{shown(cost):>16}" for cost in sides.values())
+        for name, render in _ROWS:
+            yield f"{name:28}" + "".join(f"{render(cost):>16}" for cost in sides.values())

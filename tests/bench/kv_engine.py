@@ -119,9 +119,9 @@ async def measure_rate(call: Call, callers: int) -> Rate:
             turn += 1
             calls += 1
 
-    started, cpu = time.perf_counter(), time.process_time()
+    began, cpu = time.perf_counter(), time.process_time()
     await asyncio.gather(*(caller(number) for number in range(callers)))
-    return Rate(calls / (time.perf_counter() - started), (time.process_time() - cpu) / calls * 1e6, calls)
+    return Rate(calls / (time.perf_counter() - began), (time.process_time() - cpu) / calls * 1e6, calls)
 
 
 def _key(caller: int, turn: int) -> str:

@@ -34,10 +34,10 @@ async def start_server(
     *command: str, port: int, environment: dict[str, str] | None = None, python: str = sys.executable
 ) -> AsyncIterator[int]:
     """A server in a process of its own; its pid once it listens and has nothing left to prepare."""
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("BAOBAB_")}
+    base_environment = {name: value for name, value in os.environ.items() if not name.startswith("BAOBAB_")}
     process = subprocess.Popen(
         [python, *command],
-        env={**inherited, **(environment or {})},
+        env={**base_environment, **(environment or {})},
         stderr=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         cwd=_ROOT,
@@ -77,7 +77,7 @@ async def _wait_until_idle(pid: int) -> None:
             raise RuntimeError("the server does not come to rest")
         await asyncio.sleep(_LOOK)
         now = cpu_by_process(pid)
-        idle = all(spent - before.get(process, 0.0) < _IDLE * _LOOK for process, spent in now.items())
+        idle = all(cpu - before.get(process, 0.0) < _IDLE * _LOOK for process, cpu in now.items())
         quiet, before = quiet + 1 if idle else 0, now
 
 
@@ -94,12 +94,12 @@ async def measure_microseconds(
     return (cpu_seconds(pid) - before) / requests * 1e6
 
 
-async def fetch_body(port: int, sent: bytes) -> bytes:
+async def fetch_body(port: int, request: bytes) -> bytes:
     """The body of the answer to one request."""
     bodies = []
 
     def caller() -> Caller:
-        answer = yield sent
+        answer = yield request
         bodies.append(answer.body)
 
     await run_callers(port, [caller()])
@@ -124,8 +124,8 @@ def check_answer(answer: Answer, status: int, holds: bytes = b"") -> None:
 
 
 def build_request(method: str, path: str, port: int, body: bytes = b"", **headers: str) -> bytes:
-    given = {"host": f"127.0.0.1:{port}", "accept": "application/json", **headers}
+    fields = {"host": f"127.0.0.1:{port}", "accept": "application/json", **headers}
     if body:
-        given = {"content-type": "application/json", "content-length": str(len(body)), **given}
-    lines = [f"{name.replace('_', '-')}: {value}" for name, value in given.items()]
+        fields = {"content-type": "application/json", "content-length": str(len(body)), **fields}
+    lines = [f"{name.replace('_', '-')}: {value}" for name, value in fields.items()]
     return "\r\n".join((f"{method} {path} HTTP/1.1", *lines)).encode() + b"\r\n\r\n" + body

@@ -36,8 +36,8 @@ async def other(
 
 def add_tools() -> None:
     """Add to a family what the list of an account's key lacks."""
-    offered = Registry(tools.toolsets()).visible_to(Account("account", "organisation", "key"))
-    for number in range(COUNT - len(offered)):
+    visible_tools = Registry(tools.toolsets()).visible_to(Account("account", "organisation", "key"))
+    for number in range(COUNT - len(visible_tools)):
         other.__name__ = f"other_{number}"
         system.tool(access=AppOwner("member"), effect="read")(other)
 

@@ -44,32 +44,32 @@ _WORDS = [f"word{number}" for number in range(20_000)]
 
 
 def run() -> dict[str, Any]:
-    measured = asyncio.run(_measure())
-    for told in recall.load_sets():
-        measured[told.name] |= recall.measure_peers(told)
-    return measured
+    figures = asyncio.run(_measure())
+    for question_set in recall.load_sets():
+        figures[question_set.name] |= recall.measure_peers(question_set)
+    return figures
 
 
 async def _measure() -> dict[str, Any]:
-    measured: dict[str, Any] = {}
-    for told in recall.load_sets():
+    figures: dict[str, Any] = {}
+    for question_set in recall.load_sets():
         async with _open_harness() as (harness, owner):
-            measured[told.name] = {"Baobab": await recall.measure_ours(harness, owner, told)}
+            figures[question_set.name] = {"Baobab": await recall.measure_ours(harness, owner, question_set)}
     async with _open_harness() as (harness, owner):
         propose = _make_proposals(harness, owner)
         await _time(propose, 20)
-        measured["propose"] = await _time(propose, _PROPOSALS)
-        measured["undo"] = await _measure_undo(harness, owner)
+        figures["propose"] = await _time(propose, _PROPOSALS)
+        figures["undo"] = await _measure_undo(harness, owner)
         await _fill(harness, owner)
         for name, (way, match) in _WAYS.items():
             search = _make_searches(harness, owner, way, match)
             await _time(search, 3)
-            measured[name] = await _time(search, _SEARCHES)
-        again = _make_searches(harness, owner, "meaning", "and", repeated=True)
+            figures[name] = await _time(search, _SEARCHES)
+        again = _make_searches(harness, owner, "meaning", "and", is_repeated=True)
         await _time(again, 3)
-        measured[_AGAIN] = await _time(again, _SEARCHES)
-        measured[_EMBED] = await _time(_embed_question, _SEARCHES)
-    return measured
+        figures[_AGAIN] = await _time(again, _SEARCHES)
+        figures[_EMBED] = await _time(_embed_question, _SEARCHES)
+    return figures
 
 
 @asynccontextmanager
@@ -91,12 +91,12 @@ class Cost(NamedTuple):
 
 async def _time(call: Callable[[int], Awaitable[Any]], times: int) -> Cost:
     """The medians of so many calls one after the other."""
-    taken = []
+    seconds = []
     for number in range(times):
-        began, worked = time.perf_counter(), time.process_time()
+        began, cpu_began = time.perf_counter(), time.process_time()
         await call(number)
-        taken.append((time.perf_counter() - began, time.process_time() - worked))
-    return Cost(*(statistics.median(each) * 1000 for each in zip(*taken, strict=True)))
+        seconds.append((time.perf_counter() - began, time.process_time() - cpu_began))
+    return Cost(*(statistics.median(each) * 1000 for each in zip(*seconds, strict=True)))
 
 
 def _make_proposals(harness: ToolHarness, owner: Account) -> Callable[[int], Awaitable[Any]]:
@@ -108,13 +108,13 @@ def _make_proposals(harness: ToolHarness, owner: Account) -> Callable[[int], Awa
 
 
 def _make_searches(
-    harness: ToolHarness, owner: Account, way: str, match: str, *, repeated: bool = False
+    harness: ToolHarness, owner: Account, way: str, match: str, *, is_repeated: bool = False
 ) -> Callable[[int], Awaitable[Any]]:
     # Each way asks other questions: the vectors of those that another has asked are remembered.
     first = list(_WAYS.values()).index((way, match)) * _SEARCHES
 
     async def search(number: int) -> Any:
-        row = 7 if repeated else ((first + number) * 997) % MEMORIES
+        row = 7 if is_repeated else ((first + number) * 997) % MEMORIES
         words = _build_text(row).split()
         # With "or", as in a question: most of its words are everyday ones.
         q = " ".join(words[3:6] + (_WORDS[1:6] if match == "or" else []))
@@ -141,9 +141,9 @@ async def _measure_undo(harness: ToolHarness, owner: Account) -> Cost:
     proposal = await propose("upsert_entity", type="person", display_name="Ada")
     for number in range(_UNDONE - 1):
         await propose("patch_entity", id=proposal["result"]["entity_id"], attrs_patch={"n": number})
-    began, worked = time.perf_counter(), time.process_time()
+    began, cpu_began = time.perf_counter(), time.process_time()
     undone_proposal = await propose("revert_action", action_id=proposal["action_id"], cascade=True)
-    cost = Cost((time.perf_counter() - began) * 1000, (time.process_time() - worked) * 1000)
+    cost = Cost((time.perf_counter() - began) * 1000, (time.process_time() - cpu_began) * 1000)
     assert len(undone_proposal["result"]["reverted"]) == _UNDONE
     return cost
 
@@ -171,8 +171,8 @@ async def _fill(harness: ToolHarness, owner: Account) -> None:
             ledger.tell(tables.learnings, "insert", rows[-1]["id"])
     memory = tables.memory.c
     async with services.database.writing_unit(lock=organisation_id, bulk=True) as unit:
-        found = (await unit.execute(select(memory.id, memory.number, memory.kind, memory.updated_at))).all()
-        for start in range(0, len(found), _AT_ONCE):
+        memory_rows = (await unit.execute(select(memory.id, memory.number, memory.kind, memory.updated_at))).all()
+        for start in range(0, len(memory_rows), _AT_ONCE):
             vectors = [
                 {
                     "organisation_id": organisation_id,
@@ -183,10 +183,10 @@ async def _fill(harness: ToolHarness, owner: Account) -> None:
                     "parts": secrets.token_bytes(384),
                     "bits": secrets.token_bytes(48),
                 }
-                for row in found[start : start + _AT_ONCE]
+                for row in memory_rows[start : start + _AT_ONCE]
             ]
             await unit.execute(insert(tables.embeddings).prefix_with("OR REPLACE"), vectors)
-        last = max(row.updated_at for row in found)
+        last = max(row.updated_at for row in memory_rows)
         state = {"organisation_id": organisation_id, "embedder": name_embedder(), "embedded_until": last}
         await unit.execute(insert(tables.embedding_states).prefix_with("OR REPLACE"), state)
         await unit.execute(update(tables.settings).values(last_at=last))
@@ -199,14 +199,14 @@ def _build_text(number: int) -> str:
     )
 
 
-def report(measured: dict[str, Any]) -> Iterator[str]:
+def report(figures: dict[str, Any]) -> Iterator[str]:
     yield f"\nThe memory of a substrate, on files, {MEMORIES} memories; medians, one call after the other"
     yield f"{'':50}{'ms':>9}{'CPU ms':>9}"
     names = {"propose": "propose a decision, with ledger and receipt", "undo": f"undo {_UNDONE} actions at once"}
     names |= {way: f"search by {way}" for way in (*_WAYS, _AGAIN)}
     names |= {_EMBED: _EMBED}
     for way, name in names.items():
-        yield f"  {name:48}{measured[way].wall:9.2f}{measured[way].cpu:9.2f}"
+        yield f"  {name:48}{figures[way].wall:9.2f}{figures[way].cpu:9.2f}"
     yield "The peers are without the time of a language model, and ask the same embedder over HTTP"
-    for told in recall.load_sets():
-        yield from recall.report(told, measured[told.name])
+    for question_set in recall.load_sets():
+        yield from recall.report(question_set, figures[question_set.name])

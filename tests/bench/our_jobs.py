@@ -36,10 +36,10 @@ class BaobabJobs:
         async with self._database.writing() as connection:
             await connection.run_sync(partial(_notes.create, checkfirst=True))
 
-    async def write(self, enqueued: int) -> None:
+    async def write(self, job_count: int) -> None:
         unit = self._database.build_unit(write=True)
         await unit.execute(insert(_notes), {"written": time.time()})
-        for _ in range(enqueued):
+        for _ in range(job_count):
             await self._jobs.enqueue(unit, "note", {})
         await unit.commit()
 

@@ -11,31 +11,31 @@ class _CpuTimes(NamedTuple):
     parent: int
     own: float
     """User and system time of all its threads."""
-    ended: float
+    of_children: float
     """The same of its children that have ended, and of theirs."""
 
 
 def cpu_seconds(pid: int) -> float:
     """User and system time of a process with all its descendants, those that have ended too."""
-    return sum(spent.own + spent.ended for spent in _process_tree(pid).values())
+    return sum(times.own + times.of_children for times in _process_tree(pid).values())
 
 
 def cpu_by_process(pid: int) -> dict[int, float]:
     """The same of each that lives, by its pid, without what has ended."""
-    return {member: spent.own for member, spent in _process_tree(pid).items()}
+    return {member: times.own for member, times in _process_tree(pid).items()}
 
 
 def _process_tree(pid: int) -> dict[int, _CpuTimes]:
     processes = _read_processes()
-    found, generation = {pid: processes[pid]}, {pid}
+    tree, generation = {pid: processes[pid]}, {pid}
     while generation:
-        generation = {child for child, spent in processes.items() if spent.parent in generation}
-        found |= {child: processes[child] for child in generation}
-    return found
+        generation = {child for child, times in processes.items() if times.parent in generation}
+        tree |= {child: processes[child] for child in generation}
+    return tree
 
 
 def _read_processes() -> dict[int, _CpuTimes]:
-    found = {}
+    processes = {}
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():
             try:
@@ -44,5 +44,5 @@ def _read_processes() -> dict[int, _CpuTimes]:
                 # It has ended since the folder was listed.
                 continue
             user, system, ended_user, ended_system = (int(field) / _TICKS for field in fields[11:15])
-            found[int(folder.name)] = _CpuTimes(int(fields[1]), user + system, ended_user + ended_system)
-    return found
+            processes[int(folder.name)] = _CpuTimes(int(fields[1]), user + system, ended_user + ended_system)
+    return processes

@@ -10,7 +10,7 @@ def run() -> dict[str, Any]:
     return {"vectors": rag_vectors.run(), "searches": rag_searches.run()}
 
 
-def report(found: dict[str, Any]) -> Iterator[str]:
+def report(figures: dict[str, Any]) -> Iterator[str]:
     """Yields the lines of the report."""
-    yield from rag_vectors.report(found["vectors"])
-    yield from rag_searches.report(found["searches"])
+    yield from rag_vectors.report(figures["vectors"])
+    yield from rag_searches.report(figures["searches"])

@@ -61,24 +61,24 @@ async def _measure() -> dict[str, Any]:
     return {"searches": searches, "ingest": ingest, "embedder": measure_embedder(), "quality": quality}
 
 
-def report(found: dict[str, Any]) -> Iterator[str]:
+def report(figures: dict[str, Any]) -> Iterator[str]:
     """Yields the lines of the report."""
     yield f"Searches in a collection of {CHUNKS} chunks, on files{'':28}{'ms':>9}{'CPU ms':>9}"
-    for way, cost in found["searches"].items():
-        bound = "; to hold below 30" if way == "hybrid" else ""
-        yield f"  {way + ', the vector of the question included' + bound:64}{cost.wall:9.2f}{cost.cpu:9.2f}"
-    ingest = found["ingest"]
+    for way, cost in figures["searches"].items():
+        limit = "; to hold below 30" if way == "hybrid" else ""
+        yield f"  {way + ', the vector of the question included' + limit:64}{cost.wall:9.2f}{cost.cpu:9.2f}"
+    ingest = figures["ingest"]
     yield f"Adding {_INGESTED} documents with {ingest.pop('chunks')} chunks: CPU seconds, medians of {_ROUNDS} rounds"
     beyond = ingest.pop("beyond")
     for name, seconds in ingest.items():
         yield f"  {name:64}{seconds:9.2f}"
     yield f"  {'beyond the embedder, to hold at most 0.20':64}{beyond:9.2f}"
-    yield f"The embedder alone, CPU seconds for {_EMBEDDED} texts of {_TOKENS} tokens{'':17}{found['embedder']:9.2f}"
-    yield f"Quality: {found['quality']['questions']} questions of our own{'':35}{'nDCG@10':>9}{'Recall@10':>11}"
+    yield f"The embedder alone, CPU seconds for {_EMBEDDED} texts of {_TOKENS} tokens{'':17}{figures['embedder']:9.2f}"
+    yield f"Quality: {figures['quality']['questions']} questions of our own{'':35}{'nDCG@10':>9}{'Recall@10':>11}"
     for way in (*_WAYS, "LlamaIndex"):
         name = f"LlamaIndex {LLAMA_INDEX.version}, its defaults" if way == "LlamaIndex" else way
-        measured = found[way] if way == "LlamaIndex" else found["quality"][way]
-        yield f"  {name:64}" + (f"{measured[0]:9.4f}{measured[1]:11.4f}" if measured else "  could not be installed")
+        scores = figures[way] if way == "LlamaIndex" else figures["quality"][way]
+        yield f"  {name:64}" + (f"{scores[0]:9.4f}{scores[1]:11.4f}" if scores else "  could not be installed")
 
 
 @asynccontextmanager
@@ -120,8 +120,8 @@ async def _fill(harness: ToolHarness, owner: Account) -> None:
             "created_at": now,
             "updated_at": now,
         }
-        drawn = random.standard_normal((_OF_DOCUMENT, _DIMENSIONS), dtype=np.float32)
-        drawn = (drawn / np.linalg.norm(drawn, axis=1, keepdims=True)).astype("<f2")
+        unit_vectors = random.standard_normal((_OF_DOCUMENT, _DIMENSIONS), dtype=np.float32)
+        unit_vectors = (unit_vectors / np.linalg.norm(unit_vectors, axis=1, keepdims=True)).astype("<f2")
         places = [{**own, "document_id": document["id"], "version": 1, "position": at} for at in range(_OF_DOCUMENT)]
         texts = [_build_text(number * _OF_DOCUMENT + at) for at in range(_OF_DOCUMENT)]
         async with database.writing_unit(lock=_APP, bulk=True) as unit:
@@ -143,7 +143,7 @@ async def _fill(harness: ToolHarness, owner: Account) -> None:
             )
             rows = [
                 {**place, "dimensions": _DIMENSIONS, "vector": vector.tobytes()}
-                for place, vector in zip(places, drawn, strict=True)
+                for place, vector in zip(places, unit_vectors, strict=True)
             ]
             await unit.execute(insert(vectors), rows)
     async with database.writing_unit(lock=_APP) as unit:
@@ -159,7 +159,7 @@ def _build_text(number: int) -> str:
 
 
 async def _time_searches(harness: ToolHarness, owner: Account, way: str) -> Cost:
-    times, worked = [], []
+    times, cpu_times = [], []
     for number in range(-3, _SEARCHES):
         words = _build_text((number * 997) % CHUNKS).split()
         began, cpu = time.perf_counter(), time.process_time()
@@ -168,8 +168,8 @@ async def _time_searches(harness: ToolHarness, owner: Account, way: str) -> Cost
         assert result["chunks"]
         if number >= 0:
             times.append(time.perf_counter() - began)
-            worked.append(time.process_time() - cpu)
-    return Cost(statistics.median(times) * 1000, statistics.median(worked) * 1000)
+            cpu_times.append(time.process_time() - cpu)
+    return Cost(statistics.median(times) * 1000, statistics.median(cpu_times) * 1000)
 
 
 async def _measure_ingest(harness: ToolHarness, owner: Account) -> dict[str, float]:
@@ -207,15 +207,15 @@ async def _measure_ingest(harness: ToolHarness, owner: Account) -> dict[str, flo
         idle = (_read_worked() - began) / (time.perf_counter() - since)
         began, since = _read_worked(), time.perf_counter()
         await add(1000 * number, _INGESTED)
-        worked = _read_worked() - began
-        waited = idle * (time.perf_counter() - since)
-        rounds.append((alone, worked - waited, waited))
-    alone, added, waited = (statistics.median(column) for column in zip(*rounds, strict=True))
-    beyond = statistics.median(added / alone - 1 for alone, added, _ in rounds)
+        whole = _read_worked() - began
+        waiting = idle * (time.perf_counter() - since)
+        rounds.append((alone, whole - waiting, waiting))
+    alone, adding, waiting = (statistics.median(column) for column in zip(*rounds, strict=True))
+    beyond = statistics.median(adding / alone - 1 for alone, adding, _ in rounds)
     return {
         "the embedder alone": alone,
-        "all, without what a server that waits costs": added,
-        "what a server that waits costs in that time": waited,
+        "all, without what a server that waits costs": adding,
+        "what a server that waits costs in that time": waiting,
         "beyond": beyond,
         "chunks": sum(map(len, contents)),
     }
@@ -262,14 +262,14 @@ async def _wait_until_ready(harness: ToolHarness, owner: Account) -> None:
 def _read_worked() -> float:
     """Seconds of the processor of this process and those that it has started, the living ones included."""
     own, children = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    worked = own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime
+    seconds = own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime
     for stat in Path("/proc").glob("[0-9]*/stat"):
         # A process that is gone has been counted already.
         with suppress(OSError):
             fields = stat.read_text().rpartition(")")[2].split()
             if int(fields[1]) == os.getpid():
-                worked += sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
-    return worked
+                seconds += sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+    return seconds
 
 
 async def _measure_quality(harness: ToolHarness, owner: Account) -> dict[str, Any]:
@@ -280,15 +280,15 @@ async def _measure_quality(harness: ToolHarness, owner: Account) -> dict[str, An
         added_result = await harness.call("rag_ingest", owner, app_id=_APP, name="bench", text=text)
         names[added_result["documentId"]] = name
     await _wait_until_ready(harness, owner)
-    measured: dict[str, Any] = {"questions": len(payload["questions"])}
+    quality: dict[str, Any] = {"questions": len(payload["questions"])}
     for way in _WAYS:
         rankings = []
         for question, _ in payload["questions"]:
             arguments = {"query": question, "mode": way, "topK": _FIRST}
             result = await harness.call("rag_query", owner, app_id=_APP, name="bench", **arguments)
             rankings.append([names[chunk["documentId"]] for chunk in result["chunks"]])
-        measured[way] = _judge(rankings, payload["questions"])
-    return measured
+        quality[way] = _judge(rankings, payload["questions"])
+    return quality
 
 
 def _judge(rankings: list[list[str]], questions: list[Any]) -> tuple[float, float]:

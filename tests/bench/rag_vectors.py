@@ -40,21 +40,21 @@ def run() -> dict[str, Any]:
     return rows | {"many": _measure_many(random)}
 
 
-def report(found: dict[str, Any]) -> Iterator[str]:
+def report(figures: dict[str, Any]) -> Iterator[str]:
     """Yields the lines of the report."""
     yield f"\nRetrieval: {ROWS} vectors of {_DIMENSIONS} dimensions in a mapped file{'':15}{'ms':>9}{'CPU ms':>9}"
-    costs = {name: value for name, value in found.items() if isinstance(value, Cost)}
+    costs = {name: value for name, value in figures.items() if isinstance(value, Cost)}
     for name, cost in costs.items():
         yield f"  {name:64}{cost.wall:9.2f}{cost.cpu:9.2f}"
     if "sqlite-vec, a tenth" in costs:
         ours, theirs = costs["a tenth"], costs["sqlite-vec, a tenth"]
         ratios = f"{ours.wall / theirs.wall:9.3f}{ours.cpu / theirs.cpu:9.3f}"
         yield f"  {'a tenth against the time of sqlite-vec, to hold at most 0.1':64}{ratios}"
-        yield f"  rows of sqlite-vec's answers that ours have, too{'':16}{found['same as sqlite-vec']:9.3f}"
+        yield f"  rows of sqlite-vec's answers that ours have, too{'':16}{figures['same as sqlite-vec']:9.3f}"
     for name in ("recall, all", "recall, a tenth"):
-        yield f"  {name:64}{found[name]:9.3f}"
-    yield f"  memory, against the bytes of the vectors, to hold at most 1.3{'':3}{found['memory']:9.2f}"
-    many = found["many"]
+        yield f"  {name:64}{figures[name]:9.3f}"
+    yield f"  memory, against the bytes of the vectors, to hold at most 1.3{'':3}{figures['memory']:9.2f}"
+    many = figures["many"]
     yield f"{MANY} vectors that lie around {_TOPICS} topics"
     for name in ("all", "a tenth"):
         label = name + ("; to hold below 20, at a recall of 0.99" if name == "all" else "")
@@ -72,21 +72,21 @@ def _measure_rows(vectors: Any, queries: Any) -> dict[str, Any]:
         file = VectorFile(Path(folder) / "ours", _DIMENSIONS)
         began = time.perf_counter()
         assert file.find_missing(keys) == []
-        opened = (time.perf_counter() - began) * 1000
+        opening_ms = (time.perf_counter() - began) * 1000
         halves = [query.astype("<f2").tobytes() for query in queries]
         # As a search does: one of the whole collection is selected once, one of a filter's documents each time.
         all_of_it = file.select(keys)
-        measured: dict[str, Any] = {
+        figures: dict[str, Any] = {
             "numpy, all, in memory": _time(lambda at: np.argpartition(-(vectors @ queries[at]), _NEAREST)),
             "all": _time(lambda at: file.search(halves[at], all_of_it, _NEAREST)),
             "a tenth": _time(lambda at: file.search(halves[at], file.select(tenth), _NEAREST)),
-            "opened again": Cost(opened, opened),
+            "opened again": Cost(opening_ms, opening_ms),
             "memory": (_read_resident() - before) / vectors.nbytes,
         }
         is_wanted = np.arange(ROWS) // _CHUNKS % 10 == 0
-        measured["recall, all"] = _compute_recall(file, keys, queries, halves, vectors, None)
-        measured["recall, a tenth"] = _compute_recall(file, tenth, queries, halves, vectors, is_wanted)
-        return measured | _ask_peer(Path(folder), vectors, queries, [_find(file, half, tenth) for half in halves])
+        figures["recall, all"] = _compute_recall(file, keys, queries, halves, vectors, None)
+        figures["recall, a tenth"] = _compute_recall(file, tenth, queries, halves, vectors, is_wanted)
+        return figures | _ask_peer(Path(folder), vectors, queries, [_find(file, half, tenth) for half in halves])
 
 
 def _ask_peer(folder: Path, vectors: Any, queries: Any, ours: list[list[int]]) -> dict[str, Any]:
@@ -134,23 +134,24 @@ def _measure_many(random: Any) -> dict[str, Any]:
         before, began = _read_resident(), time.perf_counter()
         file = VectorFile(Path(folder) / "ours", _DIMENSIONS)
         assert file.find_missing(keys) == []
-        opened = time.perf_counter() - began
+        opening_seconds = time.perf_counter() - began
         tenth = keys[::10]
         all_of_it = file.select(keys)
-        measured: dict[str, Any] = {"opened, s": opened}
-        for name, wanted in (("all", keys), ("a tenth", tenth)):
-            _find(file, halves[0], wanted)
-            selection = all_of_it if wanted is keys else None
-            measured[name] = _time(partial(_search, file, halves, wanted, selection))
-            measured[f"recall, {name}"] = statistics.mean(
-                _overlap(_find(file, halves[at], wanted), best[at], is_tenth=wanted is tenth) for at in range(_QUERIES)
+        figures: dict[str, Any] = {"opened, s": opening_seconds}
+        for name, wanted_keys in (("all", keys), ("a tenth", tenth)):
+            _find(file, halves[0], wanted_keys)
+            selection = all_of_it if wanted_keys is keys else None
+            figures[name] = _time(partial(_search, file, halves, wanted_keys, selection))
+            figures[f"recall, {name}"] = statistics.mean(
+                _overlap(_find(file, halves[at], wanted_keys), best[at], is_tenth=wanted_keys is tenth)
+                for at in range(_QUERIES)
             )
-        return measured | {"memory": (_read_resident() - before) / (MANY * _DIMENSIONS * 4)}
+        return figures | {"memory": (_read_resident() - before) / (MANY * _DIMENSIONS * 4)}
 
 
-def _overlap(found: list[int], best: list[tuple[float, int]], *, is_tenth: bool) -> float:
+def _overlap(found_rows: list[int], best: list[tuple[float, int]], *, is_tenth: bool) -> float:
     rows = [row for _, row in sorted(best, reverse=True) if not is_tenth or row // _CHUNKS % 10 == 0]
-    return len(set(found) & set(rows[:_NEAREST])) / _NEAREST
+    return len(set(found_rows) & set(rows[:_NEAREST])) / _NEAREST
 
 
 def _compute_recall(
@@ -201,10 +202,10 @@ def _read_resident() -> int:
 
 
 def _time(work: Callable[[int], Any]) -> Cost:
-    times, worked = [], []
+    times, cpu_times = [], []
     for at in range(_QUERIES):
         began, cpu = time.perf_counter(), time.process_time()
         work(at)
         times.append(time.perf_counter() - began)
-        worked.append(time.process_time() - cpu)
-    return Cost(statistics.median(times) * 1000, statistics.median(worked) * 1000)
+        cpu_times.append(time.process_time() - cpu)
+    return Cost(statistics.median(times) * 1000, statistics.median(cpu_times) * 1000)

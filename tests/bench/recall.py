@@ -75,14 +75,14 @@ class Measured:
 
 def load_sets() -> list[Told]:
     short = json.loads((_HERE / "memory_questions.json").read_text())
-    asked = [Question(question, _ALL, [answer]) for question, answer in short["questions"]]
+    short_questions = [Question(question, _ALL, [answer]) for question, answer in short["questions"]]
     turns, questions = (_read_lines(f"{name}.jsonl") for name in ("turns", "questions"))
     places = {turn["id"]: place for place, turn in enumerate(turns)}
-    said = [(f"{turn['speaker']}, {date.fromisoformat(turn['date']):%d %B %Y}", turn["text"]) for turn in turns]
+    titled_turns = [(f"{turn['speaker']}, {date.fromisoformat(turn['date']):%d %B %Y}", turn["text"]) for turn in turns]
     about = [Question(row["question"], row["kind"], [places[turn] for turn in row["turns"]]) for row in questions]
     return [
-        Told("40 short texts", [("", text) for text in short["memories"]], asked),
-        Told("six long conversations", said, about),
+        Told("40 short texts", [("", text) for text in short["memories"]], short_questions),
+        Told("six long conversations", titled_turns, about),
     ]
 
 
@@ -90,13 +90,13 @@ def _read_lines(name: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (_HERE / "conversations" / name).read_text().splitlines()]
 
 
-async def measure_ours(harness: ToolHarness, owner: Account, told: Told) -> Measured:
+async def measure_ours(harness: ToolHarness, owner: Account, question_set: Told) -> Measured:
     began = time.perf_counter()
-    places = {await _remember(harness, owner, *memory): place for place, memory in enumerate(told.memories)}
+    places = {await _remember(harness, owner, *memory): place for place, memory in enumerate(question_set.memories)}
     await run_job(harness, "substrate_embed")
-    add = (time.perf_counter() - began) * 1000 / len(told.memories)
+    add = (time.perf_counter() - began) * 1000 / len(question_set.memories)
     return Measured(
-        add, {f"{way}, {match}": await ask(harness, owner, told, places, way, match) for way, match in _WAYS}
+        add, {f"{way}, {match}": await ask(harness, owner, question_set, places, way, match) for way, match in _WAYS}
     )
 
 
@@ -111,36 +111,40 @@ async def _remember(harness: ToolHarness, owner: Account, title: str, text: str)
     return str(result["learning_id"])
 
 
-async def ask(harness: ToolHarness, owner: Account, told: Told, places: dict[str, int], way: str, match: str) -> Found:
-    found, closest, taken = [], [], []
-    for question in told.questions:
-        asked: dict[str, Any] = {"q": question.text, "search_by": way, "match": match, "limit": max(_FIRST)}
+async def ask(
+    harness: ToolHarness, owner: Account, question_set: Told, places: dict[str, int], way: str, match: str
+) -> Found:
+    found_places, closest, seconds = [], [], []
+    for question in question_set.questions:
+        query: dict[str, Any] = {"q": question.text, "search_by": way, "match": match, "limit": max(_FIRST)}
         began = time.perf_counter()
-        results = (await harness.call("substrate_search_memory", owner, **asked))["results"]
-        taken.append(time.perf_counter() - began)
-        found.append([places[row["id"]] for row in results])
+        results = (await harness.call("substrate_search_memory", owner, **query))["results"]
+        seconds.append(time.perf_counter() - began)
+        found_places.append([places[row["id"]] for row in results])
         closest.append(results[0]["rank"] if results else 0.0)
-    return Found(found, closest if way == "meaning" else None, statistics.median(taken) * 1000)
+    return Found(found_places, closest if way == "meaning" else None, statistics.median(seconds) * 1000)
 
 
-def measure_peers(told: Told) -> dict[str, Measured | None]:
-    return {f"{peer.name} {peer.version}": _run_peer(peer, script, told) for peer, script in _PEERS}
+def measure_peers(question_set: Told) -> dict[str, Measured | None]:
+    return {f"{peer.name} {peer.version}": _run_peer(peer, script, question_set) for peer, script in _PEERS}
 
 
-def _run_peer(peer: Peer, script: str, told: Told) -> Measured | None:
+def _run_peer(peer: Peer, script: str, question_set: Told) -> Measured | None:
     """A peer with the same texts; None where it cannot be installed."""
     try:
         python = install_peer(peer)
     except subprocess.CalledProcessError:
         return None
-    texts = told.list_texts()
+    texts = question_set.list_texts()
     with tempfile.TemporaryDirectory() as folder:
         settings = {"BAOBAB_BOOTSTRAP_KEY": _KEY, "BAOBAB_PLAN": "enterprise"}
-        given = Path(folder) / "told.json"
-        given.write_text(json.dumps({"memories": texts, "questions": [question.text for question in told.questions]}))
+        questions_file = Path(folder) / "told.json"
+        questions_file.write_text(
+            json.dumps({"memories": texts, "questions": [question.text for question in question_set.questions]})
+        )
         with run_server(Path(folder) / "data", settings=settings) as server:
             path = _HERE / "peers" / script
-            command = [str(python), str(path), server.address, _KEY, str(given), str(max(_FIRST)), folder]
+            command = [str(python), str(path), server.address, _KEY, str(questions_file), str(max(_FIRST)), folder]
             silent = {"MEM0_TELEMETRY": "False", "GRAPHITI_TELEMETRY_ENABLED": "false", "HOME": folder}
             environment = {**os.environ, **silent}
             process = subprocess.run(
@@ -149,44 +153,47 @@ def _run_peer(peer: Peer, script: str, told: Told) -> Measured | None:
     payload = json.loads(process.stdout.splitlines()[-1])
     places = {text: place for place, text in enumerate(texts)}
     ways = {
-        way: Found([[places[text] for text in row] for row in found["texts"]], found["closest"], found["search"])
-        for way, found in payload["ways"].items()
+        way: Found([[places[text] for text in row] for row in entry["texts"]], entry["closest"], entry["search"])
+        for way, entry in payload["ways"].items()
     }
     return Measured(payload["add"], ways, payload["calls"])
 
 
-def compute_recall(told: Told, found: Found, first: int, kind: str) -> float:
+def compute_recall(question_set: Told, results: Found, first: int, kind: str) -> float:
     """The part of the right memories that is among the first so many, on average over the questions of a kind."""
     parts = [
         len(set(question.answers).intersection(places[:first])) / len(question.answers)
-        for question, places in zip(told.questions, found.places, strict=True)
+        for question, places in zip(question_set.questions, results.places, strict=True)
         if question.answers and kind in (_ALL, question.kind)
     ]
     return statistics.mean(parts)
 
 
-def _tell_apart(told: Told, found: Found) -> float | None:
+def _tell_apart(question_set: Told, results: Found) -> float | None:
     """How often a question that can be answered is closer to its first memory than one about what was never said."""
-    if found.closest is None:
+    if results.closest is None:
         return None
-    pairs = list(zip(told.questions, found.closest, strict=True))
-    said = [close for question, close in pairs if question.answers]
+    pairs = list(zip(question_set.questions, results.closest, strict=True))
+    answerable = [close for question, close in pairs if question.answers]
     never = [close for question, close in pairs if not question.answers]
-    wins = [(one > other) + (one == other) / 2 for one in said for other in never]
+    wins = [(one > other) + (one == other) / 2 for one in answerable for other in never]
     return statistics.mean(wins) if wins else None
 
 
-def report(told: Told, measured: dict[str, Measured | None]) -> Iterator[str]:
-    kinds = list(dict.fromkeys([_ALL, *(question.kind for question in told.questions if question.kind != _NEVER)]))
+def report(question_set: Told, figures: dict[str, Measured | None]) -> Iterator[str]:
+    kinds = list(
+        dict.fromkeys([_ALL, *(question.kind for question in question_set.questions if question.kind != _NEVER)])
+    )
     columns = [(kind, first) for kind in kinds for first in _FIRST]
-    yield f"Recall among the first {_FIRST[0]} and {_FIRST[1]}, {told.name}: {len(told.memories)} memories"
+    count = len(question_set.memories)
+    yield f"Recall among the first {_FIRST[0]} and {_FIRST[1]}, {question_set.name}: {count} memories"
     yield f"{'':44}" + "".join(f"{f'{kind} @{first}':>15}" for kind, first in columns) + f"{'apart':>7}{'ms':>7}"
-    for name, one in measured.items():
+    for name, one in figures.items():
         if one is None:
             yield f"  {name} could not be installed"
             continue
         yield f"  {name}: {one.add:.1f} ms and {one.calls:.1f} calls of a model to add a memory"
-        for way, found in one.ways.items():
-            shares = "".join(f"{compute_recall(told, found, first, kind):15.2f}" for kind, first in columns)
-            apart = _tell_apart(told, found)
-            yield f"    {way:40}{shares}{'' if apart is None else f'{apart:.2f}':>7}{found.search:7.1f}"
+        for way, results in one.ways.items():
+            shares = "".join(f"{compute_recall(question_set, results, first, kind):15.2f}" for kind, first in columns)
+            apart = _tell_apart(question_set, results)
+            yield f"    {way:40}{shares}{'' if apart is None else f'{apart:.2f}':>7}{results.search:7.1f}"

@@ -66,7 +66,7 @@ def _key_path(apps: list[str], n: int) -> str:
 
 
 def make_apps(port: int) -> list[str]:
-    made = []
+    app_ids = []
     for number in range(_APPS):
         call = urllib.request.Request(
             f"http://127.0.0.1:{port}/init",
@@ -74,8 +74,8 @@ def make_apps(port: int) -> list[str]:
             {"authorization": f"Bearer {KEY}"},
         )
         with urllib.request.urlopen(call) as answer:
-            made.append(json.load(answer)["app_id"])
-    return made
+            app_ids.append(json.load(answer)["app_id"])
+    return app_ids
 
 
 def report(costs: dict[str, Costs]) -> list[str]:

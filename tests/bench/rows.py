@@ -83,7 +83,7 @@ async def _measure_round(
 
 def _make_keys(port: int) -> list[str]:
     """A key may send 600 requests a minute; the load is spread over enough of them."""
-    made = []
+    keys = []
     for number in range(_KEYS):
         call = urllib.request.Request(
             f"http://127.0.0.1:{port}/api-keys",
@@ -91,8 +91,8 @@ def _make_keys(port: int) -> list[str]:
             {"authorization": f"Bearer {_KEY}", "content-type": "application/json"},
         )
         with urllib.request.urlopen(call) as answer:
-            made.append(json.load(answer)["key"])
-    return made
+            keys.append(json.load(answer)["key"])
+    return keys
 
 
 def report(costs: Costs) -> Iterator[str]:

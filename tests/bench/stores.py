@@ -32,31 +32,31 @@ class _Load:
     """Calls to one engine, and what it must hold when they are over."""
 
     engine: Engine
-    counted: int = 0
-    written: dict[str, bytes] = field(default_factory=dict)
+    increments: int = 0
+    written_values: dict[str, bytes] = field(default_factory=dict)
 
     async def get(self, caller: int, turn: int) -> None:
         key = _key(caller, turn)
-        assert await self.engine.get(_SPACE, key) == self.written[key]
+        assert await self.engine.get(_SPACE, key) == self.written_values[key]
 
     async def put(self, caller: int, turn: int) -> None:
         key, value = _key(caller, turn), b'{"caller":%d,"turn":%d}' % (caller, turn)
         await self.engine.put(_SPACE, key, value, MONTH, Tier.DURABLE, _QUOTA)
-        self.written[key] = value
+        self.written_values[key] = value
 
     async def incr(self, caller: int, turn: int) -> None:
         await self.engine.incr(_SPACE, "hits", 1, None, _QUOTA)
-        self.counted += 1
+        self.increments += 1
 
     async def fill(self) -> None:
         for turn in range(_KEYS):
             await asyncio.gather(*(self.put(caller, turn) for caller in range(max(_CALLERS))))
 
     async def check(self) -> None:
-        found = await self.engine.get(_SPACE, "hits")
-        if found != b"%d" % self.counted:
-            raise RuntimeError(f"the counter stands at {found!r}, after {self.counted} calls")
-        for key, value in self.written.items():
+        counter_value = await self.engine.get(_SPACE, "hits")
+        if counter_value != b"%d" % self.increments:
+            raise RuntimeError(f"the counter stands at {counter_value!r}, after {self.increments} calls")
+        for key, value in self.written_values.items():
             if await self.engine.get(_SPACE, key) != value:
                 raise RuntimeError(f"{key} has not what was written last")
 
@@ -95,8 +95,8 @@ async def _measure_round(loads: dict[str, _Load], servers: Servers) -> Rows:
 
 @contextlib.asynccontextmanager
 async def _open_engine(backend: str, folder: Path, servers: Servers) -> AsyncIterator[Engine]:
-    given = servers.settings(backend)
-    rows, valkey = given.get("BAOBAB_DATABASE_URL", ""), given.get("BAOBAB_VALKEY_URL", "")
+    settings = servers.settings(backend)
+    rows, valkey = settings.get("BAOBAB_DATABASE_URL", ""), settings.get("BAOBAB_VALKEY_URL", "")
     engine = engine_at(folder, rows, valkey, time.time, "valkey" if valkey else "database")
     await engine.open()
     try:

@@ -19,8 +19,8 @@ def test_processors_bound_more_workers_than_they_can_carry() -> None:
 
 
 def test_callers_on_the_same_machine_take_their_part() -> None:
-    alone, shared = (Machine(8, 2).measure_batch(COST._replace(caller=part), 2000, 64) for part in (0.0, 0.012))
-    assert shared == pytest.approx(alone / 2, rel=0.1)
+    alone, shared_rate = (Machine(8, 2).measure_batch(COST._replace(caller=part), 2000, 64) for part in (0.0, 0.012))
+    assert shared_rate == pytest.approx(alone / 2, rel=0.1)
 
 
 def test_a_run_that_meets_nobody_takes_its_own_time_and_one_at_a_busy_worker_longer() -> None:
@@ -39,6 +39,6 @@ def test_a_plan_is_large_enough_for_its_busiest_hour() -> None:
     assert need.peak * COST.worker <= need.workers * USE
     assert need.peak * COST.database <= need.processors * USE
     assert need.connections == need.workers * CONNECTIONS_OF_WORKER
-    assert need.stored == 1e8 * 30 * 8000
+    assert need.stored_bytes == 1e8 * 30 * 8000
     assert need.processors <= need.cells * CELL_PROCESSORS
     assert plan(COST, 8000, 1, 30)[1:4] == (1, 1, CONNECTIONS_OF_WORKER)

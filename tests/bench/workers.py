@@ -47,39 +47,39 @@ class _Installation:
     port: int
     apps: list[str]
     keys: list[str]
-    written: dict[str, int] = field(default_factory=dict)
-    counted: Counter[str] = field(default_factory=Counter)
-    made: int = 0
+    written_values: dict[str, int] = field(default_factory=dict)
+    increments: Counter[str] = field(default_factory=Counter)
+    created_apps: int = 0
     _numbers: Iterator[int] = field(default_factory=lambda: iter(range(10**9)))
 
     def get(self, caller: int, turn: int) -> Caller:
         answer = yield self._rest("GET", self._path(caller, turn))
-        check_answer(answer, 200, b'{"value":{"n":%d,' % self.written[self._path(caller, turn)])
+        check_answer(answer, 200, b'{"value":{"n":%d,' % self.written_values[self._path(caller, turn)])
 
     def put(self, caller: int, turn: int) -> Caller:
         # Values differ each time: what is the same already never reaches the disk.
         path, number = self._path(caller, turn), next(self._numbers)
         body = {"value": {"n": number, "items": [1, 2, 3], "name": "cart", "total": 12.5}}
         check_answer((yield self._rest("PUT", path, body)), 204)
-        self.written[path] = number
+        self.written_values[path] = number
 
     def incr(self, caller: int, turn: int) -> Caller:
         path = self._counter(next(self._numbers))
         check_answer((yield self._rest("POST", f"{path}/incr", {"by": 1})), 200, b'{"value":')
-        self.counted[path] += 1
+        self.increments[path] += 1
 
     def kv_get(self, caller: int, turn: int) -> Caller:
         _, _, app_id, _, key = (path := self._path(caller, turn)).split("/")
         arguments = {"app_id": app_id, "key": key}
         params = {"name": "kv_get", "arguments": arguments}
         answer = yield build_message(self.port, "/mcp", turn, "tools/call", params, mcp_name="kv_get")
-        check_answer(answer, 200, b'"n":%d,' % self.written[path])
+        check_answer(answer, 200, b'"n":%d,' % self.written_values[path])
 
     def init(self, caller: int, turn: int) -> Caller:
         number = next(self._numbers)
         answer = yield self._rest("POST", "/init", {"name": f"made-{number}"}, self._key(number))
         check_answer(answer, 201, b'"created":true')
-        self.made += 1
+        self.created_apps += 1
 
     def apps_list(self, caller: int, turn: int) -> Caller:
         answer = yield self._rest("GET", "/apps?limit=10", key=self._key(next(self._numbers)))
@@ -87,18 +87,18 @@ class _Installation:
 
     async def check(self) -> None:
         """The last of what was acknowledged is there, counters are exact, and as many apps are there as were made."""
-        for path, number in self.written.items():
+        for path, number in self.written_values.items():
             payload = json.loads(await fetch_body(self.port, self._rest("GET", path)))
             if payload["value"]["n"] != number:
                 raise RuntimeError(f"{path} has {payload}, and not {number}")
-        for path, count in self.counted.items():
+        for path, count in self.increments.items():
             payload = json.loads(await fetch_body(self.port, self._rest("GET", path)))
             if payload["value"] != count:
                 raise RuntimeError(f"{path} has {payload}, after {count} calls")
         last = json.loads(await fetch_body(self.port, self._rest("POST", "/init", {"name": "last"})))
         there = last["_meta"]["resource_info"]["apps"]
-        if there != len(self.apps) + self.made + 1:
-            raise RuntimeError(f"{there} apps, and {len(self.apps) + self.made + 1} were made")
+        if there != len(self.apps) + self.created_apps + 1:
+            raise RuntimeError(f"{there} apps, and {len(self.apps) + self.created_apps + 1} were made")
 
     def list_works(self) -> dict[str, tuple[int, Work]]:
         """By name, and by how many callers at once."""
@@ -112,8 +112,8 @@ class _Installation:
         }
 
     def _rest(self, method: str, path: str, body: Any = None, key: str = KEY) -> bytes:
-        sent = b"" if body is None else json.dumps(body).encode()
-        return build_request(method, path, self.port, sent, authorization=f"Bearer {key}")
+        content = b"" if body is None else json.dumps(body).encode()
+        return build_request(method, path, self.port, content, authorization=f"Bearer {key}")
 
     def _path(self, caller: int, turn: int) -> str:
         app_id = self.apps[caller % len(self.apps)]
@@ -142,25 +142,25 @@ def run(servers: Servers) -> Iterator[tuple[int, WorkerResult]]:
 async def _measure_workers(workers: int, servers: Servers) -> WorkerResult:
     names = backends.NAMES
     async with contextlib.AsyncExitStack() as stack:
-        begun = (stack.enter_async_context(_start_installation(workers, servers.settings(name))) for name in names)
-        installed = dict(zip(names, await asyncio.gather(*begun), strict=True))
-        before = {name: cpu_by_process(installation.pid) for name, installation in installed.items()}
-        rounds = [await _measure_round(installed, servers) for _ in range(_ROUNDS)]
-        busiest = {name: _busiest_share(installation.pid, before[name]) for name, installation in installed.items()}
-        for installation in installed.values():
+        starting = (stack.enter_async_context(_start_installation(workers, servers.settings(name))) for name in names)
+        installations = dict(zip(names, await asyncio.gather(*starting), strict=True))
+        before = {name: cpu_by_process(installation.pid) for name, installation in installations.items()}
+        rounds = [await _measure_round(installations, servers) for _ in range(_ROUNDS)]
+        busiest = {name: _busiest_share(installation.pid, before[name]) for name, installation in installations.items()}
+        for installation in installations.values():
             await installation.check()
     rows = {work: {name: best_cell([one[work][name] for one in rounds]) for name in names} for work in rounds[0]}
     return WorkerResult(rows, busiest)
 
 
 def _busiest_share(pid: int, before: dict[int, float]) -> float:
-    spent = [now - before.get(process, 0.0) for process, now in cpu_by_process(pid).items()]
-    return max(spent) / sum(spent)
+    cpu = [now - before.get(process, 0.0) for process, now in cpu_by_process(pid).items()]
+    return max(cpu) / sum(cpu)
 
 
-async def _measure_round(installed: dict[str, _Installation], servers: Servers) -> Rows:
+async def _measure_round(installations: dict[str, _Installation], servers: Servers) -> Rows:
     rows: Rows = {}
-    for name, installation in installed.items():
+    for name, installation in installations.items():
         for kind, (callers, work) in installation.list_works().items():
             await _run_calls(installation.port, callers, work, _WARM_SECONDS)
             before, stores_before = cpu_seconds(installation.pid), servers.cpu_seconds()
@@ -188,8 +188,8 @@ async def _start_installation(workers: int, settings: dict[str, str]) -> AsyncIt
 
 
 async def _create_key(port: int) -> str:
-    made = build_request("POST", "/api-keys", port, b'{"name":"bench"}', authorization=f"Bearer {KEY}")
-    key: str = json.loads(await fetch_body(port, made))["key"]
+    request = build_request("POST", "/api-keys", port, b'{"name":"bench"}', authorization=f"Bearer {KEY}")
+    key: str = json.loads(await fetch_body(port, request))["key"]
     return key
 
 
@@ -200,35 +200,35 @@ def _fill_keys(installation: _Installation, caller: int) -> Caller:
 
 async def _run_calls(port: int, callers: int, work: Work, seconds: float) -> tuple[int, float]:
     """How many calls were answered, and in how many seconds."""
-    started, calls = 0.0, 0
+    began, calls = 0.0, 0
 
     def begin() -> None:
-        nonlocal started
-        started = time.perf_counter()
+        nonlocal began
+        began = time.perf_counter()
 
     def caller(number: int) -> Caller:
         nonlocal calls
         turn = 0
-        while time.perf_counter() < started + seconds:
+        while time.perf_counter() < began + seconds:
             yield from work(number, turn)
             turn += 1
             calls += 1
 
     await run_callers(port, [caller(number) for number in range(callers)], begin)
-    return calls, time.perf_counter() - started
+    return calls, time.perf_counter() - began
 
 
 def report(results: Iterable[tuple[int, WorkerResult]]) -> Iterator[str]:
     names = backends.NAMES
     yield from (f"{name}: {backends.MEANING[name]}" for name in names)
-    known: list[Rows] = []
+    rows_so_far: list[Rows] = []
     for workers, (rows, busiest) in results:
-        known.append(rows)
+        rows_so_far.append(rows)
         yield ""
         yield from render_table(f"{workers} worker{'s' * (workers > 1)}", names, rows)
         if workers > 1:
             yield "share of the busiest: " + ", ".join(f"{name} {busiest[name]:.2f}" for name in names)
             yield f"calls a second, against {WORKERS[0]} worker: {', '.join(names)}"
             for kind, cells in rows.items():
-                ratios = (f"{cells[name].rate / known[0][kind][name].rate:8.2f}" for name in names)
+                ratios = (f"{cells[name].rate / rows_so_far[0][kind][name].rate:8.2f}" for name in names)
                 yield f"{kind:24}" + "".join(ratios)

@@ -47,11 +47,11 @@ class DbosJobs:
         async with self._engine.begin() as connection:
             await connection.execute(text("CREATE TABLE IF NOT EXISTS notes (written REAL)"))
 
-    async def write(self, enqueued: int) -> None:
+    async def write(self, job_count: int) -> None:
         async with self._engine.begin() as connection:
             await connection.execute(text("INSERT INTO notes VALUES (:at)"), {"at": time.time()})
-            if enqueued:
-                await connection.run_sync(self._enqueue, enqueued)
+            if job_count:
+                await connection.run_sync(self._enqueue, job_count)
 
     def _enqueue(self, connection: Connection, count: int) -> None:
         for _ in range(count):

@@ -44,7 +44,7 @@ class Stub(LLMClient):
             return {"edges": [{**edge, "fact": self.text}]}
         # Nothing is a duplicate, nothing contradicts, nothing has a date or a summary.
         schema = {} if response_model is None else response_model.model_json_schema()["properties"]
-        return {field: [] for field, told in schema.items() if told.get("type") == "array"}
+        return {field: [] for field, definition in schema.items() if definition.get("type") == "array"}
 
 
 class Unranked(CrossEncoderClient):
@@ -53,7 +53,7 @@ class Unranked(CrossEncoderClient):
 
 
 async def main(address: str, key: str, questions: str, first: str) -> None:
-    told, stub = json.loads(Path(questions).read_text()), Stub()
+    payload, stub = json.loads(Path(questions).read_text()), Stub()
     config = OpenAIEmbedderConfig(
         embedding_model=_MODEL, api_key=key, base_url=f"{address}/v1", embedding_dim=_DIMENSIONS
     )
@@ -63,24 +63,24 @@ async def main(address: str, key: str, questions: str, first: str) -> None:
     for query in get_fulltext_indices(GraphProvider.KUZU):
         await driver.execute_query(query)
     began = time.perf_counter()
-    for stub.number, stub.text in enumerate(told["memories"]):
+    for stub.number, stub.text in enumerate(payload["memories"]):
         await memory.add_episode(f"memory {stub.number}", stub.text, "a note", datetime.now(UTC))
-    add = (time.perf_counter() - began) * 1000 / len(told["memories"])
+    add = (time.perf_counter() - began) * 1000 / len(payload["memories"])
     ways: dict[str, Any] = {}
     for name, least in (("as it comes", None), ("without a least closeness", 0.0)):
         way = EDGE_HYBRID_SEARCH_RRF.model_copy(deep=True)
         way.limit = int(first)
         if least is not None:
             way.edge_config.sim_min_score = least
-        texts, taken = [], []
-        for question in told["questions"]:
+        texts, seconds = [], []
+        for question in payload["questions"]:
             began = time.perf_counter()
             results = await memory.search_(question, config=way)
-            taken.append(time.perf_counter() - began)
+            seconds.append(time.perf_counter() - began)
             texts.append([edge.fact for edge in results.edges])
-        ways[name] = {"texts": texts, "closest": None, "search": statistics.median(taken) * 1000}
-    measured = {"add": add, "calls": stub.calls / len(told["memories"]), "ways": ways}
-    sys.stdout.write(json.dumps(measured) + "\n")
+        ways[name] = {"texts": texts, "closest": None, "search": statistics.median(seconds) * 1000}
+    figures = {"add": add, "calls": stub.calls / len(payload["memories"]), "ways": ways}
+    sys.stdout.write(json.dumps(figures) + "\n")
 
 
 if __name__ == "__main__":

@@ -20,9 +20,9 @@ _SET_UP = {
 
 def main(upstream: str, port: str, key: str) -> None:
     os.environ.update(_SET_UP)
-    served = {"model": "openai/gpt-4o-mini", "api_base": f"{upstream}/v1", "api_key": "sk-bench"}
+    model_params = {"model": "openai/gpt-4o-mini", "api_base": f"{upstream}/v1", "api_key": "sk-bench"}
     settings = {
-        "model_list": [{"model_name": "openai/gpt-4o-mini", "litellm_params": served}],
+        "model_list": [{"model_name": "openai/gpt-4o-mini", "litellm_params": model_params}],
         "litellm_settings": {"num_retries": 0, "telemetry": False},
         "general_settings": {"master_key": key, "disable_spend_logs": True},
     }
@@ -32,7 +32,7 @@ def main(upstream: str, port: str, key: str) -> None:
         path.write_text(json.dumps(settings))
         from litellm.proxy.proxy_cli import run_server
 
-        given = [
+        arguments = [
             "--config",
             str(path),
             "--host",
@@ -44,7 +44,7 @@ def main(upstream: str, port: str, key: str) -> None:
             "--telemetry",
             "False",
         ]
-        run_server(given)
+        run_server(arguments)
 
 
 if __name__ == "__main__":

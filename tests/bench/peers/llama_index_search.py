@@ -43,13 +43,13 @@ class ServerEmbedding(BaseEmbedding):  # type: ignore[misc]
 
 
 def main(address: str, key: str, passages: str, first: str) -> None:
-    told: dict[str, Any] = json.loads(Path(passages).read_text())
-    documents = [Document(text=text, doc_id=name) for name, text in told["passages"].items()]
+    payload: dict[str, Any] = json.loads(Path(passages).read_text())
+    documents = [Document(text=text, doc_id=name) for name, text in payload["passages"].items()]
     embedding = ServerEmbedding(address=address, key=key)
     index = VectorStoreIndex.from_documents(documents, embed_model=embedding)
     retriever = index.as_retriever(similarity_top_k=int(first))
-    found = [[node.node.ref_doc_id for node in retriever.retrieve(question)] for question, _ in told["questions"]]
-    sys.stdout.write(json.dumps(found) + "\n")
+    rankings = [[node.node.ref_doc_id for node in retriever.retrieve(question)] for question, _ in payload["questions"]]
+    sys.stdout.write(json.dumps(rankings) + "\n")
 
 
 if __name__ == "__main__":

@@ -40,16 +40,16 @@ def main(address: str, key: str, questions: str, first: str, folder: str) -> Non
     for text in payload["memories"]:
         memory.add(text, user_id="bench", infer=False)
     add = (time.perf_counter() - began) * 1000 / len(payload["memories"])
-    texts, closest, taken = [], [], []
+    texts, closest, seconds = [], [], []
     for question in payload["questions"]:
         began = time.perf_counter()
         results = memory.search(question, filters={"user_id": "bench"}, top_k=int(first))["results"]
-        taken.append(time.perf_counter() - began)
+        seconds.append(time.perf_counter() - began)
         texts.append([row["memory"] for row in results])
         closest.append(results[0]["score"] if results else 0.0)
-    way = {"texts": texts, "closest": closest, "search": statistics.median(taken) * 1000}
-    measured = {"add": add, "calls": 0, "ways": {"texts added as they are": way}}
-    sys.stdout.write(json.dumps(measured) + "\n")
+    way = {"texts": texts, "closest": closest, "search": statistics.median(seconds) * 1000}
+    figures = {"add": add, "calls": 0, "ways": {"texts added as they are": way}}
+    sys.stdout.write(json.dumps(figures) + "\n")
 
 
 if __name__ == "__main__":

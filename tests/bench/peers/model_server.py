@@ -29,9 +29,9 @@ _TOKENS = re.compile(rb'"(?:max_tokens|max_completion_tokens|max_output_tokens|m
 
 def _build_message(**choice: object) -> dict[str, object]:
     kind = "chat.completion" if "message" in choice else "chat.completion.chunk"
-    shared = {"id": _ID, "object": kind, "created": 1741569952, "model": "gpt-4o-mini-2024-07-18"}
-    answered = [{"index": 0, **choice, "logprobs": None}] if choice else []
-    return {**shared, "service_tier": "default", "system_fingerprint": "fp_06737a9306", "choices": answered}
+    common_fields = {"id": _ID, "object": kind, "created": 1741569952, "model": "gpt-4o-mini-2024-07-18"}
+    choices = [{"index": 0, **choice, "logprobs": None}] if choice else []
+    return {**common_fields, "service_tier": "default", "system_fingerprint": "fp_06737a9306", "choices": choices}
 
 
 def _encode_json(payload: object) -> bytes:
@@ -64,8 +64,8 @@ _TALLY = {**_build_message(), "usage": _USAGE}
 _END = b"".join((*map(_encode_event, (_encode_json(_STOP), _encode_json(_TALLY), b"[DONE]")), b"0\r\n\r\n"))
 
 
-def _encode_named_event(**told: object) -> bytes:
-    event = b"event: %b\ndata: %b\n\n" % (str(told["type"]).encode(), _encode_json(told))
+def _encode_named_event(**fields: object) -> bytes:
+    event = b"event: %b\ndata: %b\n\n" % (str(fields["type"]).encode(), _encode_json(fields))
     return b"%x\r\n%b\r\n" % (len(event), event)
 
 
@@ -96,10 +96,14 @@ _MESSAGES = _Stream(
 
 
 def _gemini_event(**candidate: object) -> bytes:
-    counted = {"promptTokenCount": 24, "candidatesTokenCount": 9, "totalTokenCount": 33}
+    usage = {"promptTokenCount": 24, "candidatesTokenCount": 9, "totalTokenCount": 33}
     content = {"parts": [{"text": " tree"}], "role": "model"}
-    shared = {"usageMetadata": counted, "modelVersion": "gemini-2.5-flash", "responseId": "mAitaLmkHPPlz7IPvtfUqQ4"}
-    return _encode_event(_encode_json({"candidates": [{"content": content, **candidate, "index": 0}], **shared}))
+    common_fields = {
+        "usageMetadata": usage,
+        "modelVersion": "gemini-2.5-flash",
+        "responseId": "mAitaLmkHPPlz7IPvtfUqQ4",
+    }
+    return _encode_event(_encode_json({"candidates": [{"content": content, **candidate, "index": 0}], **common_fields}))
 
 
 _GEMINI = _Stream(b"", _gemini_event(), _gemini_event(finishReason="STOP") + b"0\r\n\r\n")
@@ -110,7 +114,7 @@ class _Connection(asyncio.Protocol):
     """One request at a time, as clients with a pool of connections send them."""
 
     def __init__(self) -> None:
-        self._received = b""
+        self._buffer = b""
         self._pieces: Iterator[bytes] = iter(())
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -120,19 +124,19 @@ class _Connection(asyncio.Protocol):
         self._pieces = iter(())
 
     def data_received(self, data: bytes) -> None:
-        self._received += data
-        head, end, body = self._received.partition(b"\r\n\r\n")
+        self._buffer += data
+        head, end, body = self._buffer.partition(b"\r\n\r\n")
         length = _LENGTH.search(head)
         if not end or len(body) < int(length[1] if length else 0):
             return
-        self._received = b""
-        asked = head.partition(b"\r\n")[0]
-        if _STREAM.search(body) is None and _GOOGLES not in asked:
+        self._buffer = b""
+        request_line = head.partition(b"\r\n")[0]
+        if _STREAM.search(body) is None and _GOOGLES not in request_line:
             self._write(_WHOLE)
             return
         tokens = _TOKENS.search(body)
         assert tokens is not None
-        stream = _GEMINI if _GOOGLES in asked else _MESSAGES if b"/messages" in asked else _CHAT
+        stream = _GEMINI if _GOOGLES in request_line else _MESSAGES if b"/messages" in request_line else _CHAT
         self._write(_BEGIN + stream.begin)
         self._pieces = iter([stream.token] * int(tokens[1]) + [stream.end])
         self._send_next()

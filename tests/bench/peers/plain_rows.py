@@ -92,8 +92,10 @@ async def list_apps(
     who: Annotated[str, Depends(check_key)],
     limit: int = 50,
 ) -> AppsAnswer:
-    owned = _apps.c.organisation_id == _ORGANISATION
-    rows = (await connection.execute(select(_apps).where(owned).order_by(_apps.c.created_at.desc()).limit(limit))).all()
+    is_owned = _apps.c.organisation_id == _ORGANISATION
+    rows = (
+        await connection.execute(select(_apps).where(is_owned).order_by(_apps.c.created_at.desc()).limit(limit))
+    ).all()
     answers = [AppAnswer(app_id=row.id, name=row.name, region=row.region, created_at=row.created_at) for row in rows]
     return AppsAnswer(apps=answers)
 
@@ -104,10 +106,10 @@ async def init(
     connection: Annotated[AsyncConnection, Depends(open_connection)],
     who: Annotated[str, Depends(check_key)],
 ) -> AppAnswer:
-    owned = _apps.c.organisation_id == _ORGANISATION
-    if (await connection.execute(select(_apps).where(owned, _apps.c.name == body.name))).first() is not None:
+    is_owned = _apps.c.organisation_id == _ORGANISATION
+    if (await connection.execute(select(_apps).where(is_owned, _apps.c.name == body.name))).first() is not None:
         raise HTTPException(409)
-    await connection.scalar(select(func.count()).select_from(_apps).where(owned))
+    await connection.scalar(select(func.count()).select_from(_apps).where(is_owned))
     now, app_id = datetime.now(UTC), f"app_{uuid.uuid4().hex[:12]}"
     row = {"id": app_id, "organisation_id": _ORGANISATION, "name": body.name, "region": body.region}
     await connection.execute(insert(_apps), {**row, "settings": {"max": 10, "types": []}, "created_at": now})

@@ -19,8 +19,10 @@ async def _open_session(app: web.Application) -> AsyncIterator[None]:
 
 async def _forward(request: web.Request) -> web.StreamResponse:
     headers = {"content-type": "application/json", "authorization": "Bearer sk-bench"}
-    sent = request.app[_SESSION].post(request.app[_UPSTREAM] + request.path, data=await request.read(), headers=headers)
-    async with sent as answer:
+    upstream_request = request.app[_SESSION].post(
+        request.app[_UPSTREAM] + request.path, data=await request.read(), headers=headers
+    )
+    async with upstream_request as answer:
         kind = {"content-type": answer.headers["content-type"]}
         if answer.content_length is not None:
             return web.Response(body=await answer.read(), headers=kind, status=answer.status)
@@ -41,7 +43,7 @@ def _build_application(upstream: str) -> web.Application:
 
 
 if __name__ == "__main__":
-    made = _build_application(sys.argv[1])
+    application = _build_application(sys.argv[1])
     web.run_app(
-        made, host="127.0.0.1", port=int(sys.argv[2]), access_log=None, print=None, loop=uvloop.new_event_loop()
+        application, host="127.0.0.1", port=int(sys.argv[2]), access_log=None, print=None, loop=uvloop.new_event_loop()
     )

@@ -18,8 +18,8 @@ _TENTH = "SELECT rowid FROM rows WHERE embedding MATCH ? AND k = ? AND tenth = 1
 
 
 def main(folder: str, rows: str, dimensions: str, queries: str, nearest: str) -> None:
-    size, found = int(dimensions) * 4, {}
-    vectors, asked = (memoryview(Path(folder, name).read_bytes()) for name in ("vectors", "queries"))
+    size, figures = int(dimensions) * 4, {}
+    vectors, query_vectors = (memoryview(Path(folder, name).read_bytes()) for name in ("vectors", "queries"))
     connection = apsw.Connection(f"{folder}/peer.db")
     connection.enable_load_extension(True)  # noqa: FBT003 (the library takes it so)
     connection.load_extension(sqlite_vec.loadable_path())
@@ -29,15 +29,15 @@ def main(folder: str, rows: str, dimensions: str, queries: str, nearest: str) ->
             values = (row, bytes(vectors[row * size : (row + 1) * size]), int(row // 10 % 10 == 0))
             connection.execute("INSERT INTO rows (rowid, embedding, tenth) VALUES (?, ?, ?)", values)
     for name, statement in (("all", _ALL), ("tenth", _TENTH)):
-        times, worked, answers = [], [], []
+        times, cpu_times, answers = [], [], []
         for at in range(int(queries)):
-            query = bytes(asked[at * size : (at + 1) * size])
+            query = bytes(query_vectors[at * size : (at + 1) * size])
             began, cpu = time.perf_counter(), time.process_time()
             answers.append([row[0] for row in connection.execute(statement, (query, int(nearest)))])
             times.append((time.perf_counter() - began) * 1000)
-            worked.append((time.process_time() - cpu) * 1000)
-        found[name] = {"wall": statistics.median(times), "cpu": statistics.median(worked), "answers": answers}
-    sys.stdout.write(json.dumps(found) + "\n")
+            cpu_times.append((time.process_time() - cpu) * 1000)
+        figures[name] = {"wall": statistics.median(times), "cpu": statistics.median(cpu_times), "answers": answers}
+    sys.stdout.write(json.dumps(figures) + "\n")
 
 
 if __name__ == "__main__":

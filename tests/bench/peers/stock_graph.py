@@ -27,11 +27,11 @@ class StockGraph:
     async def measure_steps(self, folder: Path, runs: int) -> tuple[float, float]:
         """CPU seconds and seconds of a step."""
         async with AsyncSqliteSaver.from_conn_string(str(folder / "stock.db")) as saver:
-            made = self._graph.compile(checkpointer=saver)
+            compiled_graph = self._graph.compile(checkpointer=saver)
             began, cpu_began = time.perf_counter(), time.process_time()
             for number in range(runs):
                 config: Any = {"configurable": {"thread_id": f"{time.monotonic_ns()} {number}"}}
-                await made.ainvoke({"state": {}, "steps": 0}, config, durability="sync")
+                await compiled_graph.ainvoke({"state": {}, "steps": 0}, config, durability="sync")
             steps = runs * self._nodes
             return (time.process_time() - cpu_began) / steps, (time.perf_counter() - began) / steps
 
