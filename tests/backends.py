@@ -91,7 +91,7 @@ class PostgresBackend:
         with psycopg.connect(self._server.url(self._in_use[data])) as connection:
             each = sql.SQL("SELECT t::text FROM {} t")
             rows = [connection.execute(each.format(table)) for table in _list_tables(connection)]
-            return "\n".join(text for found in rows for (text,) in found).encode()
+            return "\n".join(text for table_rows in rows for (text,) in table_rows).encode()
 
     def create_empty(self) -> str:
         """A database with nothing in it, not even the schema."""

@@ -25,10 +25,10 @@ async def run_job(application: HasServices, kind: str) -> None:
     """Have a job without arguments made, and return when it is."""
     services = application.services
     unit = services.database.build_unit(write=True)
-    asked = await services.jobs.enqueue(unit, kind, {})
+    job_id = await services.jobs.enqueue(unit, kind, {})
     await unit.commit()
     async with asyncio.timeout(TIMEOUT_SECONDS):
-        while (await get_job(application, asked)).finished_at is None:
+        while (await get_job(application, job_id)).finished_at is None:
             await asyncio.sleep(0.005)
 
 
@@ -37,8 +37,8 @@ async def run_due_jobs(application: HasServices, database: Database | None = Non
     services: Any = application.services
     # Anew each time, for what one job asks for is due after the look before; and in one look, for a job that ends may
     # have asked for another.
-    left = or_(jobs.c.held_by.is_not(None), jobs.c.due_at <= bindparam("now", type_=jobs.c.due_at.type))
-    unfinished = select(func.count()).where(jobs.c.finished_at.is_(None), left)
+    is_held_or_due = or_(jobs.c.held_by.is_not(None), jobs.c.due_at <= bindparam("now", type_=jobs.c.due_at.type))
+    unfinished_count = select(func.count()).where(jobs.c.finished_at.is_(None), is_held_or_due)
     async with asyncio.timeout(TIMEOUT_SECONDS):
         for turn in itertools.count():
             # While one is running there is nothing to learn, and looking takes time from it; but it may wait for
@@ -46,7 +46,7 @@ async def run_due_jobs(application: HasServices, database: Database | None = Non
             if turn % 20 == 0 or not _is_running_jobs(services.jobs):
                 services.jobs.wake()
                 async with (database or services.database).reading() as connection:
-                    if not await connection.scalar(unfinished, {"now": services.clock.now()}):
+                    if not await connection.scalar(unfinished_count, {"now": services.clock.now()}):
                         return
             await asyncio.sleep(0.005)
 

@@ -16,11 +16,11 @@ def freeze_only_once(patch: pytest.MonkeyPatch) -> None:
 
     What is exempt is never freed, and most of what a later server adds are objects of its own.
     """
-    frozen: list[bool] = []
+    freezes: list[bool] = []
 
     def freeze() -> None:
-        if not frozen:
-            frozen.append(True)
+        if not freezes:
+            freezes.append(True)
             gc.collect()
             gc.freeze()
 

@@ -38,9 +38,9 @@ def _share_with_waiter(work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
 
 
 def _limit_call_to_one(way: Callable[..., Any]) -> Callable[..., Any]:
-    async def hold_connection(database: Database, /, *given: Any) -> Any:
+    async def hold_connection(database: Database, /, *arguments: Any) -> Any:
         with _hold(database):
-            return await way(database, *given)
+            return await way(database, *arguments)
 
     return hold_connection
 
@@ -60,10 +60,10 @@ def _hold(database: Database) -> Iterator[None]:
     task = asyncio.current_task()
     assert task is not None
     # Given back by another task, maybe: whoever commits is not cancelled in the middle of it.
-    held = _DATABASES_BY_TASK.setdefault(task, [])
-    assert database not in held, "this caller has a connection to the same database already"
-    held.append(database)
+    databases = _DATABASES_BY_TASK.setdefault(task, [])
+    assert database not in databases, "this caller has a connection to the same database already"
+    databases.append(database)
     try:
         yield
     finally:
-        held.remove(database)
+        databases.remove(database)

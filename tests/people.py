@@ -42,8 +42,8 @@ async def get_first_organisation(baobab: Baobab) -> str:
     return organisation_id
 
 
-async def create_key(baobab: Baobab, headers: dict[str, str] | None = None, **wanted: object) -> dict[str, str]:
+async def create_key(baobab: Baobab, headers: dict[str, str] | None = None, **fields: object) -> dict[str, str]:
     """Headers with a new API key."""
-    response = await baobab.client.post("/api-keys", json={"name": "test", **wanted}, headers=headers or baobab.owner)
+    response = await baobab.client.post("/api-keys", json={"name": "test", **fields}, headers=headers or baobab.owner)
     assert response.status_code == 201, response.text
     return {"authorization": f"Bearer {response.json()['key']}"}

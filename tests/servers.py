@@ -187,14 +187,14 @@ class ValkeyServer:
 
 
 @contextlib.contextmanager
-def start_postgres(*, pooled: bool = False) -> Iterator[PostgresServer]:
+def start_postgres(*, with_pooler: bool = False) -> Iterator[PostgresServer]:
     binaries, empty = _prepare_postgres()
     with _make_folder(find_memory()) as folder:
         subprocess.run(["cp", "-a", str(empty), str(folder / "data")], check=True, timeout=TIMEOUT_SECONDS)
         server = PostgresServer(binaries, folder, free_port())
         server.start()
         try:
-            if pooled or BEHIND_POOLER:
+            if with_pooler or BEHIND_POOLER:
                 server.pooler = Pooler(folder, free_port(), server.port)
                 server.pooler.start()
             yield server

@@ -30,8 +30,8 @@ class SoftAuthenticator:
         numbers = self._key.public_key().public_numbers()
         x, y = (number.to_bytes(32, "big") for number in (numbers.x, numbers.y))
         public = cbor2.dumps({1: 2, 3: -7, -1: 1, -2: x, -3: y})
-        attested = b"\0" * 16 + len(self._id).to_bytes(2, "big") + self._id + public
-        data = self._build_data(options["rp"]["id"], _ATTESTED) + attested
+        credential_data = b"\0" * 16 + len(self._id).to_bytes(2, "big") + self._id + public
+        data = self._build_data(options["rp"]["id"], _ATTESTED) + credential_data
         response = {"attestationObject": encode(cbor2.dumps({"fmt": "none", "attStmt": {}, "authData": data}))}
         return self._answer("webauthn.create", options, {**response, "transports": ["internal"]})
 
@@ -49,13 +49,13 @@ class SoftAuthenticator:
         return hashlib.sha256(rp_id.encode()).digest() + flags + self.sign_count.to_bytes(4, "big")
 
     def _build_client_data(self, kind: str, options: Any) -> bytes:
-        said = {"type": kind, "challenge": options["challenge"], "origin": self.origin, "crossOrigin": False}
-        return json.dumps(said).encode()
+        client_data = {"type": kind, "challenge": options["challenge"], "origin": self.origin, "crossOrigin": False}
+        return json.dumps(client_data).encode()
 
     def _answer(self, kind: str, options: Any, response: dict[str, Any]) -> dict[str, Any]:
         client_data = encode(self._build_client_data(kind, options))
-        named = {"id": encode(self._id), "rawId": encode(self._id), "type": "public-key"}
-        return {**named, "clientExtensionResults": {}, "response": {**response, "clientDataJSON": client_data}}
+        credential = {"id": encode(self._id), "rawId": encode(self._id), "type": "public-key"}
+        return {**credential, "clientExtensionResults": {}, "response": {**response, "clientDataJSON": client_data}}
 
 
 def encode(raw: bytes) -> str:

@@ -77,10 +77,10 @@ def record_uses(database: Database) -> Iterator[list[str]]:
     of_test = contextvars.ContextVar("of_test", default=False)
 
     def record(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
-        def use(*given: Any, **options: Any) -> Any:
+        def use(*arguments: Any, **options: Any) -> Any:
             if of_test.get():
                 uses.append(name)
-            return original(*given, **options)
+            return original(*arguments, **options)
 
         return use
 
@@ -132,12 +132,12 @@ async def test_a_server_starts_without_a_region_that_does_not_answer_and_serves_
             home, far = await create_app(client, "local"), await create_app(client, FAR)
         cell.take_away()
         async with open_client(tmp_path, cell) as client:
-            for refused in (
+            for response in (
                 await client.get(f"/v1/{far}/kv/a"),
                 await client.put(f"/v1/{far}/kv/a", json={"value": 1}),
             ):
-                assert (refused.status_code, refused.json()["error"]) == (503, "store_error")
-                assert refused.headers["retry-after"]
+                assert (response.status_code, response.json()["error"]) == (503, "store_error")
+                assert response.headers["retry-after"]
             agents = await client.get(f"/v1/{far}/agents")
             assert (agents.status_code, agents.headers["retry-after"]) == (503, "2")
             # Nothing of an app may be left behind in a region that cannot be seen.
@@ -198,21 +198,21 @@ async def test_calls_of_an_app_in_another_cell_do_no_more_in_the_home_database_t
         await run_agent(client, app)
         tool = {"name": "kv_get", "arguments": {"app_id": app, "key": "a"}}
         message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": tool}
-        accepted = {"accept": "application/json, text/event-stream"}
+        headers = {"accept": "application/json, text/event-stream"}
         runs = f"/v1/{app}/agents/reader/runs"
         run = (await client.get(runs)).json()["runs"][0]["id"]
         calls: list[tuple[Callable[[int], Awaitable[httpx.Response]], list[str]]] = [
-            (lambda _: client.post("/mcp", json=message, headers=accepted), []),
+            (lambda _: client.post("/mcp", json=message, headers=headers), []),
             (lambda _: client.get(f"{runs}/{run}"), []),
             # A run that starts is a row of the audit log, which is written and not read.
             (lambda turn: client.post(runs, json={"input": {"turn": turn}, "idempotency_key": str(turn)}), ["writing"]),
         ]
-        for call, expected in calls:
+        for call, expected_uses in calls:
             assert (await call(0)).status_code < 300
             with record_uses(home) as uses:
                 answer = await call(1)
             assert answer.status_code < 300, answer.text
-            assert uses == expected
+            assert uses == expected_uses
 
 
 def test_the_operator_is_told_of_cells_and_why_one_cannot_be_drained(tmp_path: Path) -> None:

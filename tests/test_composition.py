@@ -98,11 +98,11 @@ async def test_two_servers_that_open_an_empty_folder_at_once_agree_on_everything
     assert sorted(await asyncio.gather(*(open_and_create(one) for one in servers))) == [200, 200, 201]
 
 
-@pytest.mark.parametrize("broken", ["baobab.db", "kv/local/durable.db"])
+@pytest.mark.parametrize("broken_path", ["baobab.db", "kv/local/durable.db"])
 async def test_a_house_whose_store_is_no_database_does_not_open_and_leaves_nothing_running(
-    tmp_path: Path, broken: Any
+    tmp_path: Path, broken_path: Any
 ) -> None:
-    path = tmp_path / broken
+    path = tmp_path / broken_path
     async with build_server(tmp_path).open():
         pass
     for file in path.parent.glob("*"):
@@ -196,5 +196,5 @@ async def test_a_part_that_does_not_load_is_told_by_readiness_and_loaded_again(
             await asyncio.sleep(0.01)
         assert (await http.get("/openapi.json")).status_code == 200
         assert application.services.lifecycle.missing == {}
-    said = [record for record in caplog.records if "is not installed" in record.message]
-    assert [(record.__dict__["missing"], record.exc_info) for record in said] == [("fastapi", None)]
+    warnings = [record for record in caplog.records if "is not installed" in record.message]
+    assert [(record.__dict__["missing"], record.exc_info) for record in warnings] == [("fastapi", None)]

@@ -92,18 +92,18 @@ async def test_servers_that_start_at_once_on_new_stores_do_not_take_them_for_los
         async def get(self, space: str, key: str, touch: bool = False) -> bytes | None:
             empty = await super().get(space, key, touch)
             other = await Identity.load(database, "local", now)
-            await other.require_kv(shared, "local")
+            await other.require_kv(shared_engine, "local")
             await other.remember()
             return empty
 
-    shared, seen_by_one = MemoryEngine(), SharedEngine()
-    seen_by_one._spaces = shared._spaces
-    for engine in (shared, seen_by_one):
+    shared_engine, seen_by_one = MemoryEngine(), SharedEngine()
+    seen_by_one._spaces = shared_engine._spaces
+    for engine in (shared_engine, seen_by_one):
         await engine.open()
     one = await Identity.load(database, "local", now)
     await one.require_kv(seen_by_one, "local")
     await one.remember()
-    assert await read_mark(shared) == one.id
+    assert await read_mark(shared_engine) == one.id
     await database.close()
 
 

@@ -21,11 +21,11 @@ from tests.conftest import ADDRESS, KEY, Baobab
 @contextlib.contextmanager
 def start_collector() -> Iterator[tuple[str, list[tuple[str, bytes]]]]:
     """An OTLP/HTTP collector that keeps what it is sent."""
-    received: list[tuple[str, bytes]] = []
+    requests: list[tuple[str, bytes]] = []
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            received.append((self.path, self.rfile.read(int(self.headers["content-length"]))))
+            requests.append((self.path, self.rfile.read(int(self.headers["content-length"]))))
             self.send_response(200)
             self.end_headers()
 
@@ -36,7 +36,7 @@ def start_collector() -> Iterator[tuple[str, list[tuple[str, bytes]]]]:
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     try:
-        yield f"http://127.0.0.1:{server.server_port}", received
+        yield f"http://127.0.0.1:{server.server_port}", requests
     finally:
         server.shutdown()
         thread.join()
@@ -51,10 +51,10 @@ async def _ask(tmp_path: Path, path: str, **environment: str) -> None:
 
 
 async def test_one_setting_sends_a_span_for_each_call(tmp_path: Path) -> None:
-    with start_collector() as (url, received):
+    with start_collector() as (url, requests):
         await _ask(tmp_path, "/apps", BAOBAB_OTEL_URL=url)
-    assert [path for path, _ in received] == ["/v1/traces"]
-    ((_, spans),) = received
+    assert [path for path, _ in requests] == ["/v1/traces"]
+    ((_, spans),) = requests
     assert b"apps_list" in spans
     assert b"seen-by-operator" in spans
     assert KEY.encode() not in spans

@@ -26,36 +26,36 @@ class _Collected:
 
 def list_tests(capsys: pytest.CaptureFixture[str], *options: str) -> tuple[list[str], list[str]]:
     """The tests of two files in the order in which they would run, and the seeds that are printed."""
-    collected = _Collected()
+    collection = _Collected()
     files = [str(ROOT / file) for file in FILES]
-    fixed = ["--rootdir", str(ROOT), "--collect-only", "-p", "no:cacheprovider", "-p", "no:faulthandler"]
+    fixed_options = ["--rootdir", str(ROOT), "--collect-only", "-p", "no:cacheprovider", "-p", "no:faulthandler"]
     # A session within this one: to import all that the tests import takes another process some seconds.
-    assert pytest.main([*fixed, *options, *files], plugins=[collected]) == 0
-    return list(collected.tests), re.findall(r"--randomly-seed=(\d+)", capsys.readouterr().out)
+    assert pytest.main([*fixed_options, *options, *files], plugins=[collection]) == 0
+    return list(collection.tests), re.findall(r"--randomly-seed=(\d+)", capsys.readouterr().out)
 
 
 def test_each_run_has_an_order_of_its_own_and_prints_the_seed_that_repeats_it(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     in_files, _ = list_tests(capsys, "--randomly-dont-reorganize")
-    shuffled, (seed,) = list_tests(capsys)
-    assert shuffled != in_files
-    assert sorted(shuffled) == sorted(in_files)
-    assert list_tests(capsys, f"--randomly-seed={seed}") == (shuffled, [seed])
-    files = [file for file, _ in itertools.groupby(test.partition("::")[0] for test in shuffled)]
+    shuffled_tests, (seed,) = list_tests(capsys)
+    assert shuffled_tests != in_files
+    assert sorted(shuffled_tests) == sorted(in_files)
+    assert list_tests(capsys, f"--randomly-seed={seed}") == (shuffled_tests, [seed])
+    files = [file for file, _ in itertools.groupby(test.partition("::")[0] for test in shuffled_tests)]
     assert sorted(files) == sorted(FILES)
 
 
 def draw_examples() -> list[object]:
-    drawn: list[object] = []
+    examples: list[object] = []
 
     @hypothesis.settings(max_examples=200)
     @hypothesis.given(values=st.lists(st.text() | st.integers()))
     def draw(values: list[object]) -> None:
-        drawn.extend(values)
+        examples.extend(values)
 
     draw()
-    return drawn
+    return examples
 
 
 def load_module(file: Path) -> ModuleType:

@@ -45,16 +45,16 @@ class Place:
 
     def find_word(self, word: str) -> set[str]:
         """Where in them a word stands: tables, or the kind of store."""
-        found = {"objects"} if any(word in str(path) for path in self.objects.rglob("*")) else set()
+        places = {"objects"} if any(word in str(path) for path in self.objects.rglob("*")) else set()
         # Whatever was ever written stands in its log.
         if any(word.encode() in log.read_bytes() for log in self.keys.folder.glob("appendonlydir/*")):
-            found.add("valkey")
+            places.add("valkey")
         with psycopg.connect(self.url) as connection:
             for names in connection.execute(_TABLES.encode()).fetchall():
                 rows = sql.SQL("SELECT 1 FROM {} AS t WHERE strpos(t::text, %s) > 0 LIMIT 1")
                 if connection.execute(rows.format(sql.Identifier(*names)), (word,)).fetchone():
-                    found.add(".".join(names))
-        return found
+                    places.add(".".join(names))
+        return places
 
 
 @dataclass
@@ -148,9 +148,9 @@ async def test_what_belongs_to_an_app_is_only_ever_in_the_stores_of_its_region(r
             assert there.find_word(f"{word}-{region}") == set()
     assert regions.places[FAR].find_word(apps[HOME]) == set()
     # At home are the rows that the platform has of every app, and counts of its requests.
-    known = regions.places[HOME].find_word(apps[FAR])
-    assert {"public.apps", "public.audit_logs", "public.events"} <= known
-    assert known & OF_AN_APP <= {"valkey"}
+    home_places = regions.places[HOME].find_word(apps[FAR])
+    assert {"public.apps", "public.audit_logs", "public.events"} <= home_places
+    assert home_places & OF_AN_APP <= {"valkey"}
 
     for region, app in apps.items():
         assert regions.client.delete(f"/apps/{app}").status_code == 200
@@ -193,7 +193,7 @@ def test_a_region_whose_postgres_is_gone_takes_its_own_apps_away_and_no_others(
         for path in ("/apps", f"/apps/{far}/status", f"/v1/{far}/config"):
             assert regions.client.get(path).status_code == 200
         checks = regions.wait_for_status("degraded")
-        assert {name for name, found in checks.items() if found != "ok"} == {f"database:{FAR}", f"kv:{FAR}"}
+        assert {name for name, state in checks.items() if state != "ok"} == {f"database:{FAR}", f"kv:{FAR}"}
         response = regions.client.patch(f"/apps/{far}", json={"name": "renamed"})
         assert response.status_code == 200
         rows.start()
@@ -242,9 +242,9 @@ def test_a_regions_file_that_is_wrong_is_one_line_that_says_where(
 ) -> None:
     file = tmp_path / "regions.toml"
     file.write_text(text.format(password=PASSWORD))
-    done = CliRunner().invoke(main, ["serve"], env={"BAOBAB_REGIONS": str(file)})
-    assert done.exit_code == 1
-    (line,) = done.stderr.splitlines()
+    result = CliRunner().invoke(main, ["serve"], env={"BAOBAB_REGIONS": str(file)})
+    assert result.exit_code == 1
+    (line,) = result.stderr.splitlines()
     assert "BAOBAB_REGIONS" in line
     for word in words:
         assert word in line

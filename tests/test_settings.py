@@ -73,15 +73,15 @@ def test_a_wrong_value_is_one_line_that_names_its_variable(variable: str, value:
 
 
 @pytest.mark.parametrize(
-    ("variable", "meant"),
+    ("variable", "suggestion"),
     [
         ("BAOBAB_PROT", "BAOBAB_PORT"),
         ("BAOBAB_ALLOWED_HOST", "BAOBAB_ALLOWED_HOSTS"),
         ("BAOBAB_SECRETKEY", "BAOBAB_SECRET_KEY"),
     ],
 )
-def test_an_unknown_variable_is_an_error_that_suggests_the_one_that_was_meant(variable: str, meant: Any) -> None:
-    with pytest.raises(SettingsError, match=f"^{variable} is not a setting; did you mean {meant}\\?$"):
+def test_an_unknown_variable_is_an_error_that_suggests_the_one_that_was_meant(variable: str, suggestion: Any) -> None:
+    with pytest.raises(SettingsError, match=f"^{variable} is not a setting; did you mean {suggestion}\\?$"):
         load_settings({variable: "1"})
 
 
@@ -206,13 +206,13 @@ def test_a_fault_ends_the_command_with_one_line_and_without_a_traceback() -> Non
 def test_a_worker_process_reads_the_settings_that_its_parent_had(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    given = {
+    environment = {
         "BAOBAB_ALLOWED_HOSTS": "a.example,b.example",
         "BAOBAB_ACCESS_LOG": "0.5",
         "BAOBAB_SECRET_KEY": GOOD_KEY,
         "BAOBAB_SIGNUP": "closed",
     }
-    settings = load_settings(given, data=tmp_path)
+    settings = load_settings(environment, data=tmp_path)
     for name in Settings.model_fields:
         monkeypatch.setenv(PREFIX + name.upper(), "")
     export_environment(settings)

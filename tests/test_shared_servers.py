@@ -45,10 +45,13 @@ async def open_machine(folder: Path, **settings: str) -> AsyncIterator[httpx.Asy
 async def test_what_one_machine_stores_the_other_reads(
     rows: PostgresServer, counts: ValkeyServer, tmp_path: Path, store: str
 ) -> None:
-    shared = {"database_url": rows.create_database(f"shared_{store}")}
+    shared_settings = {"database_url": rows.create_database(f"shared_{store}")}
     if store == "valkey":
-        shared |= {"valkey_url": counts.url, "kv": "valkey"}
-    async with open_machine(tmp_path / "a", **shared) as one, open_machine(tmp_path / "b", **shared) as other:
+        shared_settings |= {"valkey_url": counts.url, "kv": "valkey"}
+    async with (
+        open_machine(tmp_path / "a", **shared_settings) as one,
+        open_machine(tmp_path / "b", **shared_settings) as other,
+    ):
         app_id = (await one.post("/init", json={"name": "todo"})).json()["app_id"]
         assert (await one.put(f"/v1/{app_id}/kv/a", json={"value": {"n": 1}})).status_code == 204
         assert (await other.get(f"/v1/{app_id}/kv/a")).json() == {"value": {"n": 1}}
@@ -56,12 +59,12 @@ async def test_what_one_machine_stores_the_other_reads(
         answers = [answer.json()["value"] for answer in await asyncio.gather(*raises)]
         assert sorted(answers) == list(range(1, 11))
         key = (await one.post("/api-keys", json={"name": "short-lived"})).json()
-        doomed = {"authorization": f"Bearer {key['key']}"}
-        assert (await other.get("/apps", headers=doomed)).status_code == 200
+        headers = {"authorization": f"Bearer {key['key']}"}
+        assert (await other.get("/apps", headers=headers)).status_code == 200
         await one.delete(f"/api-keys/{key['key_id']}")
         # It is told: what it remembers of a key lasts for thirty seconds.
         async with asyncio.timeout(20):
-            while (await other.get("/apps", headers=doomed)).status_code != 401:
+            while (await other.get("/apps", headers=headers)).status_code != 401:
                 await asyncio.sleep(0.02)
 
 
@@ -82,7 +85,7 @@ async def test_a_limit_counts_for_all_machines_together(
 async def test_without_valkey_what_is_kept_there_answers_503_and_the_rest_goes_on(
     rows: PostgresServer, tmp_path: Path, kv: str
 ) -> None:
-    expected = {"database": (200, 204, 200), "valkey": (503, 503, 503)}[kv]
+    status_codes = {"database": (200, 204, 200), "valkey": (503, 503, 503)}[kv]
     with start_valkey() as own:
         arguments = {
             "database_url": rows.create_database(f"outage_{kv}"),
@@ -96,7 +99,7 @@ async def test_without_valkey_what_is_kept_there_answers_503_and_the_rest_goes_o
             read = await client.get(f"/v1/{app_id}/kv/a")
             response = await client.put(f"/v1/{app_id}/kv/b", json={"value": 1, "ephemeral": True})
             ready = await client.get("/health/ready")
-            assert (read.status_code, response.status_code, ready.status_code) == expected
+            assert (read.status_code, response.status_code, ready.status_code) == status_codes
             assert ready.json()["checks"]["kv:local"] == ("ok" if kv == "database" else "failed")
             assert (await client.get("/apps")).status_code == 200
             own.start()

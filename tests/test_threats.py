@@ -79,10 +79,10 @@ async def test_a_session_answers_only_the_credential_that_asks(baobab: Baobab) -
     app_id = await baobab.create_app()
     body = build_mcp_call("apps_list")
     response = await baobab.client.post("/mcp", json=body, headers={**baobab.owner, **MCP})
-    forged = {**MCP, "mcp-session-id": response.headers.get("mcp-session-id", "guessed")}
-    assert (await baobab.client.post("/mcp", json=body, headers=forged)).status_code == 401
+    forged_headers = {**MCP, "mcp-session-id": response.headers.get("mcp-session-id", "guessed")}
+    assert (await baobab.client.post("/mcp", json=body, headers=forged_headers)).status_code == 401
     user = await baobab.user_headers(app_id, A)
-    hijacked_response = await baobab.client.post("/mcp", json=body, headers={**user, **forged})
+    hijacked_response = await baobab.client.post("/mcp", json=body, headers={**user, **forged_headers})
     assert app_id not in hijacked_response.text
     assert hijacked_response.status_code == 404
 
@@ -96,8 +96,8 @@ async def test_budgets_are_exact_under_four_hundred_callers(baobab: Baobab, monk
         path = f"/v1/{app_id}/kv/key{number}"
         return (await baobab.client.put(path, json={"value": number}, headers=baobab.owner)).status_code
 
-    answered = await asyncio.gather(*(put(number) for number in range(400)))
-    assert sorted(set(answered)) == [204, 507]
-    assert answered.count(204) == 100
+    status_codes = await asyncio.gather(*(put(number) for number in range(400)))
+    assert sorted(set(status_codes)) == [204, 507]
+    assert status_codes.count(204) == 100
     stats = await baobab.client.get(f"/v1/{app_id}/kv/_stats", headers=baobab.owner)
     assert stats.json()["keys_total"] == 100

@@ -37,7 +37,7 @@ UNION ALL SELECT 'holds', objid::text FROM pg_locks WHERE locktype = 'advisory' 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[PostgresServer]:
-    with start_postgres(pooled=True) as running:
+    with start_postgres(with_pooler=True) as running:
         yield running
 
 

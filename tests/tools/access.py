@@ -110,10 +110,10 @@ class World:
     host: Person
     host_org: str
     callers: dict[str, Caller]
-    made: int = 0
+    name_count: int = 0
     unspent: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Arguments by tool that are good for any caller, as no call so far has used them up."""
-    refused: dict[str, dict[str, Any]] = field(default_factory=dict)
+    refusal_arguments: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Arguments by tool that would be good for the owner, and are shown by those who are to be refused."""
 
     async def request(self, method: str, path: str, headers: dict[str, str], **body: Any) -> Any:
@@ -122,8 +122,8 @@ class World:
         return answer.json()
 
     def new_name(self, kind: str) -> str:
-        self.made += 1
-        return f"{kind}-{self.made}"
+        self.name_count += 1
+        return f"{kind}-{self.name_count}"
 
     async def build_arguments(self, tool: str, caller: Caller) -> dict[str, Any]:
         """Arguments with which the call works for a caller who may; things that it uses up are made anew."""
@@ -133,12 +133,12 @@ class World:
         module = import_module(f"tests.tools.{find_domain(self.baobab.application.registry.find(tool))}.access_policy")
         makes = getattr(module, f"for_{tool}", None)
         if makes is not None:
-            made: dict[str, Any] = await makes(self, caller)
-            return made
+            arguments: dict[str, Any] = await makes(self, caller)
+            return arguments
         takes = self.baobab.application.registry.find(tool).arguments.model_fields
-        known = {"organization_id": self.org, "app_id": self.app, "key": "k", "pattern": "user:{user.id}:**"}
+        values = {"organization_id": self.org, "app_id": self.app, "key": "k", "pattern": "user:{user.id}:**"}
         example = dict(self.baobab.application.registry.find(tool).examples)
-        return example | {name: value for name, value in known.items() if name in takes and takes[name].is_required()}
+        return example | {name: value for name, value in values.items() if name in takes and takes[name].is_required()}
 
     async def sign_in_again(self, caller: Caller) -> None:
         """Begins the session of a user anew whose token said good-bye; the token is then as good as before."""
@@ -151,8 +151,8 @@ class World:
     async def call_without_route(self, tool: str, arguments: dict[str, Any], caller: Caller) -> str:
         application = self.baobab.application
         # Who may not call a tool is told so only where the arguments have the right names.
-        required = application.registry.find(tool).input_schema.get("required", ())
-        arguments = {**dict.fromkeys(required, "x"), **arguments}
+        required_names = application.registry.find(tool).input_schema.get("required", ())
+        arguments = {**dict.fromkeys(required_names, "x"), **arguments}
         header = caller.headers.get("authorization")
         who = await application.services.credentials.caller(header.encode() if header else None)
         try:
@@ -164,14 +164,14 @@ class World:
             return str(error.status)
         return "ok"
 
-    async def call_tool(self, tool: str, caller: Caller, wanted: str = "ok") -> str:
+    async def call_tool(self, tool: str, caller: Caller, expected_answer: str = "ok") -> str:
         """Calls a tool; the answer is `ok` or the status of a refusal.
 
         A refusal uses no arguments up, nor does a call that only reads. Who is to be refused shows what is good for the
         owner, and would be let in with it if anybody could. Only users show what is their own.
         """
-        is_refused = wanted in ("401", "403") and caller.name != "user"
-        pools = [self.unspent, self.refused] if is_refused else [self.unspent]
+        is_refused = expected_answer in ("401", "403") and caller.name != "user"
+        pools = [self.unspent, self.refusal_arguments] if is_refused else [self.unspent]
         pool = next((pool for pool in pools if tool in pool), None)
         if pool is not None:
             arguments = pool.pop(tool)
@@ -181,7 +181,7 @@ class World:
             if not watched_caller.was_read:
                 pool = self.unspent
             elif is_refused:
-                pool = self.refused
+                pool = self.refusal_arguments
         answer = await self._call_with(arguments, tool, caller)
         only_reads = self.baobab.application.registry.find(tool).effect == "read" and tool not in USED_UP_BY_READING
         if pool is not None and (answer != "ok" or only_reads):
@@ -193,8 +193,8 @@ class World:
         if rest is None:
             return await self.call_without_route(tool, arguments, caller)
 
-        def fill_parameter(found: re.Match[str]) -> str:
-            return str(arguments[found[1]])
+        def fill_parameter(match: re.Match[str]) -> str:
+            return str(arguments[match[1]])
 
         path = re.sub(r"\{(\w+)(?::path)?\}", fill_parameter, rest.path)
         answer = await caller.client.request(
@@ -254,22 +254,22 @@ def hang_up(application: ASGIApp) -> ASGIApp:
         if not scope["path"].endswith("/realtime/changes"):
             await application(scope, receive, send)
             return
-        begun, requests = asyncio.Event(), iter([receive])
+        has_begun, requests = asyncio.Event(), iter([receive])
 
         async def receive_or_hang_up() -> Message:
             for read_request in requests:
                 return await read_request()
-            await begun.wait()
+            await has_begun.wait()
             return {"type": "http.disconnect"}
 
         async def note_begin(message: Message) -> None:
             if message["type"] == "http.response.start" and message["status"] == 200:
-                begun.set()
+                has_begun.set()
                 message = {**message, "headers": []}
             await send(message)
 
         await application(scope, receive_or_hang_up, note_begin)
-        if begun.is_set():
+        if has_begun.is_set():
             await send({"type": "http.response.body", "body": b""})
 
     return answer

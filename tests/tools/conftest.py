@@ -69,8 +69,8 @@ class ToolHarness:
         return who
 
     async def create_organisation(self, owner: Account, name: str = "Engines") -> str:
-        made: str = (await self.call("organisations_create", owner, name=name))["id"]
-        return made
+        organisation_id: str = (await self.call("organisations_create", owner, name=name))["id"]
+        return organisation_id
 
     async def create_app_row(self, organization_id: str, app_id: str = "app_000000000001") -> str:
         """An app's row, where a test is about who may do what and not about apps."""

@@ -59,10 +59,10 @@ async def test_every_tool_answers_every_caller_as_the_table_says(world: Any, dom
     for tool, row in _POLICIES[domain].items():
         # A quick machine asks more of one app in a minute than an app may be asked; that is not what this is about.
         world.baobab.application.services.limits._windows.clear()
-        for name, wanted in choose_callers(row).items():
-            result = await world.call_tool(tool, world.callers[name], wanted)
-            if result != wanted:
-                wrong.append(f"{tool} for {name}: {result}, not {wanted}")
+        for name, expected_answer in choose_callers(row).items():
+            result = await world.call_tool(tool, world.callers[name], expected_answer)
+            if result != expected_answer:
+                wrong.append(f"{tool} for {name}: {result}, not {expected_answer}")
     assert wrong == []
 
 
@@ -74,7 +74,7 @@ async def test_lists_of_tools_hold_no_tool_that_the_table_refuses_to_that_kind_o
         names = {tool.name for tool in registry.visible_to(await credentials.caller(header))}
         words = {tool: row.split()[CALLERS.index(name)] for tool, row in POLICY.items()}
         assert {tool for tool, word in words.items() if word == "ok" and registry.find(tool).mcp} <= names, name
-        refused = {tool for tool in names if words[tool] in ("401", "403")}
+        refused_tools = {tool for tool in names if words[tool] in ("401", "403")}
         # Rules may open keys to a user; by default none does.
-        exposed = {tool for tool, row in POLICY.items() if row == KV_UNEXPOSED}
-        assert refused <= (exposed if name == "user" else set()), name
+        exposable_tools = {tool for tool, row in POLICY.items() if row == KV_UNEXPOSED}
+        assert refused_tools <= (exposable_tools if name == "user" else set()), name

@@ -19,9 +19,9 @@ async def test_a_name_with_what_cannot_be_seen_is_refused_whatever_it_names(baob
     app, ada = await baobab.create_app(), await create_person(baobab, "ada")
     key = (await baobab.client.post("/api-keys", json={"name": "k"}, headers=baobab.owner)).json()["key_id"]
     graph = {"spec_version": 1, "entry": "done", "nodes": {"done": {"type": "end"}}, "edges": []}
-    given = {"email": "x@example.com", "password": "A long enough password 1!", "name": name}
+    signup = {"email": "x@example.com", "password": "A long enough password 1!", "name": name}
     for method, path, body in (
-        ("POST", "/platform/signup", given),
+        ("POST", "/platform/signup", signup),
         ("PATCH", "/platform/me", {"name": name}),
         ("POST", "/v1/organizations", {"name": name}),
         ("POST", "/api-keys", {"name": name}),

@@ -97,12 +97,12 @@ class Rights(RuleBasedStateMachine):
 
     async def _begin(self) -> None:
         clock, path = FixedClock(), Path(self.folder.name)
-        opened = await self.stack.enter_async_context(
+        application = await self.stack.enter_async_context(
             composition.open_application(
                 load_settings({**prepare_data(path), "BAOBAB_PLAN": "enterprise"}, data=path), clock=clock
             )
         )
-        self.harness = ToolHarness(opened.services, opened.registry, clock, path)
+        self.harness = ToolHarness(application.services, application.registry, clock, path)
         self.owner = await self.harness.sign_up("owner@example.com")
         self.team = await self.harness.create_organisation(self.owner)
         self.app, self.other = [
@@ -127,17 +127,17 @@ class Rights(RuleBasedStateMachine):
     def join(self, who: int, role: str) -> None:
         if self.roles[who] is None:
             email = f"person{who}@example.com"
-            invited = self.call_tool(
+            invitation = self.call_tool(
                 "organisations_invite", self.owner, organization_id=self.team, email=email, role=role
             )
-            self.call_tool("organisations_accept_invitation", self.people[who], token=invited["token"])
+            self.call_tool("organisations_accept_invitation", self.people[who], token=invitation["token"])
             self.roles[who] = role
 
     @rule(who=people)
     def remove(self, who: int) -> None:
         if self.roles[who] is not None:
-            gone = {"organization_id": self.team, "account_id": self.people[who].account_id}
-            self.call_tool("organisations_remove_member", self.owner, **gone)
+            arguments = {"organization_id": self.team, "account_id": self.people[who].account_id}
+            self.call_tool("organisations_remove_member", self.owner, **arguments)
             self.roles[who] = None
             self.void_credentials(lambda credential: credential.person == who)
 
@@ -145,8 +145,8 @@ class Rights(RuleBasedStateMachine):
     def change_role(self, who: int, role: str) -> None:
         before = self.roles[who]
         if before is not None:
-            changed = {"organization_id": self.team, "account_id": self.people[who].account_id, "role": role}
-            self.call_tool("organisations_set_role", self.owner, **changed)
+            arguments = {"organization_id": self.team, "account_id": self.people[who].account_id, "role": role}
+            self.call_tool("organisations_set_role", self.owner, **arguments)
             self.roles[who] = role
             if role == "member":
                 self.void_credentials(
@@ -157,48 +157,48 @@ class Rights(RuleBasedStateMachine):
 
     @rule(source=sources, kind=st.sampled_from(["account", "app"]), held_to=limits)
     def make_key(self, source: tuple[str, int], kind: str, held_to: str) -> None:
-        found = self.resolve_source(source)
-        if found is None:
+        holder = self.resolve_source(source)
+        if holder is None:
             return
-        caller, who, maker = found
-        asked = {"key_scope": "app", "target_app_id": self.app} if kind == "app" else {"organization_id": self.team}
-        inherited = maker.held_to if maker else frozenset[str]()
+        caller, who, maker = holder
+        arguments = {"key_scope": "app", "target_app_id": self.app} if kind == "app" else {"organization_id": self.team}
+        inherited_limits = maker.held_to if maker else frozenset[str]()
         may = self.is_account(maker) and self.get_rank(who) >= (1 if kind == "app" else 0)
-        may = may and not inherited & {"reads", "kv", "this app", "other app"}
-        made = self.check_call(may, "api_keys_create", caller, name="k", **asked, **LIMITS[held_to])
-        if made is not None:
-            every = inherited | ({held_to} - {"none"})
-            key = Credential(kind, made["key"], made["key_id"], who, maker, every)
+        may = may and not inherited_limits & {"reads", "kv", "this app", "other app"}
+        created_key = self.check_call(may, "api_keys_create", caller, name="k", **arguments, **LIMITS[held_to])
+        if created_key is not None:
+            every = inherited_limits | ({held_to} - {"none"})
+            key = Credential(kind, created_key["key"], created_key["key_id"], who, maker, every)
             # What a program makes ends with it.
             key.good_until = key.ends_at = maker.ends_at if maker else math.inf
             self.handed_out.append(key)
 
     @rule(source=sources)
     def rotate(self, source: tuple[str, int]) -> None:
-        found = self.resolve_source(source)
-        if found is None:
+        holder = self.resolve_source(source)
+        if holder is None:
             return
-        caller, who, maker = found
+        caller, who, maker = holder
         may = self.get_rank(who) >= 1 and (
             maker is None or (maker.kind in ("account", "app", "program") and not maker.held_to)
         )
-        made = self.check_call(may, "kv_rotate_key", caller, app_id=self.app)
-        if made is not None:
+        rotated_key = self.check_call(may, "kv_rotate_key", caller, app_id=self.app)
+        if rotated_key is not None:
             self.void_credentials(lambda credential: credential.kind == "function")
-            self.handed_out.append(Credential("function", made["function_key"], "", who, maker))
+            self.handed_out.append(Credential("function", rotated_key["function_key"], "", who, maker))
 
     @rule(source=sources, role=roles)
     def invite(self, source: tuple[str, int], role: str) -> None:
-        found = self.resolve_source(source)
-        if found is None:
+        holder = self.resolve_source(source)
+        if holder is None:
             return
-        caller, who, maker = found
+        caller, who, maker = holder
         may = self.is_account(maker) and not (maker and maker.held_to) and self.get_rank(who) >= max(1, RANK[role])
         email = f"guest{len(self.handed_out)}@example.com"
-        asked = {"organization_id": self.team, "email": email, "role": role}
-        made = self.check_call(may, "organisations_invite", caller, **asked)
-        if made is not None:
-            self.handed_out.append(Credential("invitation", made["token"], email, who, maker, role=role))
+        arguments = {"organization_id": self.team, "email": email, "role": role}
+        invitation = self.check_call(may, "organisations_invite", caller, **arguments)
+        if invitation is not None:
+            self.handed_out.append(Credential("invitation", invitation["token"], email, who, maker, role=role))
 
     @rule(n=st.integers(0, 30))
     def accept(self, n: int) -> None:
@@ -226,32 +226,39 @@ class Rights(RuleBasedStateMachine):
 
     @rule(n=st.integers(0, 30))
     def let_a_program_in_by_a_key(self, n: int) -> None:
-        if found := self.resolve_source(("credential", n)):
+        if holder := self.resolve_source(("credential", n)):
             request = self.flow.build_request(self.runner.run(self.flow.register_client()))
-            asked = {"request": request, "decision": "approve", "organization_id": self.team}
-            assert not self.is_allowed("oauth_decide", found[0], **asked)
+            arguments = {"request": request, "decision": "approve", "organization_id": self.team}
+            assert not self.is_allowed("oauth_decide", holder[0], **arguments)
 
-    @rule(who=people, narrowed=st.sampled_from(sorted(NARROWED)))
-    def let_a_program_in(self, who: int, narrowed: str) -> None:
+    @rule(who=people, limit=st.sampled_from(sorted(NARROWED)))
+    def let_a_program_in(self, who: int, limit: str) -> None:
         client = self.runner.run(self.flow.register_client())
         words = {"{app}": self.app, "{other}": self.other, "{today}": self.clock.now().date().isoformat()}
-        given = {
+        limit_arguments = {
             name: words.get(value, value) if isinstance(value, str) else value
-            for name, value in NARROWED[narrowed].items()
+            for name, value in NARROWED[limit].items()
         }
-        asked = {"request": self.flow.build_request(client), "decision": "approve", "approval": "none", **given}
+        arguments = {
+            "request": self.flow.build_request(client),
+            "decision": "approve",
+            "approval": "none",
+            **limit_arguments,
+        }
         given_by = self.people[who]
-        decided = self.check_call(self.get_rank(who) >= 0, "oauth_decide", given_by, organization_id=self.team, **asked)
-        if decided is not None:
-            code = {"client_id": client["client_id"], "code": parse_redirect(decided)["code"]}
-            made = self.runner.run(self.flow.call_endpoint("oauth_exchange", **code))
-            listed = self.call_tool("oauth_programs_list", given_by)["programs"]
-            program_id = next(program["id"] for program in listed if program["client_id"] == client["client_id"])
+        redirect = self.check_call(
+            self.get_rank(who) >= 0, "oauth_decide", given_by, organization_id=self.team, **arguments
+        )
+        if redirect is not None:
+            code = {"client_id": client["client_id"], "code": parse_redirect(redirect)["code"]}
+            tokens = self.runner.run(self.flow.call_endpoint("oauth_exchange", **code))
+            programs = self.call_tool("oauth_programs_list", given_by)["programs"]
+            program_id = next(program["id"] for program in programs if program["client_id"] == client["client_id"])
             program = Credential(
-                "program", made["access_token"], program_id, who, None, frozenset({narrowed} - {"none"})
+                "program", tokens["access_token"], program_id, who, None, frozenset({limit} - {"none"})
             )
-            program.client_id, program.refresh_token = client["client_id"], made["refresh_token"]
-            if narrowed == "today":
+            program.client_id, program.refresh_token = client["client_id"], tokens["refresh_token"]
+            if limit == "today":
                 program.ends_at = datetime.combine(self.clock.now().date() + timedelta(days=1), time(), UTC).timestamp()
             program.good_until = min(program.ends_at, self.clock.time() + ACCESS_SECONDS)
             self.handed_out.append(program)
@@ -261,13 +268,13 @@ class Rights(RuleBasedStateMachine):
         if program := self.program(n):
             token = {"client_id": program.client_id, "refresh_token": program.refresh_token}
             try:
-                made = self.runner.run(self.flow.call_endpoint("oauth_refresh", **token))
+                tokens = self.runner.run(self.flow.call_endpoint("oauth_refresh", **token))
             except InvalidGrant:
                 assert not program.lives or program.ends_at <= self.clock.time(), program
                 return
             assert program.lives, program
             assert program.ends_at > self.clock.time(), program
-            program.text, program.refresh_token = made["access_token"], made["refresh_token"]
+            program.text, program.refresh_token = tokens["access_token"], tokens["refresh_token"]
             program.good_until = min(program.ends_at, self.clock.time() + ACCESS_SECONDS)
 
     @rule(n=st.integers(0, 30), who=people)
@@ -336,7 +343,9 @@ class Rights(RuleBasedStateMachine):
 
     def probe_rights(self, caller: Caller) -> set[str]:
         return {
-            right for right, (tool, given) in PROBES.items() if self.is_allowed(tool, caller, app_id=self.app, **given)
+            right
+            for right, (tool, arguments) in PROBES.items()
+            if self.is_allowed(tool, caller, app_id=self.app, **arguments)
         }
 
     # -- How it is done ------------------------------------------------------------------------------------------------
