@@ -34,16 +34,18 @@ def run_baobab(*arguments: object, settings: Mapping[str, str] | None = None) ->
     It runs in this process, for starting another takes a second, and in a thread, for it has an event loop of its own.
     """
     texts = [str(argument) for argument in arguments]
-    hidden = dict.fromkeys(os.environ.keys() - _INHERITED.keys())
+    unset_variables = dict.fromkeys(os.environ.keys() - _INHERITED.keys())
     mask = os.umask(0o022)
     try:
         with ThreadPoolExecutor(1) as threads:
-            done = threads.submit(CliRunner().invoke, main, texts, env={**hidden, **(settings or {})}).result()
+            result = threads.submit(
+                CliRunner().invoke, main, texts, env={**unset_variables, **(settings or {})}
+            ).result()
     finally:
         os.umask(mask)
-    if done.exception is not None and not isinstance(done.exception, SystemExit):
-        raise done.exception
-    return subprocess.CompletedProcess(texts, done.exit_code, done.stdout, done.stderr)
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return subprocess.CompletedProcess(texts, result.exit_code, result.stdout, result.stderr)
 
 
 @dataclass

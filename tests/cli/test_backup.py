@@ -59,9 +59,9 @@ def data_and_backup(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Pat
     return folder / "data", folder / "backup"
 
 
-def backup_copy(kept: tuple[Path, Path], tmp_path: Path) -> Path:
+def backup_copy(data_and_backup: tuple[Path, Path], tmp_path: Path) -> Path:
     """A backup that a test may spoil."""
-    _, backup = kept
+    _, backup = data_and_backup
     read_output("restore", backup, "--data", tmp_path / "whole")
     (tmp_path / "whole" / "manifest.json").write_bytes((backup / "manifest.json").read_bytes())
     return tmp_path / "whole"
@@ -70,22 +70,22 @@ def backup_copy(kept: tuple[Path, Path], tmp_path: Path) -> Path:
 def test_what_was_acknowledged_before_a_backup_is_in_it_while_clients_go_on_writing(tmp_path: Path) -> None:
     with run_server(tmp_path / "data", settings={"BAOBAB_PLAN": "enterprise"}) as server, open_client(server) as client:
         key, app = server.key, client.post("/init", json={"name": "ledger"}).json()["app_id"]
-        acknowledged, begun, enough = [0], threading.Event(), threading.Event()
+        acknowledged_counts, has_begun, enough = [0], threading.Event(), threading.Event()
 
         def write() -> None:
             while not enough.is_set():
-                counted = client.post(f"/v1/{app}/kv/count/incr").raise_for_status()
+                response = client.post(f"/v1/{app}/kv/count/incr").raise_for_status()
                 client.post("/api-keys", json={"name": "load"}).raise_for_status()
-                acknowledged[0] = counted.json()["value"]
-                begun.set()
+                acknowledged_counts[0] = response.json()["value"]
+                has_begun.set()
 
         writer = threading.Thread(target=write)
         writer.start()
         try:
-            assert begun.wait(TIMEOUT_SECONDS)
-            before = acknowledged[0]
+            assert has_begun.wait(TIMEOUT_SECONDS)
+            before = acknowledged_counts[0]
             read_output("backup", tmp_path / "backup", "--data", tmp_path / "data")
-            after = acknowledged[0] + 1
+            after = acknowledged_counts[0] + 1
         finally:
             enough.set()
             writer.join()
@@ -138,12 +138,12 @@ def test_a_backup_holds_rows_values_files_and_the_key_and_nothing_passing(data_a
     _, backup = data_and_backup
     manifest = json.loads((backup / "manifest.json").read_text())
     # By the last, and by an entry, the stores know whose they are.
-    stored = {"objects/app_1/notes.db", "objects/app_1/yarn.lock", "objects/local/%7einstallation+/id="}
-    assert set(manifest["files"]) == {"baobab.db", "kv/local/kv.db", "secret.key", *stored}
+    object_files = {"objects/app_1/notes.db", "objects/app_1/yarn.lock", "objects/local/%7einstallation+/id="}
+    assert set(manifest["files"]) == {"baobab.db", "kv/local/kv.db", "secret.key", *object_files}
     assert manifest["files"]["baobab.db"]["rows"]["accounts"] == 1
     assert manifest["files"]["kv/local/kv.db"]["rows"]["entry"] == 1
-    found = {path.relative_to(backup).as_posix() for path in backup.rglob("*") if path.is_file()}
-    assert found == {*manifest["files"], "manifest.json"}
+    backup_files = {path.relative_to(backup).as_posix() for path in backup.rglob("*") if path.is_file()}
+    assert backup_files == {*manifest["files"], "manifest.json"}
     for path in (backup, *backup.rglob("*")):
         assert path.stat().st_mode & 0o077 == 0, path
 

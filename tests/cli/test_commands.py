@@ -19,11 +19,11 @@ from tests.ports import free_port
 KEY = "bb_sk_" + "B" * 40
 
 
-def read_error_line(done: subprocess.CompletedProcess[str]) -> str:
+def read_error_line(process: subprocess.CompletedProcess[str]) -> str:
     """Returns the only line that a failed command has printed."""
-    assert done.returncode == 1, done
-    assert done.stdout == ""
-    (line,) = done.stderr.splitlines()
+    assert process.returncode == 1, process
+    assert process.stdout == ""
+    (line,) = process.stderr.splitlines()
     return line
 
 
@@ -91,9 +91,9 @@ def test_sigterm_ends_the_worker(tmp_path: Path) -> None:
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
 def test_a_wrong_setting_is_one_line_that_names_it(settings: dict[str, str], words: tuple[str, ...]) -> None:
-    done = CliRunner().invoke(main, ["serve"], env=settings)
-    assert done.exit_code == 1
-    (line,) = done.stderr.splitlines()
+    result = CliRunner().invoke(main, ["serve"], env=settings)
+    assert result.exit_code == 1
+    (line,) = result.stderr.splitlines()
     for word in words:
         assert word in line
 
@@ -141,9 +141,9 @@ def test_a_command_in_the_wrong_folder_says_what_it_looked_for_and_makes_nothing
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    done = CliRunner().invoke(main, command)
-    assert done.exit_code == 1
-    (line,) = done.stderr.splitlines()
+    result = CliRunner().invoke(main, command)
+    assert result.exit_code == 1
+    (line,) = result.stderr.splitlines()
     for word in (f"{tmp_path / 'data' / 'baobab.db'} does not exist", "--data", "BAOBAB_DATA", "baobab init"):
         assert word in line
     assert not list(tmp_path.iterdir())

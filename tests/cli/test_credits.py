@@ -28,9 +28,9 @@ def run_credits(data: Path, *arguments: object) -> subprocess.CompletedProcess[s
 
 
 def read_output(data: Path, *arguments: object) -> list[str]:
-    done = run_credits(data, *arguments)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()
+    process = run_credits(data, *arguments)
+    assert process.returncode == 0, process.stderr
+    return process.stdout.splitlines()
 
 
 def test_an_organisation_has_what_its_plan_gives(data: Path) -> None:
@@ -107,9 +107,9 @@ def test_what_cannot_be_written_down_is_not_given(data: Path) -> None:
 def test_an_organisation_that_is_not_there_is_one_line(data: Path) -> None:
     for name in ("nobody@example.com", "0b8f1d6e-5c8e-4f0e-9a54-3f0d8a7c2e11", "nobody"):
         for command in (("show", name), ("top-up", name, "1", "--reference", "x"), ("terms", name)):
-            done = run_credits(data, *command)
-            assert (done.returncode, done.stdout) == (1, "")
-            (line,) = done.stderr.splitlines()
+            process = run_credits(data, *command)
+            assert (process.returncode, process.stdout) == (1, "")
+            (line,) = process.stderr.splitlines()
             assert "no such organisation" in line
 
 
@@ -130,7 +130,7 @@ def test_an_organisation_that_is_not_there_is_one_line(data: Path) -> None:
     ids=str,
 )
 def test_what_is_no_amount_or_reference_changes_nothing_and_is_no_traceback(arguments: tuple[str, ...]) -> None:
-    done = CliRunner().invoke(main, ["credits", *arguments])
-    assert done.exit_code in (1, 2)
-    assert isinstance(done.exception, SystemExit)
-    assert "Error: " in done.stderr.splitlines()[-1]
+    result = CliRunner().invoke(main, ["credits", *arguments])
+    assert result.exit_code in (1, 2)
+    assert isinstance(result.exception, SystemExit)
+    assert "Error: " in result.stderr.splitlines()[-1]

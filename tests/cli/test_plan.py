@@ -37,9 +37,9 @@ def test_a_running_server_gives_an_organisation_the_room_of_its_new_plan_at_once
         assert [make("two"), make("three"), make("four")] == [201, 201, 403]
     with contextlib.closing(sqlite3.connect(data / "baobab.db")) as connection:
         query = "SELECT organisation_id, actor_type, event_data FROM audit_logs WHERE event_type = 'organization.plan'"
-        ((whose, actor, written),) = connection.execute(query).fetchall()
+        ((whose, actor, event_json),) = connection.execute(query).fetchall()
     assert (f"organisation {whose}", actor) == (organisation, "operator")
-    assert json.loads(written) == {"door": "cli", "plan": "launch", "before": "playground"}
+    assert json.loads(event_json) == {"door": "cli", "plan": "launch", "before": "playground"}
 
 
 @pytest.mark.parametrize("arguments", [("nobody@example.com",), ("nobody", "launch"), ("owner@localhost", "gold")])

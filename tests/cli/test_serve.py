@@ -35,9 +35,9 @@ def test_the_first_start_prints_the_key_and_the_addresses(first_start: ServerPro
 
 
 def test_a_printed_link_signs_in_to_the_console_once(first_start: ServerProcess) -> None:
-    (printed,) = re.findall(r"Sign in  (http\S+)   \(once, within 2 minutes\)", first_start.log_text)
-    asked = run_baobab("sign-in-link", "--data", first_start.log.with_name("data")).stdout.split()[0]
-    for address in (printed, asked):
+    (printed_link,) = re.findall(r"Sign in  (http\S+)   \(once, within 2 minutes\)", first_start.log_text)
+    command_link = run_baobab("sign-in-link", "--data", first_start.log.with_name("data")).stdout.split()[0]
+    for address in (printed_link, command_link):
         form = {"link": address.partition("?link=")[2]}
         path, headers = f"{first_start.address}/console/sign-in", {"origin": first_start.address}
         codes = [httpx.post(path, data=form, headers=headers, timeout=60).status_code for _ in range(2)]
@@ -120,13 +120,13 @@ def test_every_worker_refuses_a_key_that_one_has_revoked(tmp_path: Path) -> None
         body = httpx.post(
             f"{server.address}/api-keys", json={"name": "short-lived"}, headers=owner, timeout=TIMEOUT_SECONDS
         ).json()
-        doomed = {"authorization": f"Bearer {body['key']}"}
+        key_headers = {"authorization": f"Bearer {body['key']}"}
         # Every request has a connection of its own, so that each worker has seen the key.
-        assert fetch_statuses(server, doomed) == {200}
-        revoked = f"{server.address}/api-keys/{body['key_id']}"
-        httpx.delete(revoked, headers=owner, timeout=TIMEOUT_SECONDS).raise_for_status()
+        assert fetch_statuses(server, key_headers) == {200}
+        key_address = f"{server.address}/api-keys/{body['key_id']}"
+        httpx.delete(key_address, headers=owner, timeout=TIMEOUT_SECONDS).raise_for_status()
         deadline = time.monotonic() + TIMEOUT_SECONDS
-        while fetch_statuses(server, doomed) != {401}:
+        while fetch_statuses(server, key_headers) != {401}:
             assert time.monotonic() < deadline, "a worker has not heard that the key is revoked"
             time.sleep(0.2)
         assert server.terminate() == 0

@@ -85,12 +85,12 @@ class Source:
 
     def read_contents(self) -> dict[str, Any]:
         """Reads the contents of the files, table by table."""
-        held: dict[str, Any] = {}
+        contents: dict[str, Any] = {}
         for file in ("baobab.db", "kv/local/kv.db", "kv/local/kv-ephemeral.db"):
             with contextlib.closing(sqlite3.connect(self.data / file)) as connection:
                 for (table,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
-                    held[f"{file} {table}"] = sorted(map(repr, connection.execute(f'SELECT * FROM "{table}"')))  # noqa: S608
-        return held
+                    contents[f"{file} {table}"] = sorted(map(repr, connection.execute(f'SELECT * FROM "{table}"')))  # noqa: S608
+        return contents
 
 
 @pytest.fixture(scope="module")
@@ -187,15 +187,15 @@ async def _iterate_body(body: bytes) -> AsyncIterator[bytes]:
 
 async def read_files(store: ObjectStore) -> dict[str, tuple[bytes, str]]:
     """Reads the contents of a store, in the form of FILES."""
-    held = {}
+    files = {}
     for key in await store.list("", "", 1000):
         if key == "~installation/id":
             # By this the store knows whose it is.
             continue
         reader = await store.get(key)
         assert reader is not None
-        held[key] = (b"".join([chunk async for chunk in reader]), reader.info.content_type)
-    return held
+        files[key] = (b"".join([chunk async for chunk in reader]), reader.info.content_type)
+    return files
 
 
 @contextlib.asynccontextmanager
@@ -219,25 +219,25 @@ async def fetch_answers(client: httpx.AsyncClient, app_id: str) -> dict[str, Any
     store = f"/v1/{app_id}/kv"
     values = [f"{store}/value/{number}" for number in range(len(VALUES))]
     others = [f"{store}/brief", f"{store}/light", f"{store}/decided", f"{store}/_expose", f"{store}/_stats"]
-    told = {}
+    answers = {}
     for path in ("/apps", "/api-keys", f"/v1/{app_id}/config", f"/v1/{app_id}/audit-logs", *values, *others):
         answer = await client.get(path)
         assert answer.status_code == 200, answer.text
-        told[path] = answer.json()
-    for key in told["/api-keys"]["keys"]:
+        answers[path] = answer.json()
+    for key in answers["/api-keys"]["keys"]:
         # Asking is using.
         del key["last_used_at"]
-    return told
+    return answers
 
 
 def run_command(*arguments: object, **settings: str) -> Result:
     """Run a command in this process, which is quicker, and in a thread, where it may have an event loop of its own."""
     environment = {f"BAOBAB_{name.upper()}": value for name, value in settings.items()}
     with ThreadPoolExecutor(1) as threads:
-        done = threads.submit(CliRunner().invoke, main, [*map(str, arguments)], env=environment).result()
-    if done.exception is not None and not isinstance(done.exception, SystemExit):
-        raise done.exception
-    return done
+        result = threads.submit(CliRunner().invoke, main, [*map(str, arguments)], env=environment).result()
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result
 
 
 def run_transfer(source: Source, to: str, *options: object, **settings: str) -> Result:
@@ -253,8 +253,8 @@ def read_refusal(source: Source, to: str, *options: object, **settings: str) -> 
     return line
 
 
-def is_verified(done: Result) -> bool:
-    return done.exit_code == 0 and "Verified.\n" in done.stdout
+def is_verified(result: Result) -> bool:
+    return result.exit_code == 0 and "Verified.\n" in result.stdout
 
 
 async def test_everything_goes_on_in_postgres(source: Source, target: str, tmp_path: Path) -> None:
@@ -416,8 +416,8 @@ async def test_killed_anywhere_it_goes_on_and_ends_right(source: Source, target:
         blocker.execute(_STALL_IN_THE_SECOND_BATCH.encode())
         for point in POINTS:
             _kill_transfer(source, target, blocker, point, *options)
-        held = blocker.execute(b"SELECT count(*) FROM suggestions").fetchall()
-        assert held == [(SUGGESTIONS + 1,)]
+        count_rows = blocker.execute(b"SELECT count(*) FROM suggestions").fetchall()
+        assert count_rows == [(SUGGESTIONS + 1,)]
     half = run_command("init", "--data", tmp_path / "early", database_url=target)
     assert half.exit_code == 1
     assert "unfinished-transfer" in half.stderr, "a server must not start on what is half filled"
@@ -484,9 +484,9 @@ def test_a_dry_run_changes_nothing(source: Source, target: str) -> None:
 async def test_a_dry_run_names_what_a_target_lacks_as_the_transfer_does(
     source: Source, target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    taken = shutil.copytree(source.data / "objects" / "local", tmp_path / "taken")
+    full_folder = shutil.copytree(source.data / "objects" / "local", tmp_path / "taken")
     for options in ((), ("--dry-run",)):
-        assert "already holds objects" in read_refusal(source, target, "--objects", f"file://{taken}", *options)
+        assert "already holds objects" in read_refusal(source, target, "--objects", f"file://{full_folder}", *options)
     nowhere = ("--valkey", f"redis://127.0.0.1:{free_port()}", "--kv", "valkey")
     for options in ((), ("--dry-run",)):
         assert "the target's key-value store" in read_refusal(source, target, *nowhere, *options)
@@ -504,8 +504,8 @@ async def test_a_dry_run_names_what_a_target_lacks_as_the_transfer_does(
 
 def test_places_for_files_that_are_none_or_taken_are_one_line(source: Source, target: str, tmp_path: Path) -> None:
     assert "s3://BUCKET/PREFIX" in read_refusal(source, target, "--objects", "ftp://files")
-    taken = shutil.copytree(source.data / "objects" / "local", tmp_path / "taken")
-    assert "already holds objects" in read_refusal(source, target, "--objects", f"file://{taken}")
+    full_folder = shutil.copytree(source.data / "objects" / "local", tmp_path / "taken")
+    assert "already holds objects" in read_refusal(source, target, "--objects", f"file://{full_folder}")
     assert is_verified(run_transfer(source, target, "--objects", f"file://{tmp_path / 'empty'}"))
     assert asyncio.run(read_files(store_at("", tmp_path / "empty"))) == FILES
 

@@ -88,8 +88,8 @@ async def _fill_what_operators_and_refusals_fill(world: World) -> None:
     refusal = await world.baobab.client.get(f"/v1/{world.app}/kv/secret")
     assert refusal.status_code == 401
     async with application.services.database.writing() as connection:
-        frozen = {"family": "agents", "app_id": "app_moving000000"}
-        await connection.execute(insert(metadata.tables["app_freezes"]), frozen)
+        freeze = {"family": "agents", "app_id": "app_moving000000"}
+        await connection.execute(insert(metadata.tables["app_freezes"]), freeze)
         identity = {"app_id": world.app, "provider": "github", "provider_uid": "1", "user_id": "u"}
         now = application.services.clock.now()
         await connection.execute(insert(metadata.tables["user_identities"]), {**identity, "created_at": now})
@@ -130,7 +130,7 @@ async def _tell_a_person(world: World) -> None:
     now = world.baobab.application.services.clock.now()
     async with world.baobab.application.services.database.writing() as connection:
         account_id = await connection.scalar(select(metadata.tables["accounts"].c.id).limit(1))
-        owned = {"account_id": account_id, "created_at": now}
+        owner_columns = {"account_id": account_id, "created_at": now}
         passkey = {
             "id": "p",
             "credential_id": "c",
@@ -139,13 +139,15 @@ async def _tell_a_person(world: World) -> None:
             "sign_count": 1,
             "name": "n",
         }
-        await connection.execute(insert(metadata.tables["console_passkeys"]), owned | passkey | {"name": "My phone"})
-        spent = {"digest": "d" * 64, "used_at": now}
-        await connection.execute(insert(metadata.tables["console_spent_attempts"]), spent)
+        await connection.execute(
+            insert(metadata.tables["console_passkeys"]), owner_columns | passkey | {"name": "My phone"}
+        )
+        attempt = {"digest": "d" * 64, "used_at": now}
+        await connection.execute(insert(metadata.tables["console_spent_attempts"]), attempt)
         notice = {"approval_id": "appr_told", "organisation_id": world.org, "state": "told", "due_at": now}
-        await connection.execute(insert(metadata.tables["approval_notices"]), owned | notice)
+        await connection.execute(insert(metadata.tables["approval_notices"]), owner_columns | notice)
         message = {"id": "m", "channel_id": "c", "kind": "slack", "approval_ids": ["appr_told"], "status": "sent"}
-        await connection.execute(insert(metadata.tables["notice_messages"]), owned | message)
+        await connection.execute(insert(metadata.tables["notice_messages"]), owner_columns | message)
 
 
 @contextlib.asynccontextmanager
@@ -191,7 +193,7 @@ async def test_every_table_holds_rows_once_every_tool_has_been_used(used_data: P
 
 
 async def test_what_every_tool_has_left_goes_to_postgres_and_back(used_data: Path, target: str, tmp_path: Path) -> None:
-    grown = tmp_path / "grown"
+    moved_data = tmp_path / "grown"
     there = run_command("transfer", "--data", used_data, "--to", target, "--objects", f"file://{tmp_path / 'files'}")
     assert is_verified(there), there.output
     assert await read_files(store_at("", used_data / "objects" / "local")) == await read_files(
@@ -200,7 +202,7 @@ async def test_what_every_tool_has_left_goes_to_postgres_and_back(used_data: Pat
     secret = ",".join((used_data / "secret.key").read_text().split())
     servers = {"database_url": target, "objects_url": f"file://{tmp_path / 'files'}", "secret_key": secret}
     environment = {f"BAOBAB_{name.upper()}": value for name, value in servers.items()}
-    async with _open_baobab(grown, **environment) as baobab:
+    async with _open_baobab(moved_data, **environment) as baobab:
         apps = (await baobab.client.get("/apps", headers=baobab.owner)).json()
         in_use = await asyncio.to_thread(run_command, "transfer", "--to", tmp_path / "early", **servers)
         assert (in_use.exit_code, "is in use" in in_use.stderr) == (1, True), in_use.output

@@ -161,10 +161,10 @@ async def test_a_start_on_the_old_layout_says_what_to_do_and_changes_nothing(her
 
 
 async def test_the_ephemeral_tier_comes_into_the_database(here: Installation) -> None:
-    said = here.transfer("--kv", "database")
+    output = here.transfer("--kv", "database")
     # With the mark of the installation, and the result of an attempt.
-    assert "6 keys" in said
-    assert "without BAOBAB_KV" in said
+    assert "6 keys" in output
+    assert "without BAOBAB_KV" in output
     assert await here.read_values() == VALUES
     tiers = {entry.key: entry.tier for entry in await here.export()}
     assert tiers == {"lasting": Tier.DURABLE, "both": Tier.DURABLE, "light": Tier.EPHEMERAL, "brief": Tier.EPHEMERAL}
@@ -172,8 +172,8 @@ async def test_the_ephemeral_tier_comes_into_the_database(here: Installation) ->
 
 
 async def test_both_tiers_go_into_valkey_and_back(here: Installation) -> None:
-    said = here.transfer("--kv", "valkey")
-    assert "BAOBAB_KV=valkey" in said
+    output = here.transfer("--kv", "valkey")
+    assert "BAOBAB_KV=valkey" in output
     assert await here.export() == []
     assert "baobab transfer --kv" in await here.catch_refusal()
     assert await here.read_values(BAOBAB_KV="valkey") == VALUES

@@ -18,14 +18,14 @@ def install_python(client: Client) -> Path:
     folder = ENVIRONMENTS / client.name
     python = folder / "bin" / "python"
     stamp = folder / ".installed"
-    wanted = hashlib.sha256(client.lock.read_bytes()).hexdigest()
-    if not (stamp.exists() and stamp.read_text() == wanted):
+    lock_digest = hashlib.sha256(client.lock.read_bytes()).hexdigest()
+    if not (stamp.exists() and stamp.read_text() == lock_digest):
         _run(sys.executable, "-m", "venv", "--clear", "--without-pip", folder)
         _run(
             *(install_uv(), "pip", "install", "--quiet", "--no-config", "--only-binary", ":all:", "--python", python),
             *("--require-hashes", "--requirement", client.lock),
         )
-        stamp.write_text(wanted)
+        stamp.write_text(lock_digest)
     return python
 
 
@@ -33,10 +33,10 @@ def install_node(weight: str) -> None:
     """Installs all Node clients of a weight, unless they are there as locked. Nothing of theirs is run for it."""
     folder = NODE_FOLDERS[weight]
     stamp = folder / "node_modules" / ".installed"
-    wanted = hashlib.sha256((folder / "package-lock.json").read_bytes()).hexdigest()
-    if not (stamp.exists() and stamp.read_text() == wanted):
+    lock_digest = hashlib.sha256((folder / "package-lock.json").read_bytes()).hexdigest()
+    if not (stamp.exists() and stamp.read_text() == lock_digest):
         _run("npm", "ci", "--prefix", folder, "--ignore-scripts", "--no-audit", "--no-fund", "--silent")
-        stamp.write_text(wanted)
+        stamp.write_text(lock_digest)
 
 
 def install_uv() -> Path:

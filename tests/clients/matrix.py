@@ -21,13 +21,13 @@ class Check:
     name: str
     interface: Interface
     description: str
-    expected: tuple[str, ...]
+    expected_texts: tuple[str, ...]
     """What must be in what the client saw, once white space is taken out."""
 
     def accepts(self, saw: str) -> bool:
         # Some clients quote JSON within JSON; that is a matter of theirs.
         compact = "".join(saw.split()).replace("\\", "")
-        return all("".join(text.split()) in compact for text in self.expected)
+        return all("".join(text.split()) in compact for text in self.expected_texts)
 
 
 CHECKS = {
@@ -138,8 +138,10 @@ class Client:
     @property
     def models(self) -> dict[str, str]:
         """The models it is run on, by what the server does with its requests."""
-        provided = {"relayed" if wire == self.wire else "translated": model for wire, model in PROVIDER_MODELS.items()}
-        return {"built-in": "baobab/echo"} | (provided if self.wire else {})
+        provider_models = {
+            "relayed" if wire == self.wire else "translated": model for wire, model in PROVIDER_MODELS.items()
+        }
+        return {"built-in": "baobab/echo"} | (provider_models if self.wire else {})
 
     def checks_on(self, model: str) -> tuple[str, ...]:
         """The checks made on a model, named as in `models`."""
@@ -162,7 +164,7 @@ class Client:
 
 def load_clients() -> list[Client]:
     """Reads the declared clients, in the order of the page."""
-    declared = tomllib.loads((FOLDER / "clients.toml").read_text())["client"]
+    entries = tomllib.loads((FOLDER / "clients.toml").read_text())["client"]
     return [
         Client(
             **{
@@ -174,7 +176,7 @@ def load_clients() -> list[Client]:
                 "lines": fields.get("lines", "").strip(),
             }
         )
-        for fields in declared
+        for fields in entries
     ]
 
 

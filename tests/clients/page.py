@@ -22,25 +22,25 @@ _GIVEN = {
 def read_lines(client: Client) -> str:
     """The marked lines of a client's script, behind its first name's import, with what a person puts in."""
     script = client.script.read_text()
-    marked = _MARKED.search(script)
-    assert marked, f"no lines are marked in {client.script.name}"
-    found = re.search(r"= (?:new )?(\w+)\(", marked[1])
-    assert found, marked[1]
-    (line,) = (line for line in _IMPORT.findall(script) if re.search(rf"\b{found[1]}\b", line))
+    lines_match = _MARKED.search(script)
+    assert lines_match, f"no lines are marked in {client.script.name}"
+    name_match = re.search(r"= (?:new )?(\w+)\(", lines_match[1])
+    assert name_match, lines_match[1]
+    (line,) = (line for line in _IMPORT.findall(script) if re.search(rf"\b{name_match[1]}\b", line))
     if client.language == "python":
-        line = f"{line.partition(' import ')[0]} import {found[1]}"
-    lines = marked[1]
+        line = f"{line.partition(' import ')[0]} import {name_match[1]}"
+    lines = lines_match[1]
     for name, value in _GIVEN.items():
         lines = re.sub(name, value, lines)
     return f"```{'python' if client.language == 'python' else 'js'}\n{line}\n\n{lines}```"
 
 
-def render_page(made: str) -> str:
-    """The page `docs/clients.md`; `made` is the note at its top that says how it is made."""
+def render_page(note: str) -> str:
+    """The page `docs/clients.md`; `note` is the line at its top that says how it is made."""
     clients, results = load_clients(), load_results()
     lines = [
         "# Clients",
-        made,
+        note,
         "",
         "Find your client below, paste its lines, and put in your server's address, your key and, for `APP`, the id of",
         "your app. Each was run, unchanged, against a real server: [What was tried](#what-was-tried) says what worked,",
@@ -81,27 +81,27 @@ def render_page(made: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _render_table(interface: Interface, clients: list[Client], found: Mapping[str, Any]) -> Iterator[str]:
+def _render_table(interface: Interface, clients: list[Client], results: Mapping[str, Any]) -> Iterator[str]:
     checks = [check for check in CHECKS.values() if any(check.name in client.shows for client in clients)]
     checks = [check for check in checks if check.interface == interface]
     yield "| Client | Version | Last run | " + " | ".join(check.name for check in checks) + " |"
     yield "|---" * (len(checks) + 3) + "|"
-    shown = [client for client in clients if any(check.name in client.shows for check in checks)]
-    for client in shown:
-        result = found.get(client.name, {"date": "", "checks": {}})
+    shown_clients = [client for client in clients if any(check.name in client.shows for check in checks)]
+    for client in shown_clients:
+        result = results.get(client.name, {"date": "", "checks": {}})
         cells = [{True: "yes", False: "no", None: ""}[result["checks"].get(check.name)] for check in checks]
         star = " ★" if client.weight == "light" else ""
         versions = ", ".join(f"`{package}` {version}" for package, version in client.packages.items())
         yield f"| {client.title}{star} | {versions} | {result['date']} | {' | '.join(cells)} |"
     yield ""
     yield from (f"- **{check.name}**: it {check.description}" for check in checks)
-    for client in shown:
+    for client in shown_clients:
         for check, reason in client.faults.items():
             if CHECKS[check].interface == interface:
                 yield f"- {client.title}, {check}: {reason}"
 
 
-def _render_provider_table(clients: list[Client], found: Mapping[str, Any]) -> Iterator[str]:
+def _render_provider_table(clients: list[Client], results: Mapping[str, Any]) -> Iterator[str]:
     checks = [check for check in CHECKS if any(check in client.provider_shows for client in clients)]
     wires = {"openai": "OpenAI", "anthropic": "Anthropic"}
     models = " and ".join(f"`{model}` of {wires[wire]}" for wire, model in PROVIDER_MODELS.items())
@@ -115,9 +115,9 @@ def _render_provider_table(clients: list[Client], found: Mapping[str, Any]) -> I
     yield "| Client | Model | " + " | ".join(checks) + " |"
     yield "|---" * (len(checks) + 2) + "|"
     for client in clients:
-        for kind, shown in found.get(client.name, {}).get("provider", {}).items():
-            cells = [{True: "yes", False: "no", None: ""}[shown.get(check)] for check in checks]
+        for kind, passes_by_check in results.get(client.name, {}).get("provider", {}).items():
+            cells = [{True: "yes", False: "no", None: ""}[passes_by_check.get(check)] for check in checks]
             yield f"| {client.title} | `{client.models[kind]}`, {kind} | {' | '.join(cells)} |"
     yield ""
-    added = [CHECKS[check] for check in checks if not any(check in client.shows for client in clients)]
-    yield from (f"- **{check.name}**: it {check.description}" for check in added)
+    further_checks = [CHECKS[check] for check in checks if not any(check in client.shows for client in clients)]
+    yield from (f"- **{check.name}**: it {check.description}" for check in further_checks)

@@ -56,9 +56,9 @@ class ClientResult:
 
     def list_faults(self) -> list[str]:
         """Lists the checks that did not end as declared: a check that fails, or passes though it is declared not to."""
-        shown = self.client.checks_on(self.model)
-        faults = [] if set(self.reports) >= set(shown) else [f"the script ended early: {self.errors}"]
-        for check in shown:
+        checks = self.client.checks_on(self.model)
+        faults = [] if set(self.reports) >= set(checks) else [f"the script ended early: {self.errors}"]
+        for check in checks:
             if self.has_passed(check) == (check in self.client.faults):
                 report = json.dumps(self.reports.get(check, "no report"))
                 faults.append(f"{check}: {'passes after all' if self.has_passed(check) else report[:1000]}")
@@ -70,21 +70,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--all", action="store_true", help="the heavy clients too")
     parser.add_argument("names", nargs="*", help="these clients only")
     options = parser.parse_args(arguments)
-    declared = load_clients()
-    clients = [c for c in declared if c.name in options.names] if options.names else declared
+    all_clients = load_clients()
+    clients = [c for c in all_clients if c.name in options.names] if options.names else all_clients
     if not (options.all or options.names):
         clients = [client for client in clients if client.weight == "light"]
     outcomes = run_clients(clients)
-    failed = 0
+    fault_count = 0
     for outcome in outcomes:
         faults = outcome.list_faults()
-        failed += len(faults)
+        fault_count += len(faults)
         print(f"{outcome.client.title} {outcome.client.version}, {outcome.model} model: {_format_count(outcome)}")
         print(*(f"  {fault}" for fault in faults), sep="\n", end="\n" * bool(faults))
-    print(f"{len(clients)} clients, {failed} checks not as declared")
+    print(f"{len(clients)} clients, {fault_count} checks not as declared")
     if options.all or options.names:
         note_results(outcomes)
-    return 1 if failed else 0
+    return 1 if fault_count else 0
 
 
 def run_clients(clients: Sequence[Client]) -> list[ClientResult]:
@@ -168,7 +168,7 @@ def run_client(
         "CLIENT_CHECKS": ",".join(client.checks_on(model)),
     }
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             [str(part) for part in command],
             cwd=home,
             env=environment,
@@ -177,35 +177,35 @@ def run_client(
             timeout=_SCRIPT_SECONDS,
             check=False,
         )
-        written, errors = done.stdout, done.stderr
-    except subprocess.TimeoutExpired as expired:
-        written = (expired.stdout or b"").decode()
+        output, errors = process.stdout, process.stderr
+    except subprocess.TimeoutExpired as timeout:
+        output = (timeout.stdout or b"").decode()
         errors = f"not done after {_SCRIPT_SECONDS} s"
-    reports = (json.loads(line) for line in written.splitlines() if line.startswith('{"check"'))
+    reports = (json.loads(line) for line in output.splitlines() if line.startswith('{"check"'))
     return ClientResult(client, model, {report["check"]: report for report in reports}, errors[-1500:])
 
 
 def note_results(outcomes: Sequence[ClientResult]) -> None:
     """Notes the clients that come out as declared, for `docs/clients.md`, without those no longer declared."""
-    found = load_results()
+    results = load_results()
     today = dt.datetime.now(dt.UTC).date().isoformat()
-    failed = {outcome.client.name for outcome in outcomes if outcome.list_faults()}
+    failed_names = {outcome.client.name for outcome in outcomes if outcome.list_faults()}
     for outcome in outcomes:
         client = outcome.client
-        if client.name in failed:
+        if client.name in failed_names:
             continue
         checks = {check: outcome.has_passed(check) for check in client.checks_on(outcome.model)}
         if outcome.model == "built-in":
-            found[client.name] = {"version": client.version, "date": today, "checks": checks}
+            results[client.name] = {"version": client.version, "date": today, "checks": checks}
         else:
-            found[client.name].setdefault("provider", {})[outcome.model] = checks
-    kept = {client.name: found[client.name] for client in load_clients() if client.name in found}
-    RESULTS.write_text(json.dumps(kept, indent=2) + "\n")
+            results[client.name].setdefault("provider", {})[outcome.model] = checks
+    declared_results = {client.name: results[client.name] for client in load_clients() if client.name in results}
+    RESULTS.write_text(json.dumps(declared_results, indent=2) + "\n")
 
 
 def _format_count(outcome: ClientResult) -> str:
-    shown = outcome.client.checks_on(outcome.model)
-    return f"{sum(map(outcome.has_passed, shown))} of {len(shown)} checks pass"
+    checks = outcome.client.checks_on(outcome.model)
+    return f"{sum(map(outcome.has_passed, checks))} of {len(checks)} checks pass"
 
 
 def _ask(server: ServerProcess, method: str, path: str, body: dict[str, Any]) -> Any:

@@ -71,8 +71,10 @@ async def openapi_routes(baobab: Baobab) -> Any:
 
 
 async def test_the_document_has_every_route_of_the_finished_domains(openapi_routes: Any) -> None:
-    wanted = [tuple(line.split()) for line in FINISHED.strip().splitlines()]
-    assert [f"{method} {path}" for method, path in wanted if (method, normalize_path(path)) not in openapi_routes] == []
+    finished_routes = [tuple(line.split()) for line in FINISHED.strip().splitlines()]
+    assert [
+        f"{method} {path}" for method, path in finished_routes if (method, normalize_path(path)) not in openapi_routes
+    ] == []
 
 
 async def test_every_route_of_the_document_is_served(baobab: Baobab) -> None:
@@ -80,7 +82,7 @@ async def test_every_route_of_the_document_is_served(baobab: Baobab) -> None:
     for path, item in document["paths"].items():
         for method in item:
             answer = await baobab.client.request(method, re.sub(r"\{[^}]*\}", "none", path))
-            unrouted = answer.status_code == 404 and "No operation has this path" in answer.text
-            assert not unrouted, f"{method} {path}"
+            has_no_route = answer.status_code == 404 and "No operation has this path" in answer.text
+            assert not has_no_route, f"{method} {path}"
             # The stateless MCP endpoint refuses to open a stream, as its contract says.
             assert answer.status_code != 405 or path == "/mcp", f"{method} {path}"

@@ -112,16 +112,16 @@ def render_settings(_registry: Registry) -> str:
         "Options of `baobab serve`, such as `--port`, override them. If a value is wrong, or a variable with this",
         "prefix is not on this page, the server says so in one line and does not start.",
     ]
-    listed = [name for names in _SETTINGS.values() for name in names]
-    assert sorted(listed) == sorted(Settings.model_fields), "every setting has one section"
+    setting_names = [name for names in _SETTINGS.values() for name in names]
+    assert sorted(setting_names) == sorted(Settings.model_fields), "every setting has one section"
     for title, names in _SETTINGS.items():
         lines += ["", f"## {title}", "", "| Variable | Takes | Default | What it is |", "|---|---|---|---|"]
         for name in names:
             field = Settings.model_fields[name]
             default = ",".join(field.default) if isinstance(field.default, tuple) else str(field.default)
-            shown = f"`{default}`" if default else "empty"
+            default_text = f"`{default}`" if default else "empty"
             takes = _describe_schema(properties[name]).removesuffix(" or ``")
-            lines.append(f"| `{PREFIX}{name.upper()}` | {takes} | {shown} | {field.description} |")
+            lines.append(f"| `{PREFIX}{name.upper()}` | {takes} | {default_text} | {field.description} |")
     lines += [
         "",
         "## Plans",
@@ -281,11 +281,11 @@ def _render_tool(tool: Tool, registry: Registry) -> Iterator[str]:
         yield ""
         yield "| Argument | Type | What it is |"
         yield "|---|---|---|"
-        required = tool.input_schema.get("required", ())
+        required_names = tool.input_schema.get("required", ())
         for name, schema in properties.items():
-            needed = "" if name in required else ", optional"
+            suffix = "" if name in required_names else ", optional"
             about = name_operation_routes(schema.get("description", ""), registry)
-            yield f"| `{name}` | {_describe_schema(schema)}{needed} | {about} |"
+            yield f"| `{name}` | {_describe_schema(schema)}{suffix} | {about} |"
     codes = sorted({tool.toolset.envelope.code(kind) for kind in tool.raises})
     if codes:
         yield ""
@@ -335,6 +335,6 @@ def _join_lines(lines: list[str]) -> str:
 
 
 if __name__ == "__main__":
-    made = Registry(toolsets())
+    registry = Registry(toolsets())
     for path, page in PAGES.items():
-        (ROOT / path).write_text(page(made))
+        (ROOT / path).write_text(page(registry))

@@ -30,9 +30,9 @@ def set_variables(server: ServerProcess) -> str:
     return f"BAOBAB={server.address}\nKEY={server.key}\n{app}\n"
 
 
-def check_order(printed: str, *answers: str) -> None:
+def check_order(output: str, *answers: str) -> None:
     """Fails unless the answers were printed, each after the one before."""
     assert answers
     for answer in answers:
-        before, found, printed = printed.partition(answer)
-        assert found, f"{answer} does not follow {before}"
+        before, separator, output = output.partition(answer)
+        assert separator, f"{answer} does not follow {before}"

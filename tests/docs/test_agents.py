@@ -37,7 +37,7 @@ def test_the_examples_of_the_page_about_agents_run(tmp_path: Path) -> None:
     assert '"status":"cancelled"' in process
 
 
-Received = tuple[dict[str, str], bytes]
+Webhook = tuple[dict[str, str], bytes]
 SAY = {
     "spec_version": 1,
     "entry": "done",
@@ -57,14 +57,14 @@ console.log(verify(secret, headers, readFileSync(0)));
 
 
 @contextmanager
-def start_receiver() -> Iterator[tuple[str, "SimpleQueue[Received]"]]:
+def start_receiver() -> Iterator[tuple[str, "SimpleQueue[Webhook]"]]:
     """The address of a receiver of webhooks, and what it has received."""
-    received: SimpleQueue[Received] = SimpleQueue()
+    webhooks: SimpleQueue[Webhook] = SimpleQueue()
 
     class Receiver(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["content-length"]))
-            received.put(({name.lower(): value for name, value in self.headers.items()}, body))
+            webhooks.put(({name.lower(): value for name, value in self.headers.items()}, body))
             self.send_response(204)
             self.end_headers()
 
@@ -75,7 +75,7 @@ def start_receiver() -> Iterator[tuple[str, "SimpleQueue[Received]"]]:
     serving_ = Thread(target=server.serve_forever)
     serving_.start()
     try:
-        yield f"http://127.0.0.1:{server.server_port}/", received
+        yield f"http://127.0.0.1:{server.server_port}/", webhooks
     finally:
         server.shutdown()
         serving_.join()
@@ -83,12 +83,12 @@ def start_receiver() -> Iterator[tuple[str, "SimpleQueue[Received]"]]:
 
 
 @pytest.fixture(scope="module")
-def signed_webhook(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Received]:
+def signed_webhook(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Webhook]:
     """A secret, and a webhook that a server has signed with it and with a later one."""
-    allowed = {"BAOBAB_EGRESS_ALLOW": "127.0.0.1/32"}
+    settings = {"BAOBAB_EGRESS_ALLOW": "127.0.0.1/32"}
     with (
-        start_receiver() as (address, received),
-        run_server(tmp_path_factory.mktemp("s") / "data", settings=allowed) as server,
+        start_receiver() as (address, webhooks),
+        run_server(tmp_path_factory.mktemp("s") / "data", settings=settings) as server,
     ):
         by = {"Authorization": f"Bearer {server.key}"}
         with httpx.Client(base_url=server.address, headers=by, timeout=TIMEOUT_SECONDS) as client:
@@ -97,12 +97,12 @@ def signed_webhook(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Recei
             secrets = [client.post(f"/v1/{app}/webhook-secret/rotate").json()["secret"] for _ in range(2)]
             body = {"input": {}, "webhook_url": address}
             client.post(f"/v1/{app}/agents/say/runs", json=body).raise_for_status()
-            return secrets[0], received.get(timeout=TIMEOUT_SECONDS)
+            return secrets[0], webhooks.get(timeout=TIMEOUT_SECONDS)
 
 
 @pytest.mark.parametrize("language", ["python", "js"])
 def test_the_programs_of_the_page_verify_a_webhook_and_refuse_a_forged_one(
-    tmp_path: Path, signed_webhook: tuple[str, Received], language: str
+    tmp_path: Path, signed_webhook: tuple[str, Webhook], language: str
 ) -> None:
     (verifying,) = find_blocks(PAGE.read_text(), language)
     program = tmp_path / {"python": "verify.py", "js": "verify.mjs"}[language]

@@ -38,11 +38,12 @@ def fill_stores(server: ServerProcess, key: str) -> Mapping[str, str]:
     return {"app": app, "key": another}
 
 
-def fetch_answers(server: ServerProcess, asked: Mapping[str, str]) -> dict[str, object]:
-    with open_client(server, asked["key"]) as calls:
-        assert [found["id"] for found in calls.get("/apps").json()["apps"]] == [asked["app"]]
+def fetch_answers(server: ServerProcess, app_and_key: Mapping[str, str]) -> dict[str, object]:
+    with open_client(server, app_and_key["key"]) as calls:
+        assert [app["id"] for app in calls.get("/apps").json()["apps"]] == [app_and_key["app"]]
         return {
-            tier: calls.get(f"/v1/{asked['app']}/kv/{tier}").json().get("value") for tier in ("durable", "ephemeral")
+            tier: calls.get(f"/v1/{app_and_key['app']}/kv/{tier}").json().get("value")
+            for tier in ("durable", "ephemeral")
         }
 
 
@@ -72,24 +73,26 @@ def test_a_server_starts_from_the_backup_of_a_running_one(tmp_path: Path) -> Non
     (tmp_path / ".venv" / "bin").mkdir(parents=True)
     (tmp_path / ".venv" / "bin" / "baobab").symlink_to(Path(sys.executable).with_name("baobab"))
     with run_server(tmp_path / "data") as server:
-        asked = fill_stores(server, server.key)
+        app_and_key = fill_stores(server, server.key)
         run_shell(backup, tmp_path)
     run_shell(restore, tmp_path)
     with run_server(tmp_path / "restored") as restored_server:
-        assert fetch_answers(restored_server, asked) == {"durable": {"tier": "durable"}, "ephemeral": None}
+        assert fetch_answers(restored_server, app_and_key) == {"durable": {"tier": "durable"}, "ephemeral": None}
         assert "API key  the one shown at the first start" in restored_server.log_text
 
 
 def test_machines_start_from_the_dump_of_a_running_postgres(rows: PostgresServer, tools: str, tmp_path: Path) -> None:
     dump, restore = find_blocks(SCALING, "sh", below="Back up and restore")
     live, empty = rows.create_database("live"), rows.create_database("restored")
-    shared = {"BAOBAB_SECRET_KEY": SECRET, "BAOBAB_BOOTSTRAP_KEY": KEY}
-    with run_server(tmp_path / "one", settings={**shared, "BAOBAB_DATABASE_URL": live}) as server:
-        asked = fill_stores(server, KEY)
+    shared_settings = {"BAOBAB_SECRET_KEY": SECRET, "BAOBAB_BOOTSTRAP_KEY": KEY}
+    with run_server(tmp_path / "one", settings={**shared_settings, "BAOBAB_DATABASE_URL": live}) as server:
+        app_and_key = fill_stores(server, KEY)
         run_shell(dump, tmp_path, PATH=tools, BAOBAB_DATABASE_URL=live)
     run_shell(restore, tmp_path, PATH=tools, RESTORED_DATABASE_URL=empty)
-    with run_server(tmp_path / "other", settings={**shared, "BAOBAB_DATABASE_URL": empty}) as restored_server:
-        assert fetch_answers(restored_server, asked) == {tier: {"tier": tier} for tier in ("durable", "ephemeral")}
+    with run_server(tmp_path / "other", settings={**shared_settings, "BAOBAB_DATABASE_URL": empty}) as restored_server:
+        assert fetch_answers(restored_server, app_and_key) == {
+            tier: {"tier": tier} for tier in ("durable", "ephemeral")
+        }
 
 
 def test_valkey_starts_from_a_snapshot_by_the_steps_of_the_page(
@@ -97,11 +100,11 @@ def test_valkey_starts_from_a_snapshot_by_the_steps_of_the_page(
 ) -> None:
     dump, restore = find_blocks(SCALING, "sh", below="Back up and restore")
     live, empty = rows.create_database("live_rows"), rows.create_database("restored_rows")
-    shared = {"BAOBAB_SECRET_KEY": SECRET, "BAOBAB_BOOTSTRAP_KEY": KEY, "BAOBAB_KV": "valkey"}
+    shared_settings = {"BAOBAB_SECRET_KEY": SECRET, "BAOBAB_BOOTSTRAP_KEY": KEY, "BAOBAB_KV": "valkey"}
     with start_valkey() as before, start_valkey() as after:
-        settings = {**shared, "BAOBAB_DATABASE_URL": live, "BAOBAB_VALKEY_URL": before.url}
+        settings = {**shared_settings, "BAOBAB_DATABASE_URL": live, "BAOBAB_VALKEY_URL": before.url}
         with run_server(tmp_path / "one", settings=settings) as server:
-            asked = fill_stores(server, KEY)
+            app_and_key = fill_stores(server, KEY)
             run_shell(dump, tmp_path, PATH=tools, BAOBAB_DATABASE_URL=live)
             # The file that `valkey-cli --rdb` fetches, which is not among the tools here.
             with redis.Redis.from_url(before.url) as connection:
@@ -116,6 +119,8 @@ def test_valkey_starts_from_a_snapshot_by_the_steps_of_the_page(
         after.stop()
         after.options = ()
         after.start()
-        settings = {**shared, "BAOBAB_DATABASE_URL": empty, "BAOBAB_VALKEY_URL": after.url}
+        settings = {**shared_settings, "BAOBAB_DATABASE_URL": empty, "BAOBAB_VALKEY_URL": after.url}
         with run_server(tmp_path / "other", settings=settings) as restored_server:
-            assert fetch_answers(restored_server, asked) == {tier: {"tier": tier} for tier in ("durable", "ephemeral")}
+            assert fetch_answers(restored_server, app_and_key) == {
+                tier: {"tier": tier} for tier in ("durable", "ephemeral")
+            }

@@ -15,11 +15,11 @@ CLIENTS = load_clients()
 def test_a_client_is_locked_at_the_version_that_it_names(client: Client) -> None:
     if client.language == "python":
         lock = client.lock.read_text()
-        locked = dict(re.findall(r"^([a-z0-9-]+)==([^ ;]+)", lock, re.MULTILINE))
+        locked_versions = dict(re.findall(r"^([a-z0-9-]+)==([^ ;]+)", lock, re.MULTILINE))
     else:
         lock = (NODE_FOLDERS[client.weight] / "package-lock.json").read_text()
-        locked = json.loads(lock)["packages"][""]["dependencies"]
-    assert {package: locked[package] for package in client.packages} == dict(client.packages)
+        locked_versions = json.loads(lock)["packages"][""]["dependencies"]
+    assert {package: locked_versions[package] for package in client.packages} == dict(client.packages)
     assert "://" not in re.sub(r'"(url|funding|license)": "[^"]*"', "", lock), "a lock names no address"
 
 
@@ -36,10 +36,14 @@ def test_a_client_was_run_as_it_is_declared(client: Client) -> None:
     checks = {
         model: {check: check not in client.faults for check in client.checks_on(model)} for model in client.models
     }
-    expected = {"version": client.version, "checks": checks.pop("built-in"), **({"provider": checks} if checks else {})}
-    found = load_results()[client.name]
-    assert found["date"]
-    assert found == {**expected, "date": found["date"]}, "run `make clients`, then `make docs`"
+    expected_result = {
+        "version": client.version,
+        "checks": checks.pop("built-in"),
+        **({"provider": checks} if checks else {}),
+    }
+    result = load_results()[client.name]
+    assert result["date"]
+    assert result == {**expected_result, "date": result["date"]}, "run `make clients`, then `make docs`"
 
 
 def test_the_lines_to_paste_are_those_of_the_script_at_the_readers_own_address_with_their_own_key() -> None:

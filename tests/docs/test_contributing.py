@@ -62,8 +62,8 @@ def copied_package(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def server(copied_package: Path) -> Iterator[ServerProcess]:
-    copied = {"PYTHONPATH": str(copied_package / "src")}
-    with run_server(copied_package / "data", settings=copied, program=("-m", "baobab")) as process:
+    settings = {"PYTHONPATH": str(copied_package / "src")}
+    with run_server(copied_package / "data", settings=settings, program=("-m", "baobab")) as process:
         yield process
 
 
@@ -105,14 +105,14 @@ async def test_the_tools_of_the_page_answer_over_rest_and_mcp_and_the_rows_go_wi
     app_id = client.post("/init", json={"name": "contributing"}).raise_for_status().json()["app_id"]
     response = client.post(f"/v1/{app_id}/notes", json={"text": "over REST"})
     assert response.status_code == 201
-    note, listed = await call_over_mcp(
+    note, listing = await call_over_mcp(
         server,
         ("notes_create", {"app_id": app_id, "text": "over MCP"}),
         ("notes_list", {"app_id": app_id}),
     )
     assert [note["text"], response.json()["text"]] == ["over MCP", "over REST"]
-    assert listed == {"notes": [note, response.json()]}
-    assert client.get(f"/v1/{app_id}/notes").json() == listed
+    assert listing == {"notes": [note, response.json()]}
+    assert client.get(f"/v1/{app_id}/notes").json() == listing
     assert count_notes(copied_package) == 2
     await call_over_mcp(server, ("apps_delete", {"app_id": app_id}))
     assert count_notes(copied_package) == 0

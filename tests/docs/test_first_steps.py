@@ -21,8 +21,8 @@ DOCS = ROOT / "docs"
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    allowed = {"BAOBAB_EGRESS_ALLOW": "127.0.0.1"}
-    with run_server(tmp_path_factory.mktemp("steps") / "data", settings=allowed) as process:
+    settings = {"BAOBAB_EGRESS_ALLOW": "127.0.0.1"}
+    with run_server(tmp_path_factory.mktemp("steps") / "data", settings=settings) as process:
         yield process
 
 

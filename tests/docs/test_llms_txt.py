@@ -19,24 +19,24 @@ def test_every_example_of_llms_txt_works(tmp_path: Path) -> None:
         headers = {"authorization": f"Bearer {server.key}"}
         examples = _EXAMPLE.findall(client.get(f"{server.address}/llms.txt").text)
         assert len(examples) > 10
-        known: dict[str, str] = {}
+        values: dict[str, str] = {}
         runs: list[Any] = []
         for method, example_address, example_body in examples:
-            address, body = _fill_placeholders(example_address, known), _fill_placeholders(example_body, known)
-            sent = json.loads(body) if body else None
-            answer = client.request(method, address, json=sent, headers=headers)
+            address, body = _fill_placeholders(example_address, values), _fill_placeholders(example_body, values)
+            payload = json.loads(body) if body else None
+            answer = client.request(method, address, json=payload, headers=headers)
             assert answer.is_success, (method, address, answer.text)
-            told = answer.json() if answer.content else {}
+            answer_json = answer.json() if answer.content else {}
             if "posts?" in address:
-                assert [row["title"] for row in told] == ["Hello"]
+                assert [row["title"] for row in answer_json] == ["Hello"]
                 continue
-            if "app_id" in told and address.endswith("/init"):
-                known["APP_ID"] = told["app_id"]
-            if "run_id" in told and address.endswith("/runs"):
-                known["RUN_ID"] = told["run_id"]
-                runs.append(_wait_for_run(client, f"{address}/{told['run_id']}", headers))
-            for event in told.get("events", ()):
-                known["APPROVAL_TOKEN"] = event["payload"].get("approval_token", known.get("APPROVAL_TOKEN", ""))
+            if "app_id" in answer_json and address.endswith("/init"):
+                values["APP_ID"] = answer_json["app_id"]
+            if "run_id" in answer_json and address.endswith("/runs"):
+                values["RUN_ID"] = answer_json["run_id"]
+                runs.append(_wait_for_run(client, f"{address}/{answer_json['run_id']}", headers))
+            for event in answer_json.get("events", ()):
+                values["APPROVAL_TOKEN"] = event["payload"].get("approval_token", values.get("APPROVAL_TOKEN", ""))
             if address.endswith("/resume"):
                 runs.append(_wait_for_run(client, address.removesuffix("/resume"), headers))
         assert [run["status"] for run in runs] == ["completed", "paused", "completed"]
@@ -44,8 +44,8 @@ def test_every_example_of_llms_txt_works(tmp_path: Path) -> None:
         assert runs[2]["output"] == "kept"
 
 
-def _fill_placeholders(text: str, known: dict[str, str]) -> str:
-    for placeholder, value in known.items():
+def _fill_placeholders(text: str, values: dict[str, str]) -> str:
+    for placeholder, value in values.items():
         text = text.replace(placeholder, value)
     return text
 

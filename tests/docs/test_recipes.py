@@ -71,13 +71,13 @@ def open_client(server: ServerProcess, key: str = "") -> httpx.Client:
     return httpx.Client(base_url=server.address, headers=headers, timeout=TIMEOUT_SECONDS)
 
 
-def read_bodies(printed: str) -> list[dict[str, Any]]:
+def read_bodies(output: str) -> list[dict[str, Any]]:
     """The JSON objects that were printed one after the other."""
     bodies = []
-    while printed := printed.strip():
-        body, end = json.JSONDecoder().raw_decode(printed)
+    while output := output.strip():
+        body, end = json.JSONDecoder().raw_decode(output)
         bodies.append(body)
-        printed = printed[end:]
+        output = output[end:]
     return bodies
 
 
@@ -201,14 +201,14 @@ def test_a_budget_refuses_calls_and_a_run_as_the_page_says(server: ServerProcess
     app, variables = keep_variables(server)
     limit, spend, run, look = find_blocks(BUDGETS, "sh")
     run_shell(variables + limit)
-    *answered, refused = read_bodies(run_shell(variables + spend))
-    assert [answer["usage"]["completion_tokens"] for answer in answered] == [20] * 4
-    (shown,) = read_bodies(find_blocks(BUDGETS, "json")[0])
-    error, promised = refused["error"], shown["error"]
-    assert error["message"].startswith(promised["message"].removesuffix(" ..."))
-    promised["message"] = error["message"]
-    promised["budget"] |= {name: error["budget"][name] for name in ("subject_id", "resets_at")}
-    assert {name: error[name] for name in promised} == promised
+    *answers, refusal = read_bodies(run_shell(variables + spend))
+    assert [answer["usage"]["completion_tokens"] for answer in answers] == [20] * 4
+    (example,) = read_bodies(find_blocks(BUDGETS, "json")[0])
+    error, expected_error = refusal["error"], example["error"]
+    assert error["message"].startswith(expected_error["message"].removesuffix(" ..."))
+    expected_error["message"] = error["message"]
+    expected_error["budget"] |= {name: error["budget"][name] for name in ("subject_id", "resets_at")}
+    assert {name: error[name] for name in expected_error} == expected_error
     with open_client(server, server.key) as calls:
         short = {"model": "shop/parrot", "max_tokens": 10, "messages": [{"role": "user", "content": "Hi"}]}
         assert calls.post(f"/v1/{app}/chat/completions", json=short).status_code == 200
@@ -223,8 +223,8 @@ def test_tables_are_made_filled_and_opened_as_the_page_says(server: ServerProces
     with open_client(server, server.key) as calls:
         app = calls.post("/init", json={"name": "tables"}).json()["app_id"]
     variables = f"cd {tmp_path}\nBAOBAB={server.address}\nKEY={server.key}\nAPP={app}\n"
-    rows, batch, files, isolation, policy, followed, undone = find_blocks(DATA, "sh")
-    process = run_shell(variables + rows + isolation + policy + followed + undone + batch + files)
+    rows, batch, files, isolation, policy, realtime, undo = find_blocks(DATA, "sh")
+    process = run_shell(variables + rows + isolation + policy + realtime + undo + batch + files)
     check_order(process, "Made 2 changes.", "Hello", '[{"title":"Hello","public":true}]', "posts_user_isolation")
     check_order(process, "posts_user_isolation", '[{"title":"Hello"}]', '{"anonymous":1,"any_user":1,"total":1}')
     check_order(process, '{"configured":[{"table":"posts","status":"enabled"}]}', "1", "[1,1]", "1")

@@ -36,8 +36,8 @@ def test_the_tour_may_be_taken_again_at_once(server: ServerProcess) -> None:
 
 
 def test_the_mcp_request_of_the_tour_reads_the_value(tour: tuple[str, str]) -> None:
-    _, printed = tour
-    answer, _ = json.JSONDecoder().raw_decode(printed[printed.index('{"jsonrpc"') :])
+    _, output = tour
+    answer, _ = json.JSONDecoder().raw_decode(output[output.index('{"jsonrpc"') :])
     assert answer["result"]["structuredContent"] == {"value": {"text": "hello"}}
 
 

@@ -23,13 +23,13 @@ def run_tour(address: str, key: str) -> tuple[str, str]:
     return script, process.stdout
 
 
-def check_promises(script: str, printed: str) -> None:
+def check_promises(script: str, output: str) -> None:
     """Fails unless the answers that the script's comments promise were printed, in their order."""
     matches = re.findall(r"^# (\{.*\})$", script, re.MULTILINE)
     assert len(matches) > 4
     for answer in matches:
-        before, found, printed = printed.partition(answer)
-        assert found, f"{answer} does not follow {before}"
+        before, separator, output = output.partition(answer)
+        assert separator, f"{answer} does not follow {before}"
 
 
 def replace_line(text: str, line: str, other: str) -> str:

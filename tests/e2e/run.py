@@ -40,11 +40,11 @@ def main() -> int:
                 for requirements, running in runs.items():
                     running.result()
                     left_out = load_left_out(configuration, requirements)
-                    count, told = judge_verdicts(
+                    count, complaints = judge_verdicts(
                         load_verdicts(folder / requirements), left_out, SCENARIOS[requirements]
                     )
                     print(f"{configuration}, {requirements}: {_format_count(count)}, {count['left out']} left out")
-                    print(*(f"  {line}" for line in told), sep="\n", end="\n" * bool(told))
+                    print(*(f"  {line}" for line in complaints), sep="\n", end="\n" * bool(complaints))
                     total += count
                 if configuration == "stateless":
                     total["passed" if read_strictly(address) else "failed"] += 1

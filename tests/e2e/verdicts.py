@@ -18,17 +18,17 @@ _EVERYWHERE = "wire-schema-valid"
 class Verdict:
     scenario: str
     faults: tuple[str, ...]
-    looked: bool
+    has_success: bool
     """Whether it has found anything to be right. A scenario that found nothing to look at has not passed."""
 
     @property
     def has_passed(self) -> bool:
-        return self.looked and not self.faults
+        return self.has_success and not self.faults
 
 
 def load_verdicts(folder: Path) -> list[Verdict]:
     """One for each scenario whose checks the suite has written into a folder."""
-    found = []
+    verdicts = []
     for file in sorted(folder.glob("*/checks.json")):
         match = _FOLDER.fullmatch(file.parent.name)
         assert match, file
@@ -39,9 +39,9 @@ def load_verdicts(folder: Path) -> list[Verdict]:
             for check in checks
             if check["status"] in ("FAILURE", "WARNING")
         )
-        looked = any(check["status"] == "SUCCESS" and check["id"] != _EVERYWHERE for check in checks)
-        found.append(Verdict(match[1], faults, looked))
-    return found
+        has_success = any(check["status"] == "SUCCESS" and check["id"] != _EVERYWHERE for check in checks)
+        verdicts.append(Verdict(match[1], faults, has_success))
+    return verdicts
 
 
 def load_left_out(configuration: str, requirements: str) -> set[str]:
@@ -53,28 +53,28 @@ def load_left_out(configuration: str, requirements: str) -> set[str]:
     }
 
 
-def judge_verdicts(found: list[Verdict], known: set[str], expected: int) -> tuple[Counter[str], list[str]]:
+def judge_verdicts(verdicts: list[Verdict], left_out: set[str], expected_count: int) -> tuple[Counter[str], list[str]]:
     """How many scenarios passed, failed and are left out; and what there is to say of the failed ones."""
     count: Counter[str] = Counter()
-    told = []
-    for verdict in found:
-        if verdict.scenario in known and not verdict.has_passed:
+    complaints = []
+    for verdict in verdicts:
+        if verdict.scenario in left_out and not verdict.has_passed:
             count["left out"] += 1
-        elif verdict.scenario in known:
+        elif verdict.scenario in left_out:
             count["failed"] += 1
-            told.append(f"{verdict.scenario}: passes; take it out of {LEFT_OUT.name}")
+            complaints.append(f"{verdict.scenario}: passes; take it out of {LEFT_OUT.name}")
         elif verdict.has_passed:
             count["passed"] += 1
         else:
             count["failed"] += 1
             faults = verdict.faults or ("it found nothing to look at",)
-            told += [f"{verdict.scenario}: {fault}" for fault in faults]
-    ran = {verdict.scenario for verdict in found}
-    for scenario in sorted(known - ran):
+            complaints += [f"{verdict.scenario}: {fault}" for fault in faults]
+    ran = {verdict.scenario for verdict in verdicts}
+    for scenario in sorted(left_out - ran):
         count["failed"] += 1
-        told.append(f"{scenario}: did not run; {LEFT_OUT.name} names it")
-    missing = expected - len(ran)
+        complaints.append(f"{scenario}: did not run; {LEFT_OUT.name} names it")
+    missing = expected_count - len(ran)
     if missing:
         count["failed"] += abs(missing)
-        told.append(f"{len(found)} scenarios ran; there are {expected}")
-    return count, told
+        complaints.append(f"{len(verdicts)} scenarios ran; there are {expected_count}")
+    return count, complaints

@@ -66,10 +66,12 @@ class Docker:
         return image["Size"], image["Config"]
 
     def run(self, port: int) -> "DockerContainer":
-        published = f"127.0.0.1:{port}:8000"
+        port_mapping = f"127.0.0.1:{port}:8000"
         key = f"BAOBAB_BOOTSTRAP_KEY={_KEY}"
-        hardened = ("--read-only", "--tmpfs", "/tmp", "--cap-drop", "ALL", "--init")  # noqa: S108
-        name = _read_output(self._program, "run", "--detach", *hardened, "--publish", published, "--env", key, TAG)
+        restrictions = ("--read-only", "--tmpfs", "/tmp", "--cap-drop", "ALL", "--init")  # noqa: S108
+        name = _read_output(
+            self._program, "run", "--detach", *restrictions, "--publish", port_mapping, "--env", key, TAG
+        )
         return DockerContainer(self._program, name.strip())
 
 
@@ -105,9 +107,9 @@ class Buildah:
 
     def inspect(self) -> tuple[int, Any]:
         (image,) = [
-            found
-            for found in json.loads(_read_output(*self._program, "images", "--json"))
-            if f"localhost/{TAG}" in (found["names"] or ())
+            listed_image
+            for listed_image in json.loads(_read_output(*self._program, "images", "--json"))
+            if f"localhost/{TAG}" in (listed_image["names"] or ())
         ]
         payload = json.loads(_read_output(*self._program, "inspect", "--type", "image", TAG))
         return _parse_size(image["size"]), payload["Docker"]["config"]

@@ -42,24 +42,24 @@ def parse_instructions() -> list[tuple[str, str]]:
 
 
 def instruction_arguments(name: str) -> list[str]:
-    return [rest for found, rest in parse_instructions() if found == name]
+    return [rest for instruction, rest in parse_instructions() if instruction == name]
 
 
 def list_sources() -> set[str]:
     """Lists the paths that are copied from the repository."""
-    copied = (rest.split() for rest in instruction_arguments("COPY") if not rest.startswith("--from="))
-    return {source for *sources, _ in copied for source in sources}
+    argument_lists = (rest.split() for rest in instruction_arguments("COPY") if not rest.startswith("--from="))
+    return {source for *sources, _ in argument_lists for source in sources}
 
 
 def load_compose(environment: Mapping[str, str]) -> Any:
     """The compose file with its variables filled in, as an engine reads it."""
 
-    def fill_variable(found: re.Match[str]) -> str:
-        if found[0] == "$$":
+    def fill_variable(match: re.Match[str]) -> str:
+        if match[0] == "$$":
             return "$"
-        if found["needed"] is not None:
-            return environment[found["name"]]
-        return environment.get(found["name"]) or found["default"]
+        if match["needed"] is not None:
+            return environment[match["name"]]
+        return environment.get(match["name"]) or match["default"]
 
     variable = r"\$\$|\$\{(?P<name>[A-Z_]+)(?::\?(?P<needed>[^}]+)|:-(?P<default>[^}]*))\}"
     text, count = re.subn(variable, fill_variable, COMPOSE.read_text())
@@ -121,9 +121,9 @@ def test_the_build_has_what_the_package_is_made_of() -> None:
     (install,) = (rest for rest in instruction_arguments("RUN") if "requirements.lock" in rest)
     assert "--require-hashes" in install
     # What builds is not what runs.
-    (removed,) = re.findall(r"pip uninstall --yes ([a-z ]+)", DOCKERFILE.read_text())
+    (removed_names,) = re.findall(r"pip uninstall --yes ([a-z ]+)", DOCKERFILE.read_text())
     builders = {re.split(r"[<>=]", requirement)[0] for requirement in project["dependency-groups"]["install"]}
-    assert builders | {"pip", "setuptools"} == set(removed.split())
+    assert builders | {"pip", "setuptools"} == set(removed_names.split())
 
 
 def test_the_python_of_the_image_is_the_one_that_the_lock_is_for() -> None:
@@ -170,8 +170,8 @@ def test_machines_start_when_the_schema_is_there_and_nothing_else_is_published(s
     services = stack["services"]
     for name in OURS:
         waits = {other: what["condition"] for other, what in services[name]["depends_on"].items()}
-        migrated = {} if name == "migrate" else {"migrate": "service_completed_successfully"}
-        assert waits == {"postgres": "service_healthy", "valkey": "service_healthy", **migrated}
+        migration = {} if name == "migrate" else {"migrate": "service_completed_successfully"}
+        assert waits == {"postgres": "service_healthy", "valkey": "service_healthy", **migration}
     assert [name for name in services if "ports" in services[name]] == ["machine-1", "machine-2"]
     stores = {"postgres", "valkey"}
     assert {name for name, service in services.items() if service["networks"] == ["stores"]} == stores
@@ -240,9 +240,9 @@ def test_the_account_that_postgres_is_started_with_is_enough_and_no_superuser(
         assert connection.execute(rights).fetchone() == (False, False, False, False)
         assert connection.execute("SELECT '[1,2]'::vector::text").fetchone() == ("[1,2]",)
     with psycopg.connect(f"postgresql://postgres@127.0.0.1:{first_start.port}/baobab") as connection:
-        sealed = connection.execute("SELECT rolpassword FROM pg_authid WHERE rolname = 'baobab'").fetchone()
-        assert sealed is not None
-        assert sealed[0].startswith("SCRAM-SHA-256$")
+        password_row = connection.execute("SELECT rolpassword FROM pg_authid WHERE rolname = 'baobab'").fetchone()
+        assert password_row is not None
+        assert password_row[0].startswith("SCRAM-SHA-256$")
 
 
 @pytest.fixture
@@ -263,8 +263,8 @@ def test_valkey_takes_its_settings_and_asks_for_the_password(stack: Any, valkey_
     url = stack["services"]["worker"]["environment"]["BAOBAB_VALKEY_URL"].replace("valkey:6379", here)
     patience = Retry(ConstantBackoff(0.05), round(TIMEOUT_SECONDS / 0.05))
     with redis.Redis.from_url(url, retry=patience, retry_on_error=[redis.ConnectionError]) as connection:
-        said = connection.config_get("appendonly", "appendfsync", "maxmemory-policy", "maxmemory")
-        assert said == {
+        settings = connection.config_get("appendonly", "appendfsync", "maxmemory-policy", "maxmemory")
+        assert settings == {
             "appendonly": "yes",
             "appendfsync": "everysec",
             "maxmemory-policy": "noeviction",

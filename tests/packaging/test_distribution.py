@@ -18,12 +18,12 @@ KINDS = {".css", ".html", ".js", ".lua", ".mako", ".md", ".mp4", ".png", ".py", 
 
 def list_package_files() -> set[str]:
     """The package's files by their names in a wheel."""
-    found = {f"baobab/{path.name}" for path in (ROOT / "src" / "baobab").iterdir() if path.is_file()}
-    found |= {f"baobab/docs/{path.name}" for path in (ROOT / "docs").glob("*.md")}
+    package_files = {f"baobab/{path.name}" for path in (ROOT / "src" / "baobab").iterdir() if path.is_file()}
+    package_files |= {f"baobab/docs/{path.name}" for path in (ROOT / "docs").glob("*.md")}
     for folder in (ROOT / "src" / "baobab" / "cli", *(ROOT / layer for layer in LAYERS)):
         files = (path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
-        found |= {f"baobab/{folder.name}/{path.relative_to(folder)}" for path in files}
-    return found
+        package_files |= {f"baobab/{folder.name}/{path.relative_to(folder)}" for path in files}
+    return package_files
 
 
 @pytest.fixture(scope="module")
@@ -38,8 +38,8 @@ def dist_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def wheel(dist_folder: Path) -> Path:
-    (found,) = dist_folder.glob("*.whl")
-    return found
+    (file,) = dist_folder.glob("*.whl")
+    return file
 
 
 def test_the_wheel_holds_every_file_of_the_package_and_no_other(wheel: Path) -> None:

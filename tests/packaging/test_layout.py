@@ -63,11 +63,13 @@ def find_subclasses(*roots: str) -> Iterator[tuple[Path, str]]:
         for node in ast.walk(tree)
         if isinstance(node, ast.ClassDef)
     }
-    derived = set(roots)
-    while further := {name for name, parents in bases.items() if parents & derived} - derived:
-        derived |= further
+    class_names = set(roots)
+    while further := {name for name, parents in bases.items() if parents & class_names} - class_names:
+        class_names |= further
     for path, tree in parse_domains().items():
-        yield from ((path, node.name) for node in tree.body if isinstance(node, ast.ClassDef) and node.name in derived)
+        yield from (
+            (path, node.name) for node in tree.body if isinstance(node, ast.ClassDef) and node.name in class_names
+        )
 
 
 def is_in(path: Path, name: str) -> bool:
@@ -108,8 +110,8 @@ def test_the_errors_of_a_domain_stand_in_its_file_of_errors() -> None:
 def test_the_schemas_of_a_domain_stand_in_its_file_of_schemas_or_beside_its_few_tools() -> None:
     schemas = list(find_subclasses("TypedDict", "BaseModel"))
     assert schemas
-    misplaced = [(path, name) for path, name in schemas if not is_in(path, "schemas.py")]
-    assert [(path, name) for path, name in misplaced if not is_only_file_of_tools(path)] == []
+    elsewhere = [(path, name) for path, name in schemas if not is_in(path, "schemas.py")]
+    assert [(path, name) for path, name in elsewhere if not is_only_file_of_tools(path)] == []
 
 
 def test_the_access_classes_of_a_domain_stand_in_its_file_of_access() -> None:

@@ -16,12 +16,12 @@ each_lock = pytest.mark.parametrize("lock", [RUNTIME, DEV], ids=lambda path: pat
 
 def parse_pins(lock: Path) -> dict[str, tuple[Version, str]]:
     """Name -> version and the rest of the entry, markers and hashes."""
-    found = {}
+    pins = {}
     for entry in lock.read_text().replace("\\\n", " ").splitlines():
         match = re.match(r"([a-z0-9-]+)(?:\[[a-z,-]+\])?==(\S+)(.*)", entry)
         assert match, f"no pin: {entry[:80]}"
-        found[match[1]] = (Version(match[2]), match[3])
-    return found
+        pins[match[1]] = (Version(match[2]), match[3])
+    return pins
 
 
 @each_lock
@@ -53,10 +53,10 @@ def test_the_dev_lock_agrees_with_the_runtime_lock() -> None:
 def test_the_locks_hold_what_the_project_asks_for() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     groups = project["dependency-groups"]
-    for lock, asked in (
+    for lock, requirements in (
         (RUNTIME, [*project["project"]["dependencies"], *groups["install"]]),
         (DEV, groups["dev"]),
     ):
         pins = parse_pins(lock)
-        for requirement in map(Requirement, asked):
+        for requirement in map(Requirement, requirements):
             assert pins[requirement.name.lower()][0] in requirement.specifier, f"`make lock`: {requirement}"

@@ -144,23 +144,23 @@ def is_bare_participle(name: str) -> bool:
 
 
 def test_no_function_is_named_by_a_participle_alone() -> None:
-    named = [
+    vague_names = [
         f"{path.relative_to(ROOT)}:{function.lineno} {function.name}"
         for layer in LAYERS
         for path in find_files(ROOT / layer)
         for function in find_participles(path.read_text())
     ]
-    assert named == []
+    assert vague_names == []
 
 
 def test_no_variable_is_named_by_a_participle_alone() -> None:
-    named = [
+    vague_names = [
         f"{path.relative_to(ROOT)}:{variable.lineno} {variable.id}"
         for layer in PRODUCT
         for path in find_files(ROOT / layer)
         for variable in find_vague_variables(path.read_text())
     ]
-    assert named == []
+    assert vague_names == []
 
 
 @pytest.mark.parametrize(

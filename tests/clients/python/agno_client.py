@@ -44,8 +44,8 @@ async def structured():
 
 async def turns():
     first = await ask(checks.FIRST)
-    said = [(("user", "assistant")[at % 2], text) for at, text in enumerate([checks.FIRST, first, checks.SECOND])]
-    return f"{first} {await ask([Message(role=role, content=text) for role, text in said])}"
+    dialogue = [(("user", "assistant")[at % 2], text) for at, text in enumerate([checks.FIRST, first, checks.SECOND])]
+    return f"{first} {await ask([Message(role=role, content=text) for role, text in dialogue])}"
 
 
 async def connect():

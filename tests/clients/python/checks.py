@@ -89,12 +89,12 @@ def run_session(open_session: Callable[[], AbstractAsyncContextManager[Any]], **
 
     async def connect() -> list[str]:
         async with open_session() as session:
-            listed = await session.list_tools()
-            return [tool.name for tool in getattr(listed, "tools", listed)]
+            tool_list = await session.list_tools()
+            return [tool.name for tool in getattr(tool_list, "tools", tool_list)]
 
-    async def call(wanted: Call) -> str:
+    async def call(check: Call) -> str:
         async with open_session() as session:
-            answer = await session.call_tool(wanted.tool, wanted.arguments, **options)
+            answer = await session.call_tool(check.tool, check.arguments, **options)
             return answer.content[0].text
 
     run(connect, call=call)
@@ -111,10 +111,10 @@ def _checks_of(call: Callable[[Call], Any]) -> tuple[Callable[[], Awaitable[str]
         return await _finish(call(REFUSAL))
 
     async def approval() -> str:
-        asked = await _finish(call(APPROVAL))
+        first_answer = await _finish(call(APPROVAL))
         # Some clients hold a stream open meanwhile.
         await asyncio.to_thread(approve)
-        return asked + await _finish(call(APPROVAL))
+        return first_answer + await _finish(call(APPROVAL))
 
     return value, search, refusal, approval
 
@@ -124,9 +124,9 @@ async def _finish(saw: Any) -> Any:
 
 
 async def _run(checks: tuple[Callable[[], Any], ...]) -> None:
-    wanted = os.environ["CLIENT_CHECKS"].split(",")
+    check_names = os.environ["CLIENT_CHECKS"].split(",")
     for check in checks:
-        if check.__name__ not in wanted:
+        if check.__name__ not in check_names:
             continue
         try:
             saw = await _finish(check())

@@ -16,8 +16,8 @@ async def ask(text, tools):
 
 
 async def call(check):
-    with MCPServerAdapter(server) as served:
-        return await ask(check.command, list(served))
+    with MCPServerAdapter(server) as served_tools:
+        return await ask(check.command, list(served_tools))
 
 
 def chat():
@@ -40,8 +40,8 @@ def turns():
 
 
 def connect():
-    with MCPServerAdapter(server) as served:
-        return [found.name for found in served]
+    with MCPServerAdapter(server) as served_tools:
+        return [tool.name for tool in served_tools]
 
 
 checks.run(chat, tools, structured, turns, connect, call=call)

@@ -34,9 +34,9 @@ def stream():
 
 def tools():
     messages = [{"role": "user", "content": checks.TOOL}]
-    asked = client.chat.completions.create(model=checks.MODEL, messages=messages, tools=TOOLS).choices[0].message
-    messages.append(asked)
-    for call in asked.tool_calls:
+    message = client.chat.completions.create(model=checks.MODEL, messages=messages, tools=TOOLS).choices[0].message
+    messages.append(message)
+    for call in message.tool_calls:
         content = checks.weather(**json.loads(call.function.arguments))
         messages += [{"role": "tool", "tool_call_id": call.id, "content": content}]
     return client.chat.completions.create(model=checks.MODEL, messages=messages, tools=TOOLS).choices[0].message.content

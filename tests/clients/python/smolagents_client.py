@@ -19,11 +19,11 @@ def ask(text, tools):
 
 
 def call(check):
-    with MCPClient(server, structured_output=False) as served:
+    with MCPClient(server, structured_output=False) as served_tools:
         # It has the model name every argument, those that may be left out too.
-        (tool,) = (found for found in served if found.name == check.tool)
+        (tool,) = (served_tool for served_tool in served_tools if served_tool.name == check.tool)
         defaults = {name: schema.get("default") for name, schema in tool.inputs.items()}
-        return ask(check._replace(arguments={**defaults, **check.arguments}).command, served)
+        return ask(check._replace(arguments={**defaults, **check.arguments}).command, served_tools)
 
 
 def chat():
@@ -55,13 +55,13 @@ def structured():
 
 def turns():
     first = model([user(checks.FIRST)])
-    said = [user(checks.FIRST), {"role": "assistant", "content": first.content}, user(checks.SECOND)]
-    return f"{first.content} {model(said).content}"
+    messages = [user(checks.FIRST), {"role": "assistant", "content": first.content}, user(checks.SECOND)]
+    return f"{first.content} {model(messages).content}"
 
 
 def connect():
-    with MCPClient(server, structured_output=False) as served:
-        return [found.name for found in served]
+    with MCPClient(server, structured_output=False) as served_tools:
+        return [served_tool.name for served_tool in served_tools]
 
 
 checks.run(chat, stream, tools, structured, turns, connect, call=call)

@@ -52,7 +52,7 @@ async def turns():
 
 def connect():
     with build_server() as server:
-        return [found.tool_name for found in server.list_tools_sync()]
+        return [tool.tool_name for tool in server.list_tools_sync()]
 
 
 checks.run(chat, stream, tools, structured, turns, connect, call=call)

@@ -133,9 +133,9 @@ class Person:
         """axe finds nothing against WCAG 2.2 AA. It is put in past the page's own policy."""
         await self.page.evaluate(_AXE.read_text() + "; undefined")
         tags = {"runOnly": {"type": "tag", "values": _RULES}}
-        found = await self.page.evaluate("async (options) => (await axe.run(document, options)).violations", tags)
-        shown = [(one["id"], [node["html"][:200] for node in one["nodes"]]) for one in found]
-        assert shown == [], (self.page.url, shown)
+        violations = await self.page.evaluate("async (options) => (await axe.run(document, options)).violations", tags)
+        summaries = [(one["id"], [node["html"][:200] for node in one["nodes"]]) for one in violations]
+        assert summaries == [], (self.page.url, summaries)
 
 
 @pytest.fixture(scope="module")

@@ -22,8 +22,8 @@ async def fill(browser_server: BrowserServer, app: str) -> tuple[str, str]:
     metadata = {"lang": "en", "note": HOSTILE}
     body = {"text": TREES, "filename": "trees.md", "metadata": metadata}
     document: str = (await browser_server.ask("POST", f"{base}/facts/ingest", body))["documentId"]
-    broken = {"filename": f"{'long' * 40}.pdf", "contentType": "application/pdf", "content": "no pdf"}
-    file = await browser_server.ask("POST", f"/storage/{app}/objects", broken)
+    broken_file = {"filename": f"{'long' * 40}.pdf", "contentType": "application/pdf", "content": "no pdf"}
+    file = await browser_server.ask("POST", f"/storage/{app}/objects", broken_file)
     await browser_server.ask("POST", f"{base}/facts/ingest", {"storage_object_id": file["id"]})
     return f"/console/apps/{app}/collections/facts", document
 
@@ -35,10 +35,10 @@ async def test_documents_are_watched_searched_and_measured(browser_server: Brows
     path, document = await fill(browser_server, app)
     async with browser_server.open_person(**look) as person:
 
-        async def check(shown: str) -> None:
-            await person.photograph(f"collections-{shown}-{name}")
+        async def check(view: str) -> None:
+            await person.photograph(f"collections-{view}-{name}")
             await person.check_accessibility()
-            assert await person.page.evaluate("document.documentElement.scrollWidth <= innerWidth + 1"), shown
+            assert await person.page.evaluate("document.documentElement.scrollWidth <= innerWidth + 1"), view
 
         await person.page.goto(path)
         # The page learns of it by itself.

@@ -325,7 +325,7 @@ async def test_every_page_is_accessible_and_fits(browser_server: BrowserServer, 
         await browser_server.create_asking_key("Claude on my laptop"),
     )
     operations = [{"op": "set", "key": f"k{number}", "value": number} for number in range(5)]
-    proposed = [
+    proposals = [
         await browser_server.ask("PUT", f"/v1/{app}/kv/greeting", {"value": {"text": HOSTILE}}, key),
         await browser_server.ask("POST", f"/v1/{app}/kv/_batch", {"ops": operations}, key),
     ]
@@ -334,7 +334,7 @@ async def test_every_page_is_accessible_and_fits(browser_server: BrowserServer, 
         await person.photograph(f"sign-in-{name}")
         await person.check_accessibility()
         await person.sign_in()
-        approvals = [f"/console/approvals/{found['approval_id']}" for found in proposed]
+        approvals = [f"/console/approvals/{proposal['approval_id']}" for proposal in proposals]
         for path in (
             "/console",
             *approvals,
@@ -345,8 +345,8 @@ async def test_every_page_is_accessible_and_fits(browser_server: BrowserServer, 
             *await make_pages_of_app(browser_server, app),
         ):
             await person.page.goto(path)
-            shown = "approval" if path in approvals else name_page(path)
-            await person.photograph(f"{shown}-{name}")
+            page_name = "approval" if path in approvals else name_page(path)
+            await person.photograph(f"{page_name}-{name}")
             await person.check_accessibility()
             assert await person.page.evaluate("document.documentElement.scrollWidth <= innerWidth + 1"), path
         await person.page.goto("/console")
@@ -356,8 +356,8 @@ async def test_every_page_is_accessible_and_fits(browser_server: BrowserServer, 
         await person.page.get_by_text("Deny many at once").click()
         await person.page.get_by_role("button", name="Deny these 2").filter(has_text="Claude").click()
         await person.page.wait_for_url("**/console")
-        for found in proposed:
-            answer = await browser_server.ask("GET", f"/v1/approvals/{found['approval_id']}")
+        for proposal in proposals:
+            answer = await browser_server.ask("GET", f"/v1/approvals/{proposal['approval_id']}")
             assert answer["approval"]["status"] == "rejected"
 
 
@@ -375,8 +375,10 @@ async def test_files_that_are_chosen_or_dropped_are_stored_and_seen(browser_serv
         image = person.page.locator("li.file img")
         await expect(image).to_be_visible()
         assert await image.evaluate("image => image.decode().then(() => image.naturalWidth)") == 40
-        dropped = "() => { const d = new DataTransfer(); d.items.add(new File(['x'], 'dropped.txt')); return d; }"
-        transfer = await person.page.evaluate_handle(dropped)
+        transfer_script = (
+            "() => { const d = new DataTransfer(); d.items.add(new File(['x'], 'dropped.txt')); return d; }"
+        )
+        transfer = await person.page.evaluate_handle(transfer_script)
         await person.page.locator("main").dispatch_event("drop", {"dataTransfer": transfer})
         await expect(person.page.get_by_text("3 files")).to_be_visible()
         await person.check_accessibility()

@@ -19,9 +19,9 @@ async def read_link(browser_server: BrowserServer, app: str) -> str:
     async with asyncio.timeout(TIMEOUT_SECONDS):
         while True:
             mails = (await browser_server.ask("GET", f"/v1/{app}/auth/outbox"))["mails"]
-            found = re.search(r"^http\S+/login-page\?link=\S+$", mails[0]["text"], re.MULTILINE) if mails else None
-            if found is not None:
-                return found[0]
+            match = re.search(r"^http\S+/login-page\?link=\S+$", mails[0]["text"], re.MULTILINE) if mails else None
+            if match is not None:
+                return match[0]
             await asyncio.sleep(0.05)
 
 

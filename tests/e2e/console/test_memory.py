@@ -23,8 +23,8 @@ RULE: dict[str, Any] = {
 async def sign_up(browser_server: BrowserServer, name: str) -> tuple[str, dict[str, str]]:
     """An account that signs in with a password: keys of apps do not open the substrate. Its address and headers."""
     email = f"{name}@example.com"
-    given = {"email": email, "password": PASSWORD, "name": name}
-    await browser_server.ask("POST", "/platform/signup", given)
+    signup = {"email": email, "password": PASSWORD, "name": name}
+    await browser_server.ask("POST", "/platform/signup", signup)
     tokens = await browser_server.ask("POST", "/platform/login", {"email": email, "password": PASSWORD})
     return email, {"authorization": f"Bearer {tokens['token']}"}
 

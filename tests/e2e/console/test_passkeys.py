@@ -119,12 +119,12 @@ async def test_a_person_sets_up_an_authenticator_app_where_the_app_asks_for_one(
         await page.get_by_label("Code that the app shows").fill("000000")
         await page.get_by_role("heading", name="Set up").wait_for()
         await person.photograph(f"second-factor-set-up-{name}")
-        shown = await page.locator("code").inner_text()
+        secret = await page.locator("code").inner_text()
         await page.keyboard.press("Enter")
         await page.get_by_role("alert").wait_for()
         # The same secret, so that nobody has to scan twice.
-        assert await page.locator("code").inner_text() == shown
-        await page.get_by_label("Code that the app shows").fill(compute_now(shown))
+        assert await page.locator("code").inner_text() == secret
+        await page.get_by_label("Code that the app shows").fill(compute_now(secret))
         await page.keyboard.press("Enter")
         await page.get_by_role("heading", name="Your recovery codes").wait_for()
         recovery = await page.locator(".codes li").all_inner_texts()
@@ -145,5 +145,5 @@ async def test_a_person_sets_up_an_authenticator_app_where_the_app_asks_for_one(
         assert (await wait_for_tokens(page, site))["access_token"]
 
 
-def compute_now(shown: str) -> str:
-    return compute_code(re.sub(r"\s", "", shown), int(time.time()) // 30)
+def compute_now(secret: str) -> str:
+    return compute_code(re.sub(r"\s", "", secret), int(time.time()) // 30)

@@ -93,8 +93,8 @@ class Shop:
     async def sign_in(self, slug: str, login: str = "ada") -> tuple[httpx.Response, "Surfer"]:
         async with httpx.AsyncClient(timeout=TIMEOUT_SECONDS) as client:
             surfer = Surfer(client, self.api_server.server.address)
-            begun = await client.get(f"{surfer.home}/auth/{self.app}/oauth/{slug}")
-            return await surfer.walk(begun, login), surfer
+            redirect = await client.get(f"{surfer.home}/auth/{self.app}/oauth/{slug}")
+            return await surfer.walk(redirect, login), surfer
 
 
 @dataclass
@@ -103,12 +103,12 @@ class Surfer:
 
     client: httpx.AsyncClient
     home: str
-    seen: list[httpx.Request] = field(default_factory=list)
+    requests: list[httpx.Request] = field(default_factory=list)
 
     async def walk(self, answer: httpx.Response, login: str) -> httpx.Response:
         """Follows redirects, and sends each form on, until the app answers."""
         for _ in range(_MOST_STEPS):
-            self.seen.append(answer.request)
+            self.requests.append(answer.request)
             if "/callback" in str(answer.request.url):
                 return answer
             if answer.next_request is not None:
@@ -136,7 +136,7 @@ async def shop(api_server: ApiServer, provider: str) -> Shop:
 
 
 @pytest.mark.parametrize(
-    ("slug", "email", "verified", "name"),
+    ("slug", "email", "is_verified", "name"),
     [
         ("google", "ada@example.com", True, "Ada Lovelace"),
         ("linkedin", "ada@example.com", True, "Ada Lovelace"),
@@ -151,21 +151,21 @@ async def shop(api_server: ApiServer, provider: str) -> Shop:
     ],
 )
 async def test_a_user_signs_in_twice_and_is_the_same_one(
-    shop: Shop, slug: str, email: str, verified: bool, name: str
+    shop: Shop, slug: str, email: str, is_verified: bool, name: str
 ) -> None:
     await shop.register(slug)
     first, surfer = await shop.sign_in(slug)
     assert first.status_code == 200, first.text
     user = first.json()["user"]
-    assert (user["email"], user["email_verified"], user["display_name"]) == (email, verified, name)
-    back = surfer.seen[-1]
+    assert (user["email"], user["email_verified"], user["display_name"]) == (email, is_verified, name)
+    back = surfer.requests[-1]
     assert back.method == ("POST" if slug == "apple" else "GET")
     again, second = await shop.sign_in(slug)
     # Apple tells the name with the first form only, and the user keeps it.
     assert again.json()["user"]["id"] == user["id"]
     assert again.json()["user"]["display_name"] == name
     if slug == "apple":
-        assert (b"user=" in back.content, b"user=" in second.seen[-1].content) == (True, False)
+        assert (b"user=" in back.content, b"user=" in second.requests[-1].content) == (True, False)
     bearer = {"authorization": f"Bearer {again.json()['access_token']}"}
     me = await shop.api_server.ask("GET", f"/auth/{shop.app}/me", by=bearer)
     assert (me["email"], me["provider"]) == (email, slug)
@@ -180,27 +180,30 @@ async def test_who_comes_back_twice_with_one_code_is_refused_and_signed_in_once(
         response = await client.get(f"{surfer.home}/auth/{shop.app}/oauth/google")
         cookie = response.headers["set-cookie"].partition(";")[0]
         assert (await surfer.walk(response, "ada")).status_code == 200
-        back = str(surfer.seen[-1].url)
+        back = str(surfer.requests[-1].url)
         # The browser has forgotten the flow; one that has not is refused by the provider, who knows the code is used.
         assert (await client.get(back)).json()["error"] == "OAuth error: invalid or expired state"
-        kept = await client.get(back, headers={"cookie": cookie})
-    assert (kept.status_code, kept.json()["error"]) == (400, "OAuth error: the provider answered 400")
+        replayed_response = await client.get(back, headers={"cookie": cookie})
+    assert (replayed_response.status_code, replayed_response.json()["error"]) == (
+        400,
+        "OAuth error: the provider answered 400",
+    )
     (user,) = (await shop.api_server.ask("GET", f"/v1/{shop.app}/admin/auth/users"))["users"]
     sessions = await shop.api_server.ask("GET", f"/v1/{shop.app}/admin/auth/users/{user['id']}/sessions")
     assert len(sessions["sessions"]) == 1
 
 
 @pytest.mark.parametrize(
-    ("login", "changed", "reason"),
+    ("login", "fields", "reason"),
     [("ada", {"client_secret": "wrong"}, "the provider answered 401"), (NOBODY, {}, "access_denied")],
     ids=["the app's secret", "the user"],
 )
 async def test_what_is_refused_at_the_provider_signs_nobody_in(
-    shop: Shop, login: str, changed: dict[str, Any], reason: str
+    shop: Shop, login: str, fields: dict[str, Any], reason: str
 ) -> None:
-    await shop.register("google", **changed)
-    refused, _ = await shop.sign_in("google", login)
-    assert (refused.status_code, refused.json()["error"]) == (400, f"OAuth error: {reason}")
+    await shop.register("google", **fields)
+    response, _ = await shop.sign_in("google", login)
+    assert (response.status_code, response.json()["error"]) == (400, f"OAuth error: {reason}")
     assert (await shop.api_server.ask("GET", f"/v1/{shop.app}/admin/auth/users"))["users"] == []
 
 

@@ -29,15 +29,15 @@ class Prompts(Extension):
         return _PROMPTS
 
     async def get_prompt(self, ctx: Context, params: types.GetPromptRequestParams) -> types.GetPromptResult | None:
-        given = params.arguments or {}
+        arguments = params.arguments or {}
         match params.name:
             case "test_simple_prompt":
                 return _build_messages(types.TextContent(text="This is a simple prompt for testing."))
             case "test_prompt_with_arguments":
-                text = f"Prompt with arguments: arg1='{given.get('arg1')}', arg2='{given.get('arg2')}'"
+                text = f"Prompt with arguments: arg1='{arguments.get('arg1')}', arg2='{arguments.get('arg2')}'"
                 return _build_messages(types.TextContent(text=text))
             case "test_prompt_with_embedded_resource":
-                resource = embed_text(given.get("resourceUri", ""), "Embedded resource content for testing.")
+                resource = embed_text(arguments.get("resourceUri", ""), "Embedded resource content for testing.")
                 return _build_messages(resource, types.TextContent(text="Please process the embedded resource above."))
             case "test_prompt_with_image":
                 return _build_messages(PICTURE, types.TextContent(text="Please analyze the image above."))

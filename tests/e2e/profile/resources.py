@@ -35,8 +35,8 @@ class Resources(Extension):
             case ["watched-resource"]:
                 return _read_text(params.uri, "Watched resource content")
             case ["template", name, "data"]:
-                said = f'{{"id":"{name}","templateTest":true,"data":"Data for ID: {name}"}}'
-                return _read_text(params.uri, said, "application/json")
+                text = f'{{"id":"{name}","templateTest":true,"data":"Data for ID: {name}"}}'
+                return _read_text(params.uri, text, "application/json")
         return None
 
 

@@ -33,9 +33,9 @@ class Toolbox(Extension):
         return None if handler is None else await handler(ctx, params)
 
 
-def text_schema(**described: str) -> dict[str, Any]:
+def text_schema(**descriptions: str) -> dict[str, Any]:
     """The schema of a tool that takes texts and needs all of them."""
-    properties = {name: {"type": "string", "description": description} for name, description in described.items()}
+    properties = {name: {"type": "string", "description": description} for name, description in descriptions.items()}
     return {"type": "object", "properties": properties, "required": list(properties)}
 
 
