@@ -38,8 +38,8 @@ class Tables:
     async def ask(self, method: str, path: str, body: Any = None, by: Headers | None = None, **headers: str) -> Answer:
         """by: the caller; the app's owner if none is named, nobody for an empty mapping."""
         caller = self.world.owner if by is None else by
-        named = {name.replace("_", "-"): value for name, value in headers.items()}
-        return await self.world.ask(method, f"{self.base}{path}", {**caller, **named}, body)
+        more_headers = {name.replace("_", "-"): value for name, value in headers.items()}
+        return await self.world.ask(method, f"{self.base}{path}", {**caller, **more_headers}, body)
 
     async def apply(self, tables: dict[str, Any], **options: Any) -> Any:
         drop = options.pop("drop", [])
@@ -50,8 +50,8 @@ class Tables:
     async def insert(self, table: str, *rows: dict[str, Any]) -> list[dict[str, Any]]:
         answer = await self.ask("POST", f"/{table}", list(rows))
         assert answer.status == 201, answer.content
-        inserted: list[dict[str, Any]] = answer.json
-        return inserted
+        inserted_rows: list[dict[str, Any]] = answer.json
+        return inserted_rows
 
     async def list(self, query: str, by: Headers | None = None, **headers: str) -> Any:
         answer = await self.ask("GET", f"/{query}", None, by, **headers)

@@ -125,8 +125,8 @@ def _join(decisive: bool, values: Iterable[bool | None]) -> bool | None:
 
 
 def _matches(value: str | None, pattern: str) -> bool | None:
-    known = {"%": ".*", "_": "."}
-    text = "".join(known.get(character, re.escape(character)) for character in pattern)
+    wildcards = {"%": ".*", "_": "."}
+    text = "".join(wildcards.get(character, re.escape(character)) for character in pattern)
     return None if value is None else re.fullmatch(text, value, re.DOTALL) is not None
 
 
@@ -194,8 +194,8 @@ class Model:
             case ("length", column, operator, constant):
                 return _compare(None if row[column] is None else len(row[column]), operator, constant)
             case ("coalesce", column, other, operator, constant):
-                known = convert(column, other) if row[column] is None else value(column)
-                return _compare(known, operator, convert(column, constant))
+                present_value = convert(column, other) if row[column] is None else value(column)
+                return _compare(present_value, operator, convert(column, constant))
             case ("contains", column, constants):
                 return None if row[column] is None else set(constants) <= set(row[column])
             case ("overlaps", column, constants):
@@ -210,15 +210,15 @@ class Model:
                     for each in self.see(other, caller)
                 )
             case ("in rows", column, other, theirs, condition):
-                shown = [
+                shown_values = [
                     each[theirs]
                     for each in self.see(other, caller)
                     if condition is None or self.holds(condition, other, each, caller) is True
                 ]
-                return _join(decisive=True, values=[_compare(row[column], "=", each) for each in shown])
+                return _join(decisive=True, values=[_compare(row[column], "=", each) for each in shown_values])
             case ("not", inner):
-                known = self.holds(inner, table, row, caller)
-                return None if known is None else not known
+                truth = self.holds(inner, table, row, caller)
+                return None if truth is None else not truth
             case (("and" | "or") as word, inner):
                 return _join(word == "or", [self.holds(each, table, row, caller) for each in inner])
         raise AssertionError(tree)
@@ -255,28 +255,28 @@ class Model:
     def read(self, caller: str, query: Query) -> Refusal | Found:
         if self.is_closed("SELECT", query.table, caller):
             return Refusal(frozenset({401}))
-        found = self._find(caller, query, self.rows[query.table].values())
-        return Found([self._show(caller, query, row) for row in _cut(query, found)], len(found))
+        found_rows = self._find(caller, query, self.rows[query.table].values())
+        return Found([self._show(caller, query, row) for row in _cut(query, found_rows)], len(found_rows))
 
     def _find(self, caller: str, query: Query, among: Iterable[Row]) -> list[Row]:
-        found = [
+        found_rows = [
             row
             for row in among
             if self.admits("SELECT", query.table, caller, row)
             and (query.search is None or self.holds(query.search, query.table, row, caller) is True)
             and all(self._relate(caller, query.table, row, embed) for embed in query.embeds if embed.inner)
         ]
-        found.sort(key=lambda row: row[ID])
+        found_rows.sort(key=lambda row: row[ID])
         for column, direction, nulls in reversed(query.orders):
             down = direction == ".desc"
             first = nulls == ".nullsfirst" or (down and nulls != ".nullslast")
-            values = {row[ID]: self._value(caller, query, row, column) for row in found}
-            empty = [row for row in found if values[row[ID]] is None]
-            full = [row for row in found if values[row[ID]] is not None]
+            values = {row[ID]: self._value(caller, query, row, column) for row in found_rows}
+            empty = [row for row in found_rows if values[row[ID]] is None]
+            full = [row for row in found_rows if values[row[ID]] is not None]
             # A sort that is turned around would turn around those that are alike, too.
             full.sort(key=lambda row, values=values: values[row[ID]], reverse=down)  # type: ignore[misc]
-            found = empty + full if first else full + empty
-        return found
+            found_rows = empty + full if first else full + empty
+        return found_rows
 
     def _value(self, caller: str, query: Query, row: Row, column: str) -> Any:
         """Returns the value that orders a row: null for a related row that is missing or hidden from the caller."""
@@ -284,8 +284,8 @@ class Model:
         if not bracket:
             return comparable(self.kind(query.table, column), row[column])
         [embed] = [each for each in query.embeds if each.query.table == table]
-        related = self._relate(caller, query.table, row, embed)
-        return comparable(self.kind(table, inner), related[0][inner]) if related else None
+        related_rows = self._relate(caller, query.table, row, embed)
+        return comparable(self.kind(table, inner), related_rows[0][inner]) if related_rows else None
 
     def _relate(self, caller: str, table: str, row: Row, embed: Embed) -> list[Row]:
         other = embed.query.table
@@ -297,90 +297,97 @@ class Model:
         return self._find(caller, embed.query, among)
 
     def _show(self, caller: str, query: Query, row: Row) -> Row:
-        named = query.columns or tuple((name, name) for name in self.tables[query.table].columns)
-        shown = {name: row[column] for name, column in named}
+        named_columns = query.columns or tuple((name, name) for name in self.tables[query.table].columns)
+        shown_row = {name: row[column] for name, column in named_columns}
         for embed in query.embeds:
-            related = self._relate(caller, query.table, row, embed)
+            related_rows = self._relate(caller, query.table, row, embed)
             # Of the one row that a row refers to, a limit of 0 would leave nothing.
-            rows = [self._show(caller, embed.query, each) for each in _cut(embed.query, related)]
+            rows = [self._show(caller, embed.query, each) for each in _cut(embed.query, related_rows)]
             if embed.spread:
-                shown |= rows[0] if rows else dict.fromkeys(name for name, _ in embed.query.columns)
+                shown_row |= rows[0] if rows else dict.fromkeys(name for name, _ in embed.query.columns)
             else:
-                shown[embed.query.table] = rows if embed.many else (rows[0] if rows else None)
-        return shown
+                shown_row[embed.query.table] = rows if embed.many else (rows[0] if rows else None)
+        return shown_row
 
     # Writing. What is refused changes nothing.
 
-    def insert(self, caller: str, table: str, given: list[Row], conflict: str | None) -> Refusal | Found:
+    def insert(self, caller: str, table: str, given_rows: list[Row], conflict: str | None) -> Refusal | Found:
         if self.is_closed("INSERT", table, caller):
             return Refusal(frozenset({401}))
-        refused: set[int] = set()
-        kept = dict(self.rows[table])
-        written: list[Row] = []
+        statuses: set[int] = set()
+        kept_rows = dict(self.rows[table])
+        written_rows: list[Row] = []
         ids: set[int] = set()
-        complete = [self._complete(table, row, caller) for row in given]
-        refused |= {400 for row in complete if self._lacks_value(table, row)}
-        for row, named in zip(complete, given, strict=True):
-            before = kept.get(row[ID])
+        complete_rows = [self._complete(table, row, caller) for row in given_rows]
+        statuses |= {400 for row in complete_rows if self._lacks_value(table, row)}
+        for row, given_row in zip(complete_rows, given_rows, strict=True):
+            before = kept_rows.get(row[ID])
             if before is not None and conflict == "ignore":
                 continue
             if before is not None and conflict is None:
-                refused.add(409)
+                statuses.add(409)
             if before is not None and conflict == "merge":
                 if row[ID] in ids:
                     # The same row twice in one statement.
-                    refused |= {400, 409}
+                    statuses |= {400, 409}
                 may_change = self.admits("UPDATE", table, caller, before) and self.admits(
                     "SELECT", table, caller, before
                 )
-                refused |= set() if may_change else {403}
+                statuses |= set() if may_change else {403}
             # What the row does not name stays as it is.
             kept_values = {} if before is None or conflict != "merge" else before
-            row_after = {**row, **{name: value for name, value in kept_values.items() if name not in named}}
+            row_after = {**row, **{name: value for name, value in kept_values.items() if name not in given_row}}
             if not self.admits("INSERT", table, caller, row_after, after=True):
-                refused.add(403)
+                statuses.add(403)
             if conflict == "merge" and not self.admits("UPDATE", table, caller, row_after, after=True):
-                refused.add(403)
-            kept[row[ID]] = row_after
-            written.append(row_after)
+                statuses.add(403)
+            kept_rows[row[ID]] = row_after
+            written_rows.append(row_after)
             ids.add(row[ID])
-        return self._keep(table, kept, written, refused)
+        return self._keep(table, kept_rows, written_rows, statuses)
 
     def update(self, caller: str, table: str, search: Tree, changes: Row) -> Refusal | Found:
         if self.is_closed("UPDATE", table, caller):
             return Refusal(frozenset({401}))
-        refused = (
+        statuses = (
             {400} if self._lacks_value(table, {**dict.fromkeys(self.tables[table].columns, 0), **changes}) else set()
         )
-        written = [{**row, **changes} for row in self._reach(caller, table, search, "UPDATE")]
-        refused |= {403 for row in written if not self.admits("UPDATE", table, caller, row, after=True)}
-        return self._keep(table, {**self.rows[table], **{row[ID]: row for row in written}}, written, refused)
+        written_rows = [{**row, **changes} for row in self._reach(caller, table, search, "UPDATE")]
+        statuses |= {403 for row in written_rows if not self.admits("UPDATE", table, caller, row, after=True)}
+        return self._keep(table, {**self.rows[table], **{row[ID]: row for row in written_rows}}, written_rows, statuses)
 
     def delete(self, caller: str, table: str, search: Tree) -> Refusal | Found:
         if self.is_closed("DELETE", table, caller):
             return Refusal(frozenset({401}))
-        deleted = self._reach(caller, table, search, "DELETE")
-        left = {name: dict(rows) for name, rows in self.rows.items()}
-        waiting = [(table, row) for row in deleted]
-        refused: set[int] = set()
+        deleted_rows = self._reach(caller, table, search, "DELETE")
+        remaining_rows = {name: dict(rows) for name, rows in self.rows.items()}
+        waiting = [(table, row) for row in deleted_rows]
+        statuses: set[int] = set()
         while waiting:
             name, row = waiting.pop()
-            if left[name].pop(row[ID], None) is None:
+            if remaining_rows[name].pop(row[ID], None) is None:
                 continue
             for child in self.tables.values():
                 for column, (target, action) in child.references.items():
                     for other in [
-                        each for each in left[child.name].values() if target == name and each[column] == row[ID]
+                        each
+                        for each in remaining_rows[child.name].values()
+                        if target == name and each[column] == row[ID]
                     ]:
                         if action == "CASCADE":
                             waiting.append((child.name, other))
                         elif action == "SET NULL":
-                            left[child.name][other[ID]] = {**other, column: None}
-        refused |= {400 for name in left for row in left[name].values() if self._dangles(left, name, row)}
-        if refused:
-            return Refusal(frozenset(refused))
-        self.rows = left
-        return Found(deleted)
+                            remaining_rows[child.name][other[ID]] = {**other, column: None}
+        statuses |= {
+            400
+            for name in remaining_rows
+            for row in remaining_rows[name].values()
+            if self._dangles(remaining_rows, name, row)
+        }
+        if statuses:
+            return Refusal(frozenset(statuses))
+        self.rows = remaining_rows
+        return Found(deleted_rows)
 
     def _reach(self, caller: str, table: str, search: Tree, command: str) -> list[Row]:
         return [
@@ -389,15 +396,15 @@ class Model:
             if self.admits(command, table, caller, row) and self.holds(search, table, row, caller) is True
         ]
 
-    def _complete(self, table: str, given: Row, caller: str) -> Row:
+    def _complete(self, table: str, given_row: Row, caller: str) -> Row:
         role, user = CALLERS[caller]
-        row: Row = {ID: given[ID]}
+        row: Row = {ID: given_row[ID]}
         for name, each in self.tables[table].fields.items():
             default = user if each.default == "own" else each.default
             if name == "uuid" and self.tables[table].mode == "isolated" and role == "user":
                 default = user
-            row[name] = given.get(name, default)
-        return {**row, **{column: given.get(column) for column in self.tables[table].references}}
+            row[name] = given_row.get(name, default)
+        return {**row, **{column: given_row.get(column) for column in self.tables[table].references}}
 
     def _lacks_value(self, table: str, row: Row) -> bool:
         return any(row[name] is None for name, each in self.tables[table].fields.items() if not each.nullable)
@@ -408,17 +415,17 @@ class Model:
             for column, (target, _) in self.tables[table].references.items()
         )
 
-    def _keep(self, table: str, rows: dict[int, Row], written: list[Row], refused: set[int]) -> Refusal | Found:
+    def _keep(self, table: str, rows: dict[int, Row], written_rows: list[Row], statuses: set[int]) -> Refusal | Found:
         after = {**self.rows, table: rows}
-        refused |= {400 for row in rows.values() if self._dangles(after, table, row)}
+        statuses |= {400 for row in rows.values() if self._dangles(after, table, row)}
         for name, each in self.tables[table].fields.items():
             values = [row[name] for row in rows.values() if row[name] is not None]
             if each.unique and len(set(values)) < len(values):
-                refused.add(409)
-        if refused:
-            return Refusal(frozenset(refused))
+                statuses.add(409)
+        if statuses:
+            return Refusal(frozenset(statuses))
         self.rows = after
-        return Found(written)
+        return Found(written_rows)
 
 
 def _cut(query: Query, rows: list[Row]) -> list[Row]:

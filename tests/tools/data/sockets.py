@@ -57,16 +57,16 @@ class Live:
     @contextlib.asynccontextmanager
     async def open(self, token: str = KEY, on: int = 0, **query: str) -> AsyncIterator["Client"]:
         address = str(self.machines[on].client.base_url).rstrip("/").replace("http", "ws", 1)
-        given = {**({"token": token} if token else {}), **query}
-        url = f"{address}{self.base}/realtime?{httpx.QueryParams(given)}"
+        parameters = {**({"token": token} if token else {}), **query}
+        url = f"{address}{self.base}/realtime?{httpx.QueryParams(parameters)}"
         async with connect(url, proxy=None) as socket:
             yield Client(socket)
 
     @contextlib.asynccontextmanager
     async def follow(self, query: str, token: str = KEY, on: int = 0, **headers: str) -> AsyncIterator["Events"]:
-        named = {"authorization": f"Bearer {token}"} if token else {}
+        authorization = {"authorization": f"Bearer {token}"} if token else {}
         request = self.machines[on].client.stream(
-            "GET", f"{self.base}/realtime/changes?{query}", headers=named | headers
+            "GET", f"{self.base}/realtime/changes?{query}", headers=authorization | headers
         )
         async with request as response:
             yield Events(response)
@@ -119,15 +119,15 @@ class Events:
 
 @contextlib.asynccontextmanager
 async def open_machines(data: Path, count: int = 2, **settings: str) -> AsyncIterator[list[Machine]]:
-    named = {f"BAOBAB_{name.upper()}": value for name, value in settings.items()}
-    environment = {**prepare_data(data), "BAOBAB_PLAN": "enterprise", "BAOBAB_BOOTSTRAP_KEY": KEY, **named}
+    variables = {f"BAOBAB_{name.upper()}": value for name, value in settings.items()}
+    environment = {**prepare_data(data), "BAOBAB_PLAN": "enterprise", "BAOBAB_BOOTSTRAP_KEY": KEY, **variables}
     async with contextlib.AsyncExitStack() as stack:
         machines = []
         for _ in range(count):
-            given = load_settings(environment, data=data)
-            server = Server(given)
+            server_settings = load_settings(environment, data=data)
+            server = Server(server_settings)
             application = await stack.enter_async_context(server.open())
-            client = await stack.enter_async_context(serve_on_socket(server, given))
+            client = await stack.enter_async_context(serve_on_socket(server, server_settings))
             machines.append(Machine(application, client))
         yield machines
     release_data(data)

@@ -92,8 +92,8 @@ async def test_aggregates_are_of_rows_that_policies_open(sales: Tables) -> None:
 
 @pytest.mark.parametrize(("metric", "ids"), [("cosine", [1, 3, 2, 4]), ("l2", [3, 1, 2, 4]), ("inner", [1, 3, 2, 4])])
 async def test_rows_are_ordered_by_how_near_their_vectors_are(sales: Tables, metric: str, ids: list[int]) -> None:
-    wanted = "{0.8,0}" if metric != "l2" else "{0.9,0.05}"
-    rows = await sales.list(f"sales?select=id&order=place.{metric}.{wanted}")
+    vector = "{0.8,0}" if metric != "l2" else "{0.9,0.05}"
+    rows = await sales.list(f"sales?select=id&order=place.{metric}.{vector}")
     assert [row["id"] for row in rows] == ids
-    nearest = await sales.list(f"sales?select=id&order=place.{metric}.{wanted},id.desc&limit=1&shop=eq.b")
+    nearest = await sales.list(f"sales?select=id&order=place.{metric}.{vector},id.desc&limit=1&shop=eq.b")
     assert nearest == [{"id": 3}]

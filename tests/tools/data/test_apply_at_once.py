@@ -67,14 +67,14 @@ class CutOff(Exception):
 class _Cutting:
     """Statements, after some of which everything ends."""
 
-    def __init__(self, statements: Statements, left: int) -> None:
+    def __init__(self, statements: Statements, statements_left: int) -> None:
         self._statements = statements
-        self._left = left
+        self._statements_left = statements_left
 
     def __getattr__(self, name: str) -> Any:
-        if self._left == 0:
+        if self._statements_left == 0:
             raise CutOff
-        self._left -= 1
+        self._statements_left -= 1
         return getattr(self._statements, name)
 
 
@@ -107,11 +107,11 @@ async def test_an_apply_that_is_cut_off_at_any_statement_has_changed_nothing(
     await tables.policy("posts", "open", command="SELECT", using_expression="public")
     rows = await tables.insert("posts", *({"title": f"Post {number}", "public": True} for number in range(3)))
     before = (await tables.ask("GET", "/schema")).json
-    wanted = {"schema": {"tables": {"posts": WIDER, "links": LINKS}}}
+    document = {"schema": {"tables": {"posts": WIDER, "links": LINKS}}}
     cuts = 0
     while True:
         scissors.after = cuts
-        answer = await tables.ask("POST", "/schema/apply", wanted)
+        answer = await tables.ask("POST", "/schema/apply", document)
         if answer.status == 200:
             break
         assert answer.status == 500

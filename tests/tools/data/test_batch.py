@@ -28,13 +28,13 @@ async def send(tables: Tables, *writes: dict[str, Any], by: Any = None, **header
     return await tables.ask("POST", "/data-batch", {"writes": list(writes)}, by, **headers)
 
 
-def sell(left: int, note: str) -> list[dict[str, Any]]:
+def sell(stock: int, note: str) -> list[dict[str, Any]]:
     return [
         {
             "op": "update",
             "table": "stock",
-            "where": {"id": "eq.1", "left": f"eq.{left}"},
-            "changes": {"left": left - 1},
+            "where": {"id": "eq.1", "left": f"eq.{stock}"},
+            "changes": {"left": stock - 1},
             "expect": 1,
         },
         {"op": "insert", "table": "orders", "values": {"stock_id": 1, "note": note}},
@@ -116,8 +116,8 @@ async def test_each_write_is_made_under_the_policies_of_its_table(tables: Tables
     ada, ben = await tables.user(ADA), await tables.user(BEN)
     mine = {"op": "insert", "table": "posts", "values": {"user_id": ADA, "title": "mine"}}
     assert (await send(tables, mine, by=ada)).status == 200
-    stolen = await send(tables, mine, {**mine, "values": {"user_id": BEN, "title": "stolen"}}, by=ada)
-    assert (stolen.status, stolen.json["error"]["code"]) == (403, "AUTH_RLS_POLICY_VIOLATION")
+    refused_answer = await send(tables, mine, {**mine, "values": {"user_id": BEN, "title": "stolen"}}, by=ada)
+    assert (refused_answer.status, refused_answer.json["error"]["code"]) == (403, "AUTH_RLS_POLICY_VIOLATION")
     # A table that no policy opens has no rows for a user.
     sale = await send(tables, mine, *sell(5, "a"), by=ada)
     assert sale.json["error"]["code"] == "DATA_UNEXPECTED_COUNT"
@@ -161,9 +161,9 @@ async def test_keys_are_forgotten_after_a_week(tables: Tables) -> None:
     await data_sweep(job)
     assert (await send(tables, *sell(5, "a"), idempotency_key="sale")).json == first.json
     later = services.clock.now() + timedelta(days=8)
-    moved: Any = SimpleNamespace(clock=SimpleNamespace(now=lambda: later), regions=services.regions)
-    moved.options = services.options
-    await data_sweep(SimpleNamespace(services=moved))
+    later_services: Any = SimpleNamespace(clock=SimpleNamespace(now=lambda: later), regions=services.regions)
+    later_services.options = services.options
+    await data_sweep(SimpleNamespace(services=later_services))
     again = await send(tables, *sell(5, "a"), idempotency_key="sale")
     assert again.json["error"]["code"] == "DATA_UNEXPECTED_COUNT"
 

@@ -51,9 +51,9 @@ async def _fill(notes: Tables) -> int:
 async def test_rows_have_room_up_to_what_the_plan_gives_and_what_is_deleted_makes_room(
     room: int, notes: Tables
 ) -> None:
-    fitted = await _fill(notes)
-    assert fitted == 9
-    assert len(await notes.list("notes")) == fitted
+    note_count = await _fill(notes)
+    assert note_count == 9
+    assert len(await notes.list("notes")) == note_count
     assert (await notes.ask("PATCH", "/notes/1", {"text": "y" * 2000})).status == 402
     assert (await notes.ask("PATCH", "/notes/1", {"text": "y" * 1000})).status == 200
     assert (await notes.ask("DELETE", "/notes/1")).status == 200

@@ -40,18 +40,18 @@ async def _refuse(tables: Tables, method: str, path: str, body: Any) -> Any:
 async def test_a_generated_column_is_computed_from_its_row_and_follows_it(tables: Tables) -> None:
     await tables.apply({"orders": ORDERS})
     row = {"id": 1, "name": "Nut", "price": "12.50", "count": 3, "more": {"size": "L"}}
-    [inserted] = await tables.insert("orders", {**row, "total": "1", "label": "mine"})
-    computed = {"total": "37.50", "twice": 6, "label": "nut x3", "is_large": False, "size": "L"}
-    assert inserted == {**row, **computed}
-    changed = (await tables.ask("PATCH", "/orders/1", {"count": 8, "total": "5"})).json
-    assert [changed[name] for name in computed] == ["100.00", 16, "nut x8", True, "L"]
+    [inserted_row] = await tables.insert("orders", {**row, "total": "1", "label": "mine"})
+    computed_values = {"total": "37.50", "twice": 6, "label": "nut x3", "is_large": False, "size": "L"}
+    assert inserted_row == {**row, **computed_values}
+    changed_row = (await tables.ask("PATCH", "/orders/1", {"count": 8, "total": "5"})).json
+    assert [changed_row[name] for name in computed_values] == ["100.00", 16, "nut x8", True, "L"]
     assert await tables.list("orders?select=id&total=gte.100&is_large=is.true&order=total.desc") == [{"id": 1}]
     assert (await tables.insert("orders", {"id": 2}))[0]["total"] is None
     refusal = await _refuse(tables, "PATCH", "/orders/1", {"total": "5"})
     assert "takes values" in refusal["message"]
     # The row names no "name", which stays "Nut".
-    [upserted] = (await tables.ask("POST", "/orders?on_conflict=id", [{"id": 1, "price": 1, "count": 1}])).json
-    assert (upserted["total"], upserted["label"]) == ("1.00", "nut x1")
+    [upserted_row] = (await tables.ask("POST", "/orders?on_conflict=id", [{"id": 1, "price": 1, "count": 1}])).json
+    assert (upserted_row["total"], upserted_row["label"]) == ("1.00", "nut x1")
     assert (await tables.ask("POST", "/orders?on_conflict=label", [row])).status == 400
 
 
@@ -112,22 +112,22 @@ async def test_a_dry_run_says_which_rows_break_a_check_and_applying_it_changes_n
         "computed": "small < 20000 or added = 3",
         "new": "added > 3",
     }
-    wanted = {"a": {"columns": columns, "checks": checks}}
-    dry = await tables.apply(wanted, dry_run=True)
-    found = {
+    wanted_tables = {"a": {"columns": columns, "checks": checks}}
+    dry = await tables.apply(wanted_tables, dry_run=True)
+    found_faults = {
         each.get("check") or each["column"]: (each["rows"], len(each["examples"])) for each in dry["broken_checks"]
     }
-    assert found == {"low": (11, 10), "new": (30, 10), "small": (24, 10)}
+    assert found_faults == {"low": (11, 10), "new": (30, 10), "small": (24, 10)}
     assert {"id": 20} in dry["broken_checks"][0]["examples"]
-    error = await _refuse(tables, "POST", "/schema/apply", {"schema": {"tables": wanted}})
+    error = await _refuse(tables, "POST", "/schema/apply", {"schema": {"tables": wanted_tables}})
     assert error["code"] == "SCHEMA_MIGRATION_FAILED"
     assert [each.get("check") for each in error["details"]["broken_checks"]] == ["low", "new", None]
     assert set((await tables.list("a?limit=1"))[0]) == {"id", "n", "price"}
     for n in range(7, 31):
         await tables.ask("DELETE", f"/a/{n}")
     checks["new"] = "added >= 3"
-    assert "broken_checks" not in await tables.apply(wanted, dry_run=True)
-    await tables.apply(wanted)
+    assert "broken_checks" not in await tables.apply(wanted_tables, dry_run=True)
+    await tables.apply(wanted_tables)
     assert (await tables.list("a?id=eq.2"))[0]["small"] == 10_000
     assert (await tables.ask("POST", "/a", {"id": 7, "n": 20})).status == 400
 
@@ -167,8 +167,8 @@ async def test_checks_and_generated_columns_are_shown_changed_and_dropped(tables
 
 async def test_a_column_that_holds_values_does_not_become_a_generated_one(tables: Tables) -> None:
     await tables.apply({"a": {"columns": {**ID, "n": "integer"}}})
-    wanted = {"a": {"columns": {**ID, "n": {"type": "integer", "generated": "id + 1"}}}}
-    error = await _refuse(tables, "POST", "/schema/apply", {"schema": {"tables": wanted}})
+    wanted_tables = {"a": {"columns": {**ID, "n": {"type": "integer", "generated": "id + 1"}}}}
+    error = await _refuse(tables, "POST", "/schema/apply", {"schema": {"tables": wanted_tables}})
     assert error["code"] == "VALIDATION_INVALID_SCHEMA"
     assert "_dropColumns" in error["remediation"]
 
@@ -248,8 +248,10 @@ async def test_an_expression_that_is_not_safe_is_refused_in_a_check_and_in_a_gen
         tables, "POST", "/schema/apply", {"schema": {"tables": {"a": {"columns": columns, "checks": {"c": text}}}}}
     )
     assert (error["code"], part in error["message"]) == (code, True), error["message"]
-    generated = {**columns, "g": {"type": "boolean", "generated": text}}
-    error = await _refuse(tables, "POST", "/schema/apply", {"schema": {"tables": {"a": {"columns": generated}}}})
+    columns_with_generated = {**columns, "g": {"type": "boolean", "generated": text}}
+    error = await _refuse(
+        tables, "POST", "/schema/apply", {"schema": {"tables": {"a": {"columns": columns_with_generated}}}}
+    )
     assert error["code"] == code
 
 
@@ -263,8 +265,8 @@ async def test_values_in_expressions_are_values_however_they_look(tables: Tables
             for number, literal in enumerate(literals)
         }
         checks = {f"c{number}": f"n <> {number} or t = {literal}" for number, literal in enumerate(literals)}
-        gone = [f"a{start - 20}"] if start else []
-        await tables.apply({f"a{start}": {"columns": columns, "checks": checks}}, drop=gone)
+        dropped_tables = [f"a{start - 20}"] if start else []
+        await tables.apply({f"a{start}": {"columns": columns, "checks": checks}}, drop=dropped_tables)
         [row] = await tables.insert(f"a{start}", {"id": 100})
         assert [row[f"g{number}"] for number in range(len(part))] == part
         for number, text in enumerate(part):
@@ -274,9 +276,9 @@ async def test_values_in_expressions_are_values_however_they_look(tables: Tables
 
 @pytest.mark.parametrize("name", [*CORPUS[:12], "Upper", "_check", "a" * 57])
 async def test_names_of_checks_and_generated_columns_are_names(tables: Tables, name: str) -> None:
-    wanted = {"a": {"columns": ID, "checks": {name: "id > 0"}}}
-    answer = await tables.ask("POST", "/schema/apply", {"schema": {"tables": wanted}})
+    wanted_tables = {"a": {"columns": ID, "checks": {name: "id > 0"}}}
+    answer = await tables.ask("POST", "/schema/apply", {"schema": {"tables": wanted_tables}})
     assert answer.status == (200 if name == "_check" else 400), answer.content
-    wanted = {"b": {"columns": {**ID, name: {"type": "integer", "generated": "id"}}}}
-    answer = await tables.ask("POST", "/schema/apply", {"schema": {"tables": wanted, "_drop": ["a"]}})
+    wanted_tables = {"b": {"columns": {**ID, name: {"type": "integer", "generated": "id"}}}}
+    answer = await tables.ask("POST", "/schema/apply", {"schema": {"tables": wanted_tables, "_drop": ["a"]}})
     assert answer.status == (200 if name == "_check" else 400), answer.content

@@ -42,16 +42,18 @@ async def items(tables: Tables) -> Tables:
 
 async def test_a_value_is_kept_found_and_deleted_as_the_text_that_it_is(items: Tables) -> None:
     values = [{"name": text, "more": {text: [text]}, "words": [text]} for text in CORPUS]
-    inserted = await items.insert("items", *values)
-    assert [{name: row[name] for name in ("name", "more", "words")} for row in inserted] == values
-    for row, text in zip(inserted, CORPUS, strict=True):
-        [found] = await items.list(f"items?select=id&name=eq.{quote(text, safe='')}")
-        assert found == {"id": row["id"]}, text
+    inserted_rows = await items.insert("items", *values)
+    assert [{name: row[name] for name in ("name", "more", "words")} for row in inserted_rows] == values
+    for row, text in zip(inserted_rows, CORPUS, strict=True):
+        [found_row] = await items.list(f"items?select=id&name=eq.{quote(text, safe='')}")
+        assert found_row == {"id": row["id"]}, text
         inside = text.replace("\\", "\\\\").replace('"', '\\"')
         assert await items.list(f"items?select=id&or=(name.eq.{quote(f'{chr(34)}{inside}{chr(34)}', safe='')})") == [
-            found
+            found_row
         ]
-        assert await items.list(f"items?select=id&name=in.({quote(f'{chr(34)}{inside}{chr(34)}', safe='')})") == [found]
+        assert await items.list(f"items?select=id&name=in.({quote(f'{chr(34)}{inside}{chr(34)}', safe='')})") == [
+            found_row
+        ]
     answer = await items.ask("PATCH", f"/items?name=eq.{quote(CORPUS[8], safe='')}", {"name": CORPUS[12]})
     assert [row["name"] for row in answer.json] == [CORPUS[12]]
     assert len(await items.list("items?select=id&limit=1000")) == len(CORPUS) + 1
@@ -77,10 +79,10 @@ async def test_no_name_in_a_query_is_read_as_sql(items: Tables, place: str) -> N
 async def test_no_name_of_a_write_or_of_a_schema_is_read_as_sql(items: Tables) -> None:
     for text in CORPUS:
         is_name = NAME.fullmatch(text) is not None
-        named = quote(text, safe="")
+        quoted_name = quote(text, safe="")
         for method, path, body in (
-            ("POST", f"/items?on_conflict={named}", {"name": "x"}),
-            ("PATCH", f"/items?{named}=eq.1", {"name": "x"}),
+            ("POST", f"/items?on_conflict={quoted_name}", {"name": "x"}),
+            ("PATCH", f"/items?{quoted_name}=eq.1", {"name": "x"}),
             ("POST", "/items", {text: 1}),
             ("PATCH", "/items?id=eq.1", {text: 1}),
             ("POST", "/rls/policies", {"table_name": "items", "policy_name": text, "using_expression": "nothing"}),
@@ -93,7 +95,7 @@ async def test_no_name_of_a_write_or_of_a_schema_is_read_as_sql(items: Tables) -
         ):
             answer = await items.ask(method, path, body)
             assert 400 <= answer.status < 500, (method, path, body, answer.content)
-        for broken in (
+        for broken_tables in (
             {text: {"columns": {"id": {"type": "integer"}}}},
             {"items": {"columns": {text: {"type": "integer"}}}},
             {"items": {"columns": {"id": {"type": text}}}},
@@ -103,7 +105,7 @@ async def test_no_name_of_a_write_or_of_a_schema_is_read_as_sql(items: Tables) -
             {"items": {**ITEMS, "indexes": {"i": {"columns": [text]}}}},
             {"items": {**ITEMS, "indexes": {"i": {"columns": ["name"], "method": "gin", "opclass": f"x {text}"}}}},
         ):
-            answer = await items.ask("POST", "/schema/apply", {"schema": {"tables": broken}, "dry_run": True})
-            assert answer.status < 500, (broken, answer.content)
-            assert is_name or answer.status == 400 or "default" in str(broken), (broken, answer.content)
+            answer = await items.ask("POST", "/schema/apply", {"schema": {"tables": broken_tables}, "dry_run": True})
+            assert answer.status < 500, (broken_tables, answer.content)
+            assert is_name or answer.status == 400 or "default" in str(broken_tables), (broken_tables, answer.content)
     assert [row["name"] for row in await items.list("items")] == ["first"]

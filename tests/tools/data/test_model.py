@@ -155,20 +155,20 @@ def tables(draw: st.DrawFn, name: str, others: list[Table]) -> Table:
 
 
 def rows_of(table: Table, *, whole: bool) -> st.SearchStrategy[Row]:
-    given: dict[str, st.SearchStrategy[Any]] = {}
+    given_values: dict[str, st.SearchStrategy[Any]] = {}
     for name, each in table.fields.items():
         values = st.sampled_from(VALUES[each.kind])
-        given[name] = values if whole and not each.nullable else st.none() | values
+        given_values[name] = values if whole and not each.nullable else st.none() | values
     for name in table.references:
-        given[name] = st.none() | IDS
+        given_values[name] = st.none() | IDS
     if whole:
-        return st.fixed_dictionaries({ID: IDS, **given})
-    return st.fixed_dictionaries({ID: st.integers(1, 9)}, optional=given)
+        return st.fixed_dictionaries({ID: IDS, **given_values})
+    return st.fixed_dictionaries({ID: st.integers(1, 9)}, optional=given_values)
 
 
 @st.composite
-def queries(draw: st.DrawFn, known: dict[str, Table], name: str, depth: int = 0) -> Query:
-    table = known[name]
+def queries(draw: st.DrawFn, tables_by_name: dict[str, Table], name: str, depth: int = 0) -> Query:
+    table = tables_by_name[name]
 
     def ordered_columns(of: Table) -> list[str]:
         return [ID, *(column for column, each in of.fields.items() if each.kind not in ("text[]", "jsonb"))]
@@ -176,54 +176,54 @@ def queries(draw: st.DrawFn, known: dict[str, Table], name: str, depth: int = 0)
     embeds: list[Embed] = []
     if depth < 2:
         up = [table.references[PARENT][0]] if PARENT in table.references else []
-        down = [each.name for each in known.values() if each.references.get(PARENT, ("",))[0] == name]
+        down = [each.name for each in tables_by_name.values() if each.references.get(PARENT, ("",))[0] == name]
         for other, many in [*((each, False) for each in up), *((each, True) for each in down)]:
             if draw(st.booleans()):
                 inner = draw(st.sampled_from([False, False, True]))
-                embed = Embed(draw(queries(known, other, depth + 1)), many, inner)
+                embed = Embed(draw(queries(tables_by_name, other, depth + 1)), many, inner)
                 query = embed.query
                 if not many and query.columns and not query.embeds and draw(st.booleans()):
                     # No name of the row is one of these.
                     spread = tuple((f"up_{column}", column) for _, column in query.columns)
                     embed = replace(embed, query=replace(query, columns=spread), spread=True)
                 embeds.append(embed)
-    ordered = ordered_columns(table)
-    ordered += [
+    order_columns = ordered_columns(table)
+    order_columns += [
         f"{each.query.table}({column})"
         for each in embeds
         if not each.many
-        for column in ordered_columns(known[each.query.table])
+        for column in ordered_columns(tables_by_name[each.query.table])
     ]
     order = st.tuples(
-        st.sampled_from(ordered),
+        st.sampled_from(order_columns),
         st.sampled_from(["", ".asc", ".desc"]),
         st.sampled_from(["", ".nullsfirst", ".nullslast"]),
     )
     columns = draw(st.lists(st.sampled_from(table.columns), max_size=3, unique=True))
-    renamed = tuple((f"as_{column}" if draw(st.booleans()) else column, column) for column in columns)
+    renamed_columns = tuple((f"as_{column}" if draw(st.booleans()) else column, column) for column in columns)
     search = draw(st.none() | conditions(table, [], of_policies=False))
     limits = st.none() | st.integers(0, 4)
     limit = draw(limits)
     offset = 0 if limit is None else draw(st.integers(0, 2))
-    return Query(name, renamed, search, tuple(draw(st.lists(order, max_size=2))), limit, offset, tuple(embeds))
+    return Query(name, renamed_columns, search, tuple(draw(st.lists(order, max_size=2))), limit, offset, tuple(embeds))
 
 
 @st.composite
 def cases(draw: st.DrawFn) -> Case:
-    known: dict[str, Table] = {}
+    tables_by_name: dict[str, Table] = {}
     for number in range(draw(st.integers(1, 3))):
-        known[f"t{number}"] = draw(tables(f"t{number}", list(known.values())))
-    rows = [(name, draw(st.lists(rows_of(table, whole=True), max_size=5))) for name, table in known.items()]
+        tables_by_name[f"t{number}"] = draw(tables(f"t{number}", list(tables_by_name.values())))
+    rows = [(name, draw(st.lists(rows_of(table, whole=True), max_size=5))) for name, table in tables_by_name.items()]
     steps: list[Tree] = []
     caller = st.sampled_from(["service", "anon", "ada", "ada", "ben", "ben"])
     for kind in draw(
         st.lists(st.sampled_from(["read", "read", "read", "insert", "update", "delete"]), min_size=2, max_size=8)
     ):
-        name = draw(st.sampled_from(sorted(known)))
-        table, by = known[name], draw(caller)
+        name = draw(st.sampled_from(sorted(tables_by_name)))
+        table, by = tables_by_name[name], draw(caller)
         search = conditions(table, [], of_policies=False)
         if kind == "read":
-            steps.append(("read", by, draw(queries(known, name))))
+            steps.append(("read", by, draw(queries(tables_by_name, name))))
         elif kind == "insert":
             given_rows = draw(st.lists(rows_of(table, whole=False), min_size=1, max_size=2))
             steps.append(("insert", by, name, given_rows, draw(st.sampled_from([None, None, "merge", "ignore"]))))
@@ -232,13 +232,13 @@ def cases(draw: st.DrawFn) -> Case:
             steps.append(("update", by, name, draw(search), {k: v for k, v in changes.items() if k != ID}))
         else:
             steps.append(("delete", by, name, draw(search)))
-    return Case(known, rows, steps)
+    return Case(tables_by_name, rows, steps)
 
 
 # What is asked of the server.
 
 
-def write_sql(tree: Tree, table: Table, known: dict[str, Table], alias: str = "") -> str:  # noqa: PLR0911, PLR0912 - one for each kind
+def write_sql(tree: Tree, table: Table, tables_by_name: dict[str, Table], alias: str = "") -> str:  # noqa: PLR0911, PLR0912 - one for each kind
     def literal(column: str, value: Any) -> str:
         if isinstance(value, bool):
             return str(value).lower()
@@ -246,7 +246,7 @@ def write_sql(tree: Tree, table: Table, known: dict[str, Table], alias: str = ""
         return _literal(str(value)) if kind in ("text", "uuid", "date", "timestamptz") else str(value)
 
     def again(inner: Tree) -> str:
-        return f"({write_sql(inner, table, known, alias)})"
+        return f"({write_sql(inner, table, tables_by_name, alias)})"
 
     match tree:
         case ("true",):
@@ -280,10 +280,12 @@ def write_sql(tree: Tree, table: Table, known: dict[str, Table], alias: str = ""
         case ("exists", other, theirs, ours, condition):
             inner = f"q.{theirs} = {alias or table.name + '.'}{ours}"
             if condition is not None:
-                inner += f" and ({write_sql(condition, known[other], known, 'q.')})"
+                inner += f" and ({write_sql(condition, tables_by_name[other], tables_by_name, 'q.')})"
             return f"exists (select 1 from {other} q where {inner})"  # noqa: S608
         case ("in rows", column, other, theirs, condition):
-            where = "" if condition is None else f" where {write_sql(condition, known[other], known, 'q.')}"
+            where = ""
+            if condition is not None:
+                where = f" where {write_sql(condition, tables_by_name[other], tables_by_name, 'q.')}"
             return f"{alias}{column} in (select q.{theirs} from {other} q{where})"  # noqa: S608
         case ("not", inner):
             return f"not {again(inner)}"
@@ -296,28 +298,28 @@ def _literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def write_filter(tree: Tree, negated: str = "") -> str:  # noqa: PLR0911 - one for each kind
+def write_filter(tree: Tree, negation: str = "") -> str:  # noqa: PLR0911 - one for each kind
     """A condition as a part of `and=(...)`."""
     match tree:
         case ("compare", column, operator, value):
-            return f"{column}.{negated}{OPERATORS[operator]}.{_quote(value)}"
+            return f"{column}.{negation}{OPERATORS[operator]}.{_quote(value)}"
         case ("null", column):
-            return f"{column}.{negated}is.null"
+            return f"{column}.{negation}is.null"
         case ("in", column, values):
-            return f"{column}.{negated}in.({','.join(map(_quote, values))})"
+            return f"{column}.{negation}in.({','.join(map(_quote, values))})"
         case ("distinct", column, value):
-            return f"{column}.{negated}isdistinct.{_quote(value)}"
+            return f"{column}.{negation}isdistinct.{_quote(value)}"
         case (("like" | "ilike") as word, column, pattern):
-            return f"{column}.{negated}{word}.{_quote(pattern)}"
+            return f"{column}.{negation}{word}.{_quote(pattern)}"
         case (("contains" | "overlaps") as word, column, values):
             items = "{" + ",".join(f'"{value}"' for value in values) + "}"
-            return f"{column}.{negated}{'cs' if word == 'contains' else 'ov'}.{_quote(items)}"
+            return f"{column}.{negation}{'cs' if word == 'contains' else 'ov'}.{_quote(items)}"
         case ("json", column, step, value):
-            return f"{column}->>{step}.{negated}eq.{_quote(value)}"
+            return f"{column}->>{step}.{negation}eq.{_quote(value)}"
         case ("not", inner):
-            return write_filter(inner, "" if negated else "not.")
+            return write_filter(inner, "" if negation else "not.")
         case (word, inner):
-            return f"{negated}{word}({','.join(map(write_filter, inner))})"
+            return f"{negation}{word}({','.join(map(write_filter, inner))})"
     raise AssertionError(tree)
 
 
@@ -344,24 +346,26 @@ def write_query(query: Query, prefix: str = "") -> list[str]:
     return parts
 
 
-async def follow(asked: Tables, by: Headers | None, step: Tree) -> Answer:
+async def follow(app_tables: Tables, by: Headers | None, step: Tree) -> Answer:
     match step:
         case ("read", _, query):
             path = f"/{query.table}?{'&'.join([f'select={quote(write_select(query))}', *write_query(query)])}"
-            return await asked.ask("GET", path, None, by, prefer="count=exact")
+            return await app_tables.ask("GET", path, None, by, prefer="count=exact")
         case ("insert", _, table, rows, conflict):
             resolution = {"prefer": "resolution=ignore-duplicates"} if conflict == "ignore" else {}
-            return await asked.ask("POST", f"/{table}{'?on_conflict=id' if conflict else ''}", rows, by, **resolution)
+            return await app_tables.ask(
+                "POST", f"/{table}{'?on_conflict=id' if conflict else ''}", rows, by, **resolution
+            )
         case ("update", _, table, search, changes):
-            return await asked.ask("PATCH", f"/{table}?{write_query(Query(table, search=search))[0]}", changes, by)
+            return await app_tables.ask("PATCH", f"/{table}?{write_query(Query(table, search=search))[0]}", changes, by)
         case ("delete", _, table, search):
-            return await asked.ask("DELETE", f"/{table}?{write_query(Query(table, search=search))[0]}", None, by)
+            return await app_tables.ask("DELETE", f"/{table}?{write_query(Query(table, search=search))[0]}", None, by)
     raise AssertionError(step)
 
 
-async def make_tables(asked: Tables, known: dict[str, Table]) -> None:
+async def make_tables(app_tables: Tables, tables_by_name: dict[str, Table]) -> None:
     document: dict[str, Any] = {}
-    for name, table in known.items():
+    for name, table in tables_by_name.items():
         columns: dict[str, Any] = {ID: {"type": "integer", "primaryKey": True}}
         for column, each in table.fields.items():
             columns[column] = {"type": each.kind, "nullable": each.nullable, "unique": each.unique}
@@ -373,55 +377,55 @@ async def make_tables(asked: Tables, known: dict[str, Table]) -> None:
             reference = {"table": target, "column": ID, "onDelete": action}
             columns[column] = {"type": "integer", "references": reference}
         document[name] = {"columns": columns}
-    await asked.apply(document)
-    for name, table in known.items():
+    await app_tables.apply(document)
+    for name, table in tables_by_name.items():
         if table.mode == "open":
-            assert (await asked.ask("DELETE", f"/rls/{name}")).status == 200
+            assert (await app_tables.ask("DELETE", f"/rls/{name}")).status == 200
         if table.mode == "isolated":
-            assert (await asked.ask("POST", "/rls", {"table_name": name, "user_column": "uuid"})).status == 200
+            assert (await app_tables.ask("POST", "/rls", {"table_name": name, "user_column": "uuid"})).status == 200
         for number, policy in enumerate(table.policies):
             trees = {"using_expression": policy.using, "with_check_expression": policy.check}
             fields: dict[str, Any] = {
-                key: write_sql(tree, table, known) for key, tree in trees.items() if tree is not None
+                key: write_sql(tree, table, tables_by_name) for key, tree in trees.items() if tree is not None
             }
             fields |= {"command": policy.command, "restrictive": policy.restrictive}
             fields |= {} if policy.role is None else {"role": policy.role}
-            await asked.policy(name, f"p{number}", **fields)
+            await app_tables.policy(name, f"p{number}", **fields)
 
 
 def expect(model: Model, step: Tree) -> Any:
-    kind, *asked = step
+    kind, *arguments = step
     writers: dict[str, Callable[..., Any]] = {"insert": model.insert, "update": model.update, "delete": model.delete}
-    return model.read(*asked) if kind == "read" else writers[kind](*asked)
+    return model.read(*arguments) if kind == "read" else writers[kind](*arguments)
 
 
 async def check(world: Installation, case: Case) -> None:
-    asked = Tables(world, await world.create_app())
-    await make_tables(asked, case.tables)
+    app_tables = Tables(world, await world.create_app())
+    await make_tables(app_tables, case.tables)
     headers: dict[str, Headers | None] = {
         "service": None,
         "anon": {},
-        "ada": await asked.user(ADA),
-        "ben": await asked.user(BEN),
+        "ada": await app_tables.user(ADA),
+        "ben": await app_tables.user(BEN),
     }
     assert headers.keys() == CALLERS.keys()
     model = Model(case.tables)
     fill = [("insert", "service", name, [row], None) for name, rows in case.rows for row in rows]
     for step in [*fill, *case.steps]:
-        expected = expect(model, step)
-        answer = await follow(asked, headers[step[1]], step)
-        if isinstance(expected, Refusal):
-            assert answer.status in expected.statuses, (step, answer.content)
+        expected_answer = expect(model, step)
+        answer = await follow(app_tables, headers[step[1]], step)
+        if isinstance(expected_answer, Refusal):
+            assert answer.status in expected_answer.statuses, (step, answer.content)
             continue
         assert answer.status in (200, 201), (step, answer.content)
-        found = answer.json
+        found_rows = answer.json
         if step[0] == "read":
-            assert found == expected.rows, step
-            assert answer.headers["x-total-count"] == str(expected.total), step
+            assert found_rows == expected_answer.rows, step
+            assert answer.headers["x-total-count"] == str(expected_answer.total), step
         else:
-            assert _sort(found) == _sort(expected.rows), step
+            assert _sort(found_rows) == _sort(expected_answer.rows), step
     for name in case.tables:
-        assert await asked.list(f"{name}?limit=1000") == _sort(list(model.rows[name].values()))
+        assert await app_tables.list(f"{name}?limit=1000") == _sort(list(model.rows[name].values()))
 
 
 def _sort(rows: list[Row]) -> list[Row]:

@@ -97,9 +97,9 @@ EXPRESSIONS = [
 ]
 
 
-@pytest.mark.parametrize(("expression", "seen"), EXPRESSIONS)
+@pytest.mark.parametrize(("expression", "seen_titles"), EXPRESSIONS)
 async def test_an_expression_opens_the_rows_for_which_it_is_true(
-    posts: Tables, expression: str, seen: list[str]
+    posts: Tables, expression: str, seen_titles: list[str]
 ) -> None:
     if "from posts" in expression:
         # A policy that asks its own table would lead in a circle: it asks another one, which is open.
@@ -109,7 +109,7 @@ async def test_an_expression_opens_the_rows_for_which_it_is_true(
         expression = expression.replace("from posts", "from copies")
     await posts.policy("posts", "p", command="SELECT", using_expression=expression)
     ada = await posts.user(ADA)
-    assert await titles(posts, ada) == seen
+    assert await titles(posts, ada) == seen_titles
     # Each caller reads by its key what it sees in the list, whoever has read before.
     every_row = await posts.list("posts")
     for caller in (ada, await posts.user(BEN), {}, await posts.user(BEN, role="editor"), ada):
@@ -169,10 +169,10 @@ async def test_a_policy_tells_how_many_rows_of_today_it_opens(posts: Tables) -> 
     assert answer["visible_rows"] == {"anonymous": 1, "any_user": 1, "total": 4}
     answer = await posts.policy("posts", "all", using_expression="true")
     assert "any signed-in user may SELECT, INSERT, UPDATE, DELETE any row" in answer["warnings"][1]
-    listed = (await posts.ask("GET", "/rls")).json
-    assert {row["policyname"]: row["qual"] for row in listed["policies"]} == {"shown": "public", "all": "true"}
-    assert listed["tables_with_rls"] == ["posts"]
-    assert {finding["caller"] for finding in listed["open_tables"]} == {"anon", "user"}
+    overview = (await posts.ask("GET", "/rls")).json
+    assert {row["policyname"]: row["qual"] for row in overview["policies"]} == {"shown": "public", "all": "true"}
+    assert overview["tables_with_rls"] == ["posts"]
+    assert {finding["caller"] for finding in overview["open_tables"]} == {"anon", "user"}
 
 
 async def test_permissive_policies_add_up_and_restrictive_ones_narrow(posts: Tables) -> None:
@@ -248,8 +248,8 @@ async def test_policies_hold_for_embedded_rows_and_for_the_tables_that_policies_
 async def test_a_column_that_a_policy_asks_for_is_not_dropped(posts: Tables) -> None:
     await posts.policy("posts", "own", using_expression="user_id = current_user_id()")
     columns = {name: column for name, column in POSTS["columns"].items() if name != "user_id"}
-    wanted = {"tables": {"posts": {"columns": columns, "_dropColumns": ["user_id"]}}}
-    refusal = await posts.ask("POST", "/schema/apply", {"schema": wanted})
+    document = {"tables": {"posts": {"columns": columns, "_dropColumns": ["user_id"]}}}
+    refusal = await posts.ask("POST", "/schema/apply", {"schema": document})
     assert (refusal.status, refusal.json["error"]["code"]) == (400, "RLS_INVALID_EXPRESSION")
     assert "`own`" in refusal.json["error"]["message"]
 
@@ -295,7 +295,7 @@ ODD = {"columns": {"n": {"type": "bigint"}, "pattern": {"type": "text"}}}
 
 
 @pytest.mark.parametrize(
-    ("expression", "expected"),
+    ("expression", "expected_patterns"),
     [
         ("abs(n) <= 5", ["a%"]),
         ("abs(n) > 9223372036854775807", ["a\\"]),
@@ -306,13 +306,13 @@ ODD = {"columns": {"n": {"type": "bigint"}, "pattern": {"type": "text"}}}
     ],
 )
 async def test_no_row_can_be_written_that_a_policy_fails_for(
-    tables: Tables, expression: str, expected: list[str]
+    tables: Tables, expression: str, expected_patterns: list[str]
 ) -> None:
     """The least integer has no positive one, and a pattern may end within an escape."""
     await tables.apply({"odd": ODD})
     await tables.insert("odd", {"n": -(2**63), "pattern": "a\\"}, {"n": -5, "pattern": "a%"})
     await tables.policy("odd", "some", using_expression=expression, command="SELECT")
-    assert [row["pattern"] for row in await tables.list("odd", await tables.user(ADA))] == expected
+    assert [row["pattern"] for row in await tables.list("odd", await tables.user(ADA))] == expected_patterns
 
 
 async def test_a_pattern_of_a_policy_does_not_end_within_an_escape(posts: Tables) -> None:
@@ -372,8 +372,8 @@ async def test_statements_that_took_long_are_named_with_their_columns_and_withou
         # Those that were slow longest ago make room.
         columns = [name for name in POSTS["columns"] if name != "id"]
         for number in range(60):
-            chosen = [name for place, name in enumerate(columns) if number >> place & 1]
-            filters = "".join(f",{name}.not.is.null" for name in chosen)
+            chosen_columns = [name for place, name in enumerate(columns) if number >> place & 1]
+            filters = "".join(f",{name}.not.is.null" for name in chosen_columns)
             await tables.list(f"posts?select=id&and=(id.not.is.null{filters})&order={'id' if number < 32 else 'title'}")
     finally:
         object.__setattr__(options, "slow_seconds", before)
@@ -393,21 +393,20 @@ async def test_a_slow_statement_says_which_index_it_lacks(tables: Tables) -> Non
         await tables.ask("DELETE", f"/posts?user_id=eq.{ADA}")
     finally:
         object.__setattr__(options, "slow_seconds", before)
-    listed = {each["operation"]: each for each in (await tables.ask("GET", "/rls")).json["slow_statements"]}
-    assert (listed["select"]["filters"], listed["select"]["order"], listed["select"]["calls"]) == (
-        ["score", "title"], ["score"], 2,
-    )  # fmt: skip
-    assert "No index begins with `score` or `title`." in listed["select"]["message"]
-    assert "No index" not in listed["delete"]["message"]
+    slow_statements = {each["operation"]: each for each in (await tables.ask("GET", "/rls")).json["slow_statements"]}
+    select = slow_statements["select"]
+    assert (select["filters"], select["order"], select["calls"]) == (["score", "title"], ["score"], 2)
+    assert "No index begins with `score` or `title`." in select["message"]
+    assert "No index" not in slow_statements["delete"]["message"]
 
 
 async def test_a_slow_read_is_answered_before_it_is_noted_and_also_where_it_cannot_be(
     tables: Tables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tried: list[str] = []
+    attempts: list[str] = []
 
     def fail(*_: Any) -> None:
-        tried.append("keep")
+        attempts.append("keep")
         raise DatabaseUnavailable("busy")
 
     options = tables.world.application.services.options
@@ -422,7 +421,7 @@ async def test_a_slow_read_is_answered_before_it_is_noted_and_also_where_it_cann
     # The round of every second may have been there before.
     with contextlib.suppress(DatabaseUnavailable):
         await tables.world.application.services.of(SlowNotes).flush_app(tables.app.id)
-    assert tried
+    assert attempts
 
 
 async def test_open_tables_are_named_where_an_app_is_made_public(tables: Tables) -> None:
@@ -431,11 +430,11 @@ async def test_open_tables_are_named_where_an_app_is_made_public(tables: Tables)
     assert "warnings" not in (await tables.ask("PATCH", "/config/visibility", public)).json
     assert (await tables.ask("GET", "/config")).json["open_tables"] == []
     await tables.policy("posts", "all", command="SELECT", role="anon", using_expression="true")
-    warned = ["`posts`: anyone without signing in may SELECT any row."]
-    assert (await tables.ask("PATCH", "/config/visibility", public)).json["warnings"] == warned
-    assert (await tables.ask("PATCH", "/config/access-mode", {"access_mode": "public"})).json["warnings"] == warned
+    warnings = ["`posts`: anyone without signing in may SELECT any row."]
+    assert (await tables.ask("PATCH", "/config/visibility", public)).json["warnings"] == warnings
+    assert (await tables.ask("PATCH", "/config/access-mode", {"access_mode": "public"})).json["warnings"] == warnings
     assert "warnings" not in (await tables.ask("PATCH", "/config/access-mode", {"access_mode": "authenticated"})).json
-    assert (await tables.ask("GET", "/config")).json["open_tables"] == warned
+    assert (await tables.ask("GET", "/config")).json["open_tables"] == warnings
 
 
 async def test_settings_name_open_tables_as_another_worker_has_just_opened_and_closed_them(tables: Tables) -> None:
@@ -451,9 +450,9 @@ async def test_settings_name_open_tables_as_another_worker_has_just_opened_and_c
         reads: list[str] = []
         original = database.read
 
-        async def read(app_id: str, *given: Any, **options: Any) -> Any:
+        async def read(app_id: str, *arguments: Any, **options: Any) -> Any:
             reads.append(app_id)
-            return await original(app_id, *given, **options)
+            return await original(app_id, *arguments, **options)
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(database, "read", read)

@@ -51,25 +51,29 @@ async def live(machines: list[Machine]) -> Live:
 
 async def test_a_change_on_one_server_is_told_on_the_other(live: Live) -> None:
     async with live.open(on=1) as client:
-        connected = await client.read()
-        assert (connected["type"], connected["app_id"], connected["role"]) == ("connected", live.app_id, "service")
+        connected_event = await client.read()
+        assert (connected_event["type"], connected_event["app_id"], connected_event["role"]) == (
+            "connected",
+            live.app_id,
+            "service",
+        )
         await client.send("subscribe", table="posts", filter={"title": "a"})
         assert await client.read() == {"type": "subscribed", "table": "posts", "filter": {"title": "a"}}
         await live.insert("posts", {"title": "b"})
         row = await live.insert("posts", {"title": "a"})
-        inserted = await client.read()
+        inserted_event = await client.read()
         body = (await live.ask("PATCH", f"/posts/{row['id']}", {"score": 5})).json()
-        updated = await client.read()
+        updated_event = await client.read()
         await live.ask("DELETE", f"/posts/{row['id']}")
-        deleted = await client.read()
+        deleted_event = await client.read()
     fields = ("type", "table", "op", "record", "old_record")
-    assert [[event[name] for name in fields] for event in (inserted, updated, deleted)] == [
+    assert [[event[name] for name in fields] for event in (inserted_event, updated_event, deleted_event)] == [
         ["change", "posts", "INSERT", row, None],
         ["change", "posts", "UPDATE", body, row],
         ["change", "posts", "DELETE", None, body],
     ]
-    assert inserted["id"] < updated["id"] < deleted["id"]
-    assert inserted["timestamp"] < updated["timestamp"] < deleted["timestamp"]
+    assert inserted_event["id"] < updated_event["id"] < deleted_event["id"]
+    assert inserted_event["timestamp"] < updated_event["timestamp"] < deleted_event["timestamp"]
 
 
 async def test_a_client_may_subscribe_before_it_is_told_that_it_is_connected(
@@ -77,9 +81,9 @@ async def test_a_client_may_subscribe_before_it_is_told_that_it_is_connected(
 ) -> None:
     has_arrived, send_pieces = asyncio.Event(), socket._send_pieces
 
-    async def send_later(*given: Any) -> Any:
+    async def send_later(*arguments: Any) -> Any:
         await has_arrived.wait()
-        return await send_pieces(*given)
+        return await send_pieces(*arguments)
 
     monkeypatch.setattr(socket, "_send_pieces", send_later)
     async with live.open() as client:
@@ -97,19 +101,19 @@ async def test_each_reader_is_told_what_their_policies_show(live: Live) -> None:
             await client.subscribe("posts")
         row = await live.insert("posts", {"title": "secret"}, token=ada)
         key = {"id": row["id"]}
-        seen = await hers.read()
-        assert (seen["op"], seen["record"], seen["old_record"]) == ("INSERT", row, None)
+        event = await hers.read()
+        assert (event["op"], event["record"], event["old_record"]) == ("INSERT", row, None)
         await live.ask("PATCH", f"/posts/{row['id']}", {"public": True}, token=ada)
         public = {**row, "public": True}
         for client, op, old in ((hers, "UPDATE", key), (his, "INSERT", None), (visitors, "INSERT", None)):
-            seen = await client.read()
-            assert (seen["op"], seen["record"], seen["old_record"]) == (op, public, old)
+            event = await client.read()
+            assert (event["op"], event["record"], event["old_record"]) == (op, public, old)
         # For whom the row is not there any more, it is gone.
         await live.ask("PATCH", f"/posts/{row['id']}", {"public": False, "title": "hidden"}, token=ada)
         assert (await hers.read())["record"]["title"] == "hidden"
         for client in (his, visitors):
-            seen = await client.read()
-            assert (seen["op"], seen["record"], seen["old_record"]) == ("DELETE", None, key)
+            event = await client.read()
+            assert (event["op"], event["record"], event["old_record"]) == ("DELETE", None, key)
 
 
 async def test_the_policies_of_the_moment_count(live: Live) -> None:
@@ -124,7 +128,7 @@ async def test_the_policies_of_the_moment_count(live: Live) -> None:
 
 
 @pytest.mark.parametrize(
-    ("column", "expression", "shown", "hidden"),
+    ("column", "expression", "shown_value", "hidden_value"),
     [
         ({"type": "numeric"}, "value > 9", "10", "8.5"),
         ({"type": "bigint"}, "value in (9007199254740993)", "9007199254740993", "9007199254740992"),
@@ -138,7 +142,7 @@ async def test_the_policies_of_the_moment_count(live: Live) -> None:
     ],
 )
 async def test_a_policy_means_of_a_change_what_it_means_of_a_row(
-    live: Live, column: Any, expression: str, shown: Any, hidden: Any
+    live: Live, column: Any, expression: str, shown_value: Any, hidden_value: Any
 ) -> None:
     item = {"columns": {"id": {"type": "serial", "primaryKey": True}, "value": column}}
     member = {"columns": {"id": {"type": "serial", "primaryKey": True}, "team": {"type": "text"}}}
@@ -152,7 +156,9 @@ async def test_a_policy_means_of_a_change_what_it_means_of_a_row(
     await live.ask("POST", "/realtime/configure", {"tables": ["items"]})
     async with live.open(await live.user(ADA)) as client:
         await client.subscribe("items")
-        rows = [await live.insert("items", {"value": value}) for value in (hidden, shown) if value is not None]
+        rows = [
+            await live.insert("items", {"value": value}) for value in (hidden_value, shown_value) if value is not None
+        ]
         last = await live.insert("members", {"team": "green"})
         assert last
         body = (await live.ask("GET", "/items", token=await live.user(ADA))).json()
@@ -160,7 +166,7 @@ async def test_a_policy_means_of_a_change_what_it_means_of_a_row(
             assert (await client.read())["record"] == row
         await client.send("unsubscribe", table="items")
         assert await client.read() == {"type": "unsubscribed", "table": "items"}
-    assert body == [row for row in rows if row["value"] == shown]
+    assert body == [row for row in rows if row["value"] == shown_value]
 
 
 async def test_a_stream_of_events_goes_on_after_the_last_id(live: Live) -> None:
@@ -185,30 +191,30 @@ async def test_a_stream_of_events_goes_on_after_the_last_id(live: Live) -> None:
 
 
 async def test_a_stream_that_is_open_follows_the_table(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
-    subscribe, subscribed = feed.AppFeed.subscribe, list[bool]()
+    subscribe, subscriptions = feed.AppFeed.subscribe, list[bool]()
 
-    async def subscribe_slowly(*given: Any) -> None:
+    async def subscribe_slowly(*arguments: Any) -> None:
         # As long as the answer's head would take to reach the client.
         for _ in range(100):
             await asyncio.sleep(0)
-        await subscribe(*given)
-        subscribed.append(True)
+        await subscribe(*arguments)
+        subscriptions.append(True)
 
     monkeypatch.setattr(feed.AppFeed, "subscribe", subscribe_slowly)
     async with live.follow("table=posts"):
-        assert subscribed
+        assert subscriptions
 
 
 async def test_who_comes_back_too_late_is_told_to_read_anew(live: Live) -> None:
     async with live.open() as client:
-        connected = await client.read()
+        connected_event = await client.read()
         await live.ask("POST", "/posts", [{"title": "x"}] * 1000)
         await live.insert("posts", {"title": "last"})
-        await client.send("subscribe", table="posts", since=connected["last_id"])
+        await client.send("subscribe", table="posts", since=connected_event["last_id"])
         assert (await client.read())["type"] == "subscribed"
-        missed = await client.read()
-        assert (missed["type"], missed["table"]) == ("resync", "posts")
-        assert missed["last_id"] == connected["last_id"] + 1001
+        resync_event = await client.read()
+        assert (resync_event["type"], resync_event["table"]) == ("resync", "posts")
+        assert resync_event["last_id"] == connected_event["last_id"] + 1001
 
 
 async def test_a_thousand_follow_one_table(live: Live, stack: contextlib.ExitStack) -> None:
@@ -352,8 +358,8 @@ async def test_broadcasts_reach_those_who_joined_and_visitors_only_listen(live: 
             await client.send("join", channel="room")
             assert await client.read() == {"type": "joined", "channel": "room"}
         await hers.send("broadcast", channel="room", event="wave", payload={"n": 1})
-        told = {"type": "broadcast", "channel": "room", "event": "wave", "payload": {"n": 1}}
-        assert await visitor.read() == {**told, "client_id": ids[0], "user_id": ADA}
+        message = {"type": "broadcast", "channel": "room", "event": "wave", "payload": {"n": 1}}
+        assert await visitor.read() == {**message, "client_id": ids[0], "user_id": ADA}
         await visitor.send("broadcast", channel="room", event="wave")
         assert (await visitor.read())["code"] == "AUTH_RLS_REQUIRES_USER_JWT"
         answer = await live.ask(
@@ -361,14 +367,14 @@ async def test_broadcasts_reach_those_who_joined_and_visitors_only_listen(live: 
         )
         assert answer.json() == {"told": True}
         for client in (hers, visitor):
-            assert await client.read() == {**told, "client_id": None, "user_id": None}
+            assert await client.read() == {**message, "client_id": None, "user_id": None}
         await hers.send("event", event="place_order", payload={})
         assert (await hers.read())["message"] == "No handler for event: place_order"
 
 
 async def test_what_cannot_be_followed_is_said(live: Live) -> None:
-    closed = {"posts": POSTS, "closed": {"columns": {"id": {"type": "serial", "primaryKey": True}}}}
-    await live.ask("POST", "/schema/apply", {"schema": {"tables": closed}})
+    schema_tables = {"posts": POSTS, "closed": {"columns": {"id": {"type": "serial", "primaryKey": True}}}}
+    await live.ask("POST", "/schema/apply", {"schema": {"tables": schema_tables}})
     async with live.open("") as client:
         warning = await client.subscribe("closed")
         assert (warning["type"], warning["code"], warning["table"]) == (
@@ -423,9 +429,9 @@ async def test_who_reads_too_slowly_is_dropped(live: Live, stack: contextlib.Exi
     async with asyncio.timeout(TIMEOUT_SECONDS):
         while not listener.is_ended:
             await asyncio.sleep(0.01)
-    with pytest.raises(StreamEnded, match="read too slowly") as ended:
+    with pytest.raises(StreamEnded, match="read too slowly") as error_info:
         await _read_change(listener)
-    assert ended.value.code == 4008
+    assert error_info.value.code == 4008
 
 
 async def test_there_is_room_for_so_many_connections(tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -50,7 +50,7 @@ async def library(tables: Tables) -> Tables:
 
 
 @pytest.mark.parametrize(
-    ("query", "wanted"),
+    ("query", "expected_books"),
     [
         (f"authors?select=name,{BY_AUTHOR}(count)", [[{"count": 2}], [{"count": 1}], [{"count": 0}]]),
         (f"authors?select={BY_AUTHOR}(n:count())&books.price=gt.5", [[{"n": 1}], [{"n": 1}], [{"n": 0}]]),
@@ -64,8 +64,8 @@ async def library(tables: Tables) -> Tables:
         ),
     ],
 )
-async def test_related_rows_are_aggregated_for_each_row(library: Tables, query: str, wanted: list[Any]) -> None:
-    assert [row["books"] for row in await library.list(query)] == wanted
+async def test_related_rows_are_aggregated_for_each_row(library: Tables, query: str, expected_books: list[Any]) -> None:
+    assert [row["books"] for row in await library.list(query)] == expected_books
 
 
 async def test_count_is_an_aggregate_unless_it_is_a_column(library: Tables) -> None:
@@ -81,8 +81,8 @@ async def test_rows_are_found_by_whether_they_have_related_ones(library: Tables)
 
     assert await names(f"authors?select=name,{BY_AUTHOR}(title)&books=is.null") == ["Iris"]
     assert await names(f"authors?select=name,{BY_AUTHOR}(title)&books=not.is.null") == ["Ursula", "Octavia"]
-    found = await library.list(f"authors?select=name,{BY_AUTHOR}(title)&books=is.null&books.price=gt.8")
-    assert found == [{"name": "Ursula", "books": []}, {"name": "Iris", "books": []}]
+    authors = await library.list(f"authors?select=name,{BY_AUTHOR}(title)&books=is.null&books.price=gt.8")
+    assert authors == [{"name": "Ursula", "books": []}, {"name": "Iris", "books": []}]
     orphans = await library.list("books?select=title,author:authors!author_id(name)&author=is.null")
     assert orphans == [{"title": "Anonymous", "author": None}]
     refusal = await library.ask("GET", f"/authors?select=name,{BY_AUTHOR}(title)&books=eq.Planet")
@@ -123,11 +123,11 @@ async def test_a_write_answers_related_rows_and_what_is_in_json(library: Tables)
 
 
 async def test_a_write_of_many_rows_answers_each_with_its_related_rows_in_their_order(library: Tables) -> None:
-    given = [{"room": "N", "number": f"{900 - number}.50", "book_id": number % 3 + 1} for number in range(900)]
-    answer = await library.ask("POST", "/shelves?select=number,books(title)", given)
+    given_rows = [{"room": "N", "number": f"{900 - number}.50", "book_id": number % 3 + 1} for number in range(900)]
+    answer = await library.ask("POST", "/shelves?select=number,books(title)", given_rows)
     titles = ["Rocannon", "Planet", "Kindred"]
     assert [row["books"]["title"] for row in answer.json] == [titles[number % 3] for number in range(900)]
-    assert [row["number"] for row in answer.json] == [row["number"] for row in given]
+    assert [row["number"] for row in answer.json] == [row["number"] for row in given_rows]
 
 
 async def test_a_write_answers_no_related_rows_of_a_table_without_a_key_and_no_aggregates(library: Tables) -> None:
@@ -147,12 +147,12 @@ async def test_a_write_answers_related_rows_only_as_far_as_policies_show_them(li
     await library.policy("authors", "some", using_expression="id > 1", command="SELECT")
     user = await library.user(ADA)
     select = "title,authors!author_id(name)"
-    for author_id, wanted in ((1, None), (2, {"name": "Octavia"})):
+    for author_id, expected_author in ((1, None), (2, {"name": "Octavia"})):
         row = {"title": "New", "author_id": author_id}
         answer = await library.ask("POST", f"/books?select={select}", row, user)
-        assert (answer.status, answer.json) == (201, {"title": "New", "authors": wanted})
+        assert (answer.status, answer.json) == (201, {"title": "New", "authors": expected_author})
         removed_answer = await library.ask("DELETE", f"/books?title=eq.New&select={select}", None, user)
-        assert removed_answer.json == [{"title": "New", "authors": wanted}]
+        assert removed_answer.json == [{"title": "New", "authors": expected_author}]
 
 
 async def test_the_rows_that_a_write_wrote_are_counted_where_that_is_preferred(library: Tables) -> None:
@@ -227,8 +227,8 @@ async def test_values_of_a_related_row_are_spread_among_those_of_the_row(library
         {"id": 4, "name": None}
     ]
     await library.insert("shelves", {"room": "N", "number": "1", "book_id": 3}, {"room": "S", "number": "2"})
-    nested = "shelves?select=room,...books(title,...authors!author_id(name),editor:authors!editor_id(name))&order=room"
-    assert await library.list(nested) == [
+    query = "shelves?select=room,...books(title,...authors!author_id(name),editor:authors!editor_id(name))&order=room"
+    assert await library.list(query) == [
         {"room": "N", "title": "Kindred", "name": "Octavia", "editor": None},
         {"room": "S", "title": None, "name": None, "editor": None},
     ]
@@ -252,8 +252,8 @@ async def test_a_related_row_that_the_reader_may_not_see_is_neither_spread_nor_o
         rows = await library.list(f"{spread}&order=authors(name){direction},id", {})
         assert rows[0]["title"] == first, direction
         assert {row["name"] for row in rows} == {"Ursula", None}
-    shown = await library.list(f"{spread}&order=authors(name),id.desc", {})
-    assert [row["title"] for row in shown] == ["Planet", "Rocannon", "Anonymous", "Kindred"]
+    shown_rows = await library.list(f"{spread}&order=authors(name),id.desc", {})
+    assert [row["title"] for row in shown_rows] == ["Planet", "Rocannon", "Anonymous", "Kindred"]
     assert [row["title"] for row in await library.list("books?select=title,...authors!author_id!inner(name)", {})] == [
         "Rocannon", "Planet"
     ]  # fmt: skip
@@ -261,10 +261,10 @@ async def test_a_related_row_that_the_reader_may_not_see_is_neither_spread_nor_o
 
 async def test_related_rows_of_which_nothing_is_selected_are_there_for_filters_and_orders(library: Tables) -> None:
     assert await library.list(f"authors?select=name,{BY_AUTHOR}()&books=is.null") == [{"name": "Iris"}]
-    found = await library.list(f"authors?select=name,{BY_AUTHOR}!inner()&books.price=gt.8")
-    assert found == [{"name": "Octavia"}]
-    ordered = await library.list("books?select=title,author:authors!author_id()&order=author(name),id&limit=2")
-    assert ordered == [{"title": "Kindred"}, {"title": "Rocannon"}]
+    authors = await library.list(f"authors?select=name,{BY_AUTHOR}!inner()&books.price=gt.8")
+    assert authors == [{"name": "Octavia"}]
+    ordered_rows = await library.list("books?select=title,author:authors!author_id()&order=author(name),id&limit=2")
+    assert ordered_rows == [{"title": "Kindred"}, {"title": "Rocannon"}]
     csv = await library.ask("GET", f"/authors?select=name,{BY_AUTHOR}()&id=eq.1", accept="text/csv")
     assert csv.content.decode().split() == ["name", "Ursula"]
 
@@ -274,8 +274,8 @@ async def test_what_two_tables_have_in_common_is_named_where_they_are_not_relate
         return {"type": "integer", "primaryKey": True, "references": f"{table}.id"}
 
     plain = {"columns": {"id": {"type": "serial", "primaryKey": True}, "name": "text"}}
-    tagged = {"columns": {"post_id": refer("posts"), "tag_id": refer("tags")}}
-    await tables.apply({"posts": plain, "tags": plain, "post_tags": tagged})
+    link_table = {"columns": {"post_id": refer("posts"), "tag_id": refer("tags")}}
+    await tables.apply({"posts": plain, "tags": plain, "post_tags": link_table})
     refusal = await tables.ask("GET", "/posts?select=name,tags(name)")
     assert refusal.json["hint"] == "They are related by `post_tags`: write `post_tags(tags(name))`."
     assert await tables.list("posts?select=name,post_tags(tags(name))") == []

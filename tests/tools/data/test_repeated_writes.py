@@ -33,9 +33,9 @@ async def open_items(tables: Tables) -> None:
     await tables.insert("items", *ROWS)
 
 
-@pytest.mark.parametrize(("method", "path", "body", "left"), WRITES)
+@pytest.mark.parametrize(("method", "path", "body", "remaining_ids"), WRITES)
 async def test_a_write_that_is_sent_again_is_answered_alike_and_made_once(
-    tables: Tables, method: str, path: str, body: Any, left: list[int]
+    tables: Tables, method: str, path: str, body: Any, remaining_ids: list[int]
 ) -> None:
     await open_items(tables)
 
@@ -50,7 +50,7 @@ async def test_a_write_that_is_sent_again_is_answered_alike_and_made_once(
         assert (answer.status, answer.json) == (first.status, first.json)
         assert answer.headers["x-action-id"] == first.headers["x-action-id"]
     assert (await tables.ask("GET", "/data-changes")).json == before
-    assert [row["id"] for row in await tables.list("items?order=id")] == left
+    assert [row["id"] for row in await tables.list("items?order=id")] == remaining_ids
     other = await send(path.replace("1", "2").replace("lt.3", "lt.2"), {"id": 9})
     assert (other.status, other.json["error"]["code"]) == (409, "IDEMPOTENCY_KEY_REUSED")
     undone_answer = await tables.ask("POST", "/data-changes/undo", {"action_id": again[0].headers["x-action-id"]})
@@ -84,13 +84,13 @@ async def test_a_write_that_failed_is_kept_for_no_key(tables: Tables) -> None:
 async def test_a_key_is_its_callers_own(tables: Tables) -> None:
     await tables.apply({"posts": POSTS})
     await tables.ask("POST", "/rls", {"table_name": "posts", "user_column": "user_id"})
-    made = []
+    ids = []
     for user in (ADA, BEN):
         by = await tables.user(user)
         answer = await tables.ask("POST", "/posts", {"title": "mine"}, by, idempotency_key="same")
         assert answer.status == 201, answer.content
-        made.append(answer.json["id"])
-    assert len(set(made)) == 2
+        ids.append(answer.json["id"])
+    assert len(set(ids)) == 2
 
 
 async def test_a_column_of_the_name_is_a_filter_and_no_key(tables: Tables) -> None:

@@ -63,8 +63,8 @@ async def open_as(postgres: PostgresServer, user: str, folder: Path) -> AsyncIte
 async def world(postgres: PostgresServer, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Installation]:
     # As a managed Postgres has it: no superuser, but one who may create roles.
     postgres.execute("CREATE ROLE managed LOGIN CREATEROLE")
-    async with open_as(postgres, "managed", tmp_path_factory.mktemp("managed")) as opened:
-        yield opened
+    async with open_as(postgres, "managed", tmp_path_factory.mktemp("managed")) as installation:
+        yield installation
 
 
 @pytest_asyncio.fixture(loop_scope="module")
@@ -139,7 +139,7 @@ async def test_raw_sql_of_a_user_reaches_only_what_the_policies_open(blog: Table
     assert [row[0] for row in await store.write(app_id, _act(blog.world, "user_writes", ADA, changes))] == ["Ada's"]
     deletes = f"DELETE FROM {posts} RETURNING title"  # noqa: S608
     assert await store.write(app_id, _act(blog.world, "visitor_writes", None, deletes)) == []
-    refused: list[tuple[Job, str]] = [
+    refused_jobs: list[tuple[Job, str]] = [
         ("user_reads", changes),
         ("user_writes", f"INSERT INTO {posts} (id, title, user_id) VALUES (gen_random_uuid(), 'x', '{BEN}')"),  # noqa: S608
         ("user_writes", f"UPDATE {posts} SET user_id = '{BEN}'"),  # noqa: S608
@@ -149,7 +149,7 @@ async def test_raw_sql_of_a_user_reaches_only_what_the_policies_open(blog: Table
         ("user_reads", f'CREATE TABLE "{app_id}".mine (id integer)'),
         ("user_reads", f"ALTER TABLE {posts} DISABLE ROW LEVEL SECURITY"),
     ]
-    for job, sql in refused:
+    for job, sql in refused_jobs:
         with pytest.raises(PrivilegeRefused):
             await store.write(app_id, _act(blog.world, job, ADA, sql))
     # Nothing of it is left for whoever uses the connection next.
@@ -202,9 +202,9 @@ async def test_who_reads_while_policies_change_sees_what_one_of_them_opens(blog:
         return [await blog.ask("GET", "/posts?select=title,comments(text)&order=title", None, ada) for _ in range(15)]
 
     changing = asyncio.create_task(change())
-    found = await asyncio.gather(*(read() for _ in range(4)))
+    answer_lists = await asyncio.gather(*(read() for _ in range(4)))
     await changing
-    answers = [answer for each in found for answer in each]
+    answers = [answer for each in answer_lists for answer in each]
     assert {answer.status for answer in answers} == {200}
     assert {tuple(row["title"] for row in answer.json) for answer in answers} <= {("Ada's",), ("Ada's", "Ben's")}
     assert [row["title"] for row in await blog.list("posts", ada)] == ["Ada's"]
@@ -263,19 +263,19 @@ async def test_a_caller_answers_rows_of_their_own_write_that_they_cannot_read(bl
     answer = await blog.ask("POST", "/posts", {"title": "Hello?"}, {})
     assert (answer.status, answer.json["title"]) == (201, "Hello?")
     await blog.policy("posts", "give_away", role="user", command="UPDATE", using_expression="true")
-    given = await blog.ask("PATCH", "/posts?title=eq.Ada's", {"user_id": BEN}, await blog.user(ADA))
-    assert [row["user_id"] for row in given.json] == [BEN]
+    update_answer = await blog.ask("PATCH", "/posts?title=eq.Ada's", {"user_id": BEN}, await blog.user(ADA))
+    assert [row["user_id"] for row in update_answer.json] == [BEN]
 
 
 async def test_columns_that_policies_name_can_change_and_go(blog: Tables) -> None:
-    scored = "exists (select 1 from posts p where p.score > 1 and p.title <> 'what?; \\')"
-    await blog.policy("comments", "scored", using_expression=scored)
+    expression = "exists (select 1 from posts p where p.score > 1 and p.title <> 'what?; \\')"
+    await blog.policy("comments", "scored", using_expression=expression)
     wider = {**POSTS["columns"], "score": {"type": "bigint"}}
     await blog.apply({"posts": {**POSTS, "columns": wider}, "comments": COMMENTS})
     await blog.ask("DELETE", "/rls/comments/scored")
     await blog.apply({"posts": {**POSTS, "columns": wider, "_dropColumns": ["score"]}, "comments": COMMENTS})
-    left = {name: column for name, column in COMMENTS["columns"].items() if name != "post"}
-    await blog.apply({"comments": {"columns": left, "_dropColumns": ["post"]}}, drop=["posts"])
+    remaining_columns = {name: column for name, column in COMMENTS["columns"].items() if name != "post"}
+    await blog.apply({"comments": {"columns": remaining_columns, "_dropColumns": ["post"]}}, drop=["posts"])
     assert [row["text"] for row in await blog.list("comments", await blog.user(BEN))] == ["by Ben"]
 
 

@@ -39,10 +39,10 @@ EVERY_TYPE: dict[str, tuple[str, Any, Any]] = {
 async def test_every_type_comes_back_as_it_is_documented(tables: Tables) -> None:
     columns = {name: {"type": kind} for name, (kind, _, _) in EVERY_TYPE.items()}
     await tables.apply({"things": {"columns": {"id": {"type": "serial", "primaryKey": True}, **columns}}})
-    given = {name: value for name, (_, value, _) in EVERY_TYPE.items()}
-    wanted = {"id": 1, **{name: shown for name, (_, _, shown) in EVERY_TYPE.items()}}
-    assert (await tables.ask("POST", "/things", given)).json == wanted
-    assert (await tables.ask("GET", "/things/1")).json == wanted
+    given_row = {name: value for name, (_, value, _) in EVERY_TYPE.items()}
+    expected_row = {"id": 1, **{name: shown_value for name, (_, _, shown_value) in EVERY_TYPE.items()}}
+    assert (await tables.ask("POST", "/things", given_row)).json == expected_row
+    assert (await tables.ask("GET", "/things/1")).json == expected_row
     nothing = (await tables.ask("POST", "/things", {"a_text": None})).json
     assert nothing == {"id": 2, **dict.fromkeys(EVERY_TYPE)}
 
@@ -201,8 +201,8 @@ async def test_many_rows_are_inserted_all_or_none(tables: Tables) -> None:
     await tables.apply(
         {"tags": {"columns": {"id": {"type": "serial", "primaryKey": True}, "name": {"type": "text", "unique": True}}}}
     )
-    inserted = await tables.insert("tags", {"name": "a"}, {"name": "b"})
-    assert inserted == [{"id": 1, "name": "a"}, {"id": 2, "name": "b"}]
+    inserted_rows = await tables.insert("tags", {"name": "a"}, {"name": "b"})
+    assert inserted_rows == [{"id": 1, "name": "a"}, {"id": 2, "name": "b"}]
     twice = await tables.ask("POST", "/tags", [{"name": "c"}, {"name": "a"}])
     assert (twice.status, twice.json["error"]["code"]) == (409, "VALIDATION_UNIQUE_CONSTRAINT_VIOLATION")
     assert twice.json["error"]["details"]["column"] == "name"
@@ -250,29 +250,29 @@ async def test_what_constraints_refuse_is_told_by_its_kind(tables: Tables) -> No
         }
     }
     await tables.apply({"parents": parent, "children": child})
-    named = {"table": "children", "column": "parent_id", "references": "parents.id"}
+    details = {"table": "children", "column": "parent_id", "references": "parents.id"}
     orphan = await tables.ask("POST", "/children", {"id": 1, "parent_id": 7})
     assert (orphan.status, orphan.json["error"]["code"]) == (400, "VALIDATION_FOREIGN_KEY_VIOLATION")
     assert orphan.json["message"] == "`parent_id` of `children` refers to a row of `parents` that is not there."
-    assert orphan.json["error"]["details"] == named
+    assert orphan.json["error"]["details"] == details
     empty = await tables.ask("POST", "/children", {"id": 1})
     assert (empty.status, empty.json["error"]["code"]) == (400, "VALIDATION_NOT_NULL_VIOLATION")
     assert empty.json["error"]["details"]["column"] == "parent_id"
     await tables.insert("parents", {"id": 7})
     await tables.insert("children", {"id": 1, "parent_id": 7})
-    for held in (
+    for refusal in (
         await tables.ask("DELETE", "/parents/7"),
         await tables.ask("DELETE", "/parents?id=gt.1"),
         await tables.ask("PATCH", "/parents/7", {"id": 8}),
     ):
-        assert (held.status, held.json["error"]["code"]) == (400, "VALIDATION_FOREIGN_KEY_VIOLATION")
-        assert held.json["message"] == "`parent_id` of `children` refers to this row of `parents`."
-        assert held.json["error"]["details"] == named
+        assert (refusal.status, refusal.json["error"]["code"]) == (400, "VALIDATION_FOREIGN_KEY_VIOLATION")
+        assert refusal.json["message"] == "`parent_id` of `children` refers to this row of `parents`."
+        assert refusal.json["error"]["details"] == details
     answer = await tables.ask("PATCH", "/children/1", {"parent_id": 9})
-    assert answer.json["error"]["details"] == named
+    assert answer.json["error"]["details"] == details
     writes = [{"op": "insert", "table": "children", "values": [{"id": 2, "parent_id": 7}, {"id": 3, "parent_id": 9}]}]
     batch = await tables.ask("POST", "/data-batch", {"writes": writes})
-    assert batch.json["error"]["details"] == {**named, "write": 0}
+    assert batch.json["error"]["details"] == {**details, "write": 0}
     nulled_answer = await tables.ask("PATCH", "/children/1", {"parent_id": None})
     assert nulled_answer.json["error"]["code"] == "VALIDATION_NOT_NULL_VIOLATION"
     foreign = await tables.ask("POST", "/children", {"nothing": 1})
@@ -297,16 +297,16 @@ async def test_related_rows_are_embedded_in_both_directions(tables: Tables) -> N
         {"title": "Book 0", "author": {"name": "Ada"}}
     ]
     assert (await tables.list("books?select=author_id(name)&title=eq.Orphan")) == [{"author_id": None}]
-    listed = await tables.list("authors?select=name,books(title)&order=id&books.order=title.desc&books.limit=2")
-    assert listed == [
+    listed_authors = await tables.list("authors?select=name,books(title)&order=id&books.order=title.desc&books.limit=2")
+    assert listed_authors == [
         {"name": "Ada", "books": [{"title": "Book 4"}, {"title": "Book 2"}]},
         {"name": "Ben", "books": [{"title": "Book 5"}, {"title": "Book 3"}]},
         {"name": "Cyd", "books": []},
     ]
     inner = await tables.list("authors?select=name,books!inner(title)&books.title=eq.Book%203")
     assert inner == [{"name": "Ben", "books": [{"title": "Book 3"}]}]
-    nested = await tables.list("books?select=title,authors(name,books(title))&id=eq.1")
-    assert [book["title"] for book in nested[0]["authors"]["books"]] == ["Book 0", "Book 2", "Book 4"]
+    listed_books = await tables.list("books?select=title,authors(name,books(title))&id=eq.1")
+    assert [book["title"] for book in listed_books[0]["authors"]["books"]] == ["Book 0", "Book 2", "Book 4"]
     wrong = await tables.ask("GET", "/books?select=publisher(name)")
     assert (wrong.status, wrong.json["error"]["code"]) == (400, "VALIDATION_INVALID_SCHEMA")
 
@@ -327,8 +327,8 @@ async def test_json_and_arrays_are_filtered_and_shown_by_path(tables: Tables) ->
         ("data->>name=eq.y", [2]), ('data=cs.{"size":{"w":3}}', [1]), ("tags=cs.{a}", [1]), ("tags=ov.{b,z}", [1]),
         ("tags=cd.{a,b,c}", [1, 2]), ("tags=eq.{a,b}", [1]), ("data->list->>0=eq.1", [1]),
     ):  # fmt: skip
-        sent = quote(query, safe="=.,")
-        assert [row["id"] for row in await tables.list(f"notes?order=id&{sent}")] == ids, query
+        quoted_query = quote(query, safe="=.,")
+        assert [row["id"] for row in await tables.list(f"notes?order=id&{quoted_query}")] == ids, query
 
 
 async def test_what_is_in_json_has_one_text_whichever_database_reads_it(tables: Tables) -> None:
@@ -388,8 +388,8 @@ async def test_a_call_of_a_function_is_told_what_there_is_instead(posts: Tables)
     assert read.status == 404
     with_parameter = await posts.ask("GET", "/rpc/search_posts?q=x")
     assert with_parameter.status == 400
-    for refused in (answer, with_parameter):
-        assert refused.json["error"]["remediation"].endswith(read.json["error"]["remediation"])
+    for refused_answer in (answer, with_parameter):
+        assert refused_answer.json["error"]["remediation"].endswith(read.json["error"]["remediation"])
 
 
 async def test_a_post_to_a_path_that_reads_as_a_row_is_told_that_the_path_is_wrong(tables: Tables) -> None:

@@ -13,18 +13,18 @@ ID = {"id": {"type": "integer", "primaryKey": True}}
 
 
 async def test_what_is_applied_is_what_is_shown_and_applying_it_again_does_nothing(tables: Tables) -> None:
-    applied = await tables.apply({"posts": POSTS}, name="add posts")
-    assert applied["applied"] >= 2
-    assert applied["_meta"]["resource_info"] == {"table_count": 1, "tables": ["posts"]}
-    shown = (await tables.ask("GET", "/schema")).json
-    assert shown["app_id"] == tables.app.id
-    columns = shown["schema"]["tables"]["posts"]["columns"]
+    answer = await tables.apply({"posts": POSTS}, name="add posts")
+    assert answer["applied"] >= 2
+    assert answer["_meta"]["resource_info"] == {"table_count": 1, "tables": ["posts"]}
+    shown_schema = (await tables.ask("GET", "/schema")).json
+    assert shown_schema["app_id"] == tables.app.id
+    columns = shown_schema["schema"]["tables"]["posts"]["columns"]
     assert columns["id"] == {"type": "uuid", "primaryKey": True, "nullable": False, "default": "gen_random_uuid()"}
-    assert shown["schema"]["tables"]["posts"]["indexes"]["posts_user"]["columns"] == ["user_id"]
-    again = await tables.apply(shown["schema"]["tables"])
+    assert shown_schema["schema"]["tables"]["posts"]["indexes"]["posts_user"]["columns"] == ["user_id"]
+    again = await tables.apply(shown_schema["schema"]["tables"])
     assert (again["applied"], again["statements"]) == (0, [])
-    described = (await tables.ask("GET", "/schema/posts")).json
-    assert (described["key"], described["row_level_security"]) == (["id"], True)
+    description = (await tables.ask("GET", "/schema/posts")).json
+    assert (description["key"], description["row_level_security"]) == (["id"], True)
 
 
 async def test_a_dry_run_tells_and_changes_nothing(tables: Tables) -> None:
@@ -39,9 +39,9 @@ async def test_a_dry_run_tells_and_changes_nothing(tables: Tables) -> None:
 async def test_migrations_are_listed_newest_first(tables: Tables) -> None:
     await tables.apply({"a": {"columns": ID}}, name="first")
     await tables.apply({"a": {"columns": {**ID, "b": "text"}}}, name="second")
-    listed = (await tables.ask("GET", "/migrations")).json
-    assert [row["description"] for row in listed["migrations"]] == ["second", "first"]
-    assert "ADD COLUMN" in listed["migrations"][0]["applied_sql"][0]
+    migration_list = (await tables.ask("GET", "/migrations")).json
+    assert [row["description"] for row in migration_list["migrations"]] == ["second", "first"]
+    assert "ADD COLUMN" in migration_list["migrations"][0]["applied_sql"][0]
 
 
 async def test_nothing_is_dropped_that_the_document_does_not_name(tables: Tables) -> None:
@@ -83,13 +83,13 @@ async def test_a_new_column_fills_the_rows_that_are_there_with_its_default(table
 async def test_a_column_that_rows_leave_empty_cannot_be_required_and_nothing_is_half_done(tables: Tables) -> None:
     await tables.apply({"a": {"columns": {**ID, "b": "text"}}})
     await tables.insert("a", {"id": 1})
-    wanted = {"new": {"columns": ID}, "a": {"columns": {**ID, "b": {"type": "text", "nullable": False}}}}
-    refusal = await tables.ask("POST", "/schema/apply", {"schema": {"tables": wanted}})
+    wanted_tables = {"new": {"columns": ID}, "a": {"columns": {**ID, "b": {"type": "text", "nullable": False}}}}
+    refusal = await tables.ask("POST", "/schema/apply", {"schema": {"tables": wanted_tables}})
     assert refusal.json["error"]["code"] == "SCHEMA_MIGRATION_FAILED"
     assert refusal.json["error"]["details"] == {"table": "a", "column": "b", "existing_row_count": 1}
     assert set((await tables.ask("GET", "/schema")).json["schema"]["tables"]) == {"a"}
     await tables.ask("PATCH", "/a/1", {"b": "x"})
-    await tables.apply(wanted)
+    await tables.apply(wanted_tables)
     assert (await tables.ask("POST", "/a", {"id": 2})).json["error"]["code"] == "VALIDATION_NOT_NULL_VIOLATION"
 
 
@@ -98,11 +98,11 @@ async def test_references_are_added_changed_and_enforced(tables: Tables) -> None
     await tables.insert("parents", {"id": 1})
     await tables.insert("children", {"id": 1, "parent": 1}, {"id": 2, "parent": 9})
     reference = {"type": "integer", "references": {"table": "parents", "column": "id", "onDelete": "CASCADE"}}
-    wanted = {"parents": {"columns": ID}, "children": {"columns": {**ID, "parent": reference}}}
-    answer = await tables.ask("POST", "/schema/apply", {"schema": {"tables": wanted}})
+    wanted_tables = {"parents": {"columns": ID}, "children": {"columns": {**ID, "parent": reference}}}
+    answer = await tables.ask("POST", "/schema/apply", {"schema": {"tables": wanted_tables}})
     assert answer.json["error"]["code"] == "VALIDATION_FOREIGN_KEY_VIOLATION"
     await tables.ask("DELETE", "/children/2")
-    await tables.apply(wanted)
+    await tables.apply(wanted_tables)
     assert len(await tables.list("children")) == 1
     assert (await tables.ask("POST", "/children", {"id": 3, "parent": 9})).status == 400
     await tables.ask("DELETE", "/parents/1")
@@ -112,11 +112,11 @@ async def test_references_are_added_changed_and_enforced(tables: Tables) -> None
 async def test_a_unique_column_is_added_and_taken_back(tables: Tables) -> None:
     await tables.apply({"a": {"columns": {**ID, "b": "text"}}})
     await tables.insert("a", {"id": 1, "b": "x"}, {"id": 2, "b": "x"})
-    wanted = {"a": {"columns": {**ID, "b": {"type": "text", "unique": True}}}}
-    refusal = await tables.ask("POST", "/schema/apply", {"schema": {"tables": wanted}})
+    wanted_tables = {"a": {"columns": {**ID, "b": {"type": "text", "unique": True}}}}
+    refusal = await tables.ask("POST", "/schema/apply", {"schema": {"tables": wanted_tables}})
     assert (refusal.status, refusal.json["error"]["code"]) == (409, "VALIDATION_UNIQUE_CONSTRAINT_VIOLATION")
     await tables.ask("PATCH", "/a/2", {"b": "y"})
-    await tables.apply(wanted)
+    await tables.apply(wanted_tables)
     assert (await tables.ask("POST", "/a", {"id": 3, "b": "y"})).status == 409
     await tables.apply({"a": {"columns": {**ID, "b": "text"}}})
     assert (await tables.ask("POST", "/a", {"id": 3, "b": "y"})).status == 201
@@ -185,8 +185,8 @@ async def test_two_schemas_at_once_come_one_after_the_other(tables: Tables) -> N
     await tables.apply({"a": {"columns": ID}})
 
     async def add(name: str) -> int:
-        wanted = {"a": {"columns": {**ID, name: "text"}}}
-        return (await tables.ask("POST", "/schema/apply", {"schema": {"tables": wanted}})).status
+        wanted_tables = {"a": {"columns": {**ID, name: "text"}}}
+        return (await tables.ask("POST", "/schema/apply", {"schema": {"tables": wanted_tables}})).status
 
     assert set(await asyncio.gather(*(add(f"c{n}") for n in range(5)))) == {200}
     columns = (await tables.ask("GET", "/schema")).json["schema"]["tables"]["a"]["columns"]

@@ -16,9 +16,9 @@ async def test_each_row_says_who_sees_it(tables: Tables) -> None:
         {"title": "c"},
     )
     await tables.ask("POST", "/rls", {"table_name": "posts", "user_column": "user_id", "public_read_column": "public"})
-    asked = {"table": "posts", "viewers": ["anon", ADA, BEN], "order": "title"}
-    seen = (await tables.ask("POST", "/rls/simulate", asked)).json
-    assert seen == {
+    request = {"table": "posts", "viewers": ["anon", ADA, BEN], "order": "title"}
+    simulation = (await tables.ask("POST", "/rls/simulate", request)).json
+    assert simulation == {
         "table": "posts",
         "total": 3,
         "viewers": [{"viewer": "anon", "visible": 1}, {"viewer": ADA, "visible": 2}, {"viewer": BEN, "visible": 1}],
@@ -29,9 +29,9 @@ async def test_each_row_says_who_sees_it(tables: Tables) -> None:
         ],
     }
     for viewer, headers in ((ADA, await tables.user(ADA)), (BEN, await tables.user(BEN)), ("anon", {})):
-        listed = await tables.list("posts?order=title", headers)
-        assert listed == [each["row"] for each in seen["rows"] if viewer in each["seen_by"]]
-    few = (await tables.ask("POST", "/rls/simulate", {**asked, "where": {"title": "eq.b"}, "limit": 1})).json
+        listed_rows = await tables.list("posts?order=title", headers)
+        assert listed_rows == [each["row"] for each in simulation["rows"] if viewer in each["seen_by"]]
+    few = (await tables.ask("POST", "/rls/simulate", {**request, "where": {"title": "eq.b"}, "limit": 1})).json
     assert (few["total"], [each["row"]["title"] for each in few["rows"]]) == (1, ["b"])
 
 
@@ -39,13 +39,15 @@ async def test_a_table_without_a_key_is_compared_too(tables: Tables) -> None:
     await tables.apply({"notes": {"columns": {"text": {"type": "text"}, "rank": {"type": "integer"}}}})
     await tables.insert("notes", {"text": "a", "rank": None}, {"text": "b", "rank": 2})
     await tables.policy("notes", "some", role="anon", using_expression="rank is null")
-    seen = (await tables.ask("POST", "/rls/simulate", {"table": "notes", "viewers": ["anon"], "order": "text"})).json
-    assert [each["seen_by"] for each in seen["rows"]] == [["anon"], []]
+    simulation = (
+        await tables.ask("POST", "/rls/simulate", {"table": "notes", "viewers": ["anon"], "order": "text"})
+    ).json
+    assert [each["seen_by"] for each in simulation["rows"]] == [["anon"], []]
 
 
 async def test_only_those_who_run_the_app_compare(tables: Tables) -> None:
     await tables.apply({"posts": POSTS})
-    asked = {"table": "posts", "viewers": ["anon"]}
-    assert (await tables.ask("POST", "/rls/simulate", asked, await tables.user(ADA))).status == 403
-    assert (await tables.ask("POST", "/rls/simulate", {**asked, "viewers": ["nobody"]})).status == 400
-    assert (await tables.ask("POST", "/rls/simulate", {**asked, "table": "nothing"})).status == 404
+    request = {"table": "posts", "viewers": ["anon"]}
+    assert (await tables.ask("POST", "/rls/simulate", request, await tables.user(ADA))).status == 403
+    assert (await tables.ask("POST", "/rls/simulate", {**request, "viewers": ["nobody"]})).status == 400
+    assert (await tables.ask("POST", "/rls/simulate", {**request, "table": "nothing"})).status == 404

@@ -70,13 +70,13 @@ async def notes(world: Installation) -> Tables:
     ],
 )
 async def test_a_search_finds_the_texts_that_fulfil_it(notes: Tables, search: str, ids: list[int]) -> None:
-    found = await notes.list(f"notes?select=id&order=id&text={quote(search)}")
-    assert [row["id"] for row in found] == ids
+    found_notes = await notes.list(f"notes?select=id&order=id&text={quote(search)}")
+    assert [row["id"] for row in found_notes] == ids
 
 
 async def test_a_search_stands_among_other_conditions(notes: Tables) -> None:
-    found = await notes.list(f"notes?select=id&order=id&or={quote('(text.wfts.fox,text.fts.slow&dog,id.eq.8)')}")
-    assert [row["id"] for row in found] == [1, 2, 8]
+    found_notes = await notes.list(f"notes?select=id&order=id&or={quote('(text.wfts.fox,text.fts.slow&dog,id.eq.8)')}")
+    assert [row["id"] for row in found_notes] == [1, 2, 8]
 
 
 @pytest.mark.parametrize(
@@ -120,8 +120,8 @@ async def test_a_text_is_searched_as_far_as_it_is_said(notes: Tables) -> None:
         ("phfts.w20000 w20001", False),
         ("plfts.w20000 w20001", True),
     ):
-        found = await notes.list(f"notes?select=id&id=eq.9&text={quote(search)}")
-        assert bool(found) is is_found, search
+        found_notes = await notes.list(f"notes?select=id&id=eq.9&text={quote(search)}")
+        assert bool(found_notes) is is_found, search
     await notes.ask("DELETE", "/notes/9")
     for search in (" ".join(f"w{number}" for number in range(101)), "x" * 2500, "(" * 30):
         assert (await notes.ask("GET", f"/notes?text=fts.{quote(search)}")).status == 400

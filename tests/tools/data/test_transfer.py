@@ -26,9 +26,11 @@ ITEMS: dict[str, Any] = {
 
 async def send(tables: Tables, path: str, content: str | bytes, by: Any = None, **headers: str) -> Any:
     caller = tables.world.owner if by is None else by
-    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    more_headers = {name.replace("_", "-"): value for name, value in headers.items()}
     content = content.encode() if isinstance(content, str) else content
-    return await tables.world.ask("POST", f"{tables.base}/data-import/{path}", {**caller, **named}, content=content)
+    return await tables.world.ask(
+        "POST", f"{tables.base}/data-import/{path}", {**caller, **more_headers}, content=content
+    )
 
 
 async def export(tables: Tables, path: str, by: Any = None, **headers: str) -> str:
@@ -69,14 +71,14 @@ async def test_an_export_has_every_row_once_in_the_order_of_the_key(tables: Tabl
     keys = key.split(",")
     kinds = {"a": "text", "id": "integer", "price": "numeric", "note": "text"}
     await tables.apply({"rows": {"columns": {n: {"type": k, "primaryKey": n in keys} for n, k in kinds.items()}}})
-    given = [{"id": n, "a": "xyz"[n % 3], "price": n * 1.5, "note": f"note {n}"} for n in range(2500)]
+    given_rows = [{"id": n, "a": "xyz"[n % 3], "price": n * 1.5, "note": f"note {n}"} for n in range(2500)]
     for start in range(0, 2500, 1000):
-        await tables.insert("rows", *given[start : start + 1000])
+        await tables.insert("rows", *given_rows[start : start + 1000])
     lines = (await export(tables, f"rows?format=jsonl&select={columns}&id=gte.10")).splitlines()
-    ordered = sorted(given[10:], key=lambda row: [row[name] for name in keys])
+    ordered_rows = sorted(given_rows[10:], key=lambda row: [row[name] for name in keys])
     names = columns.split(",")
-    shown = [{**row, "price": str(row["price"])} for row in ordered]
-    assert [json.loads(line) for line in lines] == [{name: row[name] for name in names} for row in shown]
+    shown_rows = [{**row, "price": str(row["price"])} for row in ordered_rows]
+    assert [json.loads(line) for line in lines] == [{name: row[name] for name in names} for row in shown_rows]
 
 
 async def test_an_export_holds_only_rows_that_the_caller_may_see(tables: Tables) -> None:
@@ -96,8 +98,8 @@ async def test_an_export_escapes_formulas_if_asked_to(tables: Tables) -> None:
     )
     plain = "id,note,code\r\n-1,=cmd|' /C calc'!A0,\r\n2,+1,\r\n3,,@x\r\n"
     assert await export(tables, "items") == plain
-    escaped = plain.replace("=cmd", "'=cmd").replace("+1", "'+1").replace("@x", "'@x")
-    assert await export(tables, "items?escape_formulas=true") == escaped
+    escaped_csv = plain.replace("=cmd", "'=cmd").replace("+1", "'+1").replace("@x", "'@x")
+    assert await export(tables, "items?escape_formulas=true") == escaped_csv
 
 
 @pytest.mark.parametrize("query", ["select=id,items(id)", "select=count()", "select=a:id,a:note"])
@@ -130,11 +132,11 @@ async def test_an_import_stops_before_a_line_that_fails_and_goes_on_when_it_is_c
 ) -> None:
     good, bad, code = BAD[kind]
     await tables.apply({"items": ITEMS})
-    broken = "id,note,code\n" + LINES.replace(good, bad)
+    broken_csv = "id,note,code\n" + LINES.replace(good, bad)
     for _ in range(2):
-        stopped = await send(tables, "items", broken, idempotency_key="file")
-        error = stopped.json["error"]
-        assert (stopped.status, error["code"]) == (400, "DATA_IMPORT_STOPPED")
+        refusal = await send(tables, "items", broken_csv, idempotency_key="file")
+        error = refusal.json["error"]
+        assert (refusal.status, error["code"]) == (400, "DATA_IMPORT_STOPPED")
         report = error["details"]["import"]
         assert (report["written"], report["failed"], report["last_line"]) == (699, 1, 700)
         assert (report["errors"][0]["line"], report["errors"][0]["code"]) == (701, code)
@@ -160,8 +162,8 @@ async def test_an_import_leaves_lines_out_that_fail_if_asked_to(tables: Tables) 
         {"id": 1},
         {"id": 3, "code": "b"},
     ]
-    broken = ["[1]", "{", r'{"id": 8, "code": "\ud800"}', '{"id": 9, "code": [1e999]}']
-    text = "\n".join([*map(json.dumps, lines), *broken, ""])
+    broken_lines = ["[1]", "{", r'{"id": 8, "code": "\ud800"}', '{"id": 9, "code": [1e999]}']
+    text = "\n".join([*map(json.dumps, lines), *broken_lines, ""])
     answer = await send(tables, "items?format=jsonl&skip_errors=true", text)
     assert answer.status == 200, answer.content
     assert (answer.json["written"], answer.json["failed"]) == (2, 8)
@@ -173,11 +175,11 @@ async def test_an_import_updates_rows_that_are_there_also_those_of_its_own(table
     await tables.apply({"items": ITEMS})
     await tables.insert("items", {"id": 1, "note": "old"})
     text = "id,note\n1,new\n2,first\n2,second\n"
-    merged = await send(tables, "items?on_conflict=id", text)
-    assert merged.json["written"] == 3, merged.content
+    merge_answer = await send(tables, "items?on_conflict=id", text)
+    assert merge_answer.json["written"] == 3, merge_answer.content
     assert [row["note"] for row in await tables.list("items?order=id")] == ["new", "second"]
-    ignored = await send(tables, "items", "id,note\n1,x\n3,third\n", prefer="resolution=ignore-duplicates")
-    assert ignored.json["written"] == 1, ignored.content
+    ignore_answer = await send(tables, "items", "id,note\n1,x\n3,third\n", prefer="resolution=ignore-duplicates")
+    assert ignore_answer.json["written"] == 1, ignore_answer.content
     assert [row["note"] for row in await tables.list("items?order=id")] == ["new", "second", "third"]
 
 
@@ -193,8 +195,8 @@ async def test_a_dry_run_writes_nothing_and_tells_which_lines_would_fail(tables:
 
 async def test_an_import_is_undone_as_a_whole(tables: Tables) -> None:
     await tables.apply({"items": ITEMS})
-    imported = (await send(tables, "items", "id,note,code\n" + LINES)).json
-    answer = await tables.ask("POST", "/data-changes/undo", {"run_id": imported["import_id"]})
+    result = (await send(tables, "items", "id,note,code\n" + LINES)).json
+    answer = await tables.ask("POST", "/data-changes/undo", {"run_id": result["import_id"]})
     assert (answer.status, answer.json["undone"]) == (200, 1200), answer.content
     assert await tables.list("items") == []
 
@@ -216,14 +218,14 @@ async def test_imports_at_once_stay_within_the_plan(tables: Tables, monkeypatch:
     await tables.apply({"notes": {"columns": {"note": {"type": "text"}}}})
     text = "note\n" + f"{'x' * 60}\n" * 2000
     answers = await asyncio.gather(*(send(tables, "notes", text) for _ in range(3)))
-    written = 0
+    written_count = 0
     for answer in answers:
         error = answer.json["error"]
         assert (answer.status, error["code"]) == (402, "QUOTA_STORAGE_EXCEEDED")
-        written += error["details"]["import"]["written"]
+        written_count += error["details"]["import"]["written"]
     counted_answer = await tables.ask("GET", "/notes?limit=1", None, prefer="count=exact")
     # Whole parts of 500 lines of 100 bytes each.
-    assert counted_answer.headers["x-total-count"] == str(written) == "1000"
+    assert counted_answer.headers["x-total-count"] == str(written_count) == "1000"
 
 
 async def test_a_body_is_taken_apart_wherever_its_pieces_end(tables: Tables) -> None:
@@ -253,12 +255,12 @@ async def use(tables: Tables, name: str, by: dict[str, str], arguments: dict[str
 
 async def test_a_small_file_is_imported_and_exported_over_mcp(tables: Tables) -> None:
     await tables.apply({"items": ITEMS})
-    asked = {"app_id": tables.app.id, "table": "items"}
+    arguments = {"app_id": tables.app.id, "table": "items"}
     owner = tables.world.owner
-    imported = await use(tables, "data_import", owner, {**asked, "content": "id,note\n1,a\n2,b\n"})
-    assert json.loads(imported)["written"] == 2
+    result = await use(tables, "data_import", owner, {**arguments, "content": "id,note\n1,a\n2,b\n"})
+    assert json.loads(result)["written"] == 2
     assert '{"id": 2, "note": "b", "code": null}' in await use(
-        tables, "data_export", owner, {**asked, "format": "jsonl"}
+        tables, "data_export", owner, {**arguments, "format": "jsonl"}
     )
 
 
@@ -303,7 +305,7 @@ class StalledClient:
     """A client that asks for an export and reads no piece of it, until it hangs up."""
 
     tables: Tables
-    gone: asyncio.Event = field(default_factory=asyncio.Event)
+    has_gone: asyncio.Event = field(default_factory=asyncio.Event)
     has_begun: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def run(self) -> None:
@@ -321,7 +323,7 @@ class StalledClient:
         await self.tables.world.server(scope, self._receive, self._send)
 
     async def _receive(self) -> dict[str, Any]:
-        await self.gone.wait()
+        await self.has_gone.wait()
         return {"type": "http.disconnect"}
 
     async def _send(self, message: dict[str, Any]) -> None:
@@ -349,5 +351,5 @@ async def test_exports_that_nobody_reads_hold_nothing_but_their_few_places(table
         await tables.apply({"items": {**ITEMS, "checks": {"some": "id >= 0"}}})
         assert len(await tables.list("items?limit=10")) == 10
         for client in clients:
-            client.gone.set()
+            client.has_gone.set()
     assert len((await export(tables, "items")).splitlines()) == 2002

@@ -169,14 +169,14 @@ async def test_what_is_too_old_is_not_undone_and_swept(tables: Tables, monkeypat
     services = tables.world.application.services
     later = services.clock.now() + timedelta(days=8)
     monkeypatch.setattr(type(services.clock), "now", lambda _: later)
-    kept = await tables.ask("PATCH", "/posts?title=eq.old", {"title": "new"})
+    answer_in_time = await tables.ask("PATCH", "/posts?title=eq.old", {"title": "new"})
     assert (await undo(tables, action_id=answer.headers["x-action-id"])).status == 404
 
     job: Any = SimpleNamespace(services=services)
     await data_sweep(job)
     changes = (await tables.ask("GET", "/data-changes")).json["changes"]
-    assert [change["action_id"] for change in changes] == [kept.headers["x-action-id"]]
-    assert (await undo(tables, action_id=kept.headers["x-action-id"])).status == 200
+    assert [change["action_id"] for change in changes] == [answer_in_time.headers["x-action-id"]]
+    assert (await undo(tables, action_id=answer_in_time.headers["x-action-id"])).status == 200
 
 
 async def test_the_log_holds_no_more_than_it_may(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -240,9 +240,9 @@ async def test_what_a_run_wrote_is_undone_as_a_whole(tables: Tables) -> None:
         context = RequestContext("agent", f"request-{number}", step=step)
         arguments = {"app_id": tables.app.id, "table": "posts", "values": {"title": f"from the run {number}"}}
         await registry.run(registry.find("data_insert"), arguments, caller, context)
-    kept = await tables.insert("posts", {"title": "from a person"})
+    kept_rows = await tables.insert("posts", {"title": "from a person"})
     changes = (await tables.ask("GET", "/data-changes?run_id=run-7")).json["changes"]
     assert [change["after"]["title"] for change in changes] == [f"from the run {number}" for number in (2, 1, 0)]
     assert (await undo(tables, run_id="run-7")).json["undone"] == 3
-    assert await tables.list("posts") == kept
+    assert await tables.list("posts") == kept_rows
     assert (await undo(tables, run_id="run-7")).status == 404

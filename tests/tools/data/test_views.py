@@ -144,12 +144,12 @@ async def test_a_view_is_not_written_and_has_no_row_of_a_key(shop: Tables) -> No
     answer = await shop.ask("POST", "/rls", {"table_name": "lines", "user_column": "id"})
     assert (answer.status, "is a view" in answer.json["error"]["message"]) == (404, True), answer.content
     assert answer.json["error"]["remediation"] == "Name `orders` or `people` instead."
-    for method, path, given in (
+    for method, path, request_body in (
         ("POST", "/realtime/configure", {"tables": ["lines"]}),
         ("DELETE", "/realtime/lines", None),
         ("GET", "/realtime/changes?table=lines", None),
     ):
-        answer = await shop.ask(method, path, given)
+        answer = await shop.ask(method, path, request_body)
         assert (answer.status, answer.json["error"]["code"]) == (400, "REALTIME_VIEW"), (method, path, answer.content)
         assert "Follow `orders` and `people`" in answer.json["error"]["remediation"]
     imported_answer = await shop.world.ask(
@@ -210,8 +210,8 @@ async def test_the_simulator_compares_the_rows_of_views(shop: Tables) -> None:
     await shop.ask("POST", "/rls", {"table_name": "orders", "user_column": "user_id"})
 
     async def simulate(view: str) -> list[list[str]]:
-        asked = {"table": view, "viewers": ["anon", ADA, BEN], "order": next(iter(ORDERED[view]))}
-        answer = await shop.ask("POST", "/rls/simulate", asked)
+        request = {"table": view, "viewers": ["anon", ADA, BEN], "order": next(iter(ORDERED[view]))}
+        answer = await shop.ask("POST", "/rls/simulate", request)
         assert answer.status == 200, answer.content
         return [each["seen_by"] for each in answer.json["rows"]]
 
@@ -235,12 +235,12 @@ async def test_the_advisor_names_views_that_are_open_as_a_whole(shop: Tables) ->
     await shop.policy("orders", "some", command="SELECT", using_expression="price > 5")
     assert await list_open() == set()
     answer = await shop.policy("orders", "all", command="SELECT", role="user", using_expression="true")
-    warned = "The view `sums` of `orders`: any signed-in user may SELECT any row."
-    assert warned in answer["warnings"]
+    warning = "The view `sums` of `orders`: any signed-in user may SELECT any row."
+    assert warning in answer["warnings"]
     assert await list_open() == {(name, "user") for name in ("orders", "lines", "sums", "mine")}
     await shop.policy("people", "all", command="SELECT", using_expression="true")
     assert ("buyers", "anon") in await list_open()
-    assert warned in (await shop.ask("GET", "/config")).json["open_tables"]
+    assert warning in (await shop.ask("GET", "/config")).json["open_tables"]
     views = {**VIEWS, "all_kinds": "select kind from orders group by kind"}
     applied_answer = await shop.ask("POST", "/schema/apply", {"schema": {"tables": SHOP, "views": views}})
     assert applied_answer.json["warnings"] == [
@@ -251,8 +251,8 @@ async def test_the_advisor_names_views_that_are_open_as_a_whole(shop: Tables) ->
 async def test_views_are_shown_changed_and_dropped_with_the_schema(shop: Tables) -> None:
     schema = (await shop.ask("GET", "/schema")).json["schema"]
     assert schema["views"] == VIEWS
-    described = (await shop.ask("GET", "/schema/sums")).json
-    assert (described["query"], described["columns"]["orders"]["type"]) == (VIEWS["sums"], "integer")
+    description = (await shop.ask("GET", "/schema/sums")).json
+    assert (description["query"], description["columns"]["orders"]["type"]) == (VIEWS["sums"], "integer")
     assert (await shop.ask("POST", "/schema/apply", {"schema": schema})).json["applied"] == 0
     # A document that does not speak of views leaves them.
     assert (await shop.apply(SHOP))["applied"] == 0
@@ -262,12 +262,12 @@ async def test_views_are_shown_changed_and_dropped_with_the_schema(shop: Tables)
         "POST", "/schema/apply", {"schema": {"tables": {**SHOP, "people": {
             "columns": {"id": {"type": "uuid", "primaryKey": True}}, "_dropColumns": ["name"]}}}})  # fmt: skip
     assert (answer.status, "The view `lines`" in answer.json["error"]["message"]) == (400, True)
-    changed = {"sums": "select kind as sort, count(*) as n from orders group by kind"}
-    dry = await shop.ask("POST", "/schema/apply", {"schema": {"tables": SHOP, "views": changed}, "dry_run": True})
+    changed_views = {"sums": "select kind as sort, count(*) as n from orders group by kind"}
+    dry = await shop.ask("POST", "/schema/apply", {"schema": {"tables": SHOP, "views": changed_views}, "dry_run": True})
     assert {each["description"] for each in dry.json["statements"]} == {
         "change the view sums", "drop the view lines", "drop the view mine", "drop the view buyers",
     }  # fmt: skip
-    await shop.ask("POST", "/schema/apply", {"schema": {"tables": SHOP, "views": changed}})
+    await shop.ask("POST", "/schema/apply", {"schema": {"tables": SHOP, "views": changed_views}})
     assert await shop.list("sums?sort=eq.nut") == [{"sort": "nut", "n": 2}]
     assert (await shop.ask("GET", "/lines")).status == 404
 
