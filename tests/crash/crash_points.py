@@ -51,13 +51,13 @@ class CrashPoints:
     def __init__(self, database: Database) -> None:
         self._transact = database.transact
         self._what: Callable[[], Awaitable[None]] | None = None
-        self._left = 0
+        self._transactions_before = 0
         self._after = False
         database.transact = self._watch_transaction  # type: ignore[method-assign]
 
     def schedule(self, number: int, what: Callable[[], Awaitable[None]], *, after: bool) -> None:
         """Do so before the transaction of this number, from now on, or after it."""
-        self._left, self._what, self._after = number, what, after
+        self._transactions_before, self._what, self._after = number, what, after
 
     @property
     def is_planned(self) -> bool:
@@ -66,8 +66,8 @@ class CrashPoints:
     async def reach_point(self, *, after: bool) -> None:
         if self._what is None or after is not self._after:
             return
-        self._left -= 1
-        if self._left < 0:
+        self._transactions_before -= 1
+        if self._transactions_before < 0:
             what, self._what = self._what, None
             await what()
 
@@ -88,7 +88,7 @@ class ManualWorker:
     crash_points: CrashPoints
     app: str = ""
     runs: int = 0
-    lost: list[str] = field(default_factory=list)
+    lost_job_ids: list[str] = field(default_factory=list)
     """The jobs that another attempt had taken over when they wrote."""
 
     @property
@@ -102,8 +102,8 @@ class ManualWorker:
     async def start_run(self, agent: str = AGENT) -> Run:
         self.runs += 1
         keys = [f"key {self.runs} {index}" for index in range(AT_ONCE)]
-        told = await self.post(f"/agents/{agent}/runs", {"input": {"keys": keys}}, 201)
-        return Run(told["run_id"], keys, agent)
+        answer_json = await self.post(f"/agents/{agent}/runs", {"input": {"keys": keys}}, 201)
+        return Run(answer_json["run_id"], keys, agent)
 
     async def finish_run(self, run: Run) -> None:
         """Until the run has ended: make what is to be made, approve what is asked."""
@@ -138,10 +138,10 @@ class ManualWorker:
     async def attempt_jobs(self, job_ids: list[str]) -> None:
         """One attempt at each."""
         for job_id in job_ids:
-            taken = update(jobs).where(jobs.c.id == job_id, jobs.c.finished_at.is_(None))
+            statement = update(jobs).where(jobs.c.id == job_id, jobs.c.finished_at.is_(None))
             values = {"epoch": jobs.c.epoch + 1, "attempts": jobs.c.attempts + 1}
             async with self.services.database.writing() as connection:
-                row = (await connection.execute(taken.values(**values).returning(jobs))).first()
+                row = (await connection.execute(statement.values(**values).returning(jobs))).first()
             if row is not None:
                 await self._attempt_job(row)
 
@@ -159,7 +159,7 @@ class ManualWorker:
         except RetryLater as again:
             await attempt.reschedule(again.seconds, blameless=True)
         except JobLost:
-            self.lost.append(row.id)
+            self.lost_job_ids.append(row.id)
         except SimulatedCrash:
             pass
 

@@ -79,9 +79,9 @@ class ClientCrowd:
     agent_key: dict[str, str] = field(default_factory=dict)
     runs: list[tuple[str, str]] = field(default_factory=list)
     """Agent and id of each run that somebody who stayed has started."""
-    asked: list[tuple[str, str]] = field(default_factory=list)
+    questions: list[tuple[str, str]] = field(default_factory=list)
     """Run and token of what runs have asked."""
-    proposed: list[str] = field(default_factory=list)
+    approval_ids: list[str] = field(default_factory=list)
     answers: Counter[tuple[str, int]] = field(default_factory=Counter)
     """Of those who stayed, by kind and status."""
     _number: int = 0
@@ -101,7 +101,7 @@ class ClientCrowd:
             for kind in ("run", "proposal"):
                 await clients.request_and_wait(kind)
         async with asyncio.timeout(TIMEOUT_SECONDS):
-            while not clients.asked:
+            while not clients.questions:
                 await clients.read_questions()
         return clients
 
@@ -131,17 +131,20 @@ class ClientCrowd:
             self.answers[kind, answer.status] += 1
             # A key whose hundred calls wait for a person is refused another one.
             if request.proposes and "approval_id" in (body := json.loads(text)):
-                self.proposed.append(body["approval_id"])
+                self.approval_ids.append(body["approval_id"])
             elif kind == "run" and answer.status == 201:
                 self.runs.append((request.path.split("/")[4], json.loads(text)["run_id"]))
 
     async def request_and_leave(self, kind: str) -> None:
         """Ask for something and be gone: in the middle of asking, a little later, or when the answer begins."""
         request, dice, where = KINDS[kind](self), self.dice, urlsplit(self.server.address)
-        sent, way = _encode_request(request, where.netloc), dice.choice(["asking", "asked", "asked", "answered"])
+        request_bytes, way = (
+            _encode_request(request, where.netloc),
+            dice.choice(["asking", "asked", "asked", "answered"]),
+        )
         reader, writer = await asyncio.open_connection(where.hostname, where.port)
         with contextlib.suppress(OSError):
-            writer.write(sent[: dice.randrange(len(sent))] if way == "asking" else sent)
+            writer.write(request_bytes[: dice.randrange(len(request_bytes))] if way == "asking" else request_bytes)
             if way == "answered":
                 async with asyncio.timeout(TIMEOUT_SECONDS):
                     await reader.read(dice.choice([1, 200, 4096]))
@@ -154,19 +157,19 @@ class ClientCrowd:
     async def read_questions(self) -> None:
         """Learn what the runs have asked that are known."""
         for agent, run_id in self.runs:
-            if agent != "asker" or any(run_id == known for known, _ in self.asked):
+            if agent != "asker" or any(run_id == asking_id for asking_id, _ in self.questions):
                 continue
             answer = await self.ask(HttpRequest("GET", f"/v1/{self.app}/agents/{agent}/runs/{run_id}/events.json"))
             tokens = [each["payload"]["approval_token"] for each in answer["events"] if each["type"] == "run_paused"]
-            self.asked += [(run_id, token) for token in tokens]
+            self.questions += [(run_id, token) for token in tokens]
 
     async def list_runs(self, status: str) -> list[str]:
         """The newest runs that stand so."""
-        found = []
+        run_names = []
         for agent in AGENTS:
             answer = await self.ask(HttpRequest("GET", f"/v1/{self.app}/agents/{agent}/runs?status={status}"))
-            found += [f"{agent} {run['id']}" for run in answer["runs"]]
-        return found
+            run_names += [f"{agent} {run['id']}" for run in answer["runs"]]
+        return run_names
 
     def next_number(self) -> int:
         self._number += 1
@@ -210,9 +213,9 @@ def _run_request(clients: ClientCrowd) -> HttpRequest:
 
 
 def _resume_request(clients: ClientCrowd) -> HttpRequest:
-    if not clients.asked:
+    if not clients.questions:
         return HttpRequest("GET", clients.random_run_path())
-    run_id, token = clients.dice.choice(clients.asked[-8:])
+    run_id, token = clients.dice.choice(clients.questions[-8:])
     path = f"/v1/{clients.app}/agents/asker/runs/{run_id}/resume"
     return HttpRequest("POST", path, {"approval_token": token, "approved": True})
 
@@ -223,8 +226,8 @@ def _agent_request(clients: ClientCrowd) -> HttpRequest:
 
 
 def _chat_request(clients: ClientCrowd, *, stream: bool) -> HttpRequest:
-    asked = {"model": clients.dice.choice(_MODELS), "stream": stream, **_HELLO}
-    return HttpRequest("POST", f"/v1/{clients.app}/chat/completions", asked)
+    body = {"model": clients.dice.choice(_MODELS), "stream": stream, **_HELLO}
+    return HttpRequest("POST", f"/v1/{clients.app}/chat/completions", body)
 
 
 def _proposal_request(clients: ClientCrowd) -> HttpRequest:
@@ -233,7 +236,7 @@ def _proposal_request(clients: ClientCrowd) -> HttpRequest:
 
 
 def _decision_request(clients: ClientCrowd) -> HttpRequest:
-    return HttpRequest("POST", f"/v1/approvals/{clients.dice.choice(clients.proposed[-8:])}/approve", {})
+    return HttpRequest("POST", f"/v1/approvals/{clients.dice.choice(clients.approval_ids[-8:])}/approve", {})
 
 
 def _budget_request(clients: ClientCrowd) -> HttpRequest:

@@ -20,12 +20,12 @@ def kill_at_second(owner: Any, name: str) -> None:
     """Lets a function be called once, and kills the process when it is called again."""
     original, calls = getattr(owner, name), 0
 
-    def call(*given: Any, **named: Any) -> Any:
+    def call(*arguments: Any, **options: Any) -> Any:
         nonlocal calls
         calls += 1
         if calls == 2:
             os.kill(os.getpid(), signal.SIGKILL)
-        return original(*given, **named)
+        return original(*arguments, **options)
 
     setattr(owner, name, call)
 
@@ -43,4 +43,4 @@ async def main(
 
 
 if __name__ == "__main__":
-    asyncio.run(main(**{**(given := json.loads(sys.argv[1])), "data": Path(given["data"])}))
+    asyncio.run(main(**{**(arguments := json.loads(sys.argv[1])), "data": Path(arguments["data"])}))

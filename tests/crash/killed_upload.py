@@ -31,5 +31,5 @@ async def main(data: Path, variables: dict[str, str], path: str, headers: dict[s
 
 
 if __name__ == "__main__":
-    given = json.loads(sys.argv[1])
-    asyncio.run(main(Path(given["data"]), given["variables"], given["path"], given["headers"], given["body"]))
+    arguments = json.loads(sys.argv[1])
+    asyncio.run(main(**{**arguments, "data": Path(arguments["data"])}))

@@ -15,17 +15,17 @@ class Ledger:
     """An acknowledged write leaves one possible value; one that was refused or never answered leaves two."""
 
     possible: dict[str, list[Any]] = field(default_factory=dict)
-    raised: int = 0
+    acknowledged_raises: int = 0
     """Acknowledged raises of the counter that all writers share."""
-    raising: int = 0
+    requested_raises: int = 0
     """Raises that were asked for."""
     rules: set[str] = field(default_factory=set)
     """Acknowledged: rows, beside the keys."""
     wanted_rules: set[str] = field(default_factory=set)
-    acknowledged: Counter[str] = field(default_factory=Counter)
+    acknowledged_counts: Counter[str] = field(default_factory=Counter)
     """By the address of the server that answered."""
-    refused: Counter[str] = field(default_factory=Counter)
-    unanswered: Counter[str] = field(default_factory=Counter)
+    refusal_counts: Counter[str] = field(default_factory=Counter)
+    unanswered_counts: Counter[str] = field(default_factory=Counter)
     number: int = 0
 
     def next_number(self) -> int:
@@ -50,10 +50,12 @@ class Ledger:
         strangers = {key for key in found_values if key.startswith("w")} - self.possible.keys()
         assert not strangers, f"nobody wrote {strangers}"
         counter = found_values.get("counter", 0)
-        assert self.raised <= counter <= self.raising, f"{counter} is not within {self.raised} and {self.raising}"
+        assert self.acknowledged_raises <= counter <= self.requested_raises, (
+            f"{counter} is not within {self.acknowledged_raises} and {self.requested_raises}"
+        )
         await self._verify_rules(account)
         self.possible = {key: [found_values.get(key, ABSENT)] for key in self.possible}
-        self.raised = self.raising = counter
+        self.acknowledged_raises = self.requested_raises = counter
 
     async def _verify_rules(self, account: "_Account") -> None:
         patterns = [rule["pattern"] for rule in (await account.ask("GET", "/kv/_expose"))["rules"]]
@@ -79,25 +81,25 @@ class _Account:
 
     async def list_values(self) -> dict[str, Any]:
         """Of the durable tier; what the other one holds is not promised."""
-        found: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         cursor: str | None = ""
         while cursor is not None:
             page = await self.ask("GET", "/kv/_scan?limit=100" + (f"&cursor={cursor}" if cursor else ""))
             keys, cursor = page["keys"], page["cursor"]
             ops = [{"op": "get", "key": key} for key in keys]
             results = (await self.ask("POST", "/kv/_batch", {"ops": ops}))["results"]
-            found |= {key: result["value"] for key, result in zip(keys, results, strict=True)}
-        return found
+            values |= {key: result["value"] for key, result in zip(keys, results, strict=True)}
+        return values
 
     async def count_audited(self, kind: str) -> Counter[str]:
         """How often the audit log tells of each resource of a kind."""
-        counted: Counter[str] = Counter()
+        audit_counts: Counter[str] = Counter()
         offset: int | None = 0
         while offset is not None:
             page = await self.ask("GET", f"/audit-logs?resource_type={kind}&limit=500&offset={offset}")
-            counted.update(row["resource_id"] for row in page["logs"] if row["success"])
+            audit_counts.update(row["resource_id"] for row in page["logs"] if row["success"])
             offset = page["nextOffset"]
-        return counted
+        return audit_counts
 
 
 def _encode_compact(value: Any) -> str:

@@ -29,17 +29,17 @@ class Load:
 
     async def wait_for_writes(self, count: int, at: ServerProcess | None = None) -> None:
         """Wait until so many more writes were acknowledged, by one server or by any."""
-        wanted = self._count_acknowledged(at) + count
+        target_count = self._count_acknowledged(at) + count
         async with asyncio.timeout(TIMEOUT_SECONDS):
-            while self._count_acknowledged(at) < wanted:
+            while self._count_acknowledged(at) < target_count:
                 self._require_honest_answers()
                 await asyncio.sleep(0.02)
 
     async def wait_for_refusal(self) -> None:
         """Wait until one more write was refused."""
-        wanted = self._ledger.refused.total() + 1
+        target_count = self._ledger.refusal_counts.total() + 1
         async with asyncio.timeout(TIMEOUT_SECONDS):
-            while self._ledger.refused.total() < wanted:
+            while self._ledger.refusal_counts.total() < target_count:
                 self._require_honest_answers()
                 await asyncio.sleep(0.02)
 
@@ -67,9 +67,9 @@ class Load:
                 # Its loss would be no fault; that it is counted wrongly would be one.
                 await self._ask(server, "PUT", f"{base}/e{key}", {"value": 1, "ephemeral": True})
             elif kind < 0.97 or len(self._ledger.wanted_rules) >= _MOST_RULES:
-                self._ledger.raising += 1
+                self._ledger.requested_raises += 1
                 if await self._ask(server, "POST", f"{base}/counter/incr"):
-                    self._ledger.raised += 1
+                    self._ledger.acknowledged_raises += 1
             else:
                 pattern = f"r{self._ledger.next_number()}:**"
                 self._ledger.wanted_rules.add(pattern)
@@ -81,24 +81,24 @@ class Load:
         try:
             async with self._session.request(method, url, json=body) as answer:
                 if answer.status < 300 or (method == "DELETE" and answer.status == 404):
-                    self._ledger.acknowledged[server.address] += 1
+                    self._ledger.acknowledged_counts[server.address] += 1
                     return True
                 text = await answer.text()
                 assert answer.status == 503, f"{method} {url}: {answer.status} {text}\n{server.log_text[-4000:]}"
                 assert answer.headers["Retry-After"]
-                told = await answer.json()
-                assert told["error"] == "store_error"
-                assert told["message"]
-                assert told["remediation"]
+                answer_json = await answer.json()
+                assert answer_json["error"] == "store_error"
+                assert answer_json["message"]
+                assert answer_json["remediation"]
                 assert not any(word in text for word in _INTERNALS), text
-                self._ledger.refused[server.address] += 1
+                self._ledger.refusal_counts[server.address] += 1
         except aiohttp.ClientError:
-            self._ledger.unanswered[server.address] += 1
+            self._ledger.unanswered_counts[server.address] += 1
         await asyncio.sleep(_PAUSE_SECONDS)
         return False
 
     def _count_acknowledged(self, at: ServerProcess | None) -> int:
-        return self._ledger.acknowledged.total() if at is None else self._ledger.acknowledged[at.address]
+        return self._ledger.acknowledged_counts.total() if at is None else self._ledger.acknowledged_counts[at.address]
 
     def _require_honest_answers(self) -> None:
         for writer in self.writers:

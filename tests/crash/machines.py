@@ -48,9 +48,9 @@ class Installation:
 
     @property
     def environment(self) -> dict[str, str]:
-        shared = {"BAOBAB_SECRET_KEY": _SECRET} if self.is_on_postgres else {}
-        chosen = {"BAOBAB_BOOTSTRAP_KEY": KEY} if self.bootstrap else {}
-        return {"BAOBAB_PLAN": "enterprise", **shared, **chosen, **self.settings}
+        secret_settings = {"BAOBAB_SECRET_KEY": _SECRET} if self.is_on_postgres else {}
+        key_settings = {"BAOBAB_BOOTSTRAP_KEY": KEY} if self.bootstrap else {}
+        return {"BAOBAB_PLAN": "enterprise", **secret_settings, **key_settings, **self.settings}
 
     def data(self, number: int) -> Path:
         return self.folder / (f"machine-{number}" if self.is_on_postgres else "data")
@@ -88,13 +88,13 @@ def list_workers(server: ServerProcess) -> list[int]:
 
 
 def list_children(parent: int) -> list[int]:
-    found = []
+    children = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         # A process may be gone by the time that it is looked at.
         with contextlib.suppress(OSError):
             if int(stat.read_text().rpartition(")")[2].split()[1]) == parent:
-                found.append(int(stat.parent.name))
-    return found
+                children.append(int(stat.parent.name))
+    return children
 
 
 def is_running(process: int) -> bool:
@@ -127,9 +127,9 @@ async def wait_for_readiness(
     """Wait until /health/ready answers so; what it then says of the stores."""
     async with asyncio.timeout(TIMEOUT_SECONDS):
         while True:
-            found, told = await fetch_readiness(session, server)
-            if found == status:
-                checks: dict[str, Any] = told["checks"]
+            found_status, answer_json = await fetch_readiness(session, server)
+            if found_status == status:
+                checks: dict[str, Any] = answer_json["checks"]
                 return checks
             await asyncio.sleep(0.05)
 

@@ -125,17 +125,17 @@ class RunsLoad:
     session: aiohttp.ClientSession
     app: str
     all: list[Run] = field(default_factory=list)
-    _named: int = 0
+    _run_count: int = 0
 
     @classmethod
     async def create(cls, session: aiohttp.ClientSession, server: ServerProcess) -> "RunsLoad":
         runs = cls(session, await create_app(session, server, "runs"))
-        made, _ = await runs.ask(server, "PUT", "/kv/seed", {"value": 7})
-        assert made == 204
+        status, _ = await runs.ask(server, "PUT", "/kv/seed", {"value": 7})
+        assert status == 204
         for name, graph in ((BELOW, GRAPH_BELOW), (AGENT, GRAPH)):
             agent = {"name": name, "graph_spec": graph, "dedupe_window_seconds": 0}
-            made, told = await runs.ask(server, "POST", "/agents", agent)
-            assert made == 201, told
+            status, answer_json = await runs.ask(server, "POST", "/agents", agent)
+            assert status == 201, answer_json
         return runs
 
     @property
@@ -154,12 +154,12 @@ class RunsLoad:
         await asyncio.gather(*(self._start_run(server) for _ in range(count)))
 
     async def _start_run(self, server: ServerProcess) -> None:
-        self._named += 1
-        keys = [f"key {self._named} {index}" for index in range(AT_ONCE)]
-        body = {"input": {"keys": keys}, "idempotency_key": f"run {self._named}"}
-        status, told = await self.ask(server, "POST", f"/agents/{AGENT}/runs", body)
-        assert status == 201, told
-        self.all.append(Run(told["run_id"], keys))
+        self._run_count += 1
+        keys = [f"key {self._run_count} {index}" for index in range(AT_ONCE)]
+        body = {"input": {"keys": keys}, "idempotency_key": f"run {self._run_count}"}
+        status, answer_json = await self.ask(server, "POST", f"/agents/{AGENT}/runs", body)
+        assert status == 201, answer_json
+        self.all.append(Run(answer_json["run_id"], keys))
 
     async def drive_runs(self, servers: list[ServerProcess], dice: random.Random, all_begun: asyncio.Event) -> None:
         """Read what the runs do, and approve what they ask, until all have ended. `servers` may change meanwhile."""
@@ -170,16 +170,18 @@ class RunsLoad:
 
     async def _check_run(self, server: ServerProcess, run: Run, dice: random.Random) -> None:
         # Before its events: one that has ended has told all of them.
-        status, told = await self.ask(server, "GET", run.path)
+        status, answer_json = await self.ask(server, "GET", run.path)
         if status != 200:
-            assert status in (0, 503), told
+            assert status in (0, 503), answer_json
             return
-        found_status = told["run"]["status"]
-        status, told = await self.ask(server, "GET", f"{run.path}/events.json?since_seq={len(run.events)}&limit=500")
+        found_status = answer_json["run"]["status"]
+        status, answer_json = await self.ask(
+            server, "GET", f"{run.path}/events.json?since_seq={len(run.events)}&limit=500"
+        )
         if status != 200:
-            assert status in (0, 503), told
+            assert status in (0, 503), answer_json
             return
-        run.events += told["events"]
+        run.events += answer_json["events"]
         run.status = found_status
         await asyncio.gather(*(self._approve(server, run, waiting, dice) for waiting in run.open_questions))
 
@@ -188,43 +190,43 @@ class RunsLoad:
         body = {"approval_token": waiting["approval_token"], "approved": True}
         for _ in range(dice.choice([1, 1, 2])):
             if dice.random() < 0.7:
-                status, told = await self.ask(server, "POST", run.resume_path(waiting), body)
+                status, answer_json = await self.ask(server, "POST", run.resume_path(waiting), body)
             else:
                 path = f"{server.address}/v1/approvals/{waiting['approval_id']}/approve"
                 try:
                     async with self.session.post(path, json={}) as answer:
-                        status, told = answer.status, await answer.json()
+                        status, answer_json = answer.status, await answer.json()
                 except aiohttp.ClientError:
                     return
-            assert status in (0, 200, 400, 401, 403, 404, 409, 503), told
+            assert status in (0, 200, 400, 401, 403, 404, 409, 503), answer_json
 
     async def verify(self, server: ServerProcess, here: Installation) -> None:
         """Every run has ended well and has told each thing once; each call was approved, and made, once."""
-        asked: dict[str, int] = {}
+        approval_counts: dict[str, int] = {}
         for run in self.all:
             assert (await self.read_run(server, run)).events == run.events, "what was told has changed"
             verify_events(run, ASKS, CALLS)
             below = await self.read_run(server, run.child_run)
             verify_events(below, 1, 1)
-            asked |= {run.id: ASKS - 1, below.id: 1}
+            approval_counts |= {run.id: ASKS - 1, below.id: 1}
             for key in run.keys:
                 assert await self.read_counter(server, key) == 1, key
         assert await self.read_counter(server, "shared") == len(self.all)
-        await verify_leftovers(here, asked)
+        await verify_leftovers(here, approval_counts)
 
     async def read_run(self, server: ServerProcess, run: Run) -> Run:
         """The run as it is now."""
-        status, told = await self.ask(server, "GET", run.path)
-        assert status == 200, told
-        now = told["run"]["status"]
-        status, told = await self.ask(server, "GET", f"{run.path}/events.json?limit=500")
-        assert status == 200, told
-        return Run(run.id, run.keys, run.agent, now, told["events"])
+        status, answer_json = await self.ask(server, "GET", run.path)
+        assert status == 200, answer_json
+        now = answer_json["run"]["status"]
+        status, answer_json = await self.ask(server, "GET", f"{run.path}/events.json?limit=500")
+        assert status == 200, answer_json
+        return Run(run.id, run.keys, run.agent, now, answer_json["events"])
 
     async def read_counter(self, server: ServerProcess, key: str) -> int:
-        status, told = await self.ask(server, "GET", f"/kv/{key}")
-        assert status == 200, told
-        value: int = told["value"]
+        status, answer_json = await self.ask(server, "GET", f"/kv/{key}")
+        assert status == 200, answer_json
+        value: int = answer_json["value"]
         return value
 
 
@@ -259,23 +261,25 @@ def verify_events(run: Run, asks: int, calls: int) -> None:
     assert run.events[-1]["payload"]["output"] == {"read": 7, "keys": run.keys}
 
 
-async def verify_leftovers(here: Installation, asked: dict[str, int]) -> None:
+async def verify_leftovers(here: Installation, approval_counts: dict[str, int]) -> None:
     """Of each run so many approvals as were asked, each executed; and of what was asked of workers nothing is left."""
     database = database_at(here.database_url)
     await database.open()
     try:
         async with asyncio.timeout(TIMEOUT_SECONDS):
-            left = select(func.count()).where(jobs.c.finished_at.is_(None), jobs.c.kind.like("agents_%"))
+            unfinished_query = select(func.count()).where(jobs.c.finished_at.is_(None), jobs.c.kind.like("agents_%"))
             while True:
                 async with database.reading() as connection:
-                    if not await connection.scalar(left):
+                    if not await connection.scalar(unfinished_query):
                         break
                 await asyncio.sleep(0.2)
         async with database.reading() as connection:
-            made = (await connection.execute(select(approvals.c.run_id, approvals.c.status))).all()
-            failed = (await connection.execute(select(jobs.c.id, jobs.c.error).where(jobs.c.error.is_not(None)))).all()
+            approval_rows = (await connection.execute(select(approvals.c.run_id, approvals.c.status))).all()
+            failed_jobs = (
+                await connection.execute(select(jobs.c.id, jobs.c.error).where(jobs.c.error.is_not(None)))
+            ).all()
     finally:
         await database.close()
-    assert Counter(row.run_id for row in made) == asked
-    assert {row.status for row in made} == {"executed"}
-    assert [tuple(row) for row in failed] == []
+    assert Counter(row.run_id for row in approval_rows) == approval_counts
+    assert {row.status for row in approval_rows} == {"executed"}
+    assert [tuple(row) for row in failed_jobs] == []

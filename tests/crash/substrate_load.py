@@ -31,14 +31,14 @@ _PAUSE_SECONDS = 0.05
 
 @dataclass
 class Receiver:
-    """An outbox target. taken: the bodies that it took, by delivery."""
+    """An outbox target. bodies: what it took, by delivery."""
 
-    taken: dict[str, str] = field(default_factory=dict)
+    bodies: dict[str, str] = field(default_factory=dict)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         message = await receive()
         delivery = dict(scope["headers"])[b"x-platform-delivery"].decode()
-        self.taken[delivery] = message["body"].decode()
+        self.bodies[delivery] = message["body"].decode()
         await send({"type": "http.response.start", "status": 204, "headers": []})
         await send({"type": "http.response.body", "body": b""})
 
@@ -49,14 +49,14 @@ class SubstrateLoad:
     organisation_id: str
     headers: dict[str, str]
     dice: random.Random
-    acknowledged: dict[str, str] = field(default_factory=dict)
+    acknowledged_actions: dict[str, str] = field(default_factory=dict)
     """By action, its capability: what a server said is done."""
     waiting: set[str] = field(default_factory=set)
-    undone: set[str] = field(default_factory=set)
+    undone_ids: set[str] = field(default_factory=set)
     keys: dict[str, str] = field(default_factory=dict)
     """By key of idempotency, the action."""
-    forgotten: set[str] = field(default_factory=set)
-    approved: Counter[str] = field(default_factory=Counter)
+    forgotten_ids: set[str] = field(default_factory=set)
+    approval_counts: Counter[str] = field(default_factory=Counter)
     """How many actions of a capability were approved right after they were proposed."""
     number: int = 0
     _callers: list[asyncio.Task[None]] = field(default_factory=list)
@@ -67,8 +67,8 @@ class SubstrateLoad:
     ) -> "SubstrateLoad":
         """With a key of the substrate, an outbox target, a rule that is due again and again, and two entities."""
         load = cls(session, "", {}, dice)
-        made = await load.require(server, "POST", "/api-keys", {"name": "load", "scope": "substrate"})
-        load.headers = {"Authorization": f"Bearer {made['key']}"}
+        created_key = await load.require(server, "POST", "/api-keys", {"name": "load", "scope": "substrate"})
+        load.headers = {"Authorization": f"Bearer {created_key['key']}"}
         base = "/v1/me/substrate"
         target = {"webhook_url": receiver, "signing_secret": SECRET}
         await load.require(server, "PUT", f"{base}/outbox-targets/record_decision", target)
@@ -85,14 +85,14 @@ class SubstrateLoad:
             payload = {"type": "person", "display_name": "Shared", "id": entity_id}
             await load.propose(server, "upsert_entity", payload)
         # Nobody undoes these two.
-        load.acknowledged.clear()
+        load.acknowledged_actions.clear()
         load.organisation_id = (await load.require(server, "GET", f"{base}/settings"))["organization_id"]
         return load
 
     async def require(self, server: ServerProcess, method: str, path: str, body: Any = None) -> Any:
-        status, told = await self.ask(server, method, path, body)
-        assert status in (200, 201), told
-        return told
+        status, answer_json = await self.ask(server, method, path, body)
+        assert status in (200, 201), answer_json
+        return answer_json
 
     async def ask(self, server: ServerProcess, method: str, path: str, body: Any = None) -> tuple[int, Any]:
         async with self.session.request(method, server.address + path, json=body, headers=self.headers) as answer:
@@ -100,17 +100,19 @@ class SubstrateLoad:
 
     async def propose(self, server: ServerProcess, capability: str, payload: Any, key: str | None = None) -> None:
         body = {"capability": capability, "payload": payload, "idempotency_key": key}
-        status, told = await self.ask(server, "POST", "/v1/me/substrate/actions/propose", body)
-        assert status in _EXPECTED, told
+        status, answer_json = await self.ask(server, "POST", "/v1/me/substrate/actions/propose", body)
+        assert status in _EXPECTED, answer_json
         if status != 200:
             return
         if key is not None:
-            assert self.keys.setdefault(key, told["action_id"]) == told["action_id"], "a key stands for two actions"
-        if told["requires_approval"]:
-            self.waiting.add(told["action_id"])
+            assert self.keys.setdefault(key, answer_json["action_id"]) == answer_json["action_id"], (
+                "a key stands for two actions"
+            )
+        if answer_json["requires_approval"]:
+            self.waiting.add(answer_json["action_id"])
         else:
-            self.acknowledged[told["action_id"]] = capability
-            self.undone |= set((told["result"] or {}).get("reverted", ()))
+            self.acknowledged_actions[answer_json["action_id"]] = capability
+            self.undone_ids |= set((answer_json["result"] or {}).get("reverted", ()))
 
     @contextlib.asynccontextmanager
     async def run(self, server: ServerProcess) -> AsyncIterator[None]:
@@ -124,9 +126,9 @@ class SubstrateLoad:
                 await asyncio.gather(*self._callers)
 
     async def wait_for_actions(self, count: int) -> None:
-        wanted = len(self.acknowledged) + count
+        target_count = len(self.acknowledged_actions) + count
         async with asyncio.timeout(TIMEOUT_SECONDS):
-            while len(self.acknowledged) < wanted and not any(caller.done() for caller in self._callers):
+            while len(self.acknowledged_actions) < target_count and not any(caller.done() for caller in self._callers):
                 await asyncio.sleep(0.02)
 
     async def _work(self, server: ServerProcess, dice: random.Random) -> None:
@@ -148,8 +150,8 @@ class SubstrateLoad:
         elif kind < 0.55:
             payload = {"kind": "note", "title": f"Note {number}", "external_system": "crm"}
             await self.propose(server, "upsert_source_artifact", {**payload, "external_id": str(number % 9)})
-        elif kind < 0.65 and self.acknowledged:
-            undoing = {"action_id": dice.choice(sorted(self.acknowledged)), "cascade": dice.random() < 0.5}
+        elif kind < 0.65 and self.acknowledged_actions:
+            undoing = {"action_id": dice.choice(sorted(self.acknowledged_actions)), "cascade": dice.random() < 0.5}
             await self.propose(server, "revert_action", undoing)
         elif kind < 0.72:
             await self.propose(server, "place_call", {"to": "Ada", "purpose": f"Ask {number}"})
@@ -164,20 +166,20 @@ class SubstrateLoad:
 
     async def _decide(self, server: ServerProcess, action_id: str, word: str) -> Any:
         """Decides about a waiting action and returns the answer; None if somebody else has decided or at a limit."""
-        status, told = await self.ask(server, "POST", f"/v1/me/substrate/actions/{action_id}/{word}", {})
-        assert status in _EXPECTED, told
+        status, answer_json = await self.ask(server, "POST", f"/v1/me/substrate/actions/{action_id}/{word}", {})
+        assert status in _EXPECTED, answer_json
         if status in (200, 409):
             self.waiting.discard(action_id)
-        return told if status == 200 else None
+        return answer_json if status == 200 else None
 
     async def _do(self, server: ServerProcess, capability: str, payload: Any) -> Any:
         """The action of a capability that waits, approved at once; None where it cannot be done now."""
         body = {"capability": capability, "payload": payload}
-        status, told = await self.ask(server, "POST", "/v1/me/substrate/actions/propose", body)
-        assert status in _EXPECTED | {400, 404}, told
-        done = await self._decide(server, told["action_id"], "approve") if status == 200 else None
-        self.approved[capability] += done is not None and done["status"] == "executed"
-        return done
+        status, answer_json = await self.ask(server, "POST", "/v1/me/substrate/actions/propose", body)
+        assert status in _EXPECTED | {400, 404}, answer_json
+        action = await self._decide(server, answer_json["action_id"], "approve") if status == 200 else None
+        self.approval_counts[capability] += action is not None and action["status"] == "executed"
+        return action
 
     async def _merge(self, server: ServerProcess, dice: random.Random) -> None:
         """Merges one of a few entities into another that everybody changes, or takes that back."""
@@ -193,9 +195,9 @@ class SubstrateLoad:
         """Learns something from a file, and forgets it."""
         learning_id = f"lrn_{number:026}"
         await self._import(server, number, table="learnings", row_id=learning_id)
-        done = await self._do(server, "forget", {"ids": [learning_id], "reason": "They asked us to."})
-        if done is not None and done["status"] == "executed":
-            self.forgotten.add(learning_id)
+        action = await self._do(server, "forget", {"ids": [learning_id], "reason": "They asked us to."})
+        if action is not None and action["status"] == "executed":
+            self.forgotten_ids.add(learning_id)
 
     async def _import(
         self, server: ServerProcess, number: int, table: str = "decisions", row_id: str | None = None
@@ -208,7 +210,7 @@ class SubstrateLoad:
             body = await answer.json()
         assert answer.status in _EXPECTED, body
         if answer.status == 200:
-            self.acknowledged[body["action_id"]] = "import_memories"
+            self.acknowledged_actions[body["action_id"]] = "import_memories"
 
     async def verify(self, database: Database) -> None:
         """The ledger is consistent, and has everything that was acknowledged."""
@@ -216,17 +218,17 @@ class SubstrateLoad:
         rows = tables.action_ledger.c
         query = select(rows.id, rows.status).where(rows.organisation_id == self.organisation_id)
         async with database.reading() as connection:
-            found = {row.id: row.status for row in await connection.execute(query)}
-        lost = [each for each in self.acknowledged if found.get(each) not in ("executed", "reverted")]
-        assert lost == [], "acknowledged actions are lost"
-        assert [each for each in self.undone if found[each] != "reverted"] == [], "an undo is lost"
-        assert self.waiting <= found.keys()
+            statuses = {row.id: row.status for row in await connection.execute(query)}
+        lost_ids = [each for each in self.acknowledged_actions if statuses.get(each) not in ("executed", "reverted")]
+        assert lost_ids == [], "acknowledged actions are lost"
+        assert [each for each in self.undone_ids if statuses[each] != "reverted"] == [], "an undo is lost"
+        assert self.waiting <= statuses.keys()
         learnings, changes = tables.learnings.c, tables.changes.c
-        here = (learnings.organisation_id == self.organisation_id, learnings.id.in_(self.forgotten))
-        kept = (changes.organisation_id == self.organisation_id, changes.row_id.in_(self.forgotten))
+        here = (learnings.organisation_id == self.organisation_id, learnings.id.in_(self.forgotten_ids))
+        conditions = (changes.organisation_id == self.organisation_id, changes.row_id.in_(self.forgotten_ids))
         async with database.reading() as connection:
             back = (await connection.execute(select(learnings.id).where(*here))).all()
-            images = (await connection.execute(select(changes.before).where(*kept))).scalars().all()
+            images = (await connection.execute(select(changes.before).where(*conditions))).scalars().all()
         assert back == [], "what was forgotten is back"
         assert all(image in (None, ERASED) for image in images), "what was forgotten is kept"
 
@@ -242,12 +244,12 @@ class SubstrateLoad:
         """How many ticks there were; each of them is one row with one action."""
         firings, actions = tables.attention_rule_firings.c, tables.action_ledger.c
         async with database.reading() as connection:
-            told = select(firings.status, firings.action_ids).where(firings.organisation_id == self.organisation_id)
-            rows = (await connection.execute(told)).all()
+            query = select(firings.status, firings.action_ids).where(firings.organisation_id == self.organisation_id)
+            rows = (await connection.execute(query)).all()
             which = (actions.organisation_id == self.organisation_id, actions.source_rule_id.is_not(None))
-            proposed = set((await connection.execute(select(actions.id).where(*which))).scalars())
-        fired = [action_id for row in rows if row.status == "fired" for action_id in row.action_ids]
-        assert sorted(fired) == sorted(proposed), "a tick proposed twice, or what it did not record"
+            proposed_ids = set((await connection.execute(select(actions.id).where(*which))).scalars())
+        fired_ids = [action_id for row in rows if row.status == "fired" for action_id in row.action_ids]
+        assert sorted(fired_ids) == sorted(proposed_ids), "a tick proposed twice, or what it did not record"
         return len(rows)
 
     async def wait_for_deliveries(self, database: Database) -> dict[str, str]:
@@ -257,7 +259,7 @@ class SubstrateLoad:
         async with asyncio.timeout(TIMEOUT_SECONDS):
             while True:
                 async with database.reading() as connection:
-                    found = (await connection.execute(query)).all()
-                if all(row.state == "delivered" for row in found):
-                    return {row.delivery_id: row.action_id for row in found}
+                    delivery_rows = (await connection.execute(query)).all()
+                if all(row.state == "delivered" for row in delivery_rows):
+                    return {row.delivery_id: row.action_id for row in delivery_rows}
                 await asyncio.sleep(0.2)

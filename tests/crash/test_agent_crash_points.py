@@ -91,7 +91,7 @@ async def test_a_worker_that_was_overtaken_at_any_moment_writes_nothing_when_it_
         manual_worker.crash_points.schedule(manual_worker.runs - 1, overtake, after=after)
 
     assert await run_at_every_point(manual_worker, OTHERS, happens) >= LEAST
-    assert len(manual_worker.lost) >= LEAST - AT_ONCE
+    assert len(manual_worker.lost_job_ids) >= LEAST - AT_ONCE
     for before in overtaken.values():
         now = Run(before.id, before.keys, before.agent)
         await manual_worker.read_run(now)

@@ -22,28 +22,28 @@ async def test_every_run_ends_and_writes_once_whichever_servers_are_killed_or_st
     with contextlib.ExitStack() as running:
         servers = [running.enter_context(here.start_machine(number)) for number in range(2)]
         async with open_session() as session:
-            runs, asked = await RunsLoad.create(session, servers[0]), list(servers)
+            runs, reachable_servers = await RunsLoad.create(session, servers[0]), list(servers)
 
             def lose(numbers: list[int]) -> None:
                 for number in numbers:
                     servers[number].kill()
                 for number in numbers:
                     servers[number] = running.enter_context(here.start_machine(number))
-                asked[:] = servers
+                reachable_servers[:] = servers
 
             for _ in list_rounds(1, long=20):
-                async with drive_in_background(runs, asked, dice):
+                async with drive_in_background(runs, reachable_servers, dice):
                     await runs.start_runs(dice.choice(servers), RUNS // 2)
                     await asyncio.sleep(dice.random() * LONGEST_LIFE)
                     lose(dice.choice([[0], [1], [0, 1]]))
                     await runs.start_runs(dice.choice(servers), RUNS // 2)
                     await asyncio.sleep(dice.random() * LONGEST_LIFE)
                     still, awake = dice.sample([0, 1], 2)
-                    asked[:] = [servers[awake]]
+                    reachable_servers[:] = [servers[awake]]
                     with freeze_processes(servers[still].process.pid):
                         # Meanwhile the other finds that leases have run out, and takes over.
                         await asyncio.sleep(LAPSED)
-                    asked[:] = servers
+                    reachable_servers[:] = servers
                     # What it goes on with when it wakes is not its own any more, nor is it always given the time.
                     lose(dice.choice([[], [still], [awake]]))
             for server in servers:

@@ -29,22 +29,22 @@ lethal = Toolset("lethal", "What ends whoever calls it.")
 async def perish(call: Call, app_id: AppId, after_proposals: int = 0) -> str:
     """End the process, when so many calls of the app wait for a person."""
     waiting = select(func.count()).where(approvals.c.status == "pending", approvals.c.app_id == app_id)
-    found = -1
-    while found < after_proposals:
+    waiting_count = -1
+    while waiting_count < after_proposals:
         # A short read on files waits for nothing, and so lets nothing else run.
         await asyncio.sleep(0)
         async with call.services.database.reading() as connection:
-            found = int(await connection.scalar(waiting) or 0)
+            waiting_count = int(await connection.scalar(waiting) or 0)
     raise SimulatedCrash
 
 
 def build_graph(*nodes: dict[str, Any]) -> dict[str, Any]:
     """One node after the other, and the end."""
-    named = {f"n{index}": node for index, node in enumerate((*nodes, {"type": "end"}))}
+    nodes_by_name = {f"n{index}": node for index, node in enumerate((*nodes, {"type": "end"}))}
     edges = [{"from": f"n{index}", "to": f"n{index + 1}"} for index in range(len(nodes))]
     refs = [ref for node in nodes for ref in (node.get("tool_ref"), *node.get("tools", ())) if ref]
     tools = {"builtin": sorted({ref["name"] for ref in refs})}
-    return {"spec_version": 1, "entry": "n0", "nodes": named, "edges": edges, "tools": tools}
+    return {"spec_version": 1, "entry": "n0", "nodes": nodes_by_name, "edges": edges, "tools": tools}
 
 
 def tool_node(tool: str, **arguments: Any) -> dict[str, Any]:
@@ -81,8 +81,8 @@ async def test_a_run_that_ends_each_process_which_makes_it_fails_once_and_leaves
     await manual_worker.read_run(run)
     assert run.status == "failed"
     assert [event["seq"] for event in run.events] == list(range(1, len(run.events) + 1))
-    (failed,) = run.list_payloads("run_failed")
-    assert failed["type"] == "worker_lost"
+    (failure,) = run.list_payloads("run_failed")
+    assert failure["type"] == "worker_lost"
     assert run.events[-1]["type"] == "run_failed"
     record = (await manual_worker.get(run.path))["run"]
     assert record["error"]["type"] == "worker_lost"
@@ -101,9 +101,9 @@ async def test_a_run_above_one_that_ends_its_processes_fails_with_it(manual_work
     )
     run = await manual_worker.start_run("upper")
     await manual_worker.finish_run(run)
-    (failed,) = run.list_payloads("run_failed")
-    assert failed["type"] == "worker_lost"
-    assert failed["error"].startswith("lethal: ")
+    (failure,) = run.list_payloads("run_failed")
+    assert failure["type"] == "worker_lost"
+    assert failure["error"].startswith("lethal: ")
 
 
 async def test_cancelling_a_run_that_ends_its_processes_cancels_it(manual_worker: ManualWorker) -> None:
@@ -119,11 +119,11 @@ async def test_cancelling_a_run_that_ends_its_processes_cancels_it(manual_worker
 
 async def test_a_run_whose_processes_end_at_another_step_each_time_goes_on(manual_worker: ManualWorker) -> None:
     await manual_worker.create_agent("long", build_graph(*[model_node(prompt="hi")] * 10))
-    run, killed = await manual_worker.start_run("long"), 0
+    run, kill_count = await manual_worker.start_run("long"), 0
 
     async def kill() -> None:
-        nonlocal killed
-        killed += 1
+        nonlocal kill_count
+        kill_count += 1
         raise SimulatedCrash
 
     while not run.list_payloads("run_end"):
@@ -132,7 +132,7 @@ async def test_a_run_whose_processes_end_at_another_step_each_time_goes_on(manua
         await manual_worker.attempt_jobs(await manual_worker.list_unfinished())
         await manual_worker.read_run(run)
     assert run.status == "completed"
-    assert killed > ATTEMPTS
+    assert kill_count > ATTEMPTS
 
 
 async def test_a_run_that_ends_worker_after_worker_fails_and_another_beside_it_does_not(tmp_path: Path) -> None:
@@ -143,8 +143,8 @@ async def test_a_run_that_ends_worker_after_worker_fails_and_another_beside_it_d
         paths: dict[str, str] = {}
         for tool in ("perish", "ponder"):
             await post_json(job_client, f"/v1/{app}/agents", {"name": tool, "graph_spec": build_graph(tool_node(tool))})
-            started = await post_json(job_client, f"/v1/{app}/agents/{tool}/runs", {"input": {}})
-            paths[tool] = f"/v1/{app}/agents/{tool}/runs/{started['run_id']}"
+            started_run = await post_json(job_client, f"/v1/{app}/agents/{tool}/runs", {"input": {}})
+            paths[tool] = f"/v1/{app}/agents/{tool}/runs/{started_run['run_id']}"
         with open_workers(here) as working:
             for _ in range(ATTEMPTS):
                 await working.start_workers(1)
@@ -169,8 +169,8 @@ async def test_a_cancel_asked_for_elsewhere_ends_a_call_that_nothing_else_would_
         )
         with open_workers(here) as working:
             await working.start_workers(1)
-            started = await post_json(job_client, f"/v1/{app}/agents/patient/runs", {"input": {}})
-            path = f"/v1/{app}/agents/patient/runs/{started['run_id']}"
+            started_run = await post_json(job_client, f"/v1/{app}/agents/patient/runs", {"input": {}})
+            path = f"/v1/{app}/agents/patient/runs/{started_run['run_id']}"
             await wait_for_mark(job_client, "pondering", working)
             asking = await post_json(job_client, f"{path}/cancel", {})
             assert asking["status"] == "cancelling"
@@ -183,8 +183,8 @@ async def test_a_cancel_asked_for_elsewhere_ends_a_call_that_nothing_else_would_
 
 async def list_pending(manual_worker: ManualWorker) -> list[Any]:
     response = await manual_worker.baobab.client.get("/v1/approvals?status=pending", headers=manual_worker.baobab.owner)
-    found: list[Any] = response.json()["approvals"]
-    return found
+    pending_approvals: list[Any] = response.json()["approvals"]
+    return pending_approvals
 
 
 async def post_json(client: JobClient, path: str, body: Any) -> Any:
@@ -224,9 +224,9 @@ async def wait_for_mark(client: JobClient, word: str, pool: WorkerPool) -> None:
 
 async def expire_leases(client: JobClient, first: str) -> None:
     """Whoever held jobs is gone: they are due at once, and those of one run before others."""
-    held = (jobs.c.finished_at.is_(None), jobs.c.held_by.is_not(None))
+    conditions = (jobs.c.finished_at.is_(None), jobs.c.held_by.is_not(None))
     now = datetime.now(UTC)
     async with client.services.database.writing() as connection:
-        await connection.execute(update(jobs).where(*held).values(due_at=now))
+        await connection.execute(update(jobs).where(*conditions).values(due_at=now))
         hurry = jobs.c.id == f"run:{first}"
-        await connection.execute(update(jobs).where(*held, hurry).values(due_at=now - timedelta(seconds=1)))
+        await connection.execute(update(jobs).where(*conditions, hurry).values(due_at=now - timedelta(seconds=1)))

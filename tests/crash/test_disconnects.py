@@ -21,10 +21,10 @@ _UNWANTED = ("failed", "timed_out")
 
 async def run_clients(clients: ClientCrowd, leavers: int, dice: random.Random) -> None:
     """So many come and go, while others stay."""
-    left = iter(range(leavers))
+    remaining_turns = iter(range(leavers))
 
     async def leaving() -> None:
-        for _ in left:
+        for _ in remaining_turns:
             await clients.request_and_leave(dice.choice(list(KINDS)))
 
     tasks = [asyncio.create_task(leaving()) for _ in range(_AT_ONCE)]
@@ -57,9 +57,9 @@ async def check_nothing_left(clients: ClientCrowd) -> None:
 async def test_clients_that_leave_at_any_moment_leave_nothing_behind(tmp_path: Path) -> None:
     dice = random.Random(44)
     async with start_upstream(keep=0) as models, open_session() as session:
-        reached = {"OPENAI_API_KEY": "sk-crowd", "OPENAI_BASE_URL": f"{models.url}/v1"}
+        model_settings = {"OPENAI_API_KEY": "sk-crowd", "OPENAI_BASE_URL": f"{models.url}/v1"}
         here = Installation.on_backend(tmp_path)
-        here = replace(here, settings={**here.settings, **reached})
+        here = replace(here, settings={**here.settings, **model_settings})
         with here.start_machine() as server:
             clients = await ClientCrowd.create(session, server, dice)
             for _ in list_rounds(1, long=20):

@@ -35,11 +35,11 @@ def here(tmp_path: Path) -> Installation:
 
 async def run_cells(here: Installation, *arguments: str) -> str:
     """Does what the operator does while servers run, and returns what is printed."""
-    done = await asyncio.to_thread(
+    process = await asyncio.to_thread(
         run_baobab, "cells", *arguments, "--data", here.data(0), settings={**here.environment, "BAOBAB_JOBS": "0"}
     )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    assert process.returncode == 0, process.stderr
+    return process.stdout
 
 
 async def wait_until_empty(here: Installation, cell: str) -> None:
@@ -53,7 +53,7 @@ async def wait_until_empty(here: Installation, cell: str) -> None:
 
 
 async def write_until(
-    session: aiohttp.ClientSession, server: ServerProcess, flats: list[MovingApp], happened: asyncio.Task[None]
+    session: aiohttp.ClientSession, server: ServerProcess, flats: list[MovingApp], event_task: asyncio.Task[None]
 ) -> None:
     """Clients write into every app until something has happened."""
     client = MoveClient(session, server)
@@ -61,19 +61,19 @@ async def write_until(
         asyncio.create_task(client.write(flat, writer, random.Random(writer))) for flat in flats for writer in range(2)
     ]
     try:
-        await happened
+        await event_task
     finally:
         client.stopping = True
     async with asyncio.timeout(TIMEOUT_SECONDS):
         await asyncio.gather(*writing)
 
 
-async def verify_places(application: Application, flats: list[MovingApp], drained: str) -> None:
+async def verify_places(application: Application, flats: list[MovingApp], drained_cell: str) -> None:
     """Every app is in a cell that is not drained; what another one has of it is a copy that takes no writes."""
     services = application.services
     for flat in flats:
         region = (await services.directory.app(flat.app)).region
-        assert region != drained
+        assert region != drained_cell
         await services.regions[region].kv.incr(flat.app, "probe", 1, None, Quota())
         await services.regions[region].kv.delete(flat.app, "probe")
         for other in set(CELLS) - {region}:
@@ -89,24 +89,24 @@ async def test_every_app_is_in_one_cell_with_all_its_keys_when_the_server_is_kil
     dice, flats = random.Random(33), list[MovingApp]()
     async with open_session() as session:
         for number in list_rounds(1):
-            drained = CELLS[(number + 1) % len(CELLS)]
+            drained_cell = CELLS[(number + 1) % len(CELLS)]
             with here.start_machine() as server:
                 while len(flats) < APPS:
                     flats.append(MovingApp(await create_app(session, server, f"flat-{len(flats)}")))
 
-                async def kill_after_drain(server: ServerProcess = server, drained: str = drained) -> None:
-                    await run_cells(here, "drain", drained)
+                async def kill_after_drain(server: ServerProcess = server, drained_cell: str = drained_cell) -> None:
+                    await run_cells(here, "drain", drained_cell)
                     await asyncio.sleep(dice.random() * LONGEST_LIFE)
                     server.kill()
 
                 await write_until(session, server, flats, asyncio.create_task(kill_after_drain()))
             with here.start_machine() as server:
-                task = asyncio.create_task(wait_until_empty(here, drained))
+                task = asyncio.create_task(wait_until_empty(here, drained_cell))
                 await write_until(session, server, flats, task)
                 for flat in flats:
                     await flat.ledger.verify(session, server.address, flat.app)
                 server.terminate()
             settings = load_settings({**here.environment, "BAOBAB_JOBS": "0"}, data=here.data(0))
             async with open_application(settings) as application:
-                await verify_places(application, flats, drained)
-            await run_cells(here, "admit", drained)
+                await verify_places(application, flats, drained_cell)
+            await run_cells(here, "admit", drained_cell)

@@ -44,8 +44,8 @@ async def test_no_acknowledged_write_is_lost_when_the_disk_is_full_and_all_goes_
                     with full_disk(server):
                         await load.wait_for_refusal()
                         # Whatever is there can be read meanwhile.
-                        async with session.get(f"{server.address}/apps") as listed:
-                            assert listed.status == 200
+                        async with session.get(f"{server.address}/apps") as response:
+                            assert response.status == 200
                     await load.wait_for_writes(100)
                     await wait_for_readiness(session, server)
             await ledger.verify(session, server.address, app)

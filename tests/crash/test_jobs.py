@@ -24,34 +24,38 @@ SEEDS = 10
 
 async def enqueue_round(client: JobClient, dice: random.Random) -> Counter[str]:
     """Jobs of a round, by what they do; among them are transactions that are rolled back."""
-    wanted: Counter[str] = Counter()
+    expected_counts: Counter[str] = Counter()
     for _ in range(12):
         await client.enqueue("tally", 5, word="asked")
-        await client.enqueue("tally", 3, undone=True, word="undone")
+        await client.enqueue("tally", 3, roll_back=True, word="undone")
         await client.enqueue("raise_key", 5)
-        wanted += Counter(asked=5, raised=5)
+        expected_counts += Counter(asked=5, raised=5)
         if dice.random() < 0.5:
             await client.enqueue("plant", 1, seeds=SEEDS)
-            wanted += Counter(planted=SEEDS, plants=1)
+            expected_counts += Counter(planted=SEEDS, plants=1)
     await client.baobab.create_app()
-    return wanted + Counter(apps=1)
+    return expected_counts + Counter(apps=1)
 
 
-async def verify(client: JobClient, wanted: Counter[str]) -> None:
+async def verify(client: JobClient, expected_counts: Counter[str]) -> None:
     """Everything that was asked for was made, counts once, and nothing else was made."""
     rows = await client.list_jobs()
     assert [row.error for row in rows if row.error is not None] == []
     kinds = Counter(row.kind for row in rows)
-    tallied = wanted["asked"] + wanted["planted"]
-    assert (kinds["tally"], kinds["raise_key"], kinds["plant"]) == (tallied, wanted["raised"], wanted["plants"])
+    tally = expected_counts["asked"] + expected_counts["planted"]
+    assert (kinds["tally"], kinds["raise_key"], kinds["plant"]) == (
+        tally,
+        expected_counts["raised"],
+        expected_counts["plants"],
+    )
     for word in ("asked", "planted", "undone"):
-        assert len(await client.list_marks(word)) == wanted[word], word
-    assert await client.read_tally() == tallied
-    assert await client.read_counter("raised") == wanted["raised"]
-    assert await client.read_counter("apps") == wanted["apps"]
+        assert len(await client.list_marks(word)) == expected_counts[word], word
+    assert await client.read_tally() == tally
+    assert await client.read_counter("raised") == expected_counts["raised"]
+    assert await client.read_counter("apps") == expected_counts["apps"]
     marks = await client.list_marks("greeted")
     assert {mark.job_id for mark in marks} == {f"greet:{mark.event_id}" for mark in marks}
-    assert len({mark.job_id for mark in marks}) == wanted["apps"]
+    assert len({mark.job_id for mark in marks}) == expected_counts["apps"]
 
 
 @pytest.fixture
@@ -60,19 +64,19 @@ def here(tmp_path: Path) -> Installation:
 
 
 async def test_every_job_is_made_and_counts_once_whichever_workers_are_killed(here: Installation) -> None:
-    dice, wanted = random.Random(30), Counter[str]()
+    dice, expected_counts = random.Random(30), Counter[str]()
     async with open_job_client(here) as asking:
         with open_workers(here) as working:
             for _ in list_rounds(2):
                 await working.start_workers(3 - len(working.workers))
                 before = await asking.count_ended()
-                wanted += await enqueue_round(asking, dice)
+                expected_counts += await enqueue_round(asking, dice)
                 await asking.wait_for_ended(before + dice.randrange(20, 80))
                 for worker in dice.sample(working.workers, dice.choice([1, 1, 2, 3])):
                     working.kill_worker(worker)
             await working.start_workers(1)
             await asking.wait_until_idle()
-        await verify(asking, wanted)
+        await verify(asking, expected_counts)
 
 
 async def test_what_a_killed_or_a_frozen_worker_left_is_made_elsewhere_and_the_frozen_one_writes_nothing_when_it_wakes(
@@ -84,23 +88,23 @@ async def test_what_a_killed_or_a_frozen_worker_left_is_made_elsewhere_and_the_f
                 await working.start_workers(2)
                 [dripping] = await asking.enqueue("drip", 1)
                 # So many that both have their hands full, and that none of them ends.
-                asked = set(await asking.enqueue("linger", 2 * OF_ONE_TENANT - 1))
-                await wait_for_start(asking, {dripping, *asked})
+                job_ids = set(await asking.enqueue("linger", 2 * OF_ONE_TENANT - 1))
+                await wait_for_start(asking, {dripping, *job_ids})
                 [drip] = [mark for mark in await asking.list_marks("begun") if mark.job_id == dripping]
-                doomed, sleeper = sorted(working.workers[-2:], key=lambda worker: worker.pid == drip.process)
+                doomed_worker, sleeper = sorted(working.workers[-2:], key=lambda worker: worker.pid == drip.process)
                 await working.start_workers(1)
                 diligent = working.workers[-1]
-                working.kill_worker(doomed)
+                working.kill_worker(doomed_worker)
                 with freeze_worker(sleeper, here):
-                    by_the_other = {job_id: [diligent.pid] for job_id in asked}
+                    by_the_other = {job_id: [diligent.pid] for job_id in job_ids}
                     async with asyncio.timeout(TAKEN_OVER_SECONDS):
-                        while await list_processes(asking, asked) != by_the_other:
+                        while await list_processes(asking, job_ids) != by_the_other:
                             await asyncio.sleep(0.1)
                 await sleeper.wait_for_word("taken over by another attempt")
                 # What it does elsewhere ends too: it is told that the job is lost.
                 await wait_until_still(asking, "drops")
                 working.kill_worker(sleeper)
-                assert await list_processes(asking, asked) == by_the_other
+                assert await list_processes(asking, job_ids) == by_the_other
                 working.kill_worker(diligent)
 
 
@@ -116,8 +120,8 @@ async def test_a_server_that_makes_no_jobs_leaves_them_to_workers_that_may_be_ki
             assert {await proposals.fetch_status(server, approval) for approval in proposals.approval_ids} == {
                 "approved"
             }
-            async with session.delete(f"{server.address}/apps/{app}") as deleted:
-                assert deleted.status == 200
+            async with session.delete(f"{server.address}/apps/{app}") as response:
+                assert response.status == 200
             with open_workers(here, program=("-m", "baobab", "worker"), word="Baobab worker is running.") as working:
                 await working.start_workers(2)
                 for _ in list_rounds(1):
@@ -132,9 +136,9 @@ async def test_a_server_that_makes_no_jobs_leaves_them_to_workers_that_may_be_ki
                 assert await is_purged(here)
 
 
-async def wait_for_start(client: JobClient, asked: set[str]) -> None:
+async def wait_for_start(client: JobClient, job_ids: set[str]) -> None:
     async with asyncio.timeout(TIMEOUT_SECONDS):
-        while not asked <= {mark.job_id for mark in await client.list_marks("begun")}:
+        while not job_ids <= {mark.job_id for mark in await client.list_marks("begun")}:
             await asyncio.sleep(0.05)
 
 
@@ -147,13 +151,13 @@ async def wait_until_still(client: JobClient, key: str) -> None:
             await asyncio.sleep(1)
 
 
-async def list_processes(client: JobClient, asked: set[str]) -> dict[str, list[int]]:
+async def list_processes(client: JobClient, job_ids: set[str]) -> dict[str, list[int]]:
     """The processes that each job says it was ended by."""
-    found: dict[str, list[int]] = {}
+    processes: dict[str, list[int]] = {}
     for mark in await client.list_marks("ended"):
-        if mark.job_id in asked:
-            found.setdefault(mark.job_id, []).append(mark.process)
-    return found
+        if mark.job_id in job_ids:
+            processes.setdefault(mark.job_id, []).append(mark.process)
+    return processes
 
 
 async def is_purged(here: Installation) -> bool:

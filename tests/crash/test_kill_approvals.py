@@ -45,7 +45,7 @@ async def test_what_was_approved_is_done_exactly_once_through_every_kill(tmp_pat
             await load.settle(server)
             # The results are there too: each is told once.
             name = next(iter(load.names.values()))
-            status, told = await load.ask(server, "POST", "/api-keys", {"name": name}, load.agent)
-            assert (status, told["name"]) == (201, name)
+            status, answer_json = await load.ask(server, "POST", "/api-keys", {"name": name}, load.agent)
+            assert (status, answer_json["name"]) == (201, name)
             again, _ = await load.ask(server, "POST", "/api-keys", {"name": name}, load.agent)
             assert again == 428

@@ -29,9 +29,16 @@ SCHEMA = {
 
 def kill_import(data: Path, path: str, headers: dict[str, str], body: str, place: str) -> None:
     variables = {"BAOBAB_PLAN": "enterprise", "BAOBAB_BOOTSTRAP_KEY": KEY, **prepare_data(data)}
-    given = {"data": str(data), "variables": variables, "path": path, "headers": headers, "body": body, "place": place}
+    arguments = {
+        "data": str(data),
+        "variables": variables,
+        "path": path,
+        "headers": headers,
+        "body": body,
+        "place": place,
+    }
     process = subprocess.run(
-        [sys.executable, "-m", "tests.crash.killed_import", json.dumps(given)],
+        [sys.executable, "-m", "tests.crash.killed_import", json.dumps(arguments)],
         cwd=Path(__file__).parents[2],
         capture_output=True,
         text=True,

@@ -78,10 +78,10 @@ class Library:
         async with self._session.get(self._at(server, "documents?limit=500")) as response:
             for document in await response.json():
                 progress = document["progress"]
-                done, total = progress["chunksDone"], progress["chunksTotal"]
-                assert (done, total) >= self._progress.get(document["id"], (0, 0)), document
-                assert done <= total
-                self._progress[document["id"]] = (done, total)
+                chunks_done, total = progress["chunksDone"], progress["chunksTotal"]
+                assert (chunks_done, total) >= self._progress.get(document["id"], (0, 0)), document
+                assert chunks_done <= total
+                self._progress[document["id"]] = (chunks_done, total)
 
     def _at(self, server: ServerProcess, path: str) -> str:
         return f"{server.address}/v1/{self.app}/rag/collections/trees" + (f"/{path}" if path else "")
@@ -103,13 +103,13 @@ class Library:
                     assert {row[0]: (row[1], row[2] + 1) for row in rows} == {
                         each: (number, number) for each, number in chunks.items()
                     }
-                kept = (await connection.execute(select(func.count()).select_from(tables.texts))).scalar_one()
-                assert kept == DOCUMENTS
+                text_count = (await connection.execute(select(func.count()).select_from(tables.texts))).scalar_one()
+                assert text_count == DOCUMENTS
                 ready = (
                     await connection.execute(select(events.c.data).where(events.c.type == "rag.document.ready"))
                 ).scalars()
-                told: list[Any] = [data["document_id"] for data in ready]
-                assert sorted(told) == sorted(chunks), "a document was told as ready twice, or never"
+                ready_ids: list[Any] = [data["document_id"] for data in ready]
+                assert sorted(ready_ids) == sorted(chunks), "a document was told as ready twice, or never"
         finally:
             await database.close()
 
@@ -126,8 +126,8 @@ async def test_documents_are_read_once_each_however_often_the_server_is_killed(t
                     await library.create(server)
                 before = await library.count_ready(server)
                 adding = asyncio.create_task(library.add_documents(server))
-                wanted = min(before + 1 + dice.randrange(DOCUMENTS // LIVES), DOCUMENTS - 1)
-                while await library.count_ready(server) < wanted:
+                target_count = min(before + 1 + dice.randrange(DOCUMENTS // LIVES), DOCUMENTS - 1)
+                while await library.count_ready(server) < target_count:
                     await library.check_progress(server)
                     await asyncio.sleep(0.05)
                 await asyncio.sleep(dice.random() * 0.2)

@@ -22,8 +22,8 @@ class Writers:
         self._session = session
         self._app = app
         self._next = 0
-        self.acknowledged: set[int] = set()
-        self.unanswered: set[int] = set()
+        self.acknowledged_numbers: set[int] = set()
+        self.unanswered_numbers: set[int] = set()
 
     async def insert_until_killed(self, server: ServerProcess) -> None:
         while True:
@@ -31,12 +31,12 @@ class Writers:
             number = self._next
             try:
                 assert await self.insert(server, number) == 201
-                self.acknowledged.add(number)
+                self.acknowledged_numbers.add(number)
                 if number % 8 == 0:
                     assert await self.insert(server, number, key=f"again-{number}") == 409
             except aiohttp.ClientError:
-                if number not in self.acknowledged:
-                    self.unanswered.add(number)
+                if number not in self.acknowledged_numbers:
+                    self.unanswered_numbers.add(number)
                 return
 
     async def insert(self, server: ServerProcess, number: int, key: str = "") -> int:
@@ -47,24 +47,24 @@ class Writers:
             return answer.status
 
     async def wait_for_rows(self, count: int) -> None:
-        wanted = len(self.acknowledged) + count
+        target_count = len(self.acknowledged_numbers) + count
         async with asyncio.timeout(TIMEOUT_SECONDS):
-            while len(self.acknowledged) < wanted:
+            while len(self.acknowledged_numbers) < target_count:
                 await asyncio.sleep(0.01)
 
     async def verify(self, server: ServerProcess) -> None:
         """Sends again what had no answer, with its key. Then every row is there once."""
-        for number in self.unanswered:
+        for number in self.unanswered_numbers:
             assert await self.insert(server, number) == 201
-        self.acknowledged |= self.unanswered
-        self.unanswered.clear()
-        stored = []
+        self.acknowledged_numbers |= self.unanswered_numbers
+        self.unanswered_numbers.clear()
+        rows = []
         for first in range(0, self._next + 1, 1000):
             query = f"id=gte.{first}&id=lt.{first + 1000}&order=id&limit=1000"
             async with self._session.get(f"{server.address}/v1/{self._app}/items?{query}") as answer:
                 assert answer.status == 200, await answer.text()
-                stored += [(row["id"], row["note"]) for row in await answer.json()]
-        assert stored == [(number, f"note {number}") for number in sorted(self.acknowledged)]
+                rows += [(row["id"], row["note"]) for row in await answer.json()]
+        assert rows == [(number, f"note {number}") for number in sorted(self.acknowledged_numbers)]
 
 
 async def test_every_acknowledged_row_is_there_once_when_the_server_is_killed(tmp_path: Path) -> None:

@@ -16,8 +16,8 @@ ACTIONS_OF_A_LIFE = 40
 async def test_a_killed_server_leaves_a_consistent_ledger_and_loses_nothing_acknowledged(
     tmp_path: Path,
 ) -> None:
-    allowed = {"BAOBAB_EGRESS_ALLOW": "127.0.0.1/32"}
-    here, dice, load = Installation.on_backend(tmp_path, settings=allowed), random.Random(31), None
+    egress_settings = {"BAOBAB_EGRESS_ALLOW": "127.0.0.1/32"}
+    here, dice, load = Installation.on_backend(tmp_path, settings=egress_settings), random.Random(31), None
     receiver = Receiver()
     async with serve_app(receiver) as address, open_session() as session:
         for number in list_rounds(4):
@@ -45,9 +45,9 @@ async def test_a_killed_server_leaves_a_consistent_ledger_and_loses_nothing_ackn
                 assert await load.count_firings(database) > 0
             finally:
                 await database.close()
-    assert load.approved["forget"], "nothing was forgotten"
-    assert load.approved["merge_entities"], "nothing was merged"
-    decisions = {each for each, capability in load.acknowledged.items() if capability == "record_decision"}
+    assert load.approval_counts["forget"], "nothing was forgotten"
+    assert load.approval_counts["merge_entities"], "nothing was merged"
+    decisions = {each for each, capability in load.acknowledged_actions.items() if capability == "record_decision"}
     assert decisions <= set(deliveries.values()), "an executed action was not told"
     assert len(set(deliveries.values())) == len(deliveries), "an action was told as two"
-    assert deliveries.keys() <= receiver.taken.keys(), "what is noted as delivered was never taken"
+    assert deliveries.keys() <= receiver.bodies.keys(), "what is noted as delivered was never taken"

@@ -19,9 +19,9 @@ RESUMED = {"tus-resumable": "1.0.0", "upload-offset": "0", "content-type": "appl
 def kill_upload(data: Path, path: str, headers: dict[str, str]) -> None:
     """Sends the bytes of a file to a process that is killed when they are stored."""
     variables = {"BAOBAB_PLAN": "enterprise", "BAOBAB_BOOTSTRAP_KEY": KEY, **prepare_data(data)}
-    given = {"data": str(data), "variables": variables, "path": path, "headers": headers, "body": "hello"}
+    arguments = {"data": str(data), "variables": variables, "path": path, "headers": headers, "body": "hello"}
     process = subprocess.run(
-        [sys.executable, "-m", "tests.crash.killed_upload", json.dumps(given)],
+        [sys.executable, "-m", "tests.crash.killed_upload", json.dumps(arguments)],
         cwd=Path(__file__).parents[2],
         capture_output=True,
         text=True,

@@ -66,35 +66,37 @@ class MoveClient:
                 if await self._is_acknowledged("PUT", f"{base}/{key}", {"value": value, "ttl": None}):
                     ledger.record_acknowledged(key, value)
             else:
-                ledger.raising += 1
+                ledger.requested_raises += 1
                 if await self._is_acknowledged("POST", f"{base}/counter/incr"):
-                    ledger.raised += 1
+                    ledger.acknowledged_raises += 1
 
     async def _is_acknowledged(self, method: str, path: str, body: Any = None) -> bool:
-        status, told = await self.ask(method, path, body)
+        status, answer_json = await self.ask(method, path, body)
         if 200 <= status < 300:
             return True
-        assert status in (0, 503), told
-        assert status == 0 or told["error"] in ("kv_migrating", "store_error"), told
+        assert status in (0, 503), answer_json
+        assert status == 0 or answer_json["error"] in ("kv_migrating", "store_error"), answer_json
         await asyncio.sleep(_PAUSE_SECONDS)
         return False
 
     async def begin_move(self, moving_app: MovingApp) -> None:
         """Ask for the move until a server has said that there is one."""
         while not self.stopping and not moving_app.move:
-            status, told = await self.ask("POST", f"/v1/apps/{moving_app.app}/move", {"dest_region": moving_app.dest})
+            status, answer_json = await self.ask(
+                "POST", f"/v1/apps/{moving_app.app}/move", {"dest_region": moving_app.dest}
+            )
             if status == 409:
                 # An answer that never came has begun it.
-                status, told = await self.ask("GET", f"/v1/apps/{moving_app.app}/migrations/active")
-                assert status == 0 or told["migration"] is not None, told
+                status, answer_json = await self.ask("GET", f"/v1/apps/{moving_app.app}/migrations/active")
+                assert status == 0 or answer_json["migration"] is not None, answer_json
             else:
-                assert status in (0, 202), told
+                assert status in (0, 202), answer_json
             if status:
-                moving_app.move = told.get("migration_id") or told["migration"]["migration_id"]
+                moving_app.move = answer_json.get("migration_id") or answer_json["migration"]["migration_id"]
 
     async def abort_move(self, moving_app: MovingApp) -> None:
-        status, told = await self.ask("POST", f"/v1/apps/{moving_app.app}/migrations/{moving_app.move}/abort")
-        assert status in (0, 200, 409), told
+        status, answer_json = await self.ask("POST", f"/v1/apps/{moving_app.app}/migrations/{moving_app.move}/abort")
+        assert status in (0, 200, 409), answer_json
         moving_app.aborting = True
 
     async def follow_move(self, moving_app: MovingApp) -> dict[str, Any]:
@@ -130,16 +132,16 @@ async def run_round(
             movers.stopping = True
             async with asyncio.timeout(TIMEOUT_SECONDS):
                 await asyncio.gather(*moving)
-            ended: list[dict[str, Any]] = []
+            finished_moves: list[dict[str, Any]] = []
         else:
             async with asyncio.timeout(TIMEOUT_SECONDS):
-                ended = await asyncio.gather(*(move_app(movers, flat, 0) for flat in flats))
+                finished_moves = await asyncio.gather(*(move_app(movers, flat, 0) for flat in flats))
             # Everybody writes in the new place for a moment.
             await asyncio.sleep(0.3)
             movers.stopping = True
         async with asyncio.timeout(TIMEOUT_SECONDS):
             await asyncio.gather(*writing)
-        return ended
+        return finished_moves
     finally:
         for task in writing:
             task.cancel()
@@ -156,24 +158,24 @@ async def move_app(movers: MoveClient, moving_app: MovingApp, after: float) -> d
 async def read_replica(application: Application, app: str, region: str) -> dict[str, Any]:
     """Every entry that a region has of an app."""
     store = application.services.regions[region].kv
-    found: dict[str, Any] = {}
+    entries_by_key: dict[str, Any] = {}
     after: str | None = None
     while entries := await store.export(app, after, 500):
-        found |= {entry.key: json.loads(entry.value) for entry in entries}
+        entries_by_key |= {entry.key: json.loads(entry.value) for entry in entries}
         after = entries[-1].key
-    return found
+    return entries_by_key
 
 
 def copy_ledger(ledger: Ledger) -> Ledger:
     possible = {key: list(values) for key, values in ledger.possible.items()}
-    return Ledger(possible, ledger.raised, ledger.raising)
+    return Ledger(possible, ledger.acknowledged_raises, ledger.requested_raises)
 
 
-def check_unchanged(found: dict[str, Any], then: Ledger) -> None:
+def check_unchanged(entries: dict[str, Any], then: Ledger) -> None:
     for key, values in then.possible.items():
-        assert found.get(key, ABSENT) in values, key
-    assert then.raised <= found.get("counter", 0) <= then.raising
-    assert set(found) - {"counter"} <= set(then.possible)
+        assert entries.get(key, ABSENT) in values, key
+    assert then.acknowledged_raises <= entries.get("counter", 0) <= then.requested_raises
+    assert set(entries) - {"counter"} <= set(then.possible)
 
 
 @pytest.fixture
@@ -198,33 +200,33 @@ async def test_nothing_acknowledged_is_lost_when_the_server_is_killed_in_the_mid
                 dice.choice(flats).aborting = True
                 await run_round(session, server, flats, dice, kill=True)
             with here.start_machine() as server:
-                ended = await run_round(session, server, flats, dice, kill=False)
+                finished_moves = await run_round(session, server, flats, dice, kill=False)
                 for moving_app in flats:
                     await moving_app.ledger.verify(session, server.address, moving_app.app)
                 server.terminate()
             async with open_application(
                 load_settings({**here.environment, "BAOBAB_JOBS": "0"}, data=here.data(0))
             ) as application:
-                for moving_app, done in zip(flats, ended, strict=True):
-                    await verify_places(application, moving_app, done)
-            for moving_app, done in zip(flats, ended, strict=True):
-                prepare_next_round(moving_app, done)
+                for moving_app, move in zip(flats, finished_moves, strict=True):
+                    await verify_places(application, moving_app, move)
+            for moving_app, move in zip(flats, finished_moves, strict=True):
+                prepare_next_round(moving_app, move)
 
 
-async def verify_places(application: Application, moving_app: MovingApp, done: dict[str, Any]) -> None:
+async def verify_places(application: Application, moving_app: MovingApp, move: dict[str, Any]) -> None:
     """Where the app is, where it was, and that nobody else has it."""
     app = await application.services.directory.app(moving_app.app)
-    if done["current_step"] == "aborted":
+    if move["current_step"] == "aborted":
         assert app.region == moving_app.source
         assert await read_replica(application, moving_app.app, moving_app.dest) == {}
         return
-    assert (done["current_step"], app.region) == ("completed", moving_app.dest)
+    assert (move["current_step"], app.region) == ("completed", moving_app.dest)
     assert moving_app.at_the_flip is not None
     check_unchanged(await read_replica(application, moving_app.app, moving_app.source), moving_app.at_the_flip)
 
 
-def prepare_next_round(moving_app: MovingApp, done: dict[str, Any]) -> None:
+def prepare_next_round(moving_app: MovingApp, move: dict[str, Any]) -> None:
     """Ready for the next round, in which who has moved goes back."""
-    if done["current_step"] == "completed":
+    if move["current_step"] == "completed":
         moving_app.source, moving_app.dest = moving_app.dest, moving_app.source
     moving_app.move, moving_app.aborting, moving_app.at_the_flip = "", False, None

@@ -83,17 +83,17 @@ async def test_while_postgres_stands_still_requests_for_keys_are_refused_and_rea
     with here.start_machine() as server:
         async with open_session() as session:
             key = f"{server.address}/v1/{await create_app(session, server)}/kv/a"
-            async with session.put(key, json={"value": 1}) as written:
-                assert written.status == 204
+            async with session.put(key, json={"value": 1}) as response:
+                assert response.status == 204
             assert rows.process is not None
             with freeze_processes(rows.process.pid, *list_children(rows.process.pid)):
                 async with session.put(key, json={"value": 2}) as refusal:
                     assert refusal.status == 503
-                status, told = await fetch_readiness(session, server)
+                status, answer_json = await fetch_readiness(session, server)
                 assert status == 503
-                assert (told["checks"]["database"], told["checks"]["kv:local"]) == ("failed", "failed")
+                assert (answer_json["checks"]["database"], answer_json["checks"]["kv:local"]) == ("failed", "failed")
             await wait_for_readiness(session, server)
-            async with session.put(key, json={"value": 3}) as written:
-                assert written.status == 204
+            async with session.put(key, json={"value": 3}) as response:
+                assert response.status == 204
             async with session.get(key) as read:
                 assert (await read.json())["value"] == 3

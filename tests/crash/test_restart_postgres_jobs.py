@@ -14,7 +14,7 @@ from tests.servers import start_postgres
 
 
 async def test_every_job_is_made_and_counts_once_though_postgres_restarts(tmp_path: Path) -> None:
-    dice, wanted = random.Random(33), Counter[str]()
+    dice, expected_counts = random.Random(33), Counter[str]()
     with start_postgres() as rows:
         here = Installation(tmp_path, {"BAOBAB_DATABASE_URL": rows.create_database("jobs")})
         async with open_job_client(here) as asking:
@@ -22,7 +22,7 @@ async def test_every_job_is_made_and_counts_once_though_postgres_restarts(tmp_pa
                 await working.start_workers(2)
                 for number in list_rounds(2):
                     before = await asking.count_ended()
-                    wanted += await enqueue_round(asking, dice)
+                    expected_counts += await enqueue_round(asking, dice)
                     await asking.wait_for_ended(before + dice.randrange(20, 80))
                     await asyncio.to_thread(rows.stop, (signal.SIGQUIT, signal.SIGINT)[number % 2])
                     await asyncio.sleep(dice.random() * 2)
@@ -30,4 +30,4 @@ async def test_every_job_is_made_and_counts_once_though_postgres_restarts(tmp_pa
                     await asking.wait_for_database()
                 await asking.wait_until_idle()
                 assert all(worker.is_running for worker in working.workers)
-            await verify(asking, wanted)
+            await verify(asking, expected_counts)

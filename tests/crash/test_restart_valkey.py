@@ -123,8 +123,8 @@ async def test_while_valkey_stands_still_requests_are_refused_and_do_not_hang(
                     assert store.process is not None
                     with freeze_processes(store.process.pid):
                         await load.wait_for_refusal()
-                        status, told = await fetch_readiness(session, server)
-                        assert (status, told["checks"]["kv:local"]) == (503, "failed")
+                        status, answer_json = await fetch_readiness(session, server)
+                        assert (status, answer_json["checks"]["kv:local"]) == (503, "failed")
                     await load.wait_for_writes(50)
                     await wait_for_readiness(session, server)
             await ledger.verify(session, server.address, app)
@@ -152,5 +152,5 @@ async def test_with_the_keys_in_the_database_no_write_is_refused_while_valkey_is
                         await load.wait_for_writes(50)
                         await wait_for_readiness(session, one)
                         await asyncio.to_thread(store.start)
-            assert ledger.refused.total() == ledger.unanswered.total() == 0
+            assert ledger.refusal_counts.total() == ledger.unanswered_counts.total() == 0
             await ledger.verify(session, other.address, app)

@@ -23,16 +23,16 @@ _NOTHING = "DROP SCHEMA IF EXISTS kv CASCADE", "DROP SCHEMA public CASCADE", "CR
 @pytest.fixture
 async def here(tmp_path: Path) -> Installation:
     """An installation that was never started, and whose first key nobody has chosen."""
-    made = Installation.on_backend(tmp_path, bootstrap=False)
-    if made.is_on_postgres:
-        database = database_at(made.database_url)
+    installation = Installation.on_backend(tmp_path, bootstrap=False)
+    if installation.is_on_postgres:
+        database = database_at(installation.database_url)
         async with database.writing() as connection:
             for statement in _NOTHING:
                 await connection.execute(text(statement))
         await database.close()
     else:
-        (made.data(0) / "baobab.db").unlink()
-    return made
+        (installation.data(0) / "baobab.db").unlink()
+    return installation
 
 
 async def migrate_to_first(here: Installation) -> None:
@@ -64,8 +64,10 @@ async def test_servers_that_start_together_agree_on_the_schema_and_on_one_first_
         assert sum(bool(_KEY.search(server.log_text)) for server in servers) == 1, "and one has told it"
         owner = {"Authorization": f"Bearer {keys.pop()}"}
         async with open_session() as session:
-            async with session.post(f"{servers[0].address}/init", json={"name": "shared"}, headers=owner) as made:
-                assert made.status == 201
+            async with session.post(
+                f"{servers[0].address}/init", json={"name": "shared"}, headers=owner
+            ) as created_response:
+                assert created_response.status == 201
             for server in servers:
                 async with session.get(f"{server.address}/apps", headers=owner) as response:
                     assert [app["name"] for app in (await response.json())["apps"]] == ["shared"]

@@ -41,8 +41,8 @@ def pair(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReques
 
 @pytest.fixture
 async def session() -> AsyncIterator[aiohttp.ClientSession]:
-    async with open_session() as opened:
-        yield opened
+    async with open_session() as client_session:
+        yield client_session
 
 
 async def test_whatever_the_clocks_say_nothing_is_lost_and_nothing_is_done_twice(
@@ -70,8 +70,8 @@ async def test_what_lives_longer_than_the_clocks_differ_is_there_on_both_machine
     app = await create_app(session, pair.right, "lasting")
     for writer, reader in pair.directions:
         path = f"/v1/{app}/kv/written-at-{writer.address.rpartition(':')[2]}"
-        async with session.put(writer.address + path, json={"value": 1, "ttl": 2 * HOUR}) as written:
-            assert written.status == 204
+        async with session.put(writer.address + path, json={"value": 1, "ttl": 2 * HOUR}) as put_response:
+            assert put_response.status == 204
         async with session.get(f"{reader.address}{path}/ttl") as response:
             ttl = (await response.json())["ttl"]
         assert 0 < ttl <= 3 * HOUR

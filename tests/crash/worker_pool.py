@@ -71,7 +71,7 @@ class WorkerPool:
     word: str = READY
     """What a worker tells when it has begun."""
     workers: list[Worker] = field(default_factory=list)
-    _started: int = 0
+    _worker_count: int = 0
 
     async def start_workers(self, count: int) -> None:
         new = [self._start_worker() for _ in range(count)]
@@ -84,12 +84,12 @@ class WorkerPool:
         self.workers.remove(worker)
 
     def _start_worker(self) -> Worker:
-        self._started += 1
+        self._worker_count += 1
         # Beside the machine that asks, which is the first.
-        data = self.here.data(100 + self._started)
-        log = self.here.folder / f"worker-{self._started}.log"
-        inherited = {name: value for name, value in os.environ.items() if not name.startswith("BAOBAB_")}
-        settings = {**inherited, **self.here.environment, "BAOBAB_JOBS": str(AT_ONCE)}
+        data = self.here.data(100 + self._worker_count)
+        log = self.here.folder / f"worker-{self._worker_count}.log"
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("BAOBAB_")}
+        settings = {**environment, **self.here.environment, "BAOBAB_JOBS": str(AT_ONCE)}
         command = [sys.executable, *map(str, self.program), "--data", str(data)]
         with log.open("wb") as stderr:
             process = subprocess.Popen(command, env=settings, stdout=subprocess.DEVNULL, stderr=stderr)
@@ -97,8 +97,8 @@ class WorkerPool:
 
 
 @contextlib.contextmanager
-def open_workers(here: Installation, **named: Any) -> Iterator[WorkerPool]:
-    pool = WorkerPool(here, **named)
+def open_workers(here: Installation, **options: Any) -> Iterator[WorkerPool]:
+    pool = WorkerPool(here, **options)
     try:
         yield pool
     finally:
@@ -120,12 +120,12 @@ class JobClient:
     def kv(self) -> Engine:
         return self.services.regions[self.services.options.default_region].kv
 
-    async def enqueue(self, kind: str, count: int, *, undone: bool = False, **arguments: Any) -> list[str]:
-        """Ask for so many jobs in one transaction; `undone`: which is rolled back."""
+    async def enqueue(self, kind: str, count: int, *, roll_back: bool = False, **arguments: Any) -> list[str]:
+        """Ask for so many jobs in one transaction, which `roll_back` rolls back."""
         unit = self.services.database.build_unit(write=True)
-        asked = [await self.services.jobs.enqueue(unit, kind, arguments) for _ in range(count)]
-        await (unit.rollback(RuntimeError("undone")) if undone else unit.commit())
-        return asked
+        job_ids = [await self.services.jobs.enqueue(unit, kind, arguments) for _ in range(count)]
+        await (unit.rollback(RuntimeError("undone")) if roll_back else unit.commit())
+        return job_ids
 
     async def count_rows(self, query: Select[Any]) -> int:
         async with self.services.database.reading() as connection:
@@ -150,9 +150,9 @@ class JobClient:
 
     async def wait_until_idle(self) -> None:
         """Wait until no job is left but those whose time is yet to come."""
-        left = select(func.count()).select_from(jobs).where(jobs.c.finished_at.is_(None))
+        unfinished_query = select(func.count()).select_from(jobs).where(jobs.c.finished_at.is_(None))
         async with asyncio.timeout(TIMEOUT_SECONDS):
-            while await self.count_rows(left):
+            while await self.count_rows(unfinished_query):
                 await asyncio.sleep(0.05)
 
     async def list_jobs(self) -> list[Any]:
@@ -169,8 +169,8 @@ class JobClient:
         return await self.count_rows(select(tallies.c.value).where(tallies.c.name == "ended"))
 
     async def read_counter(self, key: str) -> int:
-        found = await self.kv.get(SPACE, key)
-        return int(found or 0)
+        value = await self.kv.get(SPACE, key)
+        return int(value or 0)
 
 
 @contextlib.asynccontextmanager
