@@ -96,8 +96,8 @@ async def for_provider_keys_set(world: World, caller: Caller) -> dict[str, Any]:
 
 
 async def for_provider_keys_delete(world: World, caller: Caller) -> dict[str, Any]:
-    given = await for_provider_keys_set(world, caller)
-    await caller.client.put("/v1/ai/provider-keys/openai", json={"key": given["key"]}, headers=caller.headers)
+    arguments = await for_provider_keys_set(world, caller)
+    await caller.client.put("/v1/ai/provider-keys/openai", json={"key": arguments["key"]}, headers=caller.headers)
     return {"provider": "openai"}
 
 
@@ -119,8 +119,8 @@ async def for_videos_content(world: World, caller: Caller) -> dict[str, Any]:
 
 async def start_generation(world: World, kind: str, model: str, caller: Caller) -> dict[str, Any]:
     """A job of the caller's own, where it may have one: files are for who submitted them."""
-    path, asked = f"/v1/{world.app}/{kind}/completions", {"model": model, "prompt": "A tree"}
-    response = await caller.client.post(path, json=asked, headers=caller.headers)
+    path, body = f"/v1/{world.app}/{kind}/completions", {"model": model, "prompt": "A tree"}
+    response = await caller.client.post(path, json=body, headers=caller.headers)
     return {"app_id": world.app, "job_id": response.json().get("job_id", "none")}
 
 

@@ -48,7 +48,7 @@ class Installation(Baobab):
     fake: Upstream = field(default_factory=Upstream)
     address: str = ADDRESS
     data: Path = Path()
-    _offered: dict[str, list[Model]] = field(default_factory=dict)
+    _added_models: dict[str, list[Model]] = field(default_factory=dict)
 
     @property
     def credits(self) -> Credits:
@@ -75,16 +75,16 @@ class Installation(Baobab):
             provider=server,
             features=frozenset(("streaming", "tools")),
         )
-        offered = self._offered.setdefault(server, [])
-        if model not in offered:
-            offered.append(model)
+        models = self._added_models.setdefault(server, [])
+        if model not in models:
+            models.append(model)
             provider = build_own_server(server, f"{url or self.fake.url}/v1", LAB_KEY)
-            self.application.services.part(Gateway).add_provider(provider, offered)
+            self.application.services.part(Gateway).add_provider(provider, models)
         return model.id
 
     async def chat(self, model: str | None = MINI, *, by: Any = None, path: str = "/v1", **body: Any) -> httpx.Response:
-        asked = {"messages": HELLO, **({} if model is None else {"model": model}), **body}
-        return await self.client.post(f"{path}/chat/completions", json=asked, headers=by or self.owner)
+        request_body = {"messages": HELLO, **({} if model is None else {"model": model}), **body}
+        return await self.client.post(f"{path}/chat/completions", json=request_body, headers=by or self.owner)
 
     async def stream_events(self, model: str = MINI, **body: Any) -> list[Any]:
         """Yields the data of a stream's events, in order; "[DONE]" for the end."""
@@ -113,7 +113,7 @@ class Installation(Baobab):
 
     async def get_spent(self) -> int:
         """Nano-dollars that were charged."""
-        return sum(used.cost for used in await self.list_usage() if not used.byok)
+        return sum(usage.cost for usage in await self.list_usage() if not usage.byok)
 
     def build_client(self, **options: Any) -> openai.AsyncOpenAI:
         """OpenAI's own client, with nothing told but where and who."""
@@ -125,9 +125,9 @@ class Installation(Baobab):
 async def add_translated_model(world: Installation, behaviour: str, vendor: str = "anthropic") -> str:
     """A model of the translated vendor that behaves so."""
     gateway = world.application.services.part(Gateway)
-    known = gateway.catalogue.find_model("anthropic/claude-haiku-4.5")
-    assert known is not None
-    model = replace(known, id=f"{vendor}-translated/{behaviour}", litellm=f"{vendor}/{behaviour}", provider=vendor)
+    base_model = gateway.catalogue.find_model("anthropic/claude-haiku-4.5")
+    assert base_model is not None
+    model = replace(base_model, id=f"{vendor}-translated/{behaviour}", litellm=f"{vendor}/{behaviour}", provider=vendor)
     if vendor == "anthropic":
         gateway.catalogue.register_models(f"translated {behaviour}", [model])
     else:
@@ -175,10 +175,11 @@ class _QuietServer(uvicorn.Server):
 async def open_installation(data: Path, variables: dict[str, str], **further: str) -> AsyncIterator[Installation]:
     """further: variables of more providers, whose values may name the fake's address as {url}."""
     async with start_upstream() as fake:
-        found = {name: value.format(url=fake.url) for name, value in further.items()}
-        environment = {"OPENAI_API_KEY": VENDOR_KEY, "OPENAI_BASE_URL": f"{fake.url}/v1", **found}
-        fixed = {"BAOBAB_BOOTSTRAP_KEY": KEY, "BAOBAB_AI_PROBE": "false"}
-        server = Server(load_settings({**variables, **prepare_data(data), **fixed}, data=data), environment=environment)
+        provider_settings = {name: value.format(url=fake.url) for name, value in further.items()}
+        environment = {"OPENAI_API_KEY": VENDOR_KEY, "OPENAI_BASE_URL": f"{fake.url}/v1", **provider_settings}
+        fixed_settings = {"BAOBAB_BOOTSTRAP_KEY": KEY, "BAOBAB_AI_PROBE": "false"}
+        settings = load_settings({**variables, **prepare_data(data), **fixed_settings}, data=data)
+        server = Server(settings, environment=environment)
         async with server.open() as application, serve_app(server.rest_app) as address:
             transport = httpx.ASGITransport(app=server, raise_app_exceptions=False)
             async with httpx.AsyncClient(transport=transport, base_url=ADDRESS) as client:

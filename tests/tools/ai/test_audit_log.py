@@ -22,11 +22,11 @@ async def count_calls(world: Installation, actor_id: str | None = None) -> dict[
         query = query.where(audit_logs.c.actor_id == actor_id)
     async with services.database.reading() as connection:
         rows = (await connection.execute(query)).mappings().all()
-    found: dict[str, int] = {}
+    call_counts: dict[str, int] = {}
     for row in rows:
-        told = row["event_data"] if isinstance(row["event_data"], dict) else json.loads(row["event_data"])
-        found[row["organisation_id"]] = found.get(row["organisation_id"], 0) + told["count"]
-    return found
+        event_data = row["event_data"] if isinstance(row["event_data"], dict) else json.loads(row["event_data"])
+        call_counts[row["organisation_id"]] = call_counts.get(row["organisation_id"], 0) + event_data["count"]
+    return call_counts
 
 
 async def test_calls_of_one_account_are_counted_for_each_of_its_organisations(world: Installation) -> None:

@@ -42,19 +42,23 @@ async def post_request(world: Installation, base: str, path: str, by: Any, **fur
 
 
 async def test_an_apps_settings_hold_on_each_wire_and_at_both_bases(world: Installation, path: str) -> None:
-    broken, stands_in = world.add_model("500"), world.add_model("plain")
-    allowed = [MINI, broken, stands_in]
+    failing_model, stands_in = world.add_model("500"), world.add_model("plain")
+    allowed_models = [MINI, failing_model, stands_in]
     app_id = await create_configured_app(
-        world, defaultModel=MINI, allowedModels=allowed, fallbackModels=[stands_in], maxTokensPerRequest=7
+        world, defaultModel=MINI, allowedModels=allowed_models, fallbackModels=[stands_in], maxTokensPerRequest=7
     )
     for base, by in await list_bases(world, app_id):
         answer = await post_request(world, base, path, by)
         assert (answer.status_code, answer.headers["x-baobab-model"]) == (200, MINI), answer.text
-        asked = world.fake.requests[-1].json
-        assert 7 in (asked.get("max_tokens"), asked.get("max_completion_tokens"), asked.get("max_output_tokens"))
+        sent_body = world.fake.requests[-1].json
+        assert 7 in (
+            sent_body.get("max_tokens"),
+            sent_body.get("max_completion_tokens"),
+            sent_body.get("max_output_tokens"),
+        )
         refusal = await post_request(world, base, path, by, model="baobab/echo")
         assert (refusal.status_code, refusal.json()["error"]["code"]) == (403, "MODEL_NOT_ALLOWED")
-        assert (await post_request(world, base, path, by, model=broken)).headers["x-baobab-model"] == stands_in
+        assert (await post_request(world, base, path, by, model=failing_model)).headers["x-baobab-model"] == stands_in
         events = parse_events((await post_request(world, base, path, by, stream=True)).text)
         assert len(events) > 7
     usage = await world.list_usage(app_id=app_id)

@@ -71,16 +71,16 @@ def build_tool(schema: dict[str, Any]) -> dict[str, Any]:
 
 def build_requests(schema: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
     """The same by each wire: as the answer's schema, and as that of a tool."""
-    asked = [{"role": "user", "content": PROMPT}]
+    messages = [{"role": "user", "content": PROMPT}]
     answer = {"type": "json_schema", "json_schema": {"name": "it", "schema": schema}}
-    spoken = {"type": "function", "name": "look", "parameters": schema}
-    drawn = {"name": "look", "input_schema": schema}
+    function_tool = {"type": "function", "name": "look", "parameters": schema}
+    tool = {"name": "look", "input_schema": schema}
     return [
-        ("chat/completions", {"messages": asked, "response_format": answer}),
-        ("chat/completions", {"messages": asked, "tools": [build_tool(schema)], "tool_choice": "required"}),
-        ("responses", {"input": PROMPT, "tools": [spoken], "tool_choice": "required"}),
+        ("chat/completions", {"messages": messages, "response_format": answer}),
+        ("chat/completions", {"messages": messages, "tools": [build_tool(schema)], "tool_choice": "required"}),
+        ("responses", {"input": PROMPT, "tools": [function_tool], "tool_choice": "required"}),
         ("responses", {"input": PROMPT, "text": {"format": {"type": "json_schema", "name": "it", "schema": schema}}}),
-        ("messages", {"messages": asked, "tools": [drawn], "tool_choice": {"type": "any"}, "max_tokens": 100}),
+        ("messages", {"messages": messages, "tools": [tool], "tool_choice": {"type": "any"}, "max_tokens": 100}),
     ]
 
 
@@ -98,16 +98,16 @@ async def measure_memory(work: Callable[[], Awaitable[T]]) -> tuple[T, int]:
     """What the work returns, and the most bytes that were held on the way: the least of three times, for what the
     process does beside it, such as an import in the background, is counted too, and does not come again.
     """
-    measured = []
+    peaks = []
     for _ in range(3):
         gc.collect()
         tracemalloc.start()
         try:
             result = await work()
-            measured.append(tracemalloc.get_traced_memory()[1])
+            peaks.append(tracemalloc.get_traced_memory()[1])
         finally:
             tracemalloc.stop()
-    return result, min(measured)
+    return result, min(peaks)
 
 
 @pytest.mark.parametrize("schema", SCHEMAS)
@@ -116,9 +116,9 @@ async def test_a_hostile_schema_costs_a_bounded_amount_of_work_and_memory(world:
         # What is loaded with the first use is not the request's.
         await world.client.post(f"/v1/{path}", json={"model": "baobab/echo", **body}, headers=world.owner)
     for path, body in build_requests(schema()):
-        status, held = await measure_request(world, path, body)
+        status, peak = await measure_request(world, path, body)
         assert status in (200, 400), path
-        assert held < 20 * MEGABYTE, (path, held)
+        assert peak < 20 * MEGABYTE, (path, peak)
 
 
 async def test_what_is_filled_into_arguments_is_bounded_by_the_context_window(world: Installation) -> None:
@@ -135,9 +135,9 @@ async def test_what_is_filled_into_arguments_is_bounded_by_the_context_window(wo
             },
         ),
     ):
-        status, held = await measure_request(world, path, body)
+        status, peak = await measure_request(world, path, body)
         assert status == 400, path
-        assert held < 20 * MEGABYTE, (path, held)
+        assert peak < 20 * MEGABYTE, (path, peak)
 
 
 async def test_results_are_filled_in_within_the_same_bound(world: Installation) -> None:
@@ -148,9 +148,9 @@ async def test_results_are_filled_in_within_the_same_bound(world: Installation) 
         {"role": "assistant", "content": None, "tool_calls": [call]},
         {"role": "tool", "tool_call_id": "one", "content": json.dumps(list(range(20_000)))},
     ]
-    status, held = await measure_request(world, "chat/completions", {"messages": messages, "tools": [build_tool({})]})
+    status, peak = await measure_request(world, "chat/completions", {"messages": messages, "tools": [build_tool({})]})
     assert status == 400
-    assert held < 20 * MEGABYTE
+    assert peak < 20 * MEGABYTE
 
 
 async def create_agent(world: Installation, app: str, name: str, schema: dict[str, Any]) -> str:
@@ -194,10 +194,10 @@ async def test_an_agent_that_asks_for_it_fails_and_holds_nobody_up(world: Instal
     harmless = await run_agent(world, await create_agent(world, app, "harmless", _object_schema({}, {})), "{}")
     assert harmless["status"] == "completed", harmless
     bomb = await create_agent(world, app, "bomb", many_options())
-    run, held = await measure_memory(lambda: run_agent(world, bomb, PROMPT))
+    run, peak = await measure_memory(lambda: run_agent(world, bomb, PROMPT))
     assert run["status"] == "failed"
     assert "more work than the built-in model does" in run["error"]["message"]
-    assert held < 20 * MEGABYTE
+    assert peak < 20 * MEGABYTE
 
 
 @pytest.mark.parametrize("schema", SCHEMAS)

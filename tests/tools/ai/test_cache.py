@@ -34,20 +34,20 @@ async def count_rows(world: Baobab) -> int:
 
 def cache_state(answer: httpx.Response) -> str | None:
     assert answer.status_code == 200, answer.text
-    found: str | None = answer.headers.get("x-baobab-cache")
-    return found
+    state: str | None = answer.headers.get("x-baobab-cache")
+    return state
 
 
 async def test_the_same_request_is_answered_again_at_no_cost_and_nobody_is_asked(world: Installation) -> None:
     question = build_question("the same")
     first = await world.chat(**question)
-    requests, spent = len(world.fake.requests), await world.get_spent()
+    requests, spent_nanos = len(world.fake.requests), await world.get_spent()
     again = await world.chat(**question)
     assert (cache_state(first), cache_state(again)) == ("miss", "hit")
     assert again.json() == first.json()
     assert (again.headers["x-baobab-model"], again.headers["x-baobab-cost-usd"]) == (MINI, FREE)
     assert len(world.fake.requests) == requests
-    assert await world.get_spent() == spent
+    assert await world.get_spent() == spent_nanos
     assert "cache" not in world.fake.requests[-1].json
 
 
@@ -66,11 +66,11 @@ async def test_without_the_field_nothing_is_kept_and_nothing_looked_for(world: I
 async def test_neither_the_order_of_fields_nor_how_it_is_sent_makes_another_request(world: Installation) -> None:
     arguments = {"temperature": 0.5, "seed": 7, **build_question("order")}
     assert cache_state(await world.chat(**arguments)) == "miss"
-    turned = dict(reversed(arguments.items()))
+    in_reverse = dict(reversed(arguments.items()))
     requests = len(world.fake.requests)
-    assert cache_state(await world.chat(**turned, stream=False)) == "hit"
-    assert cache_state(await world.chat("gpt-4o-mini", **{**turned, "cache": {"ttl": 60}})) == "hit"
-    assert cache_state(await world.chat(**turned, stream=True, stream_options={"include_usage": True})) == "hit"
+    assert cache_state(await world.chat(**in_reverse, stream=False)) == "hit"
+    assert cache_state(await world.chat("gpt-4o-mini", **{**in_reverse, "cache": {"ttl": 60}})) == "hit"
+    assert cache_state(await world.chat(**in_reverse, stream=True, stream_options={"include_usage": True})) == "hit"
     assert len(world.fake.requests) == requests
 
 
@@ -123,7 +123,7 @@ async def test_whole_and_streamed_answers_stand_for_each_other(
 
 async def test_a_client_that_joins_events_gets_the_same_calls_of_tools_from_what_is_kept(world: Installation) -> None:
     strict: Any = {"type": "function", "function": {**TOOL["function"], "strict": True}}
-    asked: Any = {
+    arguments: Any = {
         "tools": [strict],
         "messages": build_question("joined")["messages"],
         "model": world.add_model("tools:2"),
@@ -131,7 +131,7 @@ async def test_a_client_that_joins_events_gets_the_same_calls_of_tools_from_what
     async with world.build_client() as client:
         answers = []
         for _ in range(2):
-            async with client.chat.completions.stream(**asked, extra_body={"cache": HOUR}) as stream:
+            async with client.chat.completions.stream(**arguments, extra_body={"cache": HOUR}) as stream:
                 answers.append(await stream.get_final_completion())
     first, again = (answer.choices[0].message.tool_calls for answer in answers)
     assert first
@@ -149,10 +149,10 @@ async def test_a_kept_stream_tells_what_was_used_to_who_asks(world: Installation
 
 
 async def test_embeddings_are_kept_too(world: Installation) -> None:
-    asked = {"input": ["one", "two"], "model": SMALL, "cache": {}}
+    question = {"input": ["one", "two"], "model": SMALL, "cache": {}}
     first, again, other = [
         await world.client.post("/v1/embeddings", json=body, headers=world.owner)
-        for body in (asked, asked, {**asked, "dimensions": 3})
+        for body in (question, question, {**question, "dimensions": 3})
     ]
     assert [cache_state(answer) for answer in (first, again, other)] == ["miss", "hit", "miss"]
     assert again.json() == first.json()
@@ -200,40 +200,40 @@ async def test_a_kept_answer_is_there_when_nothing_is_left_to_spend(world: Insta
 
 @pytest.mark.parametrize("behaviour", ["500", "400", "429:1", "context", "drop:3", "error-frame:3", "drop"])
 async def test_what_failed_is_not_kept(world: Installation, behaviour: str) -> None:
-    model, asked = world.add_model(behaviour), build_question(f"failing {behaviour}")
+    model, question = world.add_model(behaviour), build_question(f"failing {behaviour}")
     there = await count_rows(world)
     for stream in (False, True):
-        answer = await world.chat(model, stream=stream, **asked)
+        answer = await world.chat(model, stream=stream, **question)
         assert answer.headers.get("x-baobab-cache") != "hit"
         if stream or answer.status_code != 200:
             assert await count_rows(world) == there
         else:
             # Whole it does not fail: then it is forgotten again, to see what its stream does.
-            asked = build_question(f"failing {behaviour} in a stream")
+            question = build_question(f"failing {behaviour} in a stream")
             there = await count_rows(world)
 
 
 async def test_a_stream_that_is_left_is_kept_whole_or_not_at_all(world: Installation) -> None:
     # It is read on for what was used, and may come to its end so.
-    slow, asked = world.add_model("slow-tokens:0.05"), build_question("left")
-    body = {"model": slow, "stream": True, **asked}
+    slow, question = world.add_model("slow-tokens:0.05"), build_question("left")
+    body = {"model": slow, "stream": True, **question}
     url = f"{world.address}/v1/chat/completions"
     http = httpx.AsyncClient(trust_env=False)
     async with http, http.stream("POST", url, json=body, headers=world.owner) as answer:
         assert answer.headers["x-baobab-cache"] == "miss"
         await anext(answer.aiter_lines())
     await world.get_settled_balance()
-    again = await world.chat(slow, **asked)
+    again = await world.chat(slow, **question)
     assert cache_state(again) in ("hit", "miss")
     assert again.json()["choices"][0]["message"]["content"] == TEXT
 
 
 async def test_the_answer_of_a_model_that_stood_in_is_not_kept(world: Installation) -> None:
-    app_id, broken, works = await world.create_app(), world.add_model("503"), world.add_model("stands-in")
+    app_id, failing_model, works = await world.create_app(), world.add_model("503"), world.add_model("stands-in")
     settings = {"fallbackModels": [works]}
     await world.client.put(f"/v1/{app_id}/ai/config", json=settings, headers=world.owner)
     for _ in range(2):
-        answer = await world.chat(broken, path=f"/v1/{app_id}", **build_question("stands in"))
+        answer = await world.chat(failing_model, path=f"/v1/{app_id}", **build_question("stands in"))
         assert (cache_state(answer), answer.headers["x-baobab-model"]) == ("miss", works)
 
 
@@ -267,11 +267,11 @@ async def test_a_stream_that_makes_up_no_answer_is_passed_on_and_not_kept(world:
 
 async def test_an_event_may_have_any_number_of_items() -> None:
     # Each was once looked for among all before it: this many would take minutes, while everybody waits.
-    many, joined_ = 100_000, CompletionAssembler(2**20)
+    many, assembler = 100_000, CompletionAssembler(2**20)
     for text in ("{", "}"):
         calls = [{"index": index, "function": {"arguments": text}} for index in range(many)]
         delta = {"choices": [{"index": 0, "delta": {"tool_calls": calls}}]}
-        joined_.add(b"data: " + json.dumps(delta).encode() + b"\n\n")
-    whole = joined_.build_completion(UsageMeter())
+        assembler.add(b"data: " + json.dumps(delta).encode() + b"\n\n")
+    whole = assembler.build_completion(UsageMeter())
     assert whole is not None
     assert whole["choices"][0]["message"]["tool_calls"] == [{"function": {"arguments": "{}"}}] * many

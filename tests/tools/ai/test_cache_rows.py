@@ -22,16 +22,16 @@ from tests.tools.ai.test_cache import build_question, cache_state, count_rows
 async def test_nothing_of_it_can_be_read_in_the_database(baobab: Installation) -> None:
     secret = build_question("a secret of the caller's")
     assert cache_state(await baobab.chat(**secret)) == "miss"
-    held = kept_by_database(baobab.data)
+    stored_bytes = kept_by_database(baobab.data)
     for word in (b"a secret of the", TEXT.encode()[:20], b"chatcmpl-upstream"):
-        assert word not in held
+        assert word not in stored_bytes
     assert cache_state(await baobab.chat(**secret)) == "hit"
 
 
 async def test_an_answer_that_was_copied_to_another_request_is_not_told(baobab: Installation) -> None:
     one, other = build_question("one"), build_question("other")
-    for asked in (one, other):
-        assert cache_state(await baobab.chat(**asked)) == "miss"
+    for question in (one, other):
+        assert cache_state(await baobab.chat(**question)) == "miss"
     async with baobab.application.services.database.writing() as connection:
         answers = (await connection.execute(select(rows.c.digest, rows.c.answer).order_by(rows.c.kept_at))).all()
         await connection.execute(
@@ -49,9 +49,11 @@ async def test_the_oldest_make_room_for_the_newest(baobab: Installation) -> None
     async def fill(number: int, size: int, age: int) -> None:
         organisation_id, now = await get_first_organisation(baobab), services.clock.now()
         common = {"organisation_id": organisation_id, "size": size, "answer": "", "expires_at": now + timedelta(days=1)}
-        made = [{**common, "digest": f"{age}-{n}", "kept_at": now - timedelta(seconds=age)} for n in range(number)]
+        cached_answers = [
+            {**common, "digest": f"{age}-{n}", "kept_at": now - timedelta(seconds=age)} for n in range(number)
+        ]
         async with services.database.writing() as connection:
-            await connection.execute(insert(rows), made)
+            await connection.execute(insert(rows), cached_answers)
 
     await fill(9_999, 10, 100)
     assert cache_state(await baobab.chat(**second)) == "miss"
@@ -136,7 +138,7 @@ async def test_they_are_not_moved_with_the_app_and_go_with_what_it_left(
             clock.advance(5)
     assert [await ask_cached(regional_baobab, f"/v1/{app_id}") for _ in range(2)] == ["miss", "hit"]
     assert (await count_cached(regional_baobab, "local"), await count_cached(regional_baobab, "eu-west-1")) == (1, 1)
-    torn = await regional_baobab.client.delete(f"/v1/source-replicas/{move_id}", headers=regional_baobab.owner)
-    assert torn.is_success
+    response = await regional_baobab.client.delete(f"/v1/source-replicas/{move_id}", headers=regional_baobab.owner)
+    assert response.is_success
     await jobs.run_due_jobs(regional_baobab.application)
     assert (await count_cached(regional_baobab, "local"), await count_cached(regional_baobab, "eu-west-1")) == (0, 1)

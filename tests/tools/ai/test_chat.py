@@ -42,8 +42,8 @@ async def test_fields_that_nobody_here_knows_reach_the_provider(world: Installat
         "future_field": {"x": 1},
     }
     await world.chat(max_tokens=7, **further)
-    sent = world.fake.requests[-1].json
-    assert sent == {"messages": HELLO, "model": "gpt-4o-mini", "max_tokens": 7, **further}
+    sent_body = world.fake.requests[-1].json
+    assert sent_body == {"messages": HELLO, "model": "gpt-4o-mini", "max_tokens": 7, **further}
 
 
 async def test_an_answer_in_one_piece_is_asked_for_without_a_streams_options(world: Installation) -> None:
@@ -67,12 +67,12 @@ async def test_messages_are_passed_on_as_they_are(world: Installation) -> None:
 async def test_a_provider_learns_nothing_of_the_caller(world: Installation) -> None:
     app_id = await world.create_app()
     await world.chat(path=f"/v1/{app_id}", by={**world.owner, "cookie": "a=b", "x-forwarded-for": "198.51.100.7"})
-    received = world.fake.requests[-1]
-    assert {name.lower() for name in received.headers} <= SENT
-    assert received.headers["authorization"] == f"Bearer {VENDOR_KEY}"
-    told = repr(received.headers).encode() + received.body
+    request = world.fake.requests[-1]
+    assert {name.lower() for name in request.headers} <= SENT
+    assert request.headers["authorization"] == f"Bearer {VENDOR_KEY}"
+    request_bytes = repr(request.headers).encode() + request.body
     for secret in (world.key, app_id, await get_first_organisation(world), "198.51.100.7"):
-        assert secret.encode() not in told
+        assert secret.encode() not in request_bytes
 
 
 @pytest.mark.parametrize(
@@ -112,9 +112,9 @@ async def test_what_a_provider_refuses_is_said_in_our_words_and_costs_nothing(
     assert (answer.status_code, error["type"], error["code"]) == (status, type_, code)
     assert answer.headers["x-request-id"]
     assert answer.headers.get("retry-after") == {"429:17": "17", "503": "1"}.get(behaviour)
-    told = repr(answer.headers) + answer.text
+    answer_text = repr(answer.headers) + answer.text
     for theirs in (LAB_KEY, world.fake.url.partition("//")[2], "The upstream failed", "html", "169.254"):
-        assert theirs not in told
+        assert theirs not in answer_text
     assert await world.get_spent() == before
 
 
@@ -159,7 +159,7 @@ async def test_a_model_is_found_by_its_vendors_name_too(world: Installation) -> 
 
 
 @pytest.mark.parametrize(
-    ("path", "model", "status", "code", "said"),
+    ("path", "model", "status", "code", "message"),
     [
         ("chat/completions", "no/such-model", 404, "model_not_found", "no/such-model"),
         ("chat/completions", "lab/film", 400, "USE_VIDEO_ENDPOINT", "/videos/completions"),
@@ -169,7 +169,7 @@ async def test_a_model_is_found_by_its_vendors_name_too(world: Installation) -> 
     ],
 )
 async def test_a_model_that_is_not_for_this_is_refused(
-    world: Installation, path: str, model: str, status: int, code: str, said: str
+    world: Installation, path: str, model: str, status: int, code: str, message: str
 ) -> None:
     world.add_model("film", modality="video")
     app_id = await world.create_app()
@@ -178,7 +178,7 @@ async def test_a_model_that_is_not_for_this_is_refused(
         answer = await world.client.post(f"{base}/{path}", json=body, headers=world.owner)
         error = answer.json()["error"]
         assert (answer.status_code, error["type"], error["code"]) == (status, "invalid_request_error", code)
-        assert said in error["message"]
+        assert message in error["message"]
 
 
 @pytest.mark.parametrize(
@@ -245,6 +245,6 @@ async def test_a_key_for_the_gateway_opens_the_gateway_and_nothing_else(world: I
 async def test_a_door_that_cannot_stream_gets_the_answer_in_one_piece(world: Installation) -> None:
     owner = await first_account(world.application.services)
     caller = ScopedKey(owner.account_id, owner.organisation_id, "a key", frozenset(("ai:gateway",)))
-    asked = {"messages": HELLO, "model": MINI, "stream": True, "tools": [TOOL]}
-    answer = await world.application.registry.call("gateway_chat", asked, caller, RequestContext("test", "1"))
+    arguments = {"messages": HELLO, "model": MINI, "stream": True, "tools": [TOOL]}
+    answer = await world.application.registry.call("gateway_chat", arguments, caller, RequestContext("test", "1"))
     assert answer["choices"][0]["message"]["content"] == TEXT

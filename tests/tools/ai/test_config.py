@@ -48,9 +48,9 @@ async def test_nothing_is_set_at_first(world: Installation) -> None:
 async def test_a_change_leaves_the_rest_as_it_was(world: Installation) -> None:
     app_id = await world.create_app()
     await configure(world, app_id, defaultModel="baobab/echo", maxTokensPerRequest=100)
-    changed = await configure(world, app_id, allowedModels=[MINI], maxTokensPerRequest=None)
-    assert (changed["defaultModel"], changed["maxTokensPerRequest"]) == ("baobab/echo", None)
-    assert changed["allowedModels"] == [MINI]
+    config = await configure(world, app_id, allowedModels=[MINI], maxTokensPerRequest=None)
+    assert (config["defaultModel"], config["maxTokensPerRequest"]) == ("baobab/echo", None)
+    assert config["allowedModels"] == [MINI]
 
 
 @pytest.mark.parametrize(
@@ -141,13 +141,13 @@ async def test_a_model_is_allowed_by_whichever_name_it_has(world: Installation) 
 
 async def test_only_allowed_models_are_fallen_back_on(world: Installation) -> None:
     app_id = await world.create_app()
-    broken, other, works = world.add_model("500:8"), world.add_model("not-allowed"), world.add_model("works")
-    await configure(world, app_id, fallbackModels=[other, works], allowedModels=[broken, works])
-    assert (await world.chat(broken, path=f"/v1/{app_id}")).headers["x-baobab-model"] == works
+    failing_model, other, works = world.add_model("500:8"), world.add_model("not-allowed"), world.add_model("works")
+    await configure(world, app_id, fallbackModels=[other, works], allowedModels=[failing_model, works])
+    assert (await world.chat(failing_model, path=f"/v1/{app_id}")).headers["x-baobab-model"] == works
 
 
 @pytest.mark.parametrize(
-    ("asked", "sent"),
+    ("request_limits", "sent_limits"),
     [
         ({}, {"max_completion_tokens": 50}),
         ({"max_tokens": 40}, {"max_tokens": 40}),
@@ -157,21 +157,21 @@ async def test_only_allowed_models_are_fallen_back_on(world: Installation) -> No
     ],
 )
 async def test_an_answer_is_cut_to_what_the_app_allows(
-    world: Installation, asked: dict[str, Any], sent: dict[str, int]
+    world: Installation, request_limits: dict[str, Any], sent_limits: dict[str, int]
 ) -> None:
     app_id = await world.create_app()
     await configure(world, app_id, maxTokensPerRequest=50)
-    assert (await world.chat(path=f"/v1/{app_id}", **asked)).status_code == 200
+    assert (await world.chat(path=f"/v1/{app_id}", **request_limits)).status_code == 200
     body = world.fake.requests[-1].json
-    assert {name: body[name] for name in body if name.startswith("max_")} == sent
+    assert {name: body[name] for name in body if name.startswith("max_")} == sent_limits
 
 
 async def test_models_to_fall_back_on_are_tried_in_their_order(world: Installation) -> None:
     app_id = await world.create_app()
-    broken, busy, works = world.add_model("500:8"), world.add_model("429:8"), world.add_model("works")
+    failing_model, busy, works = world.add_model("500:8"), world.add_model("429:8"), world.add_model("works")
     await configure(world, app_id, fallbackModels=[busy, works, MINI])
     for stream in (False, True):
-        answer = await world.chat(broken, path=f"/v1/{app_id}", stream=stream)
+        answer = await world.chat(failing_model, path=f"/v1/{app_id}", stream=stream)
         assert (answer.status_code, answer.headers["x-baobab-model"]) == (200, works)
     # What the caller did wrong is wrong everywhere.
     assert (await world.chat(world.add_model("400"), path=f"/v1/{app_id}")).status_code == 400
@@ -190,7 +190,7 @@ async def test_an_own_key_is_used_for_its_provider_only_and_not_charged(world: I
     assert await world.get_spent() == before
     # With nothing set aside, nobody sees that the stream is still being counted.
     async with asyncio.timeout(TIMEOUT_SECONDS):
-        while [(used.byok, used.requests, used.cost) for used in await world.list_usage(app_id=app_id)] != [
+        while [(usage.byok, usage.requests, usage.cost) for usage in await world.list_usage(app_id=app_id)] != [
             (True, 2, 11_700)
         ]:
             await asyncio.sleep(0.01)
@@ -248,8 +248,8 @@ async def test_an_own_key_is_for_vendors_and_for_no_server_of_the_operators(worl
     assert (refusal.status_code, "`lab` is no vendor" in error["message"]) == (400, True)
     assert "openai" in error["remediation"]
     # One that was kept when it was still allowed counts for nothing.
-    sealed = world.application.services.vault.seal(b"a-server-that-looks-at-no-keys", settings.key_context(app_id))
-    kept_then = {"byok_key": sealed, "byok_provider": "lab", "byok_last4": "keys"}
+    sealed_key = world.application.services.vault.seal(b"a-server-that-looks-at-no-keys", settings.key_context(app_id))
+    kept_then = {"byok_key": sealed_key, "byok_provider": "lab", "byok_last4": "keys"}
     row = {"id": app_id, "allowed_models": [], "fallback_models": [], "updated_at": datetime.now(UTC), **kept_then}
     async with world.application.services.database.writing() as connection:
         await connection.execute(insert(app_ai), row)

@@ -27,15 +27,16 @@ async def embed(world: Installation, **body: Any) -> Any:
 
 
 @pytest.mark.parametrize("model", [SMALL, None])
-@pytest.mark.parametrize("given", ["one", ["one"], ["one", "two", "three"]])
+@pytest.mark.parametrize("text_input", ["one", ["one"], ["one", "two", "three"]])
 async def test_each_text_has_its_vector_and_both_forms_are_the_same(
-    world: Installation, model: Any, given: Any
+    world: Installation, model: Any, text_input: Any
 ) -> None:
-    named = {} if model is None else {"model": model}
-    numbers = (await embed(world, input=given, encoding_format="float", **named)).json()
-    texts = (await embed(world, input=given, encoding_format="base64", **named)).json()
+    model_field = {} if model is None else {"model": model}
+    numbers = (await embed(world, input=text_input, encoding_format="float", **model_field)).json()
+    texts = (await embed(world, input=text_input, encoding_format="base64", **model_field)).json()
     assert numbers["object"] == "list"
-    assert [one["index"] for one in numbers["data"]] == list(range(1 if isinstance(given, str) else len(given)))
+    count = 1 if isinstance(text_input, str) else len(text_input)
+    assert [one["index"] for one in numbers["data"]] == list(range(count))
     for one, other in zip(numbers["data"], texts["data"], strict=True):
         raw = base64.b64decode(other["embedding"])
         assert one["embedding"] == pytest.approx(struct.unpack(f"<{len(raw) // 4}f", raw), abs=1e-6)
@@ -45,8 +46,8 @@ async def test_each_text_has_its_vector_and_both_forms_are_the_same(
 
 async def test_what_a_provider_takes_beside_reaches_it_and_tokens_do_too(world: Installation) -> None:
     answer = await embed(world, input=[[1, 2], [3]], model=SMALL, dimensions=3, user="somebody", future_field=None)
-    sent = world.fake.requests[-1].json
-    assert sent == {
+    sent_body = world.fake.requests[-1].json
+    assert sent_body == {
         "input": [[1, 2], [3]],
         "model": "text-embedding-3-small",
         "dimensions": 3,
@@ -74,8 +75,8 @@ async def test_the_built_in_ones_cost_nothing_and_take_no_tokens(world: Installa
 
 
 async def test_a_text_means_what_its_neighbours_mean(world: Installation) -> None:
-    given = ["How do I get my money back?", "how do i get my money back", "The cat sat on the mat."]
-    vectors = [one["embedding"] for one in (await embed(world, input=given)).json()["data"]]
+    texts = ["How do I get my money back?", "how do i get my money back", "The cat sat on the mat."]
+    vectors = [one["embedding"] for one in (await embed(world, input=texts)).json()["data"]]
 
     def closeness(one: int, other: int) -> float:
         product: float = sum(a * b for a, b in zip(vectors[one], vectors[other], strict=True))
@@ -90,31 +91,31 @@ async def test_what_is_no_text_is_refused(world: Installation, wrong: dict[str, 
     assert (answer.status_code, answer.json()["error"]["code"]) == (400, "invalid_request")
 
 
-@pytest.mark.parametrize("given", [["x" * 100_001] * 2, ["x" * 100] * 2001])
-async def test_the_built_in_ones_take_no_more_than_they_can_do_soon(world: Installation, given: Any) -> None:
-    answer = await world.client.post("/v1/embeddings", json={"input": given}, headers=world.owner)
+@pytest.mark.parametrize("texts", [["x" * 100_001] * 2, ["x" * 100] * 2001])
+async def test_the_built_in_ones_take_no_more_than_they_can_do_soon(world: Installation, texts: Any) -> None:
+    answer = await world.client.post("/v1/embeddings", json={"input": texts}, headers=world.owner)
     error = answer.json()["error"]
     assert (answer.status_code, error["code"], error["param"]) == (400, "invalid_request", "input")
 
 
 @pytest.mark.parametrize(
-    ("asked", "at_fault"), [({"input": []}, "input"), ({"input": "x", "dimensions": 64}, "dimensions")]
+    ("body", "at_fault"), [({"input": []}, "input"), ({"input": "x", "dimensions": 64}, "dimensions")]
 )
 async def test_no_text_and_other_dimensions_are_refused_by_the_field(
-    world: Installation, asked: dict[str, Any], at_fault: str
+    world: Installation, body: dict[str, Any], at_fault: str
 ) -> None:
-    answer = await world.client.post("/v1/embeddings", json=asked, headers=world.owner)
+    answer = await world.client.post("/v1/embeddings", json=body, headers=world.owner)
     assert (answer.status_code, answer.json()["error"]["param"]) == (400, at_fault)
     response = await world.client.post("/v1/embeddings", json={"input": "x", "dimensions": 384}, headers=world.owner)
     assert response.status_code == 200
 
 
 async def test_a_text_has_its_own_vector_among_many(world: Installation) -> None:
-    given = [f"number {number}" for number in range(40)]
-    data = (await embed(world, input=given)).json()["data"]
+    texts = [f"number {number}" for number in range(40)]
+    data = (await embed(world, input=texts)).json()["data"]
     assert [one["index"] for one in data] == list(range(40))
     for number in (0, 15, 16, 39):
-        alone = (await embed(world, input=given[number])).json()["data"][0]
+        alone = (await embed(world, input=texts[number])).json()["data"][0]
         assert data[number]["embedding"] == pytest.approx(alone["embedding"], abs=1e-5)
 
 
@@ -142,9 +143,9 @@ async def test_who_asks_too_much_is_told_to_come_again_and_others_are_served_in_
         async with asyncio.timeout(TIMEOUT_SECONDS):
             while not THREADS.is_full(mine):
                 await asyncio.sleep(0.001)
-        for refused in (await ask(), await world.chat("baobab/echo", messages=long)):
-            assert (refused.status_code, refused.json()["error"]["code"]) == (503, "service_unavailable")
-            assert refused.headers["retry-after"]
+        for refusal in (await ask(), await world.chat("baobab/echo", messages=long)):
+            assert (refusal.status_code, refusal.json()["error"]["code"]) == (503, "service_unavailable")
+            assert refusal.headers["retry-after"]
         # What is soon done does not stand in line.
         assert (await world.chat("baobab/echo")).status_code == 200
         another = asyncio.create_task(ask(other, "Good day!"))
@@ -162,9 +163,9 @@ async def test_who_asks_too_much_is_told_to_come_again_and_others_are_served_in_
 
 
 async def test_nothing_is_done_any_more_for_whoever_has_gone(world: Installation) -> None:
-    go_on, done = threading.Event(), []
+    go_on, results = threading.Event(), []
     task = asyncio.create_task(THREADS.run_work(go_on.wait))
-    waiting = asyncio.create_task(THREADS.run_work(lambda: done.append("in vain")))
+    waiting = asyncio.create_task(THREADS.run_work(lambda: results.append("in vain")))
     await asyncio.sleep(0)
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -172,7 +173,7 @@ async def test_nothing_is_done_any_more_for_whoever_has_gone(world: Installation
     go_on.set()
     await task
     await embed(world, input="Hello!")
-    assert done == []
+    assert results == []
 
 
 async def test_a_large_body_without_a_credential_is_refused_while_it_is_being_sent(world: Installation) -> None:

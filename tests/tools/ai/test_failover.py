@@ -19,11 +19,11 @@ def claude() -> str:
 
 @pytest.mark.parametrize("stream", [False, True])
 async def test_when_one_provider_of_a_model_fails_the_other_takes_over(world: Installation, *, stream: bool) -> None:
-    shared = f"vendor/shared-{stream}".lower()
-    world.add_model("500", id=shared, server="first")
-    world.add_model("works", id=shared, server="second")
+    model_id = f"vendor/shared-{stream}".lower()
+    world.add_model("500", id=model_id, server="first")
+    world.add_model("works", id=model_id, server="second")
     for _ in range(6):
-        answer = await world.chat(shared, stream=stream)
+        answer = await world.chat(model_id, stream=stream)
         assert answer.status_code == 200, answer.text
         assert world.fake.requests[-1].json["model"] == "works"
 
@@ -90,10 +90,10 @@ async def test_a_translated_model_answers_like_any_other(world: Installation, cl
     assert answer.json()["choices"][0]["message"]["content"] == TEXT
     assert answer.json()["object"] == "chat.completion"
     assert (answer.json()["usage"]["prompt_tokens"], answer.json()["usage"]["completion_tokens"]) == (11, 7)
-    received = world.fake.requests[-1]
-    assert received.path == "/v1/messages"
-    assert received.headers["x-api-key"] == OTHER_KEY
-    assert received.json["max_tokens"] == 50
+    request = world.fake.requests[-1]
+    assert request.path == "/v1/messages"
+    assert request.headers["x-api-key"] == OTHER_KEY
+    assert request.json["max_tokens"] == 50
     # One dollar and five for a million tokens.
     assert await world.get_spent() - before == 11 * 1000 + 7 * 5000
 
@@ -123,8 +123,8 @@ async def test_a_stream_of_googles_ends_where_it_says_so(world: Installation) ->
 async def test_a_stream_of_googles_that_is_cut_off_costs_what_was_written(world: Installation) -> None:
     model = await add_translated_model(world, "stop:5", "gemini")
     await world.stream_events(model)
-    (used,) = [used for used in await world.list_usage() if used.model == model]
-    assert 5 <= used.completion_tokens <= 7
+    (usage,) = [usage for usage in await world.list_usage() if usage.model == model]
+    assert 5 <= usage.completion_tokens <= 7
 
 
 @pytest.mark.parametrize(
@@ -203,12 +203,12 @@ async def test_a_translated_stream_that_fails_ends_with_one_error(
     world: Installation, behaviour: str, vendor: str
 ) -> None:
     events = await world.stream_events(await add_translated_model(world, behaviour, vendor))
-    *begun, last = events
+    *earlier_events, last = events
     assert last["error"]["type"] == "api_error"
-    assert not [event for event in begun if event == "[DONE]" or "error" in event]
+    assert not [event for event in earlier_events if event == "[DONE]" or "error" in event]
     assert "in the middle" not in str(events)
     # The library would say that it has come to its end.
-    assert not [choice for event in begun for choice in event["choices"] if choice["finish_reason"]]
+    assert not [choice for event in earlier_events for choice in event["choices"] if choice["finish_reason"]]
 
 
 async def test_a_translated_stream_without_anything_in_it_is_no_answer(world: Installation) -> None:
@@ -225,20 +225,21 @@ async def test_fields_that_nobody_here_knows_reach_a_translated_vendor(
     further: dict[str, Any] = {"field_of_tomorrow": {"x": [1]}, "cache_control": {"type": "ephemeral"}}
     # What OpenAI alone understands it would refuse, and what bills another it must not be told.
     theirs: dict[str, Any] = {"store": True, "metadata": {"a": "b"}, "prompt_cache_key": "k", "verbosity": "low"}
-    billed: dict[str, Any] = {"fallbacks": [{"model": "claude-opus-4-8"}], "billing_policy": {}}
-    answer = await world.chat(claude, max_tokens=9, top_k=5, stream=stream, **further, **theirs, **billed)
+    billed_fields: dict[str, Any] = {"fallbacks": [{"model": "claude-opus-4-8"}], "billing_policy": {}}
+    answer = await world.chat(claude, max_tokens=9, top_k=5, stream=stream, **further, **theirs, **billed_fields)
     assert answer.status_code == 200, answer.text
-    sent = world.fake.requests[-1].json
-    assert {name: sent[name] for name in further} == further
-    assert {*sent} - {"stream"} == {"model", "messages", "max_tokens", "top_k", *further}
+    sent_body = world.fake.requests[-1].json
+    assert {name: sent_body[name] for name in further} == further
+    assert {*sent_body} - {"stream"} == {"model", "messages", "max_tokens", "top_k", *further}
 
 
 async def test_no_field_takes_the_place_of_another_at_a_translated_vendor(world: Installation, claude: str) -> None:
     system = [{"role": "system", "content": "Be brief."}, *HELLO]
     await world.chat(claude, messages=system, max_tokens=9, stop=["END"], user="u1", system="x", stop_sequences=["y"])
-    sent = world.fake.requests[-1].json
-    assert (sent["model"], sent["max_tokens"], sent["stop_sequences"]) == ("claude-haiku-4-5", 9, ["END"])
-    assert sent["system"] == [{"type": "text", "text": "Be brief."}]
+    sent_body = world.fake.requests[-1].json
+    assert (sent_body["model"], sent_body["max_tokens"]) == ("claude-haiku-4-5", 9)
+    assert sent_body["stop_sequences"] == ["END"]
+    assert sent_body["system"] == [{"type": "text", "text": "Be brief."}]
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -254,10 +255,10 @@ async def test_fields_of_googles_own_reach_it_and_take_no_others_place(world: In
         "cachedContent": "c/1",
     }
     await world.chat(model, stream=stream, max_tokens=9, labels={"a": "b"}, **others)
-    sent = world.fake.requests[-1].json
-    assert sent["labels"] == {"a": "b"}
-    assert sent["contents"] == [{"role": "user", "parts": [{"text": "Hello!"}]}]
-    assert not {"systemInstruction", "cachedContent"} & set(sent)
+    sent_body = world.fake.requests[-1].json
+    assert sent_body["labels"] == {"a": "b"}
+    assert sent_body["contents"] == [{"role": "user", "parts": [{"text": "Hello!"}]}]
+    assert not {"systemInstruction", "cachedContent"} & set(sent_body)
 
 
 @pytest.mark.parametrize(
@@ -295,8 +296,8 @@ async def test_no_field_leads_a_translated_call_elsewhere(world: Installation, c
     for name, value in elsewhere.items():
         answer = await world.chat(claude, **{name: value})
         assert answer.status_code == 200, (name, answer.text)
-        received = world.fake.requests[-1]
-        assert (received.path, received.headers["x-api-key"]) == ("/v1/messages", OTHER_KEY)
+        request = world.fake.requests[-1]
+        assert (request.path, request.headers["x-api-key"]) == ("/v1/messages", OTHER_KEY)
         assert answer.json()["choices"][0]["message"]["content"] == TEXT
     assert len(world.fake.requests) == request_count + len(elsewhere)
 
@@ -315,6 +316,6 @@ async def test_what_an_answer_used_that_nobody_was_given_is_not_charged(world: I
     statuses = [answer.status_code for answer in answers]
     # Somebody has paid for what was no answer: it is not asked of another.
     assert set(statuses) == {200, 502}
-    (used,) = [used for used in await world.list_usage() if used.model == model]
-    assert used.requests == statuses.count(200)
-    assert used.prompt_tokens < 1000
+    (charged_usage,) = [charged_usage for charged_usage in await world.list_usage() if charged_usage.model == model]
+    assert charged_usage.requests == statuses.count(200)
+    assert charged_usage.prompt_tokens < 1000

@@ -43,13 +43,13 @@ async def test_what_codex_sends_is_answered_and_says_what_was_left_out(world: In
     assert (answer.status_code, answer.headers.get("x-baobab-dropped")) == (200, "tools.web_search"), answer.text
     assert parse_events(answer.text)[-1]["type"] == "response.completed"
     for request in list(world.fake.requests)[request_count:]:
-        sent = request.json
+        sent_body = request.json
         assert "web_search" not in request.body.decode()
         if model == "openai/gpt-5-mini":
-            assert sent["tools"] == [RUN, AGENTS]
+            assert sent_body["tools"] == [RUN, AGENTS]
         else:
-            assert "client_metadata" not in sent
-            names = [tool.get("function", tool)["name"] for tool in sent["tools"]]
+            assert "client_metadata" not in sent_body
+            names = [tool.get("function", tool)["name"] for tool in sent_body["tools"]]
             assert names == ["exec_command", "multi_agent_v1__spawn_agent"]
 
 

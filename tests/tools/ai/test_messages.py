@@ -42,8 +42,8 @@ async def client(world: Installation) -> AsyncIterator[anthropic.AsyncAnthropic]
 
 
 async def post_message(world: Installation, **body: Any) -> Any:
-    asked = {"model": CLAUDE, "max_tokens": 100, "messages": HELLO, **body}
-    return await world.client.post("/v1/messages", json=asked, headers=world.owner)
+    request_body = {"model": CLAUDE, "max_tokens": 100, "messages": HELLO, **body}
+    return await world.client.post("/v1/messages", json=request_body, headers=world.owner)
 
 
 @pytest.mark.parametrize("model", [CLAUDE, MINI])
@@ -69,18 +69,18 @@ async def test_a_streamed_message(client: anthropic.AsyncAnthropic, model: str) 
 async def test_the_tool_runner_goes_on_without_a_thread(
     world: Installation, client: anthropic.AsyncAnthropic, server: str
 ) -> None:
-    asked: list[str] = []
+    cities: list[str] = []
 
     @anthropic.beta_async_tool
     async def get_weather(city: str) -> str:
         """The weather in a city."""
-        asked.append(city)
+        cities.append(city)
         return "rain"
 
     model = world.add_model("tools", server=server)
     runner = client.beta.messages.tool_runner(model=model, max_tokens=100, messages=USER, tools=[get_weather])
     last = await runner.until_done()
-    assert ("".join(block.text for block in last.content if block.type == "text"), asked) == (TEXT, ["Paris"])
+    assert ("".join(block.text for block in last.content if block.type == "text"), cities) == (TEXT, ["Paris"])
 
 
 async def test_a_thread_is_refused_in_the_words_that_clients_look_for(world: Installation) -> None:
@@ -101,19 +101,19 @@ async def test_nothing_is_null_that_strict_clients_take_to_be_there(world: Insta
 async def test_nothing_is_fetched_before_a_model_is_asked_in_other_words(world: Installation) -> None:
     from litellm import anthropic_beta_headers_manager as headers
 
-    sought: set[str] = set()
+    hosts: set[str] = set()
     watching = True
 
-    def watch(event: str, given: Any) -> None:
+    def watch(event: str, arguments: Any) -> None:
         if watching and event == "socket.getaddrinfo":
-            sought.add(str(given[0]))
+            hosts.add(str(arguments[0]))
 
     sys.addaudithook(watch)
     headers._BETA_HEADERS_CONFIG = None
     answer = await world.chat(world.add_model("plain", server="anthropic"))
     watching = False
     assert answer.status_code == 200, answer.text
-    assert sought <= {"127.0.0.1", "localhost"}
+    assert hosts <= {"127.0.0.1", "localhost"}
 
 
 async def test_the_beta_client_is_answered_too(client: anthropic.AsyncAnthropic) -> None:
@@ -161,25 +161,25 @@ async def test_a_call_that_the_limit_has_cut_off_is_told_as_far_as_it_goes(
 
 
 async def test_the_built_in_model_plans_and_quotes_results(client: anthropic.AsyncAnthropic) -> None:
-    asked: Any = [
+    question: Any = [
         {"role": "user", "content": '/call get_weather {"city": "Paris"}\n/call get_weather {"city": "Rome"}'}
     ]
-    first = await client.messages.create(model=ECHO, max_tokens=200, messages=asked, tools=[WEATHER])
+    first = await client.messages.create(model=ECHO, max_tokens=200, messages=question, tools=[WEATHER])
     uses = [block for block in first.content if block.type == "tool_use"]
     assert [use.input for use in uses] == [{"city": "Paris"}, {"city": "Rome"}]
-    seen = [{"type": "text", "text": "a picture"}, {"type": "image", "source": PICTURE}]
+    content = [{"type": "text", "text": "a picture"}, {"type": "image", "source": PICTURE}]
     results: Any = [
-        {"type": "tool_result", "tool_use_id": uses[0].id, "content": seen},
+        {"type": "tool_result", "tool_use_id": uses[0].id, "content": content},
         {"type": "tool_result", "tool_use_id": uses[1].id, "content": "no such city", "is_error": True},
     ]
-    history: Any = [*asked, {"role": "assistant", "content": first.content}, {"role": "user", "content": results}]
+    history: Any = [*question, {"role": "assistant", "content": first.content}, {"role": "user", "content": results}]
     second = await client.messages.create(model=ECHO, max_tokens=200, messages=history, tools=[WEATHER])
     assert second.content[0].type == "text"
 
 
 async def test_an_answer_by_a_schema(client: anthropic.AsyncAnthropic) -> None:
-    asked: Any = [{"role": "user", "content": "Ada, 36"}]
-    message = await client.messages.parse(model=ECHO, max_tokens=100, messages=asked, output_format=Person)
+    messages: Any = [{"role": "user", "content": "Ada, 36"}]
+    message = await client.messages.parse(model=ECHO, max_tokens=100, messages=messages, output_format=Person)
     assert isinstance(message.parsed_output, Person)
 
 
@@ -255,9 +255,9 @@ async def test_the_vendor_is_sent_what_was_asked_with_its_own_credential(
     await client.messages.create(
         model=CLAUDE, max_tokens=2000, messages=USER, system=system, thinking=thinking, extra_body=further
     )
-    asked = world.fake.requests[-1]
-    assert asked.path == "/v1/messages"
-    assert asked.json == {
+    request = world.fake.requests[-1]
+    assert request.path == "/v1/messages"
+    assert request.json == {
         "model": CLAUDE,
         "max_tokens": 2000,
         "messages": USER,
@@ -265,9 +265,9 @@ async def test_the_vendor_is_sent_what_was_asked_with_its_own_credential(
         "thinking": thinking,
         **further,
     }
-    assert asked.headers["x-api-key"] in (OTHER_KEY, LAB_KEY)
-    assert asked.headers["anthropic-version"] == client.default_headers["anthropic-version"]
-    assert world.key not in str(asked.headers)
+    assert request.headers["x-api-key"] in (OTHER_KEY, LAB_KEY)
+    assert request.headers["anthropic-version"] == client.default_headers["anthropic-version"]
+    assert world.key not in str(request.headers)
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -283,10 +283,10 @@ async def test_the_vendor_is_told_of_betas_and_of_nothing_else_that_a_header_say
     )
     if stream:
         assert [event async for event in answer][-1].type == "message_stop"
-    told = world.fake.requests[-1].headers
-    assert (told["anthropic-beta"], told["anthropic-version"]) == (",".join(betas), "2023-01-01")
-    assert told["x-api-key"] in (OTHER_KEY, LAB_KEY)
-    assert not {"authorization", "cookie", "anthropic-organization-id", "x-stainless-lang"} & set(told)
+    sent_headers = world.fake.requests[-1].headers
+    assert (sent_headers["anthropic-beta"], sent_headers["anthropic-version"]) == (",".join(betas), "2023-01-01")
+    assert sent_headers["x-api-key"] in (OTHER_KEY, LAB_KEY)
+    assert not {"authorization", "cookie", "anthropic-organization-id", "x-stainless-lang"} & set(sent_headers)
 
 
 async def test_others_than_the_vendor_are_told_of_no_betas(
@@ -312,9 +312,9 @@ async def test_tokens_are_counted_by_the_vendor_where_that_can_be_asked(
     before = await world.get_spent()
     betas = ["token-counting-2024-11-01"]
     plain = await client.messages.count_tokens(model=CLAUDE, messages=USER, system="Be brief.", tools=[WEATHER])
-    asked = world.fake.requests[-1]
-    assert (asked.path, plain.input_tokens) == ("/v1/messages/count_tokens", 11)
-    assert asked.json == {"model": CLAUDE, "messages": USER, "system": "Be brief.", "tools": [WEATHER]}
+    request = world.fake.requests[-1]
+    assert (request.path, plain.input_tokens) == ("/v1/messages/count_tokens", 11)
+    assert request.json == {"model": CLAUDE, "messages": USER, "system": "Be brief.", "tools": [WEATHER]}
     assert (await client.beta.messages.count_tokens(model=CLAUDE, messages=USER, betas=betas)).input_tokens == 11
     assert world.fake.requests[-1].headers["anthropic-beta"] == betas[0]
     for behaviour, kind in (("429:5", anthropic.RateLimitError), ("shapeless", anthropic.InternalServerError)):
@@ -349,12 +349,12 @@ async def test_counting_is_for_those_who_may_ask_and_of_what_can_be_asked(world:
     async def post_count(body: Any, headers: Any) -> Any:
         return await world.client.post("/v1/messages/count_tokens", json=body, headers=headers)
 
-    asked = {"model": ECHO, "messages": HELLO}
-    assert (await post_count(asked, {})).status_code == 401
-    answer = await post_count(asked, {"x-api-key": world.key})
+    request_body = {"model": ECHO, "messages": HELLO}
+    assert (await post_count(request_body, {})).status_code == 401
+    answer = await post_count(request_body, {"x-api-key": world.key})
     assert (answer.status_code, answer.headers["x-baobab-model"]) == (200, ECHO)
-    assert (await post_count({**asked, "model": "nobody/knows"}, world.owner)).status_code == 404
-    refusal = await post_count({**asked, "tools": [{"type": "web_fetch_20250910", "name": "s"}]}, world.owner)
+    assert (await post_count({**request_body, "model": "nobody/knows"}, world.owner)).status_code == 404
+    refusal = await post_count({**request_body, "tools": [{"type": "web_fetch_20250910", "name": "s"}]}, world.owner)
     assert (refusal.status_code, refusal.json()["error"]["param"]) == (400, "tools[0]")
 
 
@@ -427,19 +427,19 @@ async def test_a_stream_that_is_left_costs_what_its_beginning_says_of_the_prompt
     }
     words = {"type": "text_delta", "text": "Hello, tree"}
     delta: dict[str, Any] = {"type": "content_block_delta", "index": 0, "delta": words}
-    told = b"".join(
+    event_bytes = b"".join(
         b"event: %s\ndata: %s\n\n" % (one["type"].encode(), json.dumps(one).encode()) for one in (start, delta)
     )
-    world.fake.canned_answers["begun"] = CannedAnswer(told, headers={"content-type": "text/event-stream"})
+    world.fake.canned_answers["begun"] = CannedAnswer(event_bytes, headers={"content-type": "text/event-stream"})
     gateway = world.application.services.part(Gateway)
-    known = gateway.catalogue.find_model("anthropic/claude-haiku-4.5")
-    assert known is not None
-    model = replace(known, id="anthropic/left-early", litellm="anthropic/said:begun")
+    base_model = gateway.catalogue.find_model("anthropic/claude-haiku-4.5")
+    assert base_model is not None
+    model = replace(base_model, id="anthropic/left-early", litellm="anthropic/said:begun")
     gateway.catalogue.register_models("left early", [model])
     before = await world.get_spent()
     await post_message(world, model=model.id, stream=True)
-    (used,) = [used for used in await world.list_usage() if used.model == model.id]
-    assert (used.prompt_tokens, used.completion_tokens) == (100_000, 3)
+    (usage,) = [usage for usage in await world.list_usage() if usage.model == model.id]
+    assert (usage.prompt_tokens, usage.completion_tokens) == (100_000, 3)
     price = model.price
     assert price.cached is not None
     assert price.cache_write is not None

@@ -77,19 +77,19 @@ async def test_what_costs_more_than_can_be_charged_is_charged_as_the_most() -> N
 async def test_what_the_provider_does_not_count_is_estimated(baobab: Installation) -> None:
     for stream in (False, True):
         await baobab.chat(baobab.add_model("no-usage"), stream=stream)
-    (used,) = await baobab.list_usage()
-    assert used.requests == 2
+    (usage,) = await baobab.list_usage()
+    assert usage.requests == 2
     # A token for four bytes of each answer at the least.
-    assert used.completion_tokens >= 2 * (len(TEXT) // 4)
-    assert used.prompt_tokens > 0
+    assert usage.completion_tokens >= 2 * (len(TEXT) // 4)
+    assert usage.prompt_tokens > 0
 
 
 async def test_the_letters_of_a_picture_are_not_taken_for_tokens(baobab: Installation) -> None:
     picture = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{'A' * 800_000}"}}
     answer = await baobab.chat(baobab.add_model("no-usage"), messages=[{"role": "user", "content": [picture]}])
     assert answer.status_code == 200, answer.text
-    (used,) = await baobab.list_usage()
-    assert used.prompt_tokens == 8192  # all that the model can read
+    (usage,) = await baobab.list_usage()
+    assert usage.prompt_tokens == 8192  # all that the model can read
 
 
 async def test_an_embedding_of_many_texts_is_more_than_a_conversation_may_be(baobab: Installation) -> None:
@@ -123,15 +123,15 @@ async def test_whoever_has_nothing_left_is_refused_before_anybody_is_asked(baoba
 async def test_a_budget_that_is_spent_refuses_its_own_calls_and_no_others(baobab: Installation, subject: Any) -> None:
     organisation, app_id = await get_first_organisation(baobab), await baobab.create_app()
     response = await baobab.client.post("/api-keys", json={"name": "x", "scopes": ["ai:gateway"]}, headers=baobab.owner)
-    bounded = {"authorization": f"Bearer {response.json()['key']}"}
-    mine = {"path": f"/v1/{app_id}"} if subject == "app" else {"by": bounded}
+    key_headers = {"authorization": f"Bearer {response.json()['key']}"}
+    mine = {"path": f"/v1/{app_id}"} if subject == "app" else {"by": key_headers}
     subject_id = app_id if subject == "app" else response.json()["key_id"]
     await baobab.credits.set_budget(organisation, subject, subject_id, "day", 5000)
     answer = await baobab.chat(**mine)
     assert (answer.status_code, answer.json()["error"]["code"]) == (402, "insufficient_credits")
     assert answer.json()["error"]["budget"]["subject_id"] == subject_id
     assert not baobab.fake.requests
-    others: Any = {"by": bounded} if subject == "app" else {"path": f"/v1/{app_id}"}
+    others: Any = {"by": key_headers} if subject == "app" else {"path": f"/v1/{app_id}"}
     assert (await baobab.chat(**others)).status_code == 200
 
 
@@ -154,17 +154,17 @@ async def test_an_answer_without_a_limit_is_set_aside_for_all_that_it_usually_ha
 async def test_an_answer_without_a_limit_is_given_no_more_than_was_set_aside(baobab: Installation) -> None:
     organisation = await get_first_organisation(baobab)
     for path, field in (("chat/completions", "max_completion_tokens"), ("responses", "max_output_tokens")):
-        asked: dict[str, Any] = {"model": MINI, "messages": HELLO} if field.startswith("max_c") else {"model": MINI}
-        asked |= {} if field.startswith("max_c") else {"input": "Hello!"}
+        body: dict[str, Any] = {"model": MINI, "messages": HELLO} if field.startswith("max_c") else {"model": MINI}
+        body |= {} if field.startswith("max_c") else {"input": "Hello!"}
         # A quarter of what is left: the model could write 16384 tokens of 720 nano-dollars.
         await baobab.credits.set_terms(organisation, allowance=await baobab.get_spent() + 20_000_000)
-        answer = await baobab.client.post(f"/v1/{path}", json=asked, headers=baobab.owner)
+        answer = await baobab.client.post(f"/v1/{path}", json=body, headers=baobab.owner)
         assert answer.status_code == 200, answer.text
         most = baobab.fake.requests[-1].json[field]
         assert 5_000_000 - 20_000 <= most * 720 <= 5_000_000
         # Where there is enough for whatever the model writes, nothing is said.
         await baobab.credits.set_terms(organisation, allowance=USD)
-        await baobab.client.post(f"/v1/{path}", json=asked, headers=baobab.owner)
+        await baobab.client.post(f"/v1/{path}", json=body, headers=baobab.owner)
         assert field not in baobab.fake.requests[-1].json
 
 
@@ -177,12 +177,12 @@ async def test_a_refusal_says_whether_money_is_spent_or_set_aside_and_whose_it_i
         error = answer.json()["error"]
         return error["exhausted"], error["reason"], error["message"]
 
-    async with start_gate() as (opened, asked, url):
+    async with start_gate() as (gate, request_paths, url):
         model = baobab.add_model("held", server="held", url=url)
         await baobab.credits.set_budget(organisation, "app", app_id, "day", 1_000_000)
         call = asyncio.create_task(baobab.chat(model, path=f"/v1/{app_id}", max_tokens=1000))
         async with asyncio.timeout(TIMEOUT_SECONDS):
-            while not asked:
+            while not request_paths:
                 await asyncio.sleep(0.01)
         assert (await catch_refusal(max_tokens=1000))[:2] == ("budget", "set_aside")
         assert (await catch_refusal(max_tokens=2000))[:2] == ("budget", "spent")
@@ -192,7 +192,7 @@ async def test_a_refusal_says_whether_money_is_spent_or_set_aside_and_whose_it_i
         assert (kind, reason) == ("credits", "set_aside")
         assert "calls that are running" in message
         assert (await catch_refusal(max_tokens=2000))[:2] == ("credits", "spent")
-        opened.set()
+        gate.set()
         await call
 
 
@@ -204,22 +204,22 @@ async def test_several_answers_are_set_aside_for_as_many(baobab: Installation) -
 
 
 async def test_of_many_at_once_exactly_those_pass_who_fit(baobab: Installation) -> None:
-    async with start_gate() as (opened, asked, url):
+    async with start_gate() as (gate, request_paths, url):
         model = baobab.add_model("gate", server="gate", url=url)
         # The plan lets each of both take three hundred a minute.
         paths = ("/v1", f"/v1/{await baobab.create_app()}")
         calls = [asyncio.create_task(baobab.chat(model, max_tokens=13_850, path=path)) for path in paths * 200]
-        refused = 0
+        refusal_count = 0
         async with asyncio.timeout(TIMEOUT_SECONDS):
-            for ended in asyncio.as_completed(calls):
-                assert (await ended).status_code == 402
-                refused += 1
-                if refused == 300:
+            for call in asyncio.as_completed(calls):
+                assert (await call).status_code == 402
+                refusal_count += 1
+                if refusal_count == 300:
                     break
-        opened.set()
+        gate.set()
         statuses = [answer.status_code for answer in await asyncio.gather(*calls)]
     assert (statuses.count(200), statuses.count(402)) == (100, 300)
-    assert len(asked) == 100
+    assert len(request_paths) == 100
     assert await baobab.get_spent() == 100 * (11 * 180 + 7 * 720)
 
 
@@ -269,16 +269,16 @@ async def test_what_is_set_aside_stays_so_for_as_long_as_an_answer_takes(
         async with baobab.application.services.database.reading() as connection:
             return (await connection.execute(select(credit_reservations.c.expires_at))).scalar_one()
 
-    async with start_gate() as (opened, asked, url):
+    async with start_gate() as (gate, request_paths, url):
         call = asyncio.create_task(baobab.chat(baobab.add_model("gated", server="gated", url=url), max_tokens=1))
         async with asyncio.timeout(TIMEOUT_SECONDS):
-            while not asked:
+            while not request_paths:
                 await asyncio.sleep(0.01)
         first = await ends()
         async with asyncio.timeout(TIMEOUT_SECONDS):
             while await ends() <= first:
                 await asyncio.sleep(0.01)
-        opened.set()
+        gate.set()
         assert (await call).status_code == 200
     last = await ends()
     # Whose call has ended is not held anew.
@@ -294,12 +294,12 @@ async def test_what_a_killed_server_had_set_aside_comes_back(tmp_path: Path) -> 
         "BAOBAB_PLAN": "playground",
         "BAOBAB_AI_PROBE": "false",
     }
-    async with start_gate() as (_, asked, url):
+    async with start_gate() as (_, request_paths, url):
         provider = {"OPENAI_API_KEY": VENDOR_KEY, "OPENAI_BASE_URL": f"{url}/v1"}
         with run_server(data, settings={**settings, **provider}) as server:
             call = asyncio.create_task(post_chat(server.address))
             async with asyncio.timeout(TIMEOUT_SECONDS):
-                while not asked:
+                while not request_paths:
                     await asyncio.sleep(0.01)
             await asyncio.to_thread(server.kill)
             with pytest.raises(httpx.TransportError):
@@ -332,15 +332,15 @@ async def list_organisations(application: composition.Application) -> list[str]:
 @contextlib.asynccontextmanager
 async def start_gate() -> AsyncIterator[tuple[asyncio.Event, list[str], str]]:
     """A provider that answers nobody until it is opened; who has asked; its address."""
-    opened, asked = asyncio.Event(), list[str]()
+    gate, request_paths = asyncio.Event(), list[str]()
 
     async def handle(request: web.BaseRequest) -> web.Response:
-        asked.append(request.path)
-        await opened.wait()
+        request_paths.append(request.path)
+        await gate.wait()
         return web.Response(text=ANSWER, content_type="application/json")
 
     async with serve_provider(handle) as url:
-        yield opened, asked, url
+        yield gate, request_paths, url
 
 
 @contextlib.asynccontextmanager

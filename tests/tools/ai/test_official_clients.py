@@ -98,8 +98,8 @@ async def test_calls_of_tools_in_a_stream_are_put_together(world: Installation, 
 
 
 async def test_an_answer_by_a_schema(client: openai.AsyncOpenAI) -> None:
-    asked: Any = [{"role": "user", "content": "Ada, 36"}]
-    answer = await client.chat.completions.parse(model="baobab/echo", messages=asked, response_format=Person)
+    messages: Any = [{"role": "user", "content": "Ada, 36"}]
+    answer = await client.chat.completions.parse(model="baobab/echo", messages=messages, response_format=Person)
     assert isinstance(answer.choices[0].message.parsed, Person)
 
 
@@ -111,9 +111,9 @@ async def test_a_schema_reaches_a_provider(world: Installation, client: openai.A
 
 async def test_pictures_reach_a_provider(world: Installation, client: openai.AsyncOpenAI) -> None:
     picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo=", "detail": "low"}}
-    seen: Any = [{"role": "user", "content": [{"type": "text", "text": "What is it?"}, picture]}]
-    await client.chat.completions.create(model=MINI, messages=seen)
-    assert world.fake.requests[-1].json["messages"] == seen
+    messages: Any = [{"role": "user", "content": [{"type": "text", "text": "What is it?"}, picture]}]
+    await client.chat.completions.create(model=MINI, messages=messages)
+    assert world.fake.requests[-1].json["messages"] == messages
 
 
 @pytest.mark.parametrize("name", ["text-embedding-3-small", embeddings.list_installed()[0]])
@@ -136,13 +136,13 @@ async def test_models_are_listed(client: openai.AsyncOpenAI) -> None:
 async def test_each_refusal_is_the_error_that_the_client_has_for_it(
     world: Installation, client: openai.AsyncOpenAI
 ) -> None:
-    expected: tuple[tuple[str, type[openai.APIStatusError], int], ...] = (
+    expected_errors: tuple[tuple[str, type[openai.APIStatusError], int], ...] = (
         ("400", openai.BadRequestError, 400),
         ("404", openai.NotFoundError, 404),
         ("429:5", openai.RateLimitError, 429),
         ("500", openai.InternalServerError, 502),
     )
-    for behaviour, kind, status in expected:
+    for behaviour, kind, status in expected_errors:
         with pytest.raises(kind) as refusal:
             await client.chat.completions.create(model=world.add_model(behaviour), messages=USER)
         assert refusal.value.status_code == status

@@ -34,9 +34,9 @@ async def test_nul_in_a_text_passes_on_each_wire(world: Installation, path: str,
     if model != "baobab/echo":
         assert f"a\\u0000b {stream}" in world.fake.requests[-1].body.decode()
     if path == "responses":
-        made = parse_events(answer.text)[-1]["response"] if stream else answer.json()
-        assert made["store"] is True
-        again = {"model": model, "input": NUL, "previous_response_id": made["id"]}
+        response = parse_events(answer.text)[-1]["response"] if stream else answer.json()
+        assert response["store"] is True
+        again = {"model": model, "input": NUL, "previous_response_id": response["id"]}
         assert (await world.client.post("/v1/responses", json=again, headers=world.owner)).status_code == 200
 
 
@@ -62,7 +62,7 @@ async def test_a_body_that_is_too_large_says_where_the_limit_is(world: Installat
 
 
 @pytest.mark.parametrize(
-    ("name", "provider", "sent"),
+    ("name", "provider", "sent_model"),
     [
         ("openai/ft:gpt-4o-mini:acme::1", "openai", "ft:gpt-4o-mini:acme::1"),
         ("ft:gpt-4o-mini:acme::1", "openai", "ft:gpt-4o-mini:acme::1"),
@@ -73,21 +73,21 @@ async def test_a_body_that_is_too_large_says_where_the_limit_is(world: Installat
     ],
 )
 async def test_a_key_of_ones_own_reaches_models_that_no_list_has(
-    world: Installation, name: str, provider: str, sent: str
+    world: Installation, name: str, provider: str, sent_model: str
 ) -> None:
     app_id = await world.create_app()
-    asked: dict[str, Any] = {"path": f"/v1/{app_id}", "messages": HELLO}
-    assert (await world.chat(name, **asked)).status_code == 404
+    arguments: dict[str, Any] = {"path": f"/v1/{app_id}", "messages": HELLO}
+    assert (await world.chat(name, **arguments)).status_code == 404
     settings = {"byokKey": "sk-ant-customers-own-0000" if provider == "anthropic" else OWN_KEY}
     assert (await world.client.put(f"/v1/{app_id}/ai/config", json=settings, headers=world.owner)).status_code == 200
     before = await world.get_spent()
-    answer = await world.chat(name, **asked)
+    answer = await world.chat(name, **arguments)
     assert answer.status_code == 200, answer.text
-    assert answer.headers["x-baobab-model"] == f"{provider}/{sent}"
+    assert answer.headers["x-baobab-model"] == f"{provider}/{sent_model}"
     assert float(answer.headers["x-baobab-cost-usd"]) == 0
-    received = world.fake.requests[-1]
-    assert received.json["model"] == sent
-    assert settings["byokKey"] in (received.headers.get("authorization", "") + received.headers.get("x-api-key", ""))
+    request = world.fake.requests[-1]
+    assert request.json["model"] == sent_model
+    assert settings["byokKey"] in (request.headers.get("authorization", "") + request.headers.get("x-api-key", ""))
     assert await world.get_spent() == before
     # Nobody else reaches it.
     assert (await world.chat(name)).status_code == 404

@@ -48,8 +48,8 @@ async def owner(world: Installation) -> Person:
 async def put_key(world: Installation, by: Person, provider: str, key: str) -> dict[str, Any]:
     answer = await world.client.put(f"/v1/ai/provider-keys/{provider}", json={"key": key}, headers=by.headers)
     assert answer.status_code == 200, answer.text
-    told: dict[str, Any] = answer.json()
-    return told
+    answer_json: dict[str, Any] = answer.json()
+    return answer_json
 
 
 async def create_app(world: Installation, by: Person, **settings: Any) -> str:
@@ -215,10 +215,10 @@ async def test_a_server_of_the_operators_is_called_with_the_operators_key_and_ch
     assert "lab" not in (await world.client.get(url, headers=owner.headers)).json()["providers"]
     # One that was kept when it was still allowed counts for nothing, and can be taken back.
     id_ = f"{owner.organisation_id}:lab"
-    sealed = world.application.services.vault.seal(
+    sealed_key = world.application.services.vault.seal(
         b"looked-at-by-nobody", organisation_providers.key_context(provider_keys, id_)
     )
-    row = {"id": id_, "organisation_id": owner.organisation_id, "provider": "lab", "key": sealed, "last4": "body"}
+    row = {"id": id_, "organisation_id": owner.organisation_id, "provider": "lab", "key": sealed_key, "last4": "body"}
     async with world.application.services.database.writing() as connection:
         await connection.execute(insert(provider_keys), {**row, "updated_at": datetime.now(UTC)})
     assert (await world.chat(model, by=owner.headers)).status_code == 200
@@ -244,8 +244,8 @@ async def test_keys_are_sealed_for_their_rows_and_never_shown(world: Installatio
     assert all(key not in answer.text for answer in answers)
     assert key.encode() not in read_database(world.data)
     # Each opens only with the name of its row, on which rotation depends. Then the installation's own is put back.
-    held, fresh = secrets.read_keys(world.data / "secret.key"), secrets.new_key()
-    for order in ([fresh, *held], [*held, fresh]):
+    old_keys, fresh_key = secrets.read_keys(world.data / "secret.key"), secrets.new_key()
+    for order in ([fresh_key, *old_keys], [*old_keys, fresh_key]):
         assert await reseal(world.application.services.database, secrets.Vault(order)) > 0
     await world.chat(MINI, by=owner.headers)
     assert get_last_key(world) == key

@@ -23,8 +23,8 @@ OWN_KEY = "sk-proj-customers-own-0000wxyz"
 def add_failing_model(world: Installation, name: str, status: int = 400, *, server: str = "lab", **error: Any) -> str:
     """A model whose provider says this, in the words of either wire."""
     headers = {"content-type": "application/json", **error.pop("headers", {})}
-    told = {"type": "error", "error": {"type": "invalid_request_error", **error}}
-    world.fake.canned_answers[name] = CannedAnswer(json.dumps(told).encode(), status, headers)
+    error_body = {"type": "error", "error": {"type": "invalid_request_error", **error}}
+    world.fake.canned_answers[name] = CannedAnswer(json.dumps(error_body).encode(), status, headers)
     return add_model(world, f"said:{name}", server)
 
 
@@ -50,11 +50,11 @@ async def test_the_reason_is_told_to_the_caller_and_logged_without_secrets(
     assert refusal.status_code == 400
     assert "Invalid schema for tool get_weather: key [...], deployment [...]" in message
     (line,) = [record for record in caplog.records if "refused a request" in record.message]
-    told = vars(line)
-    assert (told["model"], told["status"]) == (model, 400)
-    assert "deployment azure-eu-blue at models.corp.example" in told["reason"]
-    assert (LAB_KEY in told["reason"]) is (server == "anthropic")
-    assert told["request_id"] == refusal.headers["x-request-id"]
+    log_fields = vars(line)
+    assert (log_fields["model"], log_fields["status"]) == (model, 400)
+    assert "deployment azure-eu-blue at models.corp.example" in log_fields["reason"]
+    assert (LAB_KEY in log_fields["reason"]) is (server == "anthropic")
+    assert log_fields["request_id"] == refusal.headers["x-request-id"]
 
 
 async def test_numbers_are_told_where_the_providers_address_has_the_same_ones(world: Installation) -> None:
@@ -83,8 +83,8 @@ async def test_the_field_at_fault_is_named(
     world: Installation, path: str, body: dict[str, Any], server: str, error: Any, param: str | None
 ) -> None:
     model = add_failing_model(world, f"named-{len(world.fake.canned_answers)}", server=server, **error)
-    asked = {"model": model, "messages": HELLO, "max_tokens": 9, **body}
-    refusal = await world.client.post(f"/v1/{path}", json=asked, headers=world.owner)
+    request_body = {"model": model, "messages": HELLO, "max_tokens": 9, **body}
+    refusal = await world.client.post(f"/v1/{path}", json=request_body, headers=world.owner)
     assert (refusal.status_code, refusal.json()["error"]["param"]) == (400, param)
 
 
@@ -151,8 +151,8 @@ async def test_what_a_relayed_model_refuses_is_left_out_as_the_setting_says(worl
         [True, False] if value == 1 else [True]
     )
     await world.chat(model, temperature=value, drop_params=True)
-    sent = world.fake.requests[-1].json
-    assert not {"temperature", "drop_params"} & sent.keys()
+    sent_body = world.fake.requests[-1].json
+    assert not {"temperature", "drop_params"} & sent_body.keys()
 
 
 async def test_whether_parameters_are_left_out_is_true_or_false(world: Installation) -> None:
@@ -180,7 +180,7 @@ FREE_TEXT = {"type": "custom", "custom": {"name": "patch"}}
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize(
-    ("model", "asked", "param"),
+    ("model", "fields", "param"),
     [
         ("gpt-5-pro", {"n": 3}, "n"),
         ("claude-sonnet-4-5", {"n": 3}, "n"),
@@ -191,10 +191,10 @@ FREE_TEXT = {"type": "custom", "custom": {"name": "patch"}}
     ],
 )
 async def test_what_would_be_lost_on_the_way_to_a_model_is_refused_by_its_name(
-    world: Installation, model: str, asked: dict[str, Any], param: str, stream: bool
+    world: Installation, model: str, fields: dict[str, Any], param: str, stream: bool
 ) -> None:
     before = len(world.fake.requests)
-    refusal = await world.chat(model, stream=stream, drop_params=True, **asked)
+    refusal = await world.chat(model, stream=stream, drop_params=True, **fields)
     error = refusal.json()["error"]
     assert (refusal.status_code, error["code"], error["param"]) == (400, "invalid_request", param), refusal.text
     assert len(world.fake.requests) == before
@@ -217,7 +217,7 @@ async def test_the_operator_says_what_is_left_out_where_nobody_else_does(tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("status", "error", "headers", "expected"),
+    ("status", "error", "headers", "expected_refusal"),
     [
         (400, {"code": "content_policy_violation", "message": "x"}, {}, (400, "content_policy_violation", {})),
         (400, {"code": "content_filter", "message": "x"}, {}, (400, "content_filter", {})),
@@ -261,12 +261,16 @@ async def test_the_operator_says_what_is_left_out_where_nobody_else_does(tmp_pat
     ],
 )
 async def test_what_clients_act_on_is_kept(
-    world: Installation, status: int, error: Any, headers: dict[str, str], expected: tuple[int, str, dict[str, str]]
+    world: Installation,
+    status: int,
+    error: Any,
+    headers: dict[str, str],
+    expected_refusal: tuple[int, str, dict[str, str]],
 ) -> None:
     model = add_failing_model(world, f"acting-{status}", status, headers=headers, **error)
     answer = await world.chat(model)
-    assert (answer.status_code, answer.json()["error"]["code"]) == expected[:2]
-    assert {name: answer.headers.get(name) for name in expected[2]} == expected[2]
+    assert (answer.status_code, answer.json()["error"]["code"]) == expected_refusal[:2]
+    assert {name: answer.headers.get(name) for name in expected_refusal[2]} == expected_refusal[2]
 
 
 async def test_a_date_to_wait_for_is_told_in_seconds(world: Installation) -> None:

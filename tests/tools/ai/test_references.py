@@ -27,8 +27,8 @@ async def post_response(world: Installation, base: str = "/v1", by: Any = None, 
 async def fetch_response(world: Installation, stream: bool = False, **body: Any) -> dict[str, Any]:
     answer = await post_response(world, stream=stream, **body)
     assert answer.status_code == 200, answer.text
-    found: dict[str, Any] = parse_events(answer.text)[-1]["response"] if stream else answer.json()
-    return found
+    response: dict[str, Any] = parse_events(answer.text)[-1]["response"] if stream else answer.json()
+    return response
 
 
 def item_reference(item: dict[str, Any]) -> dict[str, Any]:
@@ -45,12 +45,13 @@ async def test_a_second_turn_refers_to_the_first(world: Installation, model: str
     second = await fetch_response(world, stream, model=model, input=turns)
     third = await fetch_response(world, model=model, input=[*turns, *map(item_reference, second["output"]), HI])
     assert third["status"] == "completed"
-    asked = {} if model == "baobab/echo" else world.fake.requests[-1].json
+    sent_body = {} if model == "baobab/echo" else world.fake.requests[-1].json
     if model == MINI:
-        assert asked["input"] == [HI, *first["output"], AGAIN, *second["output"], HI]
+        assert sent_body["input"] == [HI, *first["output"], AGAIN, *second["output"], HI]
     elif model == "lab/plain":
-        assert [message["role"] for message in asked["messages"]] == ["user", "assistant", "user", "assistant", "user"]
-        assert asked["messages"][1]["content"] == TEXT
+        roles = [message["role"] for message in sent_body["messages"]]
+        assert roles == ["user", "assistant", "user", "assistant", "user"]
+        assert sent_body["messages"][1]["content"] == TEXT
     # What went before is stored with it: it can be gone on with by its id, too.
     assert (await fetch_response(world, model=model, input="More.", previous_response_id=third["id"]))["store"] is True
 
@@ -69,18 +70,18 @@ async def test_thoughts_are_sent_again_where_they_are_sealed(world: Installation
     model = world.add_model("said:thinking", server="openai")
     gateway = world.application.services.part(Gateway)
     gateway.catalogue.register_models("openai", [replace(gateway.get_model(model), features=frozenset(("reasoning",)))])
-    sealed = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAA"}
+    sealed_item = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAA"}
     plain = {"type": "reasoning", "id": "rs_2", "summary": []}
     message = {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": []}
-    output = [sealed, plain, message]
+    output = [sealed_item, plain, message]
     answer = {"id": "resp_1", "object": "response", "status": "completed", "model": "m", "output": output}
     world.fake.canned_answers["thinking"] = CannedAnswer(json.dumps(answer).encode())
     first = await fetch_response(world, model=model, input=[HI])
     assert first["output"] == output
     # The type may be left out.
-    named = [item_reference(sealed), item_reference(plain), {"id": "msg_1"}]
-    await fetch_response(world, model=model, input=[HI, *named, AGAIN])
-    assert world.fake.requests[-1].json["input"] == [HI, sealed, message, AGAIN]
+    references = [item_reference(sealed_item), item_reference(plain), {"id": "msg_1"}]
+    await fetch_response(world, model=model, input=[HI, *references, AGAIN])
+    assert world.fake.requests[-1].json["input"] == [HI, sealed_item, message, AGAIN]
 
 
 async def test_what_is_not_stored_cannot_be_referred_to(world: Installation) -> None:

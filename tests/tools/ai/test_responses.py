@@ -36,8 +36,8 @@ async def client(world: Installation) -> AsyncIterator[openai.AsyncOpenAI]:
 
 
 async def post_response(world: Installation, **body: Any) -> Any:
-    asked = {"model": MINI, "input": USER, **body}
-    return await world.client.post("/v1/responses", json=asked, headers=world.owner)
+    request_body = {"model": MINI, "input": USER, **body}
+    return await world.client.post("/v1/responses", json=request_body, headers=world.owner)
 
 
 @pytest.mark.parametrize("model", [MINI, LAB])
@@ -86,9 +86,9 @@ async def test_tools_are_called_and_their_results_answered(
 ) -> None:
     model = world.add_model(f"tools:{calls}", server=server)
     first = await client.responses.create(model=model, input=USER, tools=[WEATHER])
-    made = [item for item in first.output if item.type == "function_call"]
-    assert [(call.name, call.arguments) for call in made] == [("get_weather", '{"city": "Paris"}')] * calls
-    results = [{"type": "function_call_output", "call_id": call.call_id, "output": "rain"} for call in made]
+    tool_calls = [item for item in first.output if item.type == "function_call"]
+    assert [(call.name, call.arguments) for call in tool_calls] == [("get_weather", '{"city": "Paris"}')] * calls
+    results = [{"type": "function_call_output", "call_id": call.call_id, "output": "rain"} for call in tool_calls]
     items: Any = [{"role": "user", "content": USER}, *first.output, *results]
     second = await client.responses.create(model=model, input=items, tools=[WEATHER])
     assert second.output_text == TEXT
@@ -129,11 +129,11 @@ async def test_calls_at_once_are_one_message_elsewhere(world: Installation, clie
         metadata={"a": "b"},
         extra_body={"field_of_tomorrow": 1},
     )
-    asked = world.fake.requests[-1]
+    request = world.fake.requests[-1]
     function = {"name": "get_weather", "strict": False, "parameters": {"type": "object"}}
     grammar = {"type": "grammar", "grammar": {"syntax": "lark", "definition": "start: /x/"}}
-    assert asked.path == "/v1/chat/completions"
-    assert asked.json == {
+    assert request.path == "/v1/chat/completions"
+    assert request.json == {
         "model": "plain",
         "max_tokens": 64,
         "parallel_tool_calls": False,
@@ -189,12 +189,12 @@ async def test_calls_of_tools_in_a_stream_are_put_together(
 
 
 async def test_the_built_in_model_plans_and_quotes_results(client: openai.AsyncOpenAI) -> None:
-    asked = '/call get_weather {"city": "Paris"}\n/call get_weather {"city": "Rome"}'
-    first = await client.responses.create(model=ECHO, input=asked, tools=[WEATHER])
-    made = [item for item in first.output if item.type == "function_call"]
-    assert [json.loads(call.arguments) for call in made] == [{"city": "Paris"}, {"city": "Rome"}]
-    results = [{"type": "function_call_output", "call_id": call.call_id, "output": "rain"} for call in made]
-    items: Any = [{"role": "user", "content": asked}, *first.output, *results]
+    question = '/call get_weather {"city": "Paris"}\n/call get_weather {"city": "Rome"}'
+    first = await client.responses.create(model=ECHO, input=question, tools=[WEATHER])
+    tool_calls = [item for item in first.output if item.type == "function_call"]
+    assert [json.loads(call.arguments) for call in tool_calls] == [{"city": "Paris"}, {"city": "Rome"}]
+    results = [{"type": "function_call_output", "call_id": call.call_id, "output": "rain"} for call in tool_calls]
+    items: Any = [{"role": "user", "content": question}, *first.output, *results]
     async with client.responses.stream(model=ECHO, input=items, tools=[WEATHER]) as stream:
         final = await stream.get_final_response()
     assert "rain" in final.output_text
@@ -218,30 +218,30 @@ async def test_the_vendor_is_sent_what_was_asked_and_stores_nothing(
     further: Any = {"field_of_tomorrow": {"a": [1]}}
     text: Any = {"verbosity": "low"}
     await client.responses.create(model=MINI, input=items, store=True, text=text, extra_body=further)
-    asked = world.fake.requests[-1]
-    assert asked.path == "/v1/responses"
-    assert asked.json == {"model": "gpt-4o-mini", "input": items, "store": False, "text": text, **further}
+    request = world.fake.requests[-1]
+    assert request.path == "/v1/responses"
+    assert request.json == {"model": "gpt-4o-mini", "input": items, "store": False, "text": text, **further}
 
 
 async def test_thoughts_come_sealed_where_nothing_is_stored(world: Installation) -> None:
-    sealed = "reasoning.encrypted_content"
+    sealed_thoughts = "reasoning.encrypted_content"
     for further, include in (
-        ({}, [sealed]),
+        ({}, [sealed_thoughts]),
         ({"include": ["message.output_text.logprobs"]}, 2),
-        ({"include": [sealed]}, 1),
+        ({"include": [sealed_thoughts]}, 1),
     ):
         assert (await post_response(world, model="openai/gpt-5-mini", **further)).status_code == 200
-        told__include = world.fake.requests[-1].json["include"]
-        assert told__include == include or len(told__include) == include
-        assert sealed in told__include
+        sent_include = world.fake.requests[-1].json["include"]
+        assert sent_include == include or len(sent_include) == include
+        assert sealed_thoughts in sent_include
 
 
 async def test_a_model_of_a_third_wire_is_asked_on_that(world: Installation, client: openai.AsyncOpenAI) -> None:
     async with client.responses.stream(model="claude-haiku-4-5", input=USER, instructions="Be brief.") as stream:
         final = await stream.get_final_response()
     assert final.output_text == TEXT
-    asked = world.fake.requests[-1]
-    assert (asked.path, asked.json["system"]) == ("/v1/messages", [{"type": "text", "text": "Be brief."}])
+    request = world.fake.requests[-1]
+    assert (request.path, request.json["system"]) == ("/v1/messages", [{"type": "text", "text": "Be brief."}])
 
 
 async def test_a_model_that_has_no_chat_completions_is_relayed(world: Installation, client: openai.AsyncOpenAI) -> None:
@@ -263,12 +263,12 @@ async def test_the_error_that_ends_a_stream_is_numbered_too(world: Installation)
 async def test_what_a_broken_stream_has_written_is_estimated_once(world: Installation) -> None:
     # All but the last event of the one wire, and of the other all that is said: each has said all of it.
     for server, behaviour in (("openai", "drop:13"), ("lab", "drop:8")):
-        before = {used.model: used.completion_tokens for used in await world.list_usage()}
+        before = {usage.model: usage.completion_tokens for usage in await world.list_usage()}
         model = world.add_model(behaviour, server=server)
         await post_response(world, model=model, stream=True)
-        used = {used.model: used.completion_tokens for used in await world.list_usage()}
+        after = {usage.model: usage.completion_tokens for usage in await world.list_usage()}
         # What repeats it is not counted again.
-        assert 7 <= used[model] - before.get(model, 0) <= 9
+        assert 7 <= after[model] - before.get(model, 0) <= 9
 
 
 async def test_the_built_in_model_stops_at_the_limit(world: Installation) -> None:
@@ -282,6 +282,8 @@ async def test_the_built_in_model_stops_at_the_limit(world: Installation) -> Non
 @pytest.mark.parametrize("model", [MINI, LAB, ECHO])
 @pytest.mark.parametrize("stream", [False, True])
 async def test_a_conversation_goes_on_with_a_stored_response(world: Installation, model: str, *, stream: bool) -> None:
+    world.add_model("plain")
+
     async def fetch_response(**body: Any) -> Any:
         answer = await post_response(world, model=model, stream=stream, **body)
         assert answer.status_code == 200, answer.text
@@ -293,22 +295,22 @@ async def test_a_conversation_goes_on_with_a_stored_response(world: Installation
     assert (first["store"], first["previous_response_id"], second["previous_response_id"]) == (True, None, first["id"])
     await fetch_response(input="Three", previous_response_id=second["id"], instructions="Be brief.")
     if model != ECHO:
-        asked = world.fake.requests[-1].json
-        items = asked["input"] if model == MINI else asked["messages"][1:]
+        sent_body = world.fake.requests[-1].json
+        items = sent_body["input"] if model == MINI else sent_body["messages"][1:]
         assert [item["role"] for item in items] == ["user", "assistant", "user", "assistant", "user"]
         assert [items[at]["content"] for at in (0, 2, 4)] == ["One", "Two", "Three"]
-        assert "previous_response_id" not in asked
+        assert "previous_response_id" not in sent_body
 
 
 async def test_a_stored_response_is_read_and_forgotten(world: Installation, client: openai.AsyncOpenAI) -> None:
-    made = await client.responses.create(model=ECHO, input="One")
-    again = await client.responses.retrieve(made.id)
-    assert (again.id, again.output_text) == (made.id, made.output_text)
-    await client.responses.delete(made.id)
-    for gone in (client.responses.retrieve, client.responses.delete):
+    response = await client.responses.create(model=ECHO, input="One")
+    again = await client.responses.retrieve(response.id)
+    assert (again.id, again.output_text) == (response.id, response.output_text)
+    await client.responses.delete(response.id)
+    for method in (client.responses.retrieve, client.responses.delete):
         with pytest.raises(openai.NotFoundError):
-            await gone(made.id)
-    refusal = await post_response(world, previous_response_id=made.id)
+            await method(response.id)
+    refusal = await post_response(world, previous_response_id=response.id)
     assert (refusal.status_code, refusal.json()["error"]["code"]) == (404, "response_not_found")
 
 

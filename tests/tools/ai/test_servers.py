@@ -50,8 +50,8 @@ async def owner(world: Installation) -> Person:
 async def declare_server(world: Installation, by: Person, url: str, name: str = "lab", **more: Any) -> dict[str, Any]:
     answer = await world.client.post("/v1/ai/servers", json={"name": name, "url": url, **more}, headers=by.headers)
     assert answer.status_code == 201, answer.text
-    declared: dict[str, Any] = answer.json()
-    return declared
+    server: dict[str, Any] = answer.json()
+    return server
 
 
 async def list_models(world: Installation, by: Person) -> list[str]:
@@ -68,22 +68,22 @@ async def create_app(world: Installation, by: Person) -> str:
 
 async def list_usage(world: Installation, by: Person) -> list[tuple[str | None, bool, int, int]]:
     today = world.application.services.clock.now().date()
-    found = await world.credits.usage(by.organisation_id, today, today)
-    return [(each.model, each.byok, each.requests, each.cost) for each in found]
+    usage = await world.credits.usage(by.organisation_id, today, today)
+    return [(each.model, each.byok, each.requests, each.cost) for each in usage]
 
 
 async def test_a_server_is_asked_for_its_models_when_it_is_declared(
     world: Installation, theirs: Upstream, owner: Person
 ) -> None:
-    declared = await declare_server(world, owner, f"{theirs.url}/v1/", key=OWN_KEY)
+    server = await declare_server(world, owner, f"{theirs.url}/v1/", key=OWN_KEY)
     assert theirs.requests[-1].path == "/v1/models"
     assert theirs.requests[-1].headers["authorization"] == f"Bearer {OWN_KEY}"
-    assert (declared["url"], declared["key"]) == (f"{theirs.url}/v1", "***wxyz")
-    assert declared["models"] == ["lab/gpt-4o-mini", "lab/text-embedding-3-small"]
-    assert (declared["healthy"], declared["problem"]) == (True, None)
+    assert (server["url"], server["key"]) == (f"{theirs.url}/v1", "***wxyz")
+    assert server["models"] == ["lab/gpt-4o-mini", "lab/text-embedding-3-small"]
+    assert (server["healthy"], server["problem"]) == (True, None)
     for path in ("/v1/ai/servers/lab", "/v1/ai/servers"):
         body = (await world.client.get(path, headers=owner.headers)).json()
-        assert body == declared if "name" in body else body == {"servers": [declared]}
+        assert body == server if "name" in body else body == {"servers": [server]}
     assert {"lab/gpt-4o-mini", "lab/text-embedding-3-small"} <= set(await list_models(world, owner))
 
 
@@ -100,14 +100,14 @@ async def test_its_models_answer_with_its_key_listed_or_not_and_nothing_is_charg
     assert theirs.requests[-1].json["model"] == model
     assert theirs.requests[-1].headers["authorization"] == f"Bearer {OWN_KEY}"
     assert (await world.credits.balance(owner.organisation_id)).credits == before.credits
-    counted = f"lab/{model}" if model == "gpt-4o-mini" else "lab/*"
-    assert await list_usage(world, owner) == [(counted, True, 1, 0)]
+    counted_model = f"lab/{model}" if model == "gpt-4o-mini" else "lab/*"
+    assert await list_usage(world, owner) == [(counted_model, True, 1, 0)]
 
 
 async def test_it_streams_and_embeds(world: Installation, theirs: Upstream, owner: Person) -> None:
     await declare_server(world, owner, f"{theirs.url}/v1")
-    streamed = await world.chat("lab/gpt-4o-mini", by=owner.headers, stream=True)
-    assert TEXT in join_content(parse_events(streamed.text))
+    stream_answer = await world.chat("lab/gpt-4o-mini", by=owner.headers, stream=True)
+    assert TEXT in join_content(parse_events(stream_answer.text))
     assert "authorization" not in theirs.requests[-1].headers
     body = {"model": "lab/text-embedding-3-small", "input": ["a", "b"]}
     vectors = await world.client.post("/v1/embeddings", json=body, headers=owner.headers)
@@ -121,8 +121,8 @@ async def test_it_answers_on_the_other_wires_too(world: Installation, theirs: Up
         ("responses", {"input": "Hello!"}),
         ("messages", {"messages": HELLO, "max_tokens": 100}),
     ):
-        asked = {"model": "lab/gpt-4o-mini", **body}
-        answer = await world.client.post(f"/v1/{path}", json=asked, headers=owner.headers)
+        request_body = {"model": "lab/gpt-4o-mini", **body}
+        answer = await world.client.post(f"/v1/{path}", json=request_body, headers=owner.headers)
         assert answer.status_code == 200, answer.text
         assert TEXT in answer.text
         assert theirs.requests[-1].path == "/v1/chat/completions"
@@ -159,14 +159,14 @@ async def test_to_strangers_there_is_no_such_server_and_no_such_model(
     world: Installation, theirs: Upstream, owner: Person
 ) -> None:
     await declare_server(world, owner, f"{theirs.url}/v1", "lab-of-one", key=OWN_KEY)
-    stranger, asked = await create_person(world, "stranger"), len(theirs.requests)
+    stranger, request_count = await create_person(world, "stranger"), len(theirs.requests)
     app_id = await create_app(world, stranger)
     for path in ("/v1", f"/v1/{app_id}"):
         for model in ("lab-of-one/gpt-4o-mini", "lab-of-one/anything"):
             answer = await world.chat(model, by=stranger.headers, path=path)
             unknown = await world.chat("nobody/gpt-4o-mini", by=stranger.headers, path=path)
-            told = unknown.text.replace("nobody/gpt-4o-mini", model)
-            assert (answer.status_code, answer.text) == (404, told)
+            expected_text = unknown.text.replace("nobody/gpt-4o-mini", model)
+            assert (answer.status_code, answer.text) == (404, expected_text)
     assert not [model for model in await list_models(world, stranger) if model.startswith("lab-of-one/")]
     assert "lab-of-one" not in (await world.client.get("/v1/public/models")).text
     for method, path in (("GET", ""), ("PATCH", ""), ("DELETE", ""), ("POST", "/probe")):
@@ -176,7 +176,7 @@ async def test_to_strangers_there_is_no_such_server_and_no_such_model(
         )
         assert answer.status_code == 404, answer.text
     assert (await world.client.get("/v1/ai/servers", headers=stranger.headers)).json() == {"servers": []}
-    assert len(theirs.requests) == asked
+    assert len(theirs.requests) == request_count
 
 
 async def test_two_organisations_call_their_own_server_by_one_name(
@@ -240,9 +240,9 @@ async def test_what_is_no_server_is_refused(world: Installation, owner: Person, 
 
 
 async def test_a_server_that_is_not_there_is_declared_all_the_same(world: Installation, owner: Person) -> None:
-    declared = await declare_server(world, owner, "http://127.0.0.1:1/v1")
-    assert (declared["healthy"], declared["models"]) == (False, [])
-    assert declared["problem"] == "The service could not be reached, or closed the connection."
+    server = await declare_server(world, owner, "http://127.0.0.1:1/v1")
+    assert (server["healthy"], server["models"]) == (False, [])
+    assert server["problem"] == "The service could not be reached, or closed the connection."
     answer = await world.chat("lab/llama", by=owner.headers)
     assert (answer.status_code, answer.json()["error"]["code"]) == (502, "upstream_error")
     assert "127.0.0.1" not in answer.text
@@ -252,8 +252,8 @@ async def test_a_server_that_is_not_there_is_declared_all_the_same(world: Instal
 async def test_what_lists_no_models_is_told(
     world: Installation, theirs: Upstream, owner: Person, path: str, status: int
 ) -> None:
-    declared = await declare_server(world, owner, theirs.url + path + "/x")
-    assert declared["problem"] == f"It answered {status}, and no list of models."
+    server = await declare_server(world, owner, theirs.url + path + "/x")
+    assert server["problem"] == f"It answered {status}, and no list of models."
 
 
 async def test_its_redirects_are_not_followed_and_only_of_refusals_its_words_are_passed_on(
@@ -289,8 +289,8 @@ async def test_it_moves_with_its_key_within_a_host_only(world: Installation, the
         assert refusal.status_code == 400
         assert "`key`" in refusal.json()["error"]["remediation"]
         assert not elsewhere.requests
-        moved = await change(url=f"{elsewhere.url}/v1", key=None)
-        assert (moved.json()["url"], moved.json()["key"]) == (f"{elsewhere.url}/v1", None)
+        response = await change(url=f"{elsewhere.url}/v1", key=None)
+        assert (response.json()["url"], response.json()["key"]) == (f"{elsewhere.url}/v1", None)
         await world.chat("lab/gpt-4o-mini", by=owner.headers)
         assert "authorization" not in elsewhere.requests[-1].headers
         assert (await change(key="another-key-abcd")).json()["key"] == "***abcd"
@@ -348,12 +348,12 @@ async def test_its_key_is_sealed_and_never_shown(world: Installation, theirs: Up
     key = "a-key-that-is-in-no-other-test"
     await declare_server(world, owner, f"{theirs.url}/v1", "sealed", key=key)
     refusal = await world.chat("sealed/401", by=owner.headers)
-    shown = [
+    answers = [
         await world.client.get(path, headers=owner.headers)
         for path in ("/v1/ai/servers", "/v1/ai/servers/sealed", "/v1/audit-logs")
     ]
-    probed = await world.client.post("/v1/ai/servers/sealed/probe", headers=owner.headers)
-    for answer in (*shown, probed, refusal):
+    probe = await world.client.post("/v1/ai/servers/sealed/probe", headers=owner.headers)
+    for answer in (*answers, probe, refusal):
         assert key not in answer.text
     assert key.encode() not in read_database(world.data)
     short = await declare_server(world, owner, f"{theirs.url}/v1", "short", key="abcd")
@@ -377,13 +377,13 @@ async def test_whoever_is_no_admin_sees_servers_and_changes_none(world: Installa
     body = {"name": "lab", "url": f"{theirs.url}/v1"}
     assert (await world.client.post("/v1/ai/servers", json=body, headers=world.owner)).status_code == 201
     assert (await world.client.get("/v1/ai/servers/lab", headers=by)).status_code == 200
-    for method, path, sent in (
+    for method, path, request_body in (
         ("POST", "", {"name": "other", "url": f"{theirs.url}/v1"}),
         ("PATCH", "/lab", {"key": None}),
         ("POST", "/lab/probe", {}),
         ("DELETE", "/lab", {}),
     ):
-        answer = await world.client.request(method, f"/v1/ai/servers{path}", json=sent, headers=by)
+        answer = await world.client.request(method, f"/v1/ai/servers{path}", json=request_body, headers=by)
         assert answer.status_code == 403, (method, path, answer.text)
     assert (await world.chat("lab/gpt-4o-mini", by=by)).status_code == 200
     assert theirs.requests[-1].json["messages"] == HELLO

@@ -30,8 +30,8 @@ async def test_a_stream_is_the_providers_own_events_and_ends_with_done(world: In
 
 async def test_the_provider_is_always_asked_what_was_used(world: Installation) -> None:
     await world.stream_events(future_field=1)
-    sent = world.fake.requests[-1].json
-    assert sent == {
+    sent_body = world.fake.requests[-1].json
+    assert sent_body == {
         "messages": HELLO,
         "model": "gpt-4o-mini",
         "future_field": 1,
@@ -43,8 +43,8 @@ async def test_the_provider_is_always_asked_what_was_used(world: Installation) -
 async def test_what_was_used_is_told_only_to_who_asks(world: Installation) -> None:
     assert not [event for event in await world.stream_events() if event != DONE and event.get("usage")]
     for model in (MINI, "baobab/echo"):
-        *_, last, done = await world.stream_events(model, stream_options={"include_usage": True})
-        assert (last["choices"], done) == ([], DONE)
+        *_, last, end = await world.stream_events(model, stream_options={"include_usage": True})
+        assert (last["choices"], end) == ([], DONE)
         assert last["usage"]["prompt_tokens"] > 0
         assert DONE not in [*_]
 
@@ -100,10 +100,10 @@ async def test_what_fails_in_the_middle_ends_with_one_error_in_our_words(
     answer = await world.chat(world.add_model(behaviour), stream=True)
     assert answer.status_code == 200
     frames = [frame.removeprefix("data: ") for frame in answer.text.split("\n\n") if frame]
-    *begun, last = map(json.loads, frames)
-    assert join_content(begun) == words
+    *earlier_events, last = map(json.loads, frames)
+    assert join_content(earlier_events) == words
     assert (last["error"]["type"], last["error"]["code"]) == ("api_error", code)
-    assert not [event for event in begun if "error" in event]
+    assert not [event for event in earlier_events if "error" in event]
     for theirs in (LAB_KEY, world.fake.url.partition("//")[2], "The upstream failed"):
         assert theirs not in answer.text
     # Once begun it is never tried again: the caller has its beginning.
@@ -133,8 +133,8 @@ async def test_callers_who_leave_pay_what_the_provider_counts_where_that_is_soon
         writer.transport.abort()
 
     await asyncio.gather(*[leave() for _ in range(50)])
-    (used,) = [used for used in await world.list_usage() if used.model == slow]
-    assert (used.requests, used.prompt_tokens, used.completion_tokens) == (50, 50 * 11, 50 * 7)
+    (usage,) = [usage for usage in await world.list_usage() if usage.model == slow]
+    assert (usage.requests, usage.prompt_tokens, usage.completion_tokens) == (50, 50 * 11, 50 * 7)
 
 
 async def test_callers_who_leave_a_long_answer_pay_for_what_came_and_free_the_provider(world: Installation) -> None:
@@ -143,40 +143,40 @@ async def test_callers_who_leave_a_long_answer_pay_for_what_came_and_free_the_pr
     reader, writer = await open_stream(world, slow)
     await reader.readuntil(b'"choices"')
     writer.transport.abort()
-    (used,) = [used for used in await world.list_usage() if used.model == slow]
+    (usage,) = [usage for usage in await world.list_usage() if usage.model == slow]
     # An event each, and the answer has more: they were charged for what came, not for what would have come.
-    assert 1 <= used.completion_tokens < 7
-    assert used.prompt_tokens > 0
+    assert 1 <= usage.completion_tokens < 7
+    assert usage.prompt_tokens > 0
     async with asyncio.timeout(20):
         while world.fake.broken_off == broken_off:
             await asyncio.sleep(0.01)
 
 
 async def test_a_stream_that_fails_with_its_first_event_fails_as_any_other(world: Installation) -> None:
-    app_id, broken, works = await world.create_app(), world.add_model("error-frame:0"), world.add_model("works")
+    app_id, failing_model, works = await world.create_app(), world.add_model("error-frame:0"), world.add_model("works")
     before = await world.get_spent()
-    answer = await world.chat(broken, stream=True)
+    answer = await world.chat(failing_model, stream=True)
     assert (answer.status_code, answer.json()["error"]["code"]) == (502, "upstream_error")
     assert await world.get_spent() == before
     settings = {"fallbackModels": [works]}
     put = await world.client.put(f"/v1/{app_id}/ai/config", json=settings, headers=world.owner)
     assert put.status_code == 200
-    taken_over = await world.chat(broken, stream=True, path=f"/v1/{app_id}")
+    taken_over = await world.chat(failing_model, stream=True, path=f"/v1/{app_id}")
     assert (taken_over.status_code, taken_over.headers["x-baobab-model"]) == (200, works)
 
 
 async def test_a_caller_who_leaves_before_the_first_event_frees_the_provider_too(world: Installation) -> None:
-    asked, left = len(world.fake.requests), world.fake.broken_off
+    request_count, broken_off_count = len(world.fake.requests), world.fake.broken_off
     slow = world.add_model("slow-tokens:30")
     _, writer = await open_stream(world, slow)
     async with asyncio.timeout(20):
-        while len(world.fake.requests) == asked:
+        while len(world.fake.requests) == request_count:
             await asyncio.sleep(0.005)
     # The provider has begun to answer, without an event.
     await asyncio.sleep(0.05)
     writer.transport.abort()
     async with asyncio.timeout(20):
-        while world.fake.broken_off == left:
+        while world.fake.broken_off == broken_off_count:
             await asyncio.sleep(0.01)
     await world.get_settled_balance()
 
@@ -194,7 +194,7 @@ async def test_a_reader_who_is_slow_has_no_more_read_for_it_than_some_events_and
 
 
 async def test_a_reader_who_reads_nothing_is_let_go(world: Installation) -> None:
-    closed = asyncio.Event()
+    close_event = asyncio.Event()
     never: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
     async def pieces() -> AsyncGenerator[bytes, None]:
@@ -202,7 +202,7 @@ async def test_a_reader_who_reads_nothing_is_let_go(world: Installation) -> None
             while True:
                 yield b"data: {}\n\n"
         finally:
-            closed.set()
+            close_event.set()
 
     async def unread(message: Any) -> None:
         if message["type"] == "http.response.body":
@@ -213,7 +213,7 @@ async def test_a_reader_who_reads_nothing_is_let_go(world: Installation) -> None
 
     async with asyncio.timeout(20):
         await send_stream(Stream(pieces()), 200, [], wait_forever, unread, stalled_seconds=0.05)
-    assert closed.is_set()
+    assert close_event.is_set()
 
 
 async def open_stream(

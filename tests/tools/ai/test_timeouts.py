@@ -29,8 +29,8 @@ async def world(tmp_path: Path, settings: dict[str, str]) -> AsyncIterator[Insta
 
 async def test_a_request_says_how_long_it_may_take(world: Installation) -> None:
     body = {"model": world.add_model(SILENT), "messages": HELLO}
-    for allowed in ("0.2", "total=0.2", "first=20, total=0.2"):
-        headers = {**world.owner, "x-baobab-timeout": allowed}
+    for timeout in ("0.2", "total=0.2", "first=20, total=0.2"):
+        headers = {**world.owner, "x-baobab-timeout": timeout}
         answer = await world.client.post("/v1/chat/completions", json=body, headers=headers)
         assert (answer.status_code, answer.json()["error"]["code"]) == (504, "upstream_timeout")
         assert answer.headers["x-should-retry"] == "false"
@@ -53,9 +53,9 @@ async def test_so_do_requests_on_every_wire(world: Installation, path: str) -> N
     assert answer.status_code == 504, answer.text
 
 
-@pytest.mark.parametrize("allowed", ["soon", "0", "-1", "7201", "total=", "all=5", "total=5,", "1e3"])
-async def test_a_time_that_cannot_be_read_is_refused(world: Installation, allowed: str) -> None:
-    headers = {**world.owner, "x-baobab-timeout": allowed}
+@pytest.mark.parametrize("timeout", ["soon", "0", "-1", "7201", "total=", "all=5", "total=5,", "1e3"])
+async def test_a_time_that_cannot_be_read_is_refused(world: Installation, timeout: str) -> None:
+    headers = {**world.owner, "x-baobab-timeout": timeout}
     answer = await world.client.post("/v1/chat/completions", json={"messages": HELLO}, headers=headers)
     assert (answer.status_code, answer.json()["error"]["param"]) == (400, "x-baobab-timeout")
 
@@ -135,8 +135,8 @@ async def test_so_is_one_on_the_other_wire(world: Installation, behaviour: str) 
     http = httpx2.AsyncClient(trust_env=False)
     async with anthropic.AsyncAnthropic(base_url=world.address, api_key=world.key, http_client=http) as client:
         for model in (translated_model, world.add_model(behaviour)):
-            asked: Any = {"model": model, "max_tokens": 9, "messages": HELLO}
-            async with client.messages.stream(**asked) as stream:
+            arguments: Any = {"model": model, "max_tokens": 9, "messages": HELLO}
+            async with client.messages.stream(**arguments) as stream:
                 assert await stream.get_final_text() == TEXT
 
 
@@ -153,15 +153,15 @@ async def test_what_fails_after_a_while_is_told_by_an_event(world: Installation)
 
 @pytest.mark.usefixtures("quick")
 async def test_a_caller_who_leaves_while_a_model_thinks_frees_the_provider(world: Installation) -> None:
-    asked, left = len(world.fake.requests), world.fake.broken_off
+    request_count, broken_off_count = len(world.fake.requests), world.fake.broken_off
     reader, writer = await open_stream(world, world.add_model(SILENT))
     await reader.readuntil(b":\n\n")
     async with asyncio.timeout(TIMEOUT_SECONDS):
         # On a busy machine the first sign of life is older than the request to the provider.
-        while len(world.fake.requests) == asked:
+        while len(world.fake.requests) == request_count:
             await asyncio.sleep(0.01)
         writer.transport.abort()
-        while world.fake.broken_off == left:
+        while world.fake.broken_off == broken_off_count:
             await asyncio.sleep(0.01)
     assert (await world.get_settled_balance()).reserved_nanos == 0
     assert await world.get_spent() == 0

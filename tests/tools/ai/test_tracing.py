@@ -40,29 +40,29 @@ class TracedWorld:
     spans: list[Span] = field(default_factory=list)
     calls: list[Span] = field(default_factory=list)
     """Those of the calls of tools."""
-    sent: bytes = b""
+    sent_bytes: bytes = b""
 
 
 def parse_attributes(span: Span) -> dict[str, Any]:
-    found = {}
+    attributes = {}
     for pair in span.attributes:
         kind = pair.value.WhichOneof("value")
         value = getattr(pair.value, str(kind))
-        found[pair.key] = [item.string_value for item in value.values] if kind == "array_value" else value
-    return found
+        attributes[pair.key] = [item.string_value for item in value.values] if kind == "array_value" else value
+    return attributes
 
 
 @contextlib.asynccontextmanager
 async def open_traced(data: Path, **variables: str) -> AsyncIterator[TracedWorld]:
-    with start_collector() as (url, received):
-        given = {"BAOBAB_PLAN": "enterprise", "BAOBAB_OTEL_URL": url, **variables}
-        async with open_installation(data, given) as world:
+    with start_collector() as (url, requests):
+        settings = {"BAOBAB_PLAN": "enterprise", "BAOBAB_OTEL_URL": url, **variables}
+        async with open_installation(data, settings) as world:
             traced_world = TracedWorld(world)
             yield traced_world
             # A call has ended for its caller before all of it is counted.
             await world.get_settled_balance()
-    for _, body in received:
-        traced_world.sent += body
+    for _, body in requests:
+        traced_world.sent_bytes += body
         for resource in ExportTraceServiceRequest.FromString(body).resource_spans:
             for scope in resource.scope_spans:
                 traced_world.spans += [span for span in scope.spans if span.kind == Span.SPAN_KIND_CLIENT]
@@ -71,12 +71,12 @@ async def open_traced(data: Path, **variables: str) -> AsyncIterator[TracedWorld
 
 
 async def test_a_call_is_a_span_by_the_conventions_for_generative_ai(tmp_path: Path) -> None:
-    async with open_traced(tmp_path) as made:
+    async with open_traced(tmp_path) as recording:
         arguments = {**ASKED, "max_tokens": 50, "temperature": 0.5, "top_p": 0.9, "seed": 7, "n": 2}
-        answer = await made.world.chat(**arguments)
-        organisation_id = await get_first_organisation(made.world)
-        port = made.world.fake.url.rpartition(":")[2]
-    (span,) = made.spans
+        answer = await recording.world.chat(**arguments)
+        organisation_id = await get_first_organisation(recording.world)
+        port = recording.world.fake.url.rpartition(":")[2]
+    (span,) = recording.spans
     assert (span.name, span.kind, span.status.code) == (f"chat {MINI}", Span.SPAN_KIND_CLIENT, Status.STATUS_CODE_UNSET)
     assert parse_attributes(span) == {
         "gen_ai.operation.name": "chat",
@@ -103,10 +103,11 @@ async def test_a_call_is_a_span_by_the_conventions_for_generative_ai(tmp_path: P
 
 
 async def test_the_span_of_a_stream_ends_with_the_stream(tmp_path: Path) -> None:
-    async with open_traced(tmp_path) as made:
-        app_id = await made.world.create_app()
-        await made.world.chat(made.world.add_model("slow-tokens:0.01"), path=f"/v1/{app_id}", stream=True, **ASKED)
-    (span,) = made.spans
+    async with open_traced(tmp_path) as recording:
+        app_id = await recording.world.create_app()
+        model = recording.world.add_model("slow-tokens:0.01")
+        await recording.world.chat(model, path=f"/v1/{app_id}", stream=True, **ASKED)
+    (span,) = recording.spans
     attributes = parse_attributes(span)
     assert (attributes["gen_ai.request.stream"], attributes["gen_ai.provider.name"]) == (True, "lab")
     assert (attributes["gen_ai.response.id"], attributes["gen_ai.response.finish_reasons"]) == (
@@ -116,9 +117,9 @@ async def test_the_span_of_a_stream_ends_with_the_stream(tmp_path: Path) -> None
     assert (attributes["gen_ai.usage.input_tokens"], attributes["gen_ai.usage.output_tokens"]) == (11, 7)
     assert attributes["baobab.app_id"] == app_id
     assert attributes["baobab.cost_usd"] == pytest.approx((11 * 150 + 7 * 600) / 10**9)
-    lasted = (span.end_time_unix_nano - span.start_time_unix_nano) / 10**9
+    seconds = (span.end_time_unix_nano - span.start_time_unix_nano) / 10**9
     # Nine events follow the first, each after its pause.
-    assert 0 < attributes["gen_ai.response.time_to_first_chunk"] < lasted - 0.05
+    assert 0 < attributes["gen_ai.response.time_to_first_chunk"] < seconds - 0.05
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -129,11 +130,11 @@ async def test_the_span_of_a_stream_ends_with_the_stream(tmp_path: Path) -> None
 async def test_the_other_wires_are_spans_of_the_same_kind(
     tmp_path: Path, path: str, body: Any, reason: str, *, stream: bool
 ) -> None:
-    async with open_traced(tmp_path) as made:
-        asked = {"model": MINI, "stream": stream, **body}
-        answer = await made.world.client.post(f"/v1/{path}", json=asked, headers=made.world.owner)
+    async with open_traced(tmp_path) as recording:
+        request_body = {"model": MINI, "stream": stream, **body}
+        answer = await recording.world.client.post(f"/v1/{path}", json=request_body, headers=recording.world.owner)
         assert answer.status_code == 200, answer.text
-    (span,) = made.spans
+    (span,) = recording.spans
     attributes = parse_attributes(span)
     assert (span.name, attributes["gen_ai.response.finish_reasons"]) == (f"chat {MINI}", [reason])
     assert (attributes["gen_ai.usage.input_tokens"], attributes["gen_ai.usage.output_tokens"]) == (11, 7)
@@ -142,11 +143,11 @@ async def test_the_other_wires_are_spans_of_the_same_kind(
 
 
 async def test_embeddings_are_spans_too(tmp_path: Path) -> None:
-    async with open_traced(tmp_path) as made:
+    async with open_traced(tmp_path) as recording:
         body = {"input": ["one", "two"], "model": "text-embedding-3-small", "dimensions": 4, "encoding_format": "float"}
-        answer = await made.world.client.post("/v1/embeddings", json=body, headers=made.world.owner)
+        answer = await recording.world.client.post("/v1/embeddings", json=body, headers=recording.world.owner)
         assert answer.status_code == 200
-    (span,) = made.spans
+    (span,) = recording.spans
     attributes = parse_attributes(span)
     assert span.name == "embeddings openai/text-embedding-3-small"
     assert (attributes["gen_ai.operation.name"], attributes["gen_ai.usage.input_tokens"]) == ("embeddings", 22)
@@ -162,9 +163,9 @@ async def test_embeddings_are_spans_too(tmp_path: Path) -> None:
 async def test_what_fails_is_an_error_of_a_kind_and_costs_nothing(
     tmp_path: Path, behaviour: str, code: str, *, stream: bool
 ) -> None:
-    async with open_traced(tmp_path) as made:
-        await made.world.chat(made.world.add_model(behaviour), stream=stream, **ASKED)
-    (span,) = made.spans
+    async with open_traced(tmp_path) as recording:
+        await recording.world.chat(recording.world.add_model(behaviour), stream=stream, **ASKED)
+    (span,) = recording.spans
     attributes = parse_attributes(span)
     assert (span.status.code, attributes["error.type"]) == (Status.STATUS_CODE_ERROR, code)
     assert attributes["baobab.cost_usd"] == 0
@@ -173,9 +174,9 @@ async def test_what_fails_is_an_error_of_a_kind_and_costs_nothing(
 
 
 async def test_a_stream_that_breaks_off_tells_what_came_and_why_it_ended(tmp_path: Path) -> None:
-    async with open_traced(tmp_path) as made:
-        await made.world.chat(made.world.add_model("drop:3"), stream=True, **ASKED)
-    (span,) = made.spans
+    async with open_traced(tmp_path) as recording:
+        await recording.world.chat(recording.world.add_model("drop:3"), stream=True, **ASKED)
+    (span,) = recording.spans
     attributes = parse_attributes(span)
     assert (span.status.code, attributes["error.type"]) == (Status.STATUS_CODE_ERROR, "upstream_malformed")
     assert attributes["gen_ai.response.finish_reasons"] == ["error"]
@@ -184,14 +185,14 @@ async def test_a_stream_that_breaks_off_tells_what_came_and_why_it_ended(tmp_pat
 
 
 async def test_a_call_whose_caller_has_left_is_a_span_that_says_so(tmp_path: Path) -> None:
-    async with open_traced(tmp_path) as made:
-        world = made.world
+    async with open_traced(tmp_path) as recording:
+        world = recording.world
         body = {"model": world.add_model("slow-tokens:0.1"), "stream": True, **ASKED}
         async with httpx.AsyncClient(trust_env=False, timeout=TIMEOUT_SECONDS) as http:
             url = f"{world.address}/v1/chat/completions"
             async with http.stream("POST", url, json=body, headers=world.owner) as answer:
                 await anext(answer.aiter_lines())
-    (span,) = made.spans
+    (span,) = recording.spans
     attributes = parse_attributes(span)
     assert attributes["baobab.left"] is True
     assert attributes["gen_ai.usage.input_tokens"] > 0
@@ -199,24 +200,24 @@ async def test_a_call_whose_caller_has_left_is_a_span_that_says_so(tmp_path: Pat
 
 
 async def test_each_model_that_is_tried_has_its_span(tmp_path: Path) -> None:
-    async with open_traced(tmp_path) as made:
-        world = made.world
-        app_id, broken, works = await world.create_app(), world.add_model("503"), world.add_model("works")
+    async with open_traced(tmp_path) as recording:
+        world = recording.world
+        app_id, failing_model, works = await world.create_app(), world.add_model("503"), world.add_model("works")
         put = {"fallbackModels": [works]}
         assert (await world.client.put(f"/v1/{app_id}/ai/config", json=put, headers=world.owner)).status_code == 200
-        assert (await world.chat(broken, path=f"/v1/{app_id}", **ASKED)).status_code == 200
-    assert [(span.name, parse_attributes(span).get("error.type")) for span in made.spans] == [
-        (f"chat {broken}", "upstream_error"),
+        assert (await world.chat(failing_model, path=f"/v1/{app_id}", **ASKED)).status_code == 200
+    assert [(span.name, parse_attributes(span).get("error.type")) for span in recording.spans] == [
+        (f"chat {failing_model}", "upstream_error"),
         (f"chat {works}", None),
     ]
 
 
 async def test_the_trace_tells_what_came_from_the_cache(tmp_path: Path) -> None:
-    async with open_traced(tmp_path) as made:
+    async with open_traced(tmp_path) as recording:
         for stream in (False, False, True):
-            assert (await made.world.chat(stream=stream, cache={"ttl": 60}, **ASKED)).status_code == 200
-        await made.world.chat(stream=True, cache={}, messages=HELLO)
-    attributes = [parse_attributes(span) for span in made.spans]
+            assert (await recording.world.chat(stream=stream, cache={"ttl": 60}, **ASKED)).status_code == 200
+        await recording.world.chat(stream=True, cache={}, messages=HELLO)
+    attributes = [parse_attributes(span) for span in recording.spans]
     assert [one["baobab.cache"] for one in attributes] == ["miss", "hit", "hit", "miss"]
     assert [one["baobab.cost_usd"] > 0 for one in attributes] == [True, False, False, True]
     # What was not used is not counted.
@@ -228,40 +229,40 @@ async def test_the_trace_tells_what_came_from_the_cache(tmp_path: Path) -> None:
 async def test_prompts_and_answers_are_in_a_trace_only_where_the_operator_wants_them(
     tmp_path: Path, content: str
 ) -> None:
-    async with open_traced(tmp_path, BAOBAB_TRACE_CONTENT=content) as made:
+    async with open_traced(tmp_path, BAOBAB_TRACE_CONTENT=content) as recording:
         for stream in (False, True):
-            await made.world.chat(stream=stream, **ASKED)
-            await made.world.chat(made.world.add_model("tools:1"), stream=stream, tools=[TOOL], **ASKED)
-        await made.world.client.post("/v1/embeddings", json={"input": SECRET}, headers=made.world.owner)
-    for key in (made.world.key, VENDOR_KEY, LAB_KEY):
-        assert key.encode() not in made.sent
+            await recording.world.chat(stream=stream, **ASKED)
+            await recording.world.chat(recording.world.add_model("tools:1"), stream=stream, tools=[TOOL], **ASKED)
+        await recording.world.client.post("/v1/embeddings", json={"input": SECRET}, headers=recording.world.owner)
+    for key in (recording.world.key, VENDOR_KEY, LAB_KEY):
+        assert key.encode() not in recording.sent_bytes
     if content == "0":
         for word in (SECRET, "Be brief.", TEXT, "Paris", "get_weather"):
-            assert json.dumps(word)[1:-1].encode() not in made.sent
-            assert word.encode() not in made.sent
+            assert json.dumps(word)[1:-1].encode() not in recording.sent_bytes
+            assert word.encode() not in recording.sent_bytes
         return
-    *chats, embeddings = [parse_attributes(span) for span in made.spans]
+    *chats, embeddings = [parse_attributes(span) for span in recording.spans]
     for one in chats:
         assert json.loads(one["gen_ai.input.messages"]) == [
             {"role": "system", "parts": [{"type": "text", "content": "Be brief."}]},
             {"role": "user", "parts": [{"type": "text", "content": SECRET}]},
         ]
     payloads = [json.loads(one["gen_ai.output.messages"]) for one in chats]
-    spoken = {"role": "assistant", "parts": [{"type": "text", "content": TEXT}], "finish_reason": "stop"}
-    called = {"type": "tool_call", "id": "call_0", "name": "get_weather", "arguments": '{"city": "Paris"}'}
+    text_message = {"role": "assistant", "parts": [{"type": "text", "content": TEXT}], "finish_reason": "stop"}
+    tool_call = {"type": "tool_call", "id": "call_0", "name": "get_weather", "arguments": '{"city": "Paris"}'}
     for (message,), (calling,) in ((payloads[0], payloads[1]), (payloads[2], payloads[3])):
-        assert message == spoken
-        assert (calling["parts"], calling["finish_reason"]) == ([called], "tool_calls")
+        assert message == text_message
+        assert (calling["parts"], calling["finish_reason"]) == ([tool_call], "tool_calls")
     assert not [name for name in embeddings if "messages" in name]
 
 
 async def test_a_long_conversation_is_cut_to_its_latest_messages(tmp_path: Path) -> None:
     long = [{"role": "user", "content": f"{number} " + "x" * 20_000} for number in range(50)]
     picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
-    async with open_traced(tmp_path, BAOBAB_TRACE_CONTENT="1") as made:
+    async with open_traced(tmp_path, BAOBAB_TRACE_CONTENT="1") as recording:
         messages = [*long, {"role": "user", "content": [{"type": "text", "text": "last"}, picture]}]
-        assert (await made.world.chat(messages=messages)).status_code == 200
-    (span,) = made.spans
+        assert (await recording.world.chat(messages=messages)).status_code == 200
+    (span,) = recording.spans
     text = parse_attributes(span)["gen_ai.input.messages"]
     assert len(text) <= 64 * 1024
     *_, before, last = json.loads(text)
@@ -271,17 +272,17 @@ async def test_a_long_conversation_is_cut_to_its_latest_messages(tmp_path: Path)
 
 async def test_the_spans_of_a_call_are_part_of_its_callers_trace(tmp_path: Path) -> None:
     trace, parent = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
-    async with open_traced(tmp_path) as made:
-        world = made.world
-        for given in (f"00-{trace}-{parent}-01", f"00-{trace}-{parent}-00", "nonsense"):
-            by = {**world.owner, "traceparent": given}
+    async with open_traced(tmp_path) as recording:
+        world = recording.world
+        for traceparent in (f"00-{trace}-{parent}-01", f"00-{trace}-{parent}-00", "nonsense"):
+            by = {**world.owner, "traceparent": traceparent}
             for stream in (False, True):
                 assert (await world.chat(by=by, stream=stream, **ASKED)).status_code == 200
     # One that is not sampled is not ours to sample.
-    assert len(made.spans) == 4
-    assert [(span.trace_id.hex(), span.parent_span_id.hex()) for span in made.spans[:2]] == [(trace, parent)] * 2
-    assert not [span for span in made.spans[2:] if span.parent_span_id or span.trace_id.hex() == trace]
-    calls = [span for span in made.calls if span.trace_id.hex() == trace]
+    assert len(recording.spans) == 4
+    assert [(span.trace_id.hex(), span.parent_span_id.hex()) for span in recording.spans[:2]] == [(trace, parent)] * 2
+    assert not [span for span in recording.spans[2:] if span.parent_span_id or span.trace_id.hex() == trace]
+    calls = [span for span in recording.calls if span.trace_id.hex() == trace]
     assert [(span.name, span.parent_span_id.hex()) for span in calls] == [("gateway_chat", parent)] * 2
 
 
@@ -293,19 +294,19 @@ async def test_parameters_that_are_none_do_no_harm(tmp_path: Path) -> None:
         "frequency_penalty": 10**400,
         "response_format": 7,
     }
-    async with open_traced(tmp_path) as made:
-        assert (await made.world.chat(**ASKED, **odd)).status_code == 200
-    (span,) = made.spans
+    async with open_traced(tmp_path) as recording:
+        assert (await recording.world.chat(**ASKED, **odd)).status_code == 200
+    (span,) = recording.spans
     assert not {name for name in parse_attributes(span) if name.startswith("gen_ai.request.")} - {
         "gen_ai.request.model"
     }
 
 
 async def test_what_is_no_list_of_calls_is_left_out_of_a_trace(tmp_path: Path) -> None:
-    async with open_traced(tmp_path, BAOBAB_TRACE_CONTENT="1") as made:
+    async with open_traced(tmp_path, BAOBAB_TRACE_CONTENT="1") as recording:
         messages = [{"role": "assistant", "content": "a", "tool_calls": value} for value in (1, 1.5, True, {"a": 1})]
-        assert (await made.world.chat(messages=messages)).status_code == 200
-    (span,) = made.spans
+        assert (await recording.world.chat(messages=messages)).status_code == 200
+    (span,) = recording.spans
     assert json.loads(parse_attributes(span)["gen_ai.input.messages"])[0]["parts"]
 
 
@@ -351,7 +352,7 @@ async def test_a_call_that_cannot_be_traced_reserves_nothing_for_longer(
 async def test_a_collector_that_takes_nothing_is_no_matter_to_callers(tmp_path: Path) -> None:
     async with start_upstream() as nobody:
         # It knows no traces: its answer is 404.
-        given = {"BAOBAB_PLAN": "enterprise", "BAOBAB_OTEL_URL": nobody.url}
-        async with open_installation(tmp_path, given) as world:
+        settings = {"BAOBAB_PLAN": "enterprise", "BAOBAB_OTEL_URL": nobody.url}
+        async with open_installation(tmp_path, settings) as world:
             for stream in (False, True):
                 assert (await world.chat(stream=stream)).status_code == 200

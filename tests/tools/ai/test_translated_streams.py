@@ -55,8 +55,8 @@ async def test_a_stream_that_breaks_off_costs_what_its_beginning_says_of_the_pro
     model = await add_translated_model(world, "said:begins")
     events = await world.stream_events(model)
     assert (join_content(events[:-1]), events[-1]["error"]["code"]) == ("Hello, tree", "upstream_malformed")
-    (used,) = [used for used in await world.list_usage() if used.model == model]
-    assert (used.prompt_tokens, used.completion_tokens) == (100_000, 3)
+    (usage,) = [usage for usage in await world.list_usage() if usage.model == model]
+    assert (usage.prompt_tokens, usage.completion_tokens) == (100_000, 3)
 
 
 async def test_several_answers_of_googles_are_told_apart(world: Installation) -> None:
@@ -66,8 +66,8 @@ async def test_several_answers_of_googles_are_told_apart(world: Installation) ->
             for index, text in enumerate(texts)
         ]
 
-    begun, ended = candidates("a", "b"), candidates("c", "d", finishReason="STOP")
-    set_stream(world, "both", [{"candidates": begun}, {"candidates": ended}])
+    first_part, last_part = candidates("a", "b"), candidates("c", "d", finishReason="STOP")
+    set_stream(world, "both", [{"candidates": first_part}, {"candidates": last_part}])
     events = await world.stream_events(await add_translated_model(world, "said:both", "gemini"), n=2)
     assert world.fake.requests[-1].json["generationConfig"]["candidate_count"] == 2
     choices = [choice for event in events[:-1] for choice in event["choices"]]
@@ -120,12 +120,12 @@ async def test_thoughts_with_their_signature_and_calls_come_in_a_stream(world: I
         ],
     )
     events = await world.stream_events(await add_translated_model(world, "said:thinks"), tools=[TOOL])
-    told = [event["choices"][0]["delta"] for event in events[:-1]]
-    assert "".join(delta.get("reasoning_content", "") for delta in told) == "Hm."
-    blocks = [block for delta in told for block in delta.get("thinking_blocks", ())]
+    received_deltas = [event["choices"][0]["delta"] for event in events[:-1]]
+    assert "".join(delta.get("reasoning_content", "") for delta in received_deltas) == "Hm."
+    blocks = [block for delta in received_deltas for block in delta.get("thinking_blocks", ())]
     assert [block.get("signature") for block in blocks] == [None, "abc"]
     assert join_content(events) == "Let me look."
-    calls = [call for delta in told for call in delta.get("tool_calls", ())]
+    calls = [call for delta in received_deltas for call in delta.get("tool_calls", ())]
     assert {(call["index"], call["type"]) for call in calls} == {(0, "function")}
     assert (calls[0]["id"], calls[0]["function"]["name"]) == ("toolu_1", "get_weather")
     assert "".join(call["function"]["arguments"] for call in calls) == '{"city":"Paris"}'

@@ -89,15 +89,15 @@ async def ask_provider(
 
 def add_google_model(world: Installation, behaviour: str) -> str:
     gateway = world.application.services.part(Gateway)
-    known = gateway.get_model(world.add_model("plain"))
-    model = replace(known, id=f"googles/{behaviour}", litellm=f"gemini/{behaviour}", provider="gemini")
+    base_model = gateway.get_model(world.add_model("plain"))
+    model = replace(base_model, id=f"googles/{behaviour}", litellm=f"gemini/{behaviour}", provider="gemini")
     gateway.add_provider(Provider("gemini", world.fake.url, OTHER_KEY, "translated"), [model])
     return model.id
 
 
 def find_secrets(world: Installation, answer: Any) -> list[str]:
-    told = f"{answer.headers} {answer.text}".lower().replace("\\/", "/")
-    return [secret for secret in (*SECRETS, world.fake.url.partition("//")[2]) if secret.lower() in told]
+    answer_text = f"{answer.headers} {answer.text}".lower().replace("\\/", "/")
+    return [secret for secret in (*SECRETS, world.fake.url.partition("//")[2]) if secret.lower() in answer_text]
 
 
 @quick
@@ -120,11 +120,12 @@ async def test_nothing_of_a_refusal_is_passed_on(world: Installation, failures: 
 )
 async def test_nothing_of_a_failure_in_a_stream_is_passed_on(world: Installation, failures: list[Any]) -> None:
     async def check_broken(wire: str, number: int) -> None:
-        body, begun, named, remark, further = failures[number]
-        spoken = SPOKEN[WIRES[wire][2]]
-        kind = {"type": "error"} if spoken == "messages" else {}
-        failed = (b"event: error\n" if named else b"") + b"data: " + json.dumps({**body, **kind}).encode() + b"\n\n"
-        events = b": " + remark.encode() + b"\n\n" + (BEGUN[spoken] if begun else b"") + failed
+        body, has_beginning, is_named, remark, further = failures[number]
+        client_wire = SPOKEN[WIRES[wire][2]]
+        kind = {"type": "error"} if client_wire == "messages" else {}
+        name = b"event: error\n" if is_named else b""
+        error_event = name + b"data: " + json.dumps({**body, **kind}).encode() + b"\n\n"
+        events = b": " + remark.encode() + b"\n\n" + (BEGUN[client_wire] if has_beginning else b"") + error_event
         canned_answer = CannedAnswer(events, headers={"content-type": "text/event-stream", **further})
         answer = await ask_provider(world, wire, canned_answer, str(number), stream=True)
         assert "error" in answer.text
@@ -135,15 +136,15 @@ async def test_nothing_of_a_failure_in_a_stream_is_passed_on(world: Installation
 
 @pytest.mark.parametrize("wire", ["chat", "responses", "messages"])
 async def test_an_event_that_is_called_an_error_is_one(world: Installation, wire: str) -> None:
-    failed = b'event: error\ndata: {"message": "' + HOST.encode() + b'"}\n\n'
-    canned_answer = CannedAnswer(BEGUN[wire] + failed, headers={"content-type": "text/event-stream"})
+    error_event = b'event: error\ndata: {"message": "' + HOST.encode() + b'"}\n\n'
+    canned_answer = CannedAnswer(BEGUN[wire] + error_event, headers={"content-type": "text/event-stream"})
     answer = await ask_provider(world, wire, canned_answer, stream=True)
     assert '"error"' in answer.text
     assert not find_secrets(world, answer)
 
 
 @pytest.mark.parametrize(
-    ("theirs", "told"),
+    ("theirs", "expected_param"),
     [
         ("messages", "messages"),
         ("messages[0].content", "messages[0].content"),
@@ -161,8 +162,8 @@ async def test_an_event_that_is_called_an_error_is_one(world: Installation, wire
     ],
 )
 async def test_a_parameter_at_fault_is_told_as_far_as_the_request_has_it(
-    world: Installation, theirs: Any, told: str | None
+    world: Installation, theirs: Any, expected_param: str | None
 ) -> None:
     canned_answer = CannedAnswer(json.dumps({"error": {"param": theirs, "message": HOST}}).encode(), 400)
     answer = await ask_provider(world, "chat", canned_answer)
-    assert (answer.status_code, answer.json()["error"]["param"]) == (400, told)
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, expected_param)

@@ -29,7 +29,7 @@ class WireRequest:
     vendor: str
     official: ModuleType
     price: Price
-    written: int
+    cache_write_cost: int
     """Nano-dollars for four tokens that were written to the vendor's cache."""
 
     async def post(self, world: Installation, **body: Any) -> Any:
@@ -109,10 +109,10 @@ async def test_a_stream_that_breaks_off_is_an_error_of_the_client(
     model = world.add_model(behaviour, server=server)
     async with wire.client(world) as client:
         stream = await wire.ask(client, model=model, stream=True)
-        with pytest.raises(wire.official.APIError) as broken:
+        with pytest.raises(wire.official.APIError) as failure:
             async for _ in stream:
                 pass
-    assert "in the middle" not in str(broken.value)
+    assert "in the middle" not in str(failure.value)
     *_, last = parse_events((await wire.post(world, model=model, stream=True)).text)
     assert (last["type"], last["error"]["type"]) == ("error", "api_error")
 
@@ -132,7 +132,7 @@ async def test_each_token_costs_its_price(world: Installation, wire: WireRequest
     for behaviour, cost in (
         ("priced", 11 * 150 + 7 * 600),
         ("cached:4", 7 * 150 + 4 * 75 + 7 * 600),
-        ("written:4", 7 * 150 + wire.written + 7 * 600),
+        ("written:4", 7 * 150 + wire.cache_write_cost + 7 * 600),
     ):
         model = world.add_model(behaviour, server=wire.vendor)
         gateway.catalogue.register_models(wire.vendor, [replace(gateway.get_model(model), price=wire.price)])

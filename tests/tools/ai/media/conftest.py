@@ -40,16 +40,16 @@ class MediaBaobab(Baobab):
     fake: Studio = field(default_factory=Studio)
 
     async def submit(self, app: str, kind: Kind, by: Any = None, **body: Any) -> httpx.Response:
-        asked = {"model": BUILT_IN[kind], "prompt": "A baobab at dusk", **body}
-        return await self.client.post(f"/v1/{app}/{kind}s/completions", json=asked, headers=by or self.owner)
+        request_body = {"model": BUILT_IN[kind], "prompt": "A baobab at dusk", **body}
+        return await self.client.post(f"/v1/{app}/{kind}s/completions", json=request_body, headers=by or self.owner)
 
     async def submit_job(self, app: str, kind: Kind, by: Any = None, **body: Any) -> str:
         """The path where the job is polled."""
         answer = await self.submit(app, kind, by, **body)
         assert answer.status_code == 202, answer.text
-        told = answer.json()
-        path = f"/v1/{app}/{kind}s/completions/{told['job_id']}"
-        assert told == {"job_id": told["job_id"], "status": "pending", "polling_url": ADDRESS + path}
+        receipt = answer.json()
+        path = f"/v1/{app}/{kind}s/completions/{receipt['job_id']}"
+        assert receipt == {"job_id": receipt["job_id"], "status": "pending", "polling_url": ADDRESS + path}
         return path
 
     async def poll(self, path: str, by: Any = None) -> Any:
@@ -85,8 +85,8 @@ class MediaBaobab(Baobab):
 
     async def wait_for_end(self, path: str) -> None:
         """Return when the job has ended; nobody has looked."""
-        for tried in range(100):
-            await self.run_due_jobs(1 if tried < 10 else 15)
+        for attempt in range(100):
+            await self.run_due_jobs(1 if attempt < 10 else 15)
             if (await self.get_row(path)).ended_at is not None:
                 return
         raise AssertionError(await self.get_row(path))

@@ -23,7 +23,7 @@ MP4 = b"\x00\x00\x00\x18ftypisom\x00\x00\x02\x00isomiso2" + bytes(200_000)
 
 @dataclass
 class Studio:
-    """begun: what was asked for, oldest first, with its idempotency key as `key`."""
+    """submissions: what was asked for, oldest first, with its idempotency key as `key`."""
 
     url: str = ""
     videos: str = "completed"
@@ -33,10 +33,10 @@ class Studio:
     """So many images, however many are asked for."""
     cut: int = 0
     """So many downloads end in the middle."""
-    begun: list[dict[str, Any]] = field(default_factory=list)
+    submissions: list[dict[str, Any]] = field(default_factory=list)
     looks: int = 0
     file: bytes = MP4
-    entered: asyncio.Event = field(default_factory=asyncio.Event)
+    arrival: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when something is being begun; it is answered once `going` is set."""
     going: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -53,23 +53,23 @@ class Studio:
 
     async def _begin(self, request: web.BaseRequest, path: str) -> web.StreamResponse:
         raw = await request.read()
-        asked: dict[str, Any] = json.loads(raw) if raw[:1] == b"{" else {"form": raw.decode(errors="replace")}
-        self.begun.append({"path": path, "key": request.headers.get("idempotency-key"), **asked})
-        self.entered.set()
+        body: dict[str, Any] = json.loads(raw) if raw[:1] == b"{" else {"form": raw.decode(errors="replace")}
+        self.submissions.append({"path": path, "key": request.headers.get("idempotency-key"), **body})
+        self.arrival.set()
         await self.going.wait()
         if self.refusals:
             return _refusal_response(self.refusals.pop(0))
         if path == "/videos":
             return web.json_response({**self._video("video_0123456789"), "status": "queued"})
         picture = {"b64_json": base64.b64encode(PNG).decode()}
-        made = asked.get("n", 1) if self.pictures is None else self.pictures
-        usage = {"input_tokens": 10, "output_tokens": 500 * made, "total_tokens": 10 + 500 * made}
+        count = body.get("n", 1) if self.pictures is None else self.pictures
+        usage = {"input_tokens": 10, "output_tokens": 500 * count, "total_tokens": 10 + 500 * count}
         details = {"input_tokens_details": {"text_tokens": 10, "image_tokens": 0}}
-        return web.json_response({"created": 1, "data": [picture] * made, "usage": {**usage, **details}})
+        return web.json_response({"created": 1, "data": [picture] * count, "usage": {**usage, **details}})
 
     def _video(self, video_id: str) -> dict[str, Any]:
-        told = {"id": video_id, "object": "video", "model": "sora-2", "created_at": 1, "progress": 0}
-        return {**told, "status": self.videos, "seconds": "4", "size": "1280x720", "error": self.error}
+        video = {"id": video_id, "object": "video", "model": "sora-2", "created_at": 1, "progress": 0}
+        return {**video, "status": self.videos, "seconds": "4", "size": "1280x720", "error": self.error}
 
     async def _send(self, request: web.BaseRequest) -> web.StreamResponse:
         answer = web.StreamResponse(headers={"content-type": "video/mp4", "content-length": str(len(self.file))})
@@ -85,8 +85,8 @@ class Studio:
 
 
 def _refusal_response(status: int) -> web.Response:
-    told = {"message": f"The studio says {status} for sk-vendor-0123456789.", "type": "error", "code": None}
-    return web.json_response({"error": told}, status=status)
+    error = {"message": f"The studio says {status} for sk-vendor-0123456789.", "type": "error", "code": None}
+    return web.json_response({"error": error}, status=status)
 
 
 @contextlib.asynccontextmanager

@@ -33,7 +33,7 @@ async def test_a_provider_that_is_slow_for_one_organisation_holds_up_no_other(ba
     for _ in range(WAITING + 4):
         await baobab.submit_job(theirs, "image", greedy.headers, model=IMAGE)
     async with asyncio.timeout(TIMEOUT_SECONDS):
-        while len(baobab.fake.begun) < WAITING:
+        while len(baobab.fake.submissions) < WAITING:
             await asyncio.sleep(0.005)
         path = await baobab.submit_job(mine, "image", other.headers)
         while (await baobab.get_row(path)).ended_at is None:
@@ -75,5 +75,5 @@ async def test_what_goes_on_after_a_move_is_still_its_organisations(baobab: Medi
     await baobab.run_sweep(60)
     row = await baobab.get_row(path)
     async with baobab.application.services.database.reading() as connection:
-        found = (await connection.execute(select(jobs.c.tenant).where(jobs.c.id == row.worker))).scalar_one()
-    assert found == who.organisation_id
+        tenant = (await connection.execute(select(jobs.c.tenant).where(jobs.c.id == row.worker))).scalar_one()
+    assert tenant == who.organisation_id

@@ -84,7 +84,7 @@ async def test_a_second_picture_reads_no_certificates_while_other_calls_wait(
     await baobab.generate(app_id, "image", model=IMAGE)
     monkeypatch.setattr(ssl.SSLContext, "load_verify_locations", note)
     await baobab.generate(app_id, "image", model=IMAGE)
-    assert len(baobab.fake.begun) == 2
+    assert len(baobab.fake.submissions) == 2
     assert not read
 
 
@@ -94,16 +94,17 @@ async def test_the_same_goes_over_mcp_where_the_file_is_told_by_its_address(
     baobab: MediaBaobab, kind: Kind, era: str
 ) -> None:
     app = await baobab.create_app()
-    asked = {"app_id": app, "model": BUILT_IN[kind], "prompt": "A baobab"}
-    result = await call_tool(baobab, f"{plural(kind)}_generate", asked, era=era)
-    named = {"app_id": app, "job_id": result["structuredContent"]["job_id"]}
-    await baobab.poll_at_end(f"/v1/{app}/{kind}s/completions/{named['job_id']}")
-    job = (await call_tool(baobab, f"{plural(kind)}_job", named, era=era))["structuredContent"]
+    arguments = {"app_id": app, "model": BUILT_IN[kind], "prompt": "A baobab"}
+    result = await call_tool(baobab, f"{plural(kind)}_generate", arguments, era=era)
+    job_arguments = {"app_id": app, "job_id": result["structuredContent"]["job_id"]}
+    await baobab.poll_at_end(f"/v1/{app}/{kind}s/completions/{job_arguments['job_id']}")
+    job = (await call_tool(baobab, f"{plural(kind)}_job", job_arguments, era=era))["structuredContent"]
     assert job["status"] == "completed"
-    told = (await call_tool(baobab, f"{plural(kind)}_content", {**named, "index": 0}, era=era))["content"][0]["text"]
-    assert job["content_urls"][0] in told
-    assert MAGIC[kind][1] in told
-    refusal = await call_tool(baobab, f"{plural(kind)}_content", {**named, "index": 1}, era=era)
+    result = await call_tool(baobab, f"{plural(kind)}_content", {**job_arguments, "index": 0}, era=era)
+    text = result["content"][0]["text"]
+    assert job["content_urls"][0] in text
+    assert MAGIC[kind][1] in text
+    refusal = await call_tool(baobab, f"{plural(kind)}_content", {**job_arguments, "index": 1}, era=era)
     assert read_refusal(refusal)["code"] == "INDEX_OUT_OF_RANGE"
 
 
@@ -135,10 +136,10 @@ async def test_what_cannot_be_made_is_refused_at_once(
     baobab: MediaBaobab, kind: Kind, body: dict[str, Any], status: int, code: str
 ) -> None:
     answer = await baobab.submit(await baobab.create_app(), kind, **body)
-    told = answer.json()
-    assert (answer.status_code, told["code"]) == (status, code), told
-    assert isinstance(told["error"], str)
-    assert told["remediation"]
+    refusal = answer.json()
+    assert (answer.status_code, refusal["code"]) == (status, code), refusal
+    assert isinstance(refusal["error"], str)
+    assert refusal["remediation"]
 
 
 async def test_faults_of_the_body_are_listed(baobab: MediaBaobab) -> None:
@@ -148,7 +149,7 @@ async def test_faults_of_the_body_are_listed(baobab: MediaBaobab) -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "named"),
+    ("body", "field"),
     [
         ({"duration": 4}, "duration"),
         ({"mask": "https://example.com/m.png"}, "mask"),
@@ -157,14 +158,14 @@ async def test_faults_of_the_body_are_listed(baobab: MediaBaobab) -> None:
     ],
 )
 async def test_what_the_model_does_not_take_is_refused_with_all_that_it_takes(
-    baobab: MediaBaobab, body: dict[str, Any], named: str
+    baobab: MediaBaobab, body: dict[str, Any], field: str
 ) -> None:
     answer = await baobab.submit(await baobab.create_app(), "image", **body)
-    told = answer.json()
-    assert (answer.status_code, told["code"]) == (400, "UNSUPPORTED_PARAM")
-    assert f"`{named}`" in told["error"]
-    assert told["supported_top_level"] == ["aspect_ratio", "input_images", "n", "seed", "size"]
-    assert told["supported_provider"] == []
+    refusal = answer.json()
+    assert (answer.status_code, refusal["code"]) == (400, "UNSUPPORTED_PARAM")
+    assert f"`{field}`" in refusal["error"]
+    assert refusal["supported_top_level"] == ["aspect_ratio", "input_images", "n", "seed", "size"]
+    assert refusal["supported_provider"] == []
 
 
 async def test_a_model_with_fields_of_its_own_names_them(baobab: MediaBaobab) -> None:
@@ -304,7 +305,7 @@ async def test_a_deleted_app_takes_its_jobs_and_files_along(baobab: MediaBaobab)
     await baobab.poll_at_end(path)
     baobab.fake.going.clear()
     late = await baobab.submit_job(app, "image", model="openai/gpt-image-2")
-    await asyncio.wait_for(baobab.fake.entered.wait(), 20)
+    await asyncio.wait_for(baobab.fake.arrival.wait(), 20)
     assert (await baobab.client.delete(f"/apps/{app}", headers=baobab.owner)).status_code in (200, 204)
     # What was being made when the app went is made, and goes too.
     baobab.fake.going.set()

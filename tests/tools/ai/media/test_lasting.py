@@ -22,8 +22,8 @@ KINDS: tuple[Kind, ...] = ("image", "video")
 
 async def wait_until_entered(fake: Studio) -> None:
     """The provider has been asked to begin something, and has not answered yet."""
-    await asyncio.wait_for(fake.entered.wait(), TIMEOUT_SECONDS)
-    fake.entered.clear()
+    await asyncio.wait_for(fake.arrival.wait(), TIMEOUT_SECONDS)
+    fake.arrival.clear()
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -53,9 +53,9 @@ async def test_what_the_provider_has_not_accepted_is_begun_again_under_the_same_
     async with open_media(data, fake, clock, settings) as second:
         job = await second.poll_at_end(path)
         assert job["status"] == "completed"
-        (used,) = await second.list_usage()
-        assert used.requests == 1
-    assert [one["key"] for one in fake.begun] == [job["job_id"]] * 2
+        (usage,) = await second.list_usage()
+        assert usage.requests == 1
+    assert [one["key"] for one in fake.submissions] == [job["job_id"]] * 2
 
 
 async def test_what_the_provider_has_accepted_is_not_begun_again(
@@ -70,7 +70,7 @@ async def test_what_the_provider_has_accepted_is_not_begun_again(
     fake.videos = "completed"
     async with open_media(data, fake, clock, settings) as second:
         assert (await second.poll_at_end(path))["status"] == "completed"
-    assert len(fake.begun) == 1
+    assert len(fake.submissions) == 1
 
 
 async def test_a_download_that_breaks_off_is_made_again_and_nobody_sees_a_part(baobab: MediaBaobab) -> None:
@@ -97,11 +97,11 @@ async def test_a_provider_that_fails_while_it_works_is_asked_again(baobab: Media
     baobab.fake.refusals, baobab.fake.videos = [500, 429, 500, 500, 500, 500, 500, 500], "completed"
     job = await baobab.poll_at_end(path)
     assert job["status"] == "completed"
-    assert len(baobab.fake.begun) == 1
+    assert len(baobab.fake.submissions) == 1
 
 
 @pytest.mark.parametrize(
-    ("status", "said"),
+    ("status", "message"),
     [
         (500, "The model's provider failed."),
         (429, "The model's provider takes no more requests for now."),
@@ -109,20 +109,20 @@ async def test_a_provider_that_fails_while_it_works_is_asked_again(baobab: Media
     ],
 )
 async def test_a_provider_that_goes_on_failing_fails_the_job_in_our_words(
-    baobab: MediaBaobab, status: int, said: str
+    baobab: MediaBaobab, status: int, message: str
 ) -> None:
     baobab.fake.refusals = [status] * 50
     job = await baobab.generate(await baobab.create_app(), "image", model=IMAGE)
     assert (job["status"], job["charged_credits_usd"]) == ("failed", 0)
-    assert said in job["error"]
+    assert message in job["error"]
     assert "sk-" not in job["error"]
-    assert 1 <= len(baobab.fake.begun) <= 6
+    assert 1 <= len(baobab.fake.submissions) <= 6
 
 
 async def test_what_the_provider_refuses_is_not_asked_again(baobab: MediaBaobab) -> None:
     baobab.fake.refusals = [400]
     job = await baobab.generate(await baobab.create_app(), "image", model=IMAGE)
-    assert (job["status"], len(baobab.fake.begun)) == ("failed", 1)
+    assert (job["status"], len(baobab.fake.submissions)) == ("failed", 1)
 
 
 async def test_what_is_not_done_within_a_day_expires(baobab: MediaBaobab) -> None:
@@ -171,7 +171,7 @@ async def test_an_approved_request_is_submitted_once(baobab: MediaBaobab) -> Non
     agent = {"authorization": f"Bearer {response.json()['key']}"}
     held_response = await baobab.submit(app, "image", agent, model=IMAGE)
     assert held_response.status_code == 428, held_response.text
-    assert baobab.fake.begun == []
+    assert baobab.fake.submissions == []
     approvals = (await baobab.get("/v1/approvals")).json()["approvals"]
     approval = approvals[0].get("approval_id") or approvals[0]["id"]
     approved_response = await baobab.client.post(f"/v1/approvals/{approval}/approve", json={}, headers=baobab.owner)
@@ -180,7 +180,7 @@ async def test_an_approved_request_is_submitted_once(baobab: MediaBaobab) -> Non
     path = f"/v1/{app}/images/completions/{(await baobab.submit(app, 'image', agent, model=IMAGE)).json()['job_id']}"
     job = await baobab.poll_at_end(path, agent)
     assert (await baobab.get(job["content_urls"][0], agent)).content == PNG
-    assert len(baobab.fake.begun) == 1
+    assert len(baobab.fake.submissions) == 1
 
 
 async def test_what_a_killed_server_had_begun_is_made_once_and_paid_once(
@@ -210,9 +210,9 @@ async def test_what_a_killed_server_had_begun_is_made_once_and_paid_once(
         job = await application.poll_at_end(path)
         assert job["status"] == "completed"
         assert (await application.get(job["content_urls"][0])).content == PNG
-        (used,) = await application.list_usage()
-        assert (used.requests, used.cost) == (1, round(job["charged_credits_usd"] * 10**9))
+        (usage,) = await application.list_usage()
+        assert (usage.requests, usage.cost) == (1, round(job["charged_credits_usd"] * 10**9))
         assert (await application.get_balance()).reserved_nanos == 0
         app = path.split("/")[2]
         assert len(await application.application.services.regions["local"].objects.list(f"{app}/", "", 10)) == 1
-    assert [one["key"] for one in fake.begun] == [job["job_id"]] * 2
+    assert [one["key"] for one in fake.submissions] == [job["job_id"]] * 2

@@ -50,19 +50,19 @@ async def test_what_the_provider_says_was_used_counts_more_than_what_was_expecte
     assert len(job["content_urls"]) == 2
 
 
-@pytest.mark.parametrize(("made", "charged"), [(1, 1), (2, 2), (3, 3), (5, 3)])
+@pytest.mark.parametrize(("delivered_count", "charged_count"), [(1, 1), (2, 2), (3, 3), (5, 3)])
 async def test_pictures_are_charged_as_they_are_delivered_and_never_more_than_was_set_aside(
-    baobab: MediaBaobab, made: int, charged: int
+    baobab: MediaBaobab, delivered_count: int, charged_count: int
 ) -> None:
     drawing = Model("openai/gpt-image-drawing", "Drawing", "image", PICTURE, None, None, IMAGE, "openai", frozenset())
     baobab.application.services.part(Gateway).catalogue.register_models("drawings", [drawing])
-    baobab.fake.pictures = made
+    baobab.fake.pictures = delivered_count
     path = await baobab.submit_job(await baobab.create_app(), "image", model=drawing.id, n=3)
     assert (await baobab.get_balance()).reserved_nanos == 3 * EACH
     job = await baobab.poll_at_end(path)
-    assert (len(job["content_urls"]), job["charged_credits_usd"]) == (made, charged * EACH / USD)
+    assert (len(job["content_urls"]), job["charged_credits_usd"]) == (delivered_count, charged_count * EACH / USD)
     balance = await baobab.get_balance()
-    assert (balance.total, balance.reserved_nanos) == (5 * USD - charged * EACH, 0)
+    assert (balance.total, balance.reserved_nanos) == (5 * USD - charged_count * EACH, 0)
 
 
 async def test_tokens_of_pictures_beyond_what_was_set_aside_are_not_charged(baobab: MediaBaobab) -> None:
@@ -78,11 +78,11 @@ async def test_many_who_see_the_end_at_once_pay_once(baobab: MediaBaobab) -> Non
     for _ in range(3):
         await baobab.run_due_jobs(1)
     looks = [baobab.poll(path), baobab.get(f"{path}/content?index=0")] * 10
-    found: list[Any] = await asyncio.gather(*looks)
-    assert len({job["settled_at"] for job in found[::2]}) == 1
-    assert {answer.status_code for answer in found[1::2]} == {200}
-    (used,) = await baobab.list_usage()
-    assert (used.requests, used.cost) == (1, CHARGED)
+    answers: list[Any] = await asyncio.gather(*looks)
+    assert len({job["settled_at"] for job in answers[::2]}) == 1
+    assert {answer.status_code for answer in answers[1::2]} == {200}
+    (usage,) = await baobab.list_usage()
+    assert (usage.requests, usage.cost) == (1, CHARGED)
 
 
 async def test_whoever_downloads_without_polling_pays_as_well(baobab: MediaBaobab) -> None:
@@ -117,8 +117,8 @@ async def test_money_for_a_job_that_nobody_looks_at_comes_back_and_is_charged_wh
     await baobab.run_sweep(86_400)
     assert (await baobab.poll(path))["charged_credits_usd"] == CHARGED / USD
     assert (await baobab.get_balance()).reserved_nanos == 0
-    (used,) = await baobab.list_usage()
-    assert (used.requests, used.cost) == (1, CHARGED)
+    (usage,) = await baobab.list_usage()
+    assert (usage.requests, usage.cost) == (1, CHARGED)
 
 
 async def test_money_for_a_job_that_is_looked_at_stays_set_aside(baobab: MediaBaobab) -> None:
@@ -153,7 +153,7 @@ async def test_who_has_too_little_is_told_what_there_is_before_anything_is_begun
     assert user["code"] == "INSUFFICIENT_CREDITS"
     assert user.keys() <= {"code", "error", "remediation"} | {name for name in user if name.startswith("auto_refill")}
     await baobab.run_due_jobs(1)
-    assert baobab.fake.begun == []
+    assert baobab.fake.submissions == []
     assert (await baobab.get_balance()).reserved_nanos == 0
 
 

@@ -33,17 +33,17 @@ async def start_move(baobab: MediaBaobab, app: str, to: str) -> str:
 async def finish_move(baobab: MediaBaobab, move: str) -> None:
     for _ in range(20):
         await baobab.run_due_jobs(5)
-        found: Any = (await baobab.get(move)).json()
-        if found["completed_at"] is not None:
-            assert found["current_step"] == "completed", found
+        move_state: Any = (await baobab.get(move)).json()
+        if move_state["completed_at"] is not None:
+            assert move_state["current_step"] == "completed", move_state
             return
-    raise AssertionError(found)
+    raise AssertionError(move_state)
 
 
 async def test_jobs_and_files_are_there_after_the_move_and_none_is_made_twice(baobab: MediaBaobab) -> None:
     app = await baobab.create_app()
-    done = await baobab.submit_job(app, "image")
-    before = await baobab.poll_at_end(done)
+    image_path = await baobab.submit_job(app, "image")
+    before = await baobab.poll_at_end(image_path)
     image = (await baobab.get(before["content_urls"][0])).content
     baobab.fake.videos = "in_progress"
     path = await baobab.submit_job(app, "video", model=VIDEO, duration=4)
@@ -60,7 +60,7 @@ async def test_jobs_and_files_are_there_after_the_move_and_none_is_made_twice(ba
     assert (refusal.status_code, refusal.json()["code"]) == (503, "app_migrating")
     assert (await baobab.get_balance()).reserved_nanos == 4 * 120_000_000
     await finish_move(baobab, move)
-    assert await baobab.poll(done) == before
+    assert await baobab.poll(image_path) == before
     assert (await baobab.get(before["content_urls"][0])).content == image
     assert (await baobab.poll(unpaid))["settled_at"] is not None
     baobab.fake.videos = "completed"
@@ -68,7 +68,7 @@ async def test_jobs_and_files_are_there_after_the_move_and_none_is_made_twice(ba
     job = await baobab.poll_at_end(path)
     assert (job["status"], job["charged_credits_usd"]) == ("completed", 0.48)
     assert (await baobab.get(job["content_urls"][0])).content == baobab.fake.file
-    assert len(baobab.fake.begun) == 1
+    assert len(baobab.fake.submissions) == 1
     # And back again: what is new comes along.
     await finish_move(baobab, await start_move(baobab, app, "local"))
     assert await baobab.poll(path) == job
@@ -95,8 +95,8 @@ async def test_what_has_ended_before_a_move_is_told_and_handed_out_after_it_and_
     await finish_move(baobab, move)
     assert (await baobab.get(f"{path}/content")).content == baobab.fake.file
     assert (await baobab.poll(path))["charged_credits_usd"] == 0.48
-    (used,) = await baobab.list_usage()
-    assert (used.requests, used.cost) == (1, 480_000_000)
+    (usage,) = await baobab.list_usage()
+    assert (usage.requests, usage.cost) == (1, 480_000_000)
     assert (await baobab.get_balance()).reserved_nanos == 0
 
 

@@ -11,21 +11,21 @@ from tests.tools.ai.media.conftest import MediaBaobab
 
 URL = "https://images.example.com/one.png"
 urls = st.integers(0, 99).map(lambda number: f"https://images.example.com/{number}.png")
-said = urls | urls.map(lambda url: {"url": url})
-values = said | st.lists(said, max_size=2)
+references = urls | urls.map(lambda url: {"url": url})
+values = references | st.lists(references, max_size=2)
 
 
 @given(st.dictionaries(st.sampled_from((INPUT_IMAGES, *FOLDED)), values | st.none()))
 def test_every_image_is_folded_once_in_order_and_nothing_else_is_touched(fields: dict[str, Any]) -> None:
     plain = []
     for name in (INPUT_IMAGES, *FOLDED):
-        found = fields.get(name)
-        items = [] if found is None else found if isinstance(found, list) else [found]
+        value = fields.get(name)
+        items = [] if value is None else value if isinstance(value, list) else [value]
         plain += [item["url"] if isinstance(item, dict) else item for item in items]
-    made = merge_images({**fields, "size": "1K", "mask": URL})
-    assert made.pop("size") == "1K"
-    assert made.pop("mask") == URL
-    assert made == ({INPUT_IMAGES: plain} if plain else {})
+    merged_fields = merge_images({**fields, "size": "1K", "mask": URL})
+    assert merged_fields.pop("size") == "1K"
+    assert merged_fields.pop("mask") == URL
+    assert merged_fields == ({INPUT_IMAGES: plain} if plain else {})
     assert set(folded_names(fields)) <= {INPUT_IMAGES}
 
 
