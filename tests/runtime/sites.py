@@ -18,11 +18,11 @@ LOOPBACK = ["127.0.0.0/8", "::1/128"]
 Answer = bytes | Callable[[asyncio.StreamWriter], Awaitable[None]]
 
 
-def build_resolver(**known: str | Sequence[str]) -> Callable[[str, int], Awaitable[Sequence[str]]]:
+def build_resolver(**addresses_by_host: str | Sequence[str]) -> Callable[[str, int], Awaitable[Sequence[str]]]:
     """A resolver: `a_test="10.0.0.1"` is the host a.test."""
 
     async def resolve(host: str, port: int) -> Sequence[str]:
-        addresses = known[host.replace(".", "_")]
+        addresses = addresses_by_host[host.replace(".", "_")]
         return [addresses] if isinstance(addresses, str) else addresses
 
     return resolve
@@ -44,7 +44,7 @@ class Site:
         self.answers = answers
         self.port = 0
         self.connections = 0
-        self.received: list[tuple[str, dict[str, str], bytes]] = []
+        self.requests: list[tuple[str, dict[str, str], bytes]] = []
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
@@ -53,7 +53,7 @@ class Site:
                 first, *lines = head.decode().strip().split("\r\n")
                 headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines)}
                 body = await reader.readexactly(int(headers.get("content-length", "0")))
-                self.received.append((first, headers, body))
+                self.requests.append((first, headers, body))
                 answer = self.answers[first.split()[1].partition("?")[0]]
                 if isinstance(answer, bytes):
                     writer.write(answer)
@@ -82,22 +82,24 @@ async def close_after(egress: Egress) -> AsyncIterator[Egress]:
         await egress.close()
 
 
-def local_egress(**known: str | Sequence[str]) -> Egress:
+def local_egress(**addresses_by_host: str | Sequence[str]) -> Egress:
     """A client that may call loopback, under the names given, else a.test and b.test."""
     return Egress(
-        LOOPBACK, timeout=60, resolver=build_resolver(**(known or {"a_test": "127.0.0.1", "b_test": "127.0.0.1"}))
+        LOOPBACK,
+        timeout=60,
+        resolver=build_resolver(**(addresses_by_host or {"a_test": "127.0.0.1", "b_test": "127.0.0.1"})),
     )
 
 
 async def catch_refusal(url: str, egress: Egress | None = None) -> type[EgressError]:
     """The class of the refusal, after checking that its text tells no address that a name resolved to."""
     async with close_after(egress or Egress(resolver=fail_to_resolve)) as client:
-        with pytest.raises(EgressError) as caught:
+        with pytest.raises(EgressError) as error_info:
             await client.request("GET", url)
     # The fixed part of the remedy has an example.
-    text = f"{caught.value} {caught.value.remedy}".replace(caught.type.remediation or "", "")
+    text = f"{error_info.value} {error_info.value.remedy}".replace(error_info.type.remediation or "", "")
     assert not any(part in text for part in ("127.", "10.", "::"))
-    return caught.type
+    return error_info.type
 
 
 def redirect_to(location: str, status: str = "302 Found") -> bytes:

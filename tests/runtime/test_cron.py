@@ -10,7 +10,7 @@ from baobab.runtime.cron import Cron, CronInvalid
 
 
 @pytest.mark.parametrize(
-    ("expression", "after", "expected"),
+    ("expression", "after", "expected_minute"),
     [
         ("* * * * *", "2026-11-25T09:00:30", "2026-11-25T09:01"),
         ("*/15 * * * *", "2026-11-25T09:00", "2026-11-25T09:15"),
@@ -24,9 +24,9 @@ from baobab.runtime.cron import Cron, CronInvalid
         ("5/20 10-12/2 * * *", "2026-11-25T10:45", "2026-11-25T12:05"),
     ],
 )
-def test_the_next_minute_is_the_first_that_fits(expression: str, after: str, expected: str) -> None:
+def test_the_next_minute_is_the_first_that_fits(expression: str, after: str, expected_minute: str) -> None:
     start = datetime.fromisoformat(after).replace(tzinfo=UTC)
-    assert Cron(expression).find_next(start) == datetime.fromisoformat(expected).replace(tzinfo=UTC)
+    assert Cron(expression).find_next(start) == datetime.fromisoformat(expected_minute).replace(tzinfo=UTC)
 
 
 @pytest.mark.parametrize(
@@ -67,11 +67,11 @@ def _field(least: int, most: int) -> st.SearchStrategy[str]:
 
 
 def _expand(text: str, least: int, most: int) -> set[int]:
-    found: set[int] = set()
+    numbers: set[int] = set()
     for part in text.split(","):
         first, _, last = part.partition("-")
-        found |= set(range(least, most + 1)) if part == "*" else set(range(int(first), int(last or first) + 1))
-    return found
+        numbers |= set(range(least, most + 1)) if part == "*" else set(range(int(first), int(last or first) + 1))
+    return numbers
 
 
 @given(_field(0, 59), _field(0, 23), _field(1, 28), _field(0, 6), st.integers(1_600_000_000, 1_900_000_000))
@@ -85,11 +85,11 @@ def test_no_minute_before_the_next_fits(minute: str, hour: str, day: str, weekda
         either = on_day or on_weekday if "*" not in (day, weekday) else on_day and on_weekday
         return either and at.hour in hours and at.minute in minutes
 
-    found = Cron(f"{minute} {hour} {day} * {weekday}").find_next(after)
-    assert found > after
-    assert fits(found)
+    next_minute = Cron(f"{minute} {hour} {day} * {weekday}").find_next(after)
+    assert next_minute > after
+    assert fits(next_minute)
     # Days before it have no minute that fits, so that looking at each day's first hours and minutes is enough.
-    at = found - timedelta(minutes=1)
-    while at > after and at > found - timedelta(hours=30):
+    at = next_minute - timedelta(minutes=1)
+    while at > after and at > next_minute - timedelta(hours=30):
         assert not fits(at)
         at -= timedelta(minutes=1)

@@ -41,7 +41,7 @@ async def test_loopback_is_reached_only_when_the_operator_allows_it() -> None:
         async with close_after(local_egress()) as egress:
             response = await egress.request("POST", url, headers={"X-Sent": "1"}, body=b"data")
     assert (response.status, response.headers["x-answer"], response.body) == (200, "yes", b"hello")
-    assert [(first, headers["x-sent"], body) for first, headers, body in site.received] == [
+    assert [(first, headers["x-sent"], body) for first, headers, body in site.requests] == [
         ("POST / HTTP/1.1", "1", b"data")
     ]
 
@@ -56,16 +56,16 @@ async def test_a_status_is_an_answer_and_not_an_error() -> None:
 
 
 async def test_a_name_that_changes_its_address_does_not_move_the_connection() -> None:
-    asked: list[str] = []
+    asked_hosts: list[str] = []
 
     async def rebinding(host: str, port: int) -> Sequence[str]:
-        asked.append(host)
-        return ["127.0.0.1"] if len(asked) == 1 else ["127.0.0.2"]
+        asked_hosts.append(host)
+        return ["127.0.0.1"] if len(asked_hosts) == 1 else ["127.0.0.2"]
 
     egress = Egress(["127.0.0.1/32"], resolver=rebinding)
     async with serving({"/": http_response("200 OK", "Connection: close")}) as site, close_after(egress):
         assert (await egress.request("GET", f"http://a.test:{site.port}/")).status == 200
-        assert asked == ["a.test"]
+        assert asked_hosts == ["a.test"]
         with pytest.raises(AddressRefused):
             await egress.request("GET", f"http://a.test:{site.port}/")
     assert site.connections == 1
@@ -75,7 +75,7 @@ async def test_a_connection_is_used_again() -> None:
     async with serving({"/": http_response("200 OK", body=b"x")}) as site, close_after(local_egress()) as egress:
         for _ in range(3):
             await egress.request("GET", f"http://a.test:{site.port}/")
-    assert (site.connections, len(site.received)) == (1, 3)
+    assert (site.connections, len(site.requests)) == (1, 3)
 
 
 async def test_the_environment_and_earlier_answers_add_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ async def test_the_environment_and_earlier_answers_add_nothing(monkeypatch: pyte
     ):
         for _ in range(2):
             await egress.request("GET", f"http://a.test:{site.port}/")
-    assert [sorted(headers) for _, headers, _ in site.received] == [
+    assert [sorted(headers) for _, headers, _ in site.requests] == [
         ["accept", "accept-encoding", "host", "user-agent"]
     ] * 2
 
@@ -153,7 +153,7 @@ async def test_redirects_end() -> None:
     async with serving({"/": redirect_to("/")}) as site, close_after(local_egress()) as egress:
         with pytest.raises(UrlRefused):
             await egress.request("GET", f"http://a.test:{site.port}/", follow=3)
-    assert len(site.received) == 4
+    assert len(site.requests) == 4
 
 
 @pytest.mark.parametrize(
@@ -200,9 +200,9 @@ async def test_secrets_stay_with_the_origin() -> None:
             async with close_after(local_egress()) as egress:
                 await egress.request("GET", f"http://a.test:{site.port}/", headers=secrets, follow=1, cross_host=True)
                 await egress.request("GET", f"http://a.test:{site.port}/home", headers=secrets, follow=1)
-    received = [(first.split()[1], headers) for first, headers, _ in site.received + other.received]
-    strangers = [headers for path, headers in received if path == "/next"]
-    own = [headers for path, headers in received if path == "/own"]
+    requests = [(first.split()[1], headers) for first, headers, _ in site.requests + other.requests]
+    strangers = [headers for path, headers in requests if path == "/next"]
+    own = [headers for path, headers in requests if path == "/own"]
     assert [sorted(headers) for headers in strangers] == [["accept", "accept-encoding", "host", "user-agent"]] * 2
     assert [(headers["authorization"], headers["cookie"], headers["x-api-key"]) for headers in own] == [
         ("Bearer x", "a=b", "x")
@@ -210,7 +210,7 @@ async def test_secrets_stay_with_the_origin() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "method", "expected"),
+    ("status", "method", "expected_request"),
     [
         ("301 Moved", "POST", ("GET", b"", False)),
         ("302 Found", "POST", ("GET", b"", False)),
@@ -221,7 +221,7 @@ async def test_secrets_stay_with_the_origin() -> None:
     ],
 )
 async def test_a_redirect_keeps_or_drops_the_body_by_its_status(
-    status: str, method: str, expected: tuple[str, bytes, bool]
+    status: str, method: str, expected_request: tuple[str, bytes, bool]
 ) -> None:
     body = None if method == "HEAD" else b"data"
     async with (
@@ -230,16 +230,16 @@ async def test_a_redirect_keeps_or_drops_the_body_by_its_status(
     ):
         url = f"http://a.test:{site.port}/"
         await egress.request(method, url, headers={"Content-Type": "text/plain"}, body=body, follow=1)
-    first, headers, received = site.received[1]
-    assert (first.split()[0], received, "content-type" in headers) == expected
+    first, headers, received_body = site.requests[1]
+    assert (first.split()[0], received_body, "content-type" in headers) == expected_request
 
 
 async def test_tls_names_and_verifies_the_host_although_the_address_is_pinned(tmp_path: Path) -> None:
     certificate_file, key_file = create_certificate("a.test", tmp_path)
     server_side = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     server_side.load_cert_chain(certificate_file, key_file)
-    named: list[str | None] = []
-    server_side.sni_callback = lambda _socket, name, _context: named.append(name)
+    server_names: list[str | None] = []
+    server_side.sni_callback = lambda _socket, name, _context: server_names.append(name)
     trusting = ssl.create_default_context(cafile=str(certificate_file))
     resolver = build_resolver(a_test="127.0.0.1", b_test="127.0.0.1")
     async with serving({"/": http_response("200 OK", body=b"safe")}, server_side) as site:
@@ -250,7 +250,7 @@ async def test_tls_names_and_verifies_the_host_although_the_address_is_pinned(tm
         async with close_after(Egress(LOOPBACK, resolver=resolver)) as egress:
             with pytest.raises(EgressUnavailable):
                 await egress.request("GET", f"https://a.test:{site.port}/")
-    assert named == ["a.test", "b.test", "a.test"]
+    assert server_names == ["a.test", "b.test", "a.test"]
 
 
 async def test_a_redirect_from_https_to_http_is_refused(tmp_path: Path) -> None:

@@ -40,9 +40,9 @@ async def test_an_answer_of_exactly_the_limit_passes_and_one_more_byte_does_not(
         url = f"http://a.test:{site.port}"
         assert len((await egress.request("GET", url + "/fits", max_bytes=1000)).body) == 1000
         for path in ("/endless", "/announced"):
-            with pytest.raises(EgressTooLarge) as caught:
+            with pytest.raises(EgressTooLarge) as error_info:
                 await egress.request("GET", url + path, max_bytes=1000)
-            assert caught.value.details == {"max_bytes": 1000}
+            assert error_info.value.details == {"max_bytes": 1000}
 
 
 def unbounded_answer(encoding: str, body: bytes) -> Answer:

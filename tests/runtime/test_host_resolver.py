@@ -20,7 +20,7 @@ class NameServer(asyncio.DatagramProtocol):
     """Says that all names are 127.0.0.1; `slow...` gets no answer, and `none...` is no name."""
 
     def __init__(self) -> None:
-        self.asked: Counter[str] = Counter()
+        self.question_counts: Counter[str] = Counter()
 
     def connection_made(self, transport: Any) -> None:
         self._transport = transport
@@ -32,7 +32,7 @@ class NameServer(asyncio.DatagramProtocol):
             at += 1 + data[at]
         name, question = ".".join(labels), data[12 : at + 5]
         (kind,) = struct.unpack(">H", data[at + 1 : at + 3])
-        self.asked[name] += 1
+        self.question_counts[name] += 1
         if name.startswith("slow"):
             return
         flags, answers = (0x8183, 0) if name.startswith("none") else (0x8180, int(kind == 1))
@@ -59,11 +59,11 @@ async def resolve_host(names: HostResolver, host: str, tenant: str) -> list[str]
 
 async def test_a_name_is_asked_for_once_by_many_and_then_known(server: tuple[NameServer, HostResolver]) -> None:
     stub, names = server
-    found = await asyncio.gather(*(names.resolve("good.example", 443) for _ in range(20)))
-    assert found == [["127.0.0.1"]] * 20
+    answers = await asyncio.gather(*(names.resolve("good.example", 443) for _ in range(20)))
+    assert answers == [["127.0.0.1"]] * 20
     assert await names.resolve("good.example", 80) == ["127.0.0.1"]
     # For either family of addresses.
-    assert stub.asked["good.example"] == 2
+    assert stub.question_counts["good.example"] == 2
 
 
 async def test_that_there_is_no_such_name_is_known_for_a_while_too(server: tuple[NameServer, HostResolver]) -> None:
@@ -71,14 +71,14 @@ async def test_that_there_is_no_such_name_is_known_for_a_while_too(server: tuple
     for _ in range(3):
         with pytest.raises(OSError, match="does not resolve"):
             await names.resolve("none.example", 443)
-    assert stub.asked["none.example"] <= 2
+    assert stub.question_counts["none.example"] <= 2
 
 
 async def test_the_hosts_of_the_machine_are_read(server: tuple[NameServer, HostResolver]) -> None:
     stub, names = server
-    [known, *_] = [line.split() for line in Path("/etc/hosts").read_text().splitlines() if line.startswith("127.")]
-    assert known[0] in await names.resolve(known[1], 443)
-    assert not stub.asked
+    [hosts_line, *_] = [line.split() for line in Path("/etc/hosts").read_text().splitlines() if line.startswith("127.")]
+    assert hosts_line[0] in await names.resolve(hosts_line[1], 443)
+    assert not stub.question_counts
 
 
 async def test_slow_names_of_strangers_and_tenants_delay_nobody_else(server: tuple[NameServer, HostResolver]) -> None:
@@ -89,15 +89,15 @@ async def test_slow_names_of_strangers_and_tenants_delay_nobody_else(server: tup
         for who in ("stranger", "organisation")
     ]
     async with asyncio.timeout(TIMEOUT_SECONDS):
-        while len(stub.asked) < 3 * (2 + 16):
+        while len(stub.question_counts) < 3 * (2 + 16):
             await asyncio.sleep(0.001)
     for tenant in ("platform", "another", "stranger:9"):
-        name, names_before = f"good-{tenant.partition(':')[0]}.example", len(stub.asked)
+        name, names_before = f"good-{tenant.partition(':')[0]}.example", len(stub.question_counts)
         assert await resolve_host(names, name, tenant) == ["127.0.0.1"]
         # Its question arrived before those that waited, at whatever speed this process gets to them.
-        assert list(stub.asked).index(name) - names_before < 54
+        assert list(stub.question_counts).index(name) - names_before < 54
     # Each has a few lookups under way, however many it wants.
-    assert len([name for name in stub.asked if name.startswith("slow")]) < 300
+    assert len([name for name in stub.question_counts if name.startswith("slow")]) < 300
     for task in slow:
         task.cancel()
     await asyncio.gather(*slow, return_exceptions=True)

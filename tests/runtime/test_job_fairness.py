@@ -104,8 +104,8 @@ class Tenant:
         await self.ask("POST", f"/v1/{self.app}/agents", body)
 
     async def start_runs(self, name: str, count: int = 1, **body: Any) -> list[str]:
-        asked = [{"input": {"n": next(_NAMES)}, **body} for _ in range(count)]
-        runs = [await self.ask("POST", f"/v1/{self.app}/agents/{name}/runs", each) for each in asked]
+        bodies = [{"input": {"n": next(_NAMES)}, **body} for _ in range(count)]
+        runs = [await self.ask("POST", f"/v1/{self.app}/agents/{name}/runs", each) for each in bodies]
         return [run["run_id"] for run in runs]
 
     async def wait_for_end(self, name: str, run_id: str) -> str:
@@ -200,26 +200,26 @@ async def test_tool_servers_that_do_not_answer_hold_up_nobody(tmp_path: Path) ->
 @pytest.fixture
 async def full_slots(tmp_path: Path) -> AsyncIterator[tuple[Baobab, list[str], asyncio.Event]]:
     """A process with two slots, jobs that hold theirs until they may go on, and who they were for."""
-    toil, begun, go = Toolset("toil", "Work."), list[str](), asyncio.Event()
+    toil, tenants, go = Toolset("toil", "Work."), list[str](), asyncio.Event()
 
     @toil.job(at_once=2)
     async def toil_long(job: Job, whose: str) -> None:
-        begun.append(whose)
+        tenants.append(whose)
         await go.wait()
 
     @toil.job()
     async def toil_on(job: Job, whose: str) -> None:
-        begun.append(whose)
+        tenants.append(whose)
         await go.wait()
 
     async with open_installation(tmp_path / "data", {"BAOBAB_JOBS": "2"}, further=[toil]) as baobab:
-        yield baobab, begun, go
+        yield baobab, tenants, go
 
 
 async def test_tenants_take_turns_however_much_one_has_asked_for(
     full_slots: tuple[Baobab, list[str], asyncio.Event],
 ) -> None:
-    baobab, begun, go = full_slots
+    baobab, tenants, go = full_slots
     services = baobab.application.services
     for whose, count in (("greedy", 20), ("other", 1)):
         unit = services.database.build_unit(write=True)
@@ -228,14 +228,14 @@ async def test_tenants_take_turns_however_much_one_has_asked_for(
         await unit.commit()
     go.set()
     await jobs.run_due_jobs(baobab.application)
-    assert len(begun) == 21
-    assert begun.index("other") <= 4
+    assert len(tenants) == 21
+    assert tenants.index("other") <= 4
 
 
 async def test_an_approved_call_and_upkeep_have_slots_of_their_own(
     full_slots: tuple[Baobab, list[str], asyncio.Event],
 ) -> None:
-    baobab, begun, go = full_slots
+    baobab, tenants, go = full_slots
     services = baobab.application.services
     one = await create_tenant(baobab, "one")
     unit = services.database.build_unit(write=True)
@@ -243,11 +243,11 @@ async def test_an_approved_call_and_upkeep_have_slots_of_their_own(
         await services.jobs.enqueue(unit, "toil_on", {"whose": "greedy"}, tenant="greedy")
     await unit.commit()
     async with asyncio.timeout(jobs.TIMEOUT_SECONDS):
-        while len(begun) < 2:
+        while len(tenants) < 2:
             await asyncio.sleep(0.01)
     await one.make_approved_call()
     await jobs.run_job(baobab.application, "approvals_tend")
-    assert len(begun) == 2
+    assert len(tenants) == 2
     go.set()
     await jobs.run_due_jobs(baobab.application)
 
@@ -255,7 +255,7 @@ async def test_an_approved_call_and_upkeep_have_slots_of_their_own(
 async def test_long_jobs_of_one_tenant_leave_a_slot_to_another(
     full_slots: tuple[Baobab, list[str], asyncio.Event],
 ) -> None:
-    baobab, begun, go = full_slots
+    baobab, tenants, go = full_slots
     services = baobab.application.services
     for whose, count in (("greedy", 5), ("other", 1)):
         unit = services.database.build_unit(write=True)
@@ -263,9 +263,9 @@ async def test_long_jobs_of_one_tenant_leave_a_slot_to_another(
             await services.jobs.enqueue(unit, "toil_long", {"whose": whose}, tenant=whose)
         await unit.commit()
         async with asyncio.timeout(jobs.TIMEOUT_SECONDS):
-            while whose not in begun:
+            while whose not in tenants:
                 await asyncio.sleep(0.01)
-    assert begun == ["greedy", "other"]
+    assert tenants == ["greedy", "other"]
     go.set()
     await jobs.run_due_jobs(baobab.application)
-    assert len(begun) == 6
+    assert len(tenants) == 6

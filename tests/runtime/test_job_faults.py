@@ -29,22 +29,22 @@ from tests.installation import open_installation
 async def test_a_job_waits_for_a_store_that_does_not_answer_and_gives_up_on_one_that_refuses(
     tmp_path: Path, fault: Exception, attempts: int
 ) -> None:
-    toolset, clock, made = Toolset("faulty", "A job that meets one fault again and again."), FixedClock(), []
+    toolset, clock, attempt_numbers = Toolset("faulty", "A job that meets one fault again and again."), FixedClock(), []
 
     @toolset.job(attempts=2)
     async def meet(job: Job) -> None:
-        made.append(job.attempt)
-        if len(made) < 9:
+        attempt_numbers.append(job.attempt)
+        if len(attempt_numbers) < 9:
             raise fault
 
     async with open_installation(tmp_path / "data", clock=clock, further=[toolset]) as baobab:
         unit = baobab.application.services.database.build_unit(write=True)
-        asked = await baobab.application.services.jobs.enqueue(unit, "meet", {})
+        job_id = await baobab.application.services.jobs.enqueue(unit, "meet", {})
         await unit.commit()
         for _ in range(9):
             await jobs.run_due_jobs(baobab.application)
             clock.advance(2)
-        row = await jobs.get_job(baobab.application, asked)
-    assert len(made) == attempts
+        row = await jobs.get_job(baobab.application, job_id)
+    assert len(attempt_numbers) == attempts
     assert row.finished_at is not None
     assert (row.error is None) == (attempts == 9)

@@ -31,16 +31,16 @@ class Chores:
 
     def __init__(self) -> None:
         self.toolset = Toolset("chores", "What tests have done.")
-        self.done: list[Any] = []
+        self.notes: list[Any] = []
         self.rounds: list[str] = []
         self.faults: list[Exception] = []
         self.waiting = asyncio.Event()
         self.go = asyncio.Event()
-        done = self.done
+        notes = self.notes
 
         @self.toolset.job(attempts=3)
         async def note(job: Job, word: str) -> None:
-            done.append((word, job.attempt))
+            notes.append((word, job.attempt))
             if self.faults:
                 raise self.faults.pop(0)
 
@@ -59,11 +59,11 @@ class Chores:
 
         @self.toolset.job(on="app.created")
         async def greet(job: Job, event: Event) -> None:
-            done.append((event.type, event.app_id, event.data["name"]))
+            notes.append((event.type, event.app_id, event.data["name"]))
 
         @self.toolset.job(on="app.created", delay=5)
         async def greet_later(job: Job, event: Event) -> None:
-            done.append(event.id)
+            notes.append(event.id)
 
 
 @pytest.fixture
@@ -85,9 +85,9 @@ async def baobab(tmp_path: Path, clock: FixedClock, chores: Chores) -> AsyncIter
 async def enqueue_job(baobab: Baobab, kind: str, arguments: dict[str, Any] | None = None, **options: Any) -> str:
     services = baobab.application.services
     unit = services.database.build_unit(write=True)
-    asked = await services.jobs.enqueue(unit, kind, arguments or {}, **options)
+    job_id = await services.jobs.enqueue(unit, kind, arguments or {}, **options)
     await unit.commit()
-    return asked
+    return job_id
 
 
 async def read_tally(baobab: Baobab) -> int:
@@ -107,7 +107,7 @@ async def test_a_job_is_made_with_its_arguments_when_what_asked_for_it_is_commit
 ) -> None:
     job = await enqueue_job(baobab, "note", {"word": "hello"})
     await jobs.run_due_jobs(baobab.application)
-    assert chores.done == [("hello", 1)]
+    assert chores.notes == [("hello", 1)]
     assert (await jobs.get_job(baobab.application, job)).finished_at is not None
 
 
@@ -118,24 +118,24 @@ async def test_a_job_that_was_asked_for_in_vain_is_never_made(baobab: Baobab, ch
     await unit.rollback(RuntimeError("the call failed"))
     await enqueue_job(baobab, "note", {"word": "done"})
     await jobs.run_due_jobs(baobab.application)
-    assert chores.done == [("done", 1)]
+    assert chores.notes == [("done", 1)]
 
 
 async def test_a_job_asked_for_twice_under_one_id_is_made_once_even_after_its_end(baobab: Baobab, chores: Any) -> None:
     for _ in range(3):
         await enqueue_job(baobab, "note", {"word": "once"}, job_id="the one")
         await jobs.run_due_jobs(baobab.application)
-    assert chores.done == [("once", 1)]
+    assert chores.notes == [("once", 1)]
 
 
 async def test_a_delayed_job_waits_for_its_time(baobab: Baobab, chores: Any, clock: Any) -> None:
     await enqueue_job(baobab, "note", {"word": "later"}, delay=30)
     clock.advance(29)
     await jobs.run_due_jobs(baobab.application)
-    assert chores.done == []
+    assert chores.notes == []
     clock.advance(2)
     await jobs.run_due_jobs(baobab.application)
-    assert chores.done == [("later", 1)]
+    assert chores.notes == [("later", 1)]
 
 
 async def test_a_job_nobody_knows_cannot_be_asked_for(baobab: Baobab) -> None:
@@ -155,8 +155,8 @@ async def test_a_job_of_a_kind_that_this_version_does_not_know_is_left_to_others
             async with asyncio.timeout(jobs.TIMEOUT_SECONDS):
                 while (await jobs.get_job(older.application, "known")).finished_at is None:
                     await asyncio.sleep(0.01)
-            (left,) = await jobs.list_unfinished_jobs(older.application)
-            assert (left.kind, left.attempts) == ("note", 0)
+            (waiting_job,) = await jobs.list_unfinished_jobs(older.application)
+            assert (waiting_job.kind, waiting_job.attempts) == ("note", 0)
 
 
 async def test_a_job_that_fails_is_tried_again_after_longer_and_longer_pauses(
@@ -167,7 +167,7 @@ async def test_a_job_that_fails_is_tried_again_after_longer_and_longer_pauses(
     for pause in (0, 1, 4):
         clock.advance(pause)
         await jobs.run_due_jobs(baobab.application)
-    assert chores.done == [("stubborn", 1), ("stubborn", 2), ("stubborn", 3)]
+    assert chores.notes == [("stubborn", 1), ("stubborn", 2), ("stubborn", 3)]
     row = await jobs.get_job(baobab.application, job)
     assert row.finished_at is not None
     assert row.error is None
@@ -180,7 +180,7 @@ async def test_a_job_that_always_fails_ends_with_what_it_failed_of(baobab: Baoba
         await jobs.run_due_jobs(baobab.application)
         clock.advance(300)
     row = await jobs.get_job(baobab.application, job)
-    assert (len(chores.done), row.error) == (3, "ValueError: 2")
+    assert (len(chores.notes), row.error) == (3, "ValueError: 2")
 
 
 async def test_a_job_that_asks_to_be_made_again_has_not_failed(baobab: Baobab, chores: Any, clock: Any) -> None:
@@ -190,7 +190,7 @@ async def test_a_job_that_asks_to_be_made_again_has_not_failed(baobab: Baobab, c
         await jobs.run_due_jobs(baobab.application)
         clock.advance(10)
     row = await jobs.get_job(baobab.application, job)
-    assert (len(chores.done), row.error, row.attempts) == (8, None, 1)
+    assert (len(chores.notes), row.error, row.attempts) == (8, None, 1)
 
 
 async def test_an_outage_of_a_store_is_not_the_jobs_fault(baobab: Baobab, chores: Any, clock: Any) -> None:
@@ -200,7 +200,7 @@ async def test_an_outage_of_a_store_is_not_the_jobs_fault(baobab: Baobab, chores
         await jobs.run_due_jobs(baobab.application)
         clock.advance(2)
     assert (await jobs.get_job(baobab.application, job)).error is None
-    assert len(chores.done) == 8
+    assert len(chores.notes) == 8
 
 
 async def test_a_job_whose_process_stops_is_made_by_another_at_once(tmp_path: Path, clock: Any) -> None:
@@ -218,21 +218,21 @@ async def test_a_job_whose_process_stops_is_made_by_another_at_once(tmp_path: Pa
 
 
 async def test_an_attempt_that_was_overtaken_while_it_stood_still_can_write_nothing(tmp_path: Path, clock: Any) -> None:
-    data, frozen, quick = tmp_path / "data", Chores(), Chores()
-    quick.go.set()
+    data, stalled_chores, quick_chores = tmp_path / "data", Chores(), Chores()
+    quick_chores.go.set()
     async with AsyncExitStack() as stack:
-        slow = await stack.enter_async_context(open_installation(data, clock=clock, further=[frozen.toolset]))
+        slow = await stack.enter_async_context(open_installation(data, clock=clock, further=[stalled_chores.toolset]))
         await put_tally(slow)
         job = await enqueue_job(slow, "count")
-        await asyncio.wait_for(frozen.waiting.wait(), jobs.TIMEOUT_SECONDS)
+        await asyncio.wait_for(stalled_chores.waiting.wait(), jobs.TIMEOUT_SECONDS)
         # It stands still: nothing renews its lease, however long the second takes to open.
         for task in asyncio.all_tasks():
             if task.get_name() == "leases of jobs":
                 task.cancel()
-        other = await stack.enter_async_context(open_installation(data, clock=clock, further=[quick.toolset]))
+        other = await stack.enter_async_context(open_installation(data, clock=clock, further=[quick_chores.toolset]))
         clock.advance(LEASE.total_seconds() + 1)
         await jobs.run_due_jobs(other.application)
-        frozen.go.set()
+        stalled_chores.go.set()
         await asyncio.sleep(0.05)
         row = await jobs.get_job(other.application, job)
         assert (row.attempts, row.epoch, row.error) == (2, 2, None)
@@ -260,7 +260,7 @@ async def test_a_job_that_ends_its_processes_is_given_up(baobab: Baobab, chores:
     async with baobab.application.services.database.writing() as connection:
         await connection.execute(insert(jobs.jobs), row | {"epoch": 3, "attempts": 3, "held_by": "killed"})
     await jobs.run_due_jobs(baobab.application)
-    assert chores.done == []
+    assert chores.notes == []
     assert "ended with the process" in (await jobs.get_job(baobab.application, "poison")).error
 
 
@@ -268,10 +268,10 @@ async def test_jobs_that_may_be_what_ends_processes_are_made_one_at_a_time_besid
     baobab: Baobab, chores: Any, clock: Any
 ) -> None:
     await put_tally(baobab)
-    lost = {"kind": "count", "arguments": {}, "due_at": clock.now(), "created_at": clock.now()}
-    lost |= {"epoch": 2, "attempts": 2, "held_by": "killed"}
+    lost_job = {"kind": "count", "arguments": {}, "due_at": clock.now(), "created_at": clock.now()}
+    lost_job |= {"epoch": 2, "attempts": 2, "held_by": "killed"}
     async with baobab.application.services.database.writing() as connection:
-        await connection.execute(insert(jobs.jobs), [lost | {"id": f"lost {number}"} for number in range(3)])
+        await connection.execute(insert(jobs.jobs), [lost_job | {"id": f"lost {number}"} for number in range(3)])
     async with asyncio.timeout(jobs.TIMEOUT_SECONDS):
         await chores.waiting.wait()
         job = await enqueue_job(baobab, "note", {"word": "another"})
@@ -296,7 +296,7 @@ async def test_many_processes_make_each_job_once(tmp_path: Path, clock: Any) -> 
         await asyncio.gather(*(enqueue_job(applications[n % 3], "note", {"word": str(n)}) for n in range(60)))
         for application in applications:
             await jobs.run_due_jobs(application.application)
-        assert sorted(word for c in every for word, _ in c.done) == sorted(map(str, range(60)))
+        assert sorted(word for c in every for word, _ in c.notes) == sorted(map(str, range(60)))
 
 
 async def test_other_processes_are_told_of_a_job_that_its_own_has_no_slot_for(
@@ -329,13 +329,13 @@ async def test_each_round_of_a_periodic_job_is_made_by_one_process(tmp_path: Pat
         applications = [
             await stack.enter_async_context(open_installation(data, clock=clock, further=[c.toolset])) for c in every
         ]
-        for made in range(1, 4):
+        for round_count in range(1, 4):
             clock.advance(60)
             for application in applications:
                 application.application.services.jobs.wake()
             async with asyncio.timeout(jobs.TIMEOUT_SECONDS):
                 # A process that has not looked yet will find the round made.
-                while len({job for c in every for job in c.rounds}) < made:
+                while len({job for c in every for job in c.rounds}) < round_count:
                     await asyncio.sleep(0.01)
             # Ended, too: to a clock that goes on by a minute, what is under way is long overdue.
             await jobs.run_due_jobs(applications[0].application)
@@ -345,11 +345,11 @@ async def test_each_round_of_a_periodic_job_is_made_by_one_process(tmp_path: Pat
 async def test_an_event_is_told_to_each_of_its_consumers_once(baobab: Baobab, chores: Any, clock: Any) -> None:
     app = await baobab.create_app(name="shop")
     await jobs.run_due_jobs(baobab.application)
-    assert chores.done == [("app.created", app, "shop")]
+    assert chores.notes == [("app.created", app, "shop")]
     clock.advance(5)
     await jobs.run_due_jobs(baobab.application)
     (event,) = await jobs.list_events(baobab.application, "app.created")
-    assert chores.done == [("app.created", app, "shop"), event.id]
+    assert chores.notes == [("app.created", app, "shop"), event.id]
 
 
 async def test_making_an_app_that_is_there_already_is_no_event(baobab: Baobab) -> None:
@@ -381,7 +381,7 @@ async def test_what_ended_is_forgotten_after_a_day_and_what_failed_after_a_month
     for _ in range(3):
         await jobs.run_due_jobs(baobab.application)
         clock.advance(300)
-    done = await enqueue_job(baobab, "note", {"word": "works"})
+    finished_id = await enqueue_job(baobab, "note", {"word": "works"})
     await baobab.create_app()
     await jobs.run_due_jobs(baobab.application)
 
@@ -390,10 +390,10 @@ async def test_what_ended_is_forgotten_after_a_day_and_what_failed_after_a_month
         await enqueue_job(baobab, "jobs_prune")
         await jobs.run_due_jobs(baobab.application)
         async with baobab.application.services.database.reading() as connection:
-            rows = await connection.execute(select(jobs.jobs.c.id).where(jobs.jobs.c.id.in_((job, done))))
+            rows = await connection.execute(select(jobs.jobs.c.id).where(jobs.jobs.c.id.in_((job, finished_id))))
             return set(rows.scalars())
 
-    assert await list_remembered(0.9) == {job, done}
+    assert await list_remembered(0.9) == {job, finished_id}
     assert await list_remembered(0.2) == {job}
     assert await list_remembered(30) == set()
     async with baobab.application.services.database.reading() as connection:
@@ -438,9 +438,9 @@ async def test_of_a_kind_that_has_a_bound_no_more_are_made_at_once(tmp_path: Pat
     async with open_installation(tmp_path / "data", clock=clock, further=[slow, chores.toolset]) as baobab:
         for _ in range(6):
             await enqueue_job(baobab, "long_one")
-        asked = await enqueue_job(baobab, "note", {"word": "quick"})
+        job_id = await enqueue_job(baobab, "note", {"word": "quick"})
         async with asyncio.timeout(jobs.TIMEOUT_SECONDS):
-            while (await jobs.get_job(baobab.application, asked)).finished_at is None:
+            while (await jobs.get_job(baobab.application, job_id)).finished_at is None:
                 await asyncio.sleep(0.01)
         go.set()
         await jobs.run_due_jobs(baobab.application)

@@ -25,12 +25,12 @@ _TEXTS = st.text(st.sampled_from("ab .\n#é語😀"), max_size=800)
 def test_chunks_keep_every_word_and_their_length(text: str, size: int, overlap: int, headings: list[int]) -> None:
     blocks = [Part("heading", 1, None, at, at + 1) for at in sorted(set(headings)) if at < len(text)]
     chunks = split_text(text, blocks, size=size, overlap=overlap)
-    covered = [False] * len(text)
+    covered_places = [False] * len(text)
     for chunk in chunks:
         assert 0 < chunk.end - chunk.start <= size
         assert text[chunk.start : chunk.end].strip() == text[chunk.start : chunk.end]
-        covered[chunk.start : chunk.end] = [True] * (chunk.end - chunk.start)
-    assert all(is_in or character.isspace() for is_in, character in zip(covered, text, strict=True))
+        covered_places[chunk.start : chunk.end] = [True] * (chunk.end - chunk.start)
+    assert all(is_in or character.isspace() for is_in, character in zip(covered_places, text, strict=True))
     assert [chunk.start for chunk in chunks] == sorted({chunk.start for chunk in chunks})
 
 

@@ -34,8 +34,8 @@ async def test_the_official_suite_passes_whole(database: Database) -> None:
     report = await validate(checkpointer)
     report.print_report()
     assert report.passed_all_base()
-    failed = [name for name, result in report.results.items() if result.passed is False]
-    assert failed == []
+    failed_tests = [name for name, result in report.results.items() if result.passed is False]
+    assert failed_tests == []
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ GONE, LIST, OBJECT, LARGE = ({"var": f"state.{name}"} for name in ("gone", "list
 
 
 @pytest.mark.parametrize(
-    ("rule", "expected"),
+    ("rule", "expected_value"),
     [
         (N, 5),
         ({"var": ["state.n"]}, 5),
@@ -139,9 +139,9 @@ GONE, LIST, OBJECT, LARGE = ({"var": f"state.{name}"} for name in ("gone", "list
     ],
     ids=json.dumps,
 )
-def test_an_operation_means_what_the_page_says(rule: Any, expected: Any) -> None:
+def test_an_operation_means_what_the_page_says(rule: Any, expected_value: Any) -> None:
     result = evaluate(rule)
-    assert (result, type(result)) == (expected, type(expected))
+    assert (result, type(result)) == (expected_value, type(expected_value))
 
 
 def test_the_page_names_the_operations_that_there_are() -> None:

@@ -54,7 +54,7 @@ def test_every_fault_is_said_at_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("broken", "where"),
+    ("broken_part", "where"),
     [
         ({"entry": ...}, ("entry",)),
         ({"entry": 7}, ("entry",)),
@@ -68,8 +68,8 @@ def test_every_fault_is_said_at_once() -> None:
     ],
     ids=str,
 )
-def test_one_broken_part_hides_no_other_and_makes_nothing_up(broken: dict[str, Any], where: Path) -> None:
-    graph = {name: value for name, value in (copy.deepcopy(SOUND) | broken).items() if value is not ...}
+def test_one_broken_part_hides_no_other_and_makes_nothing_up(broken_part: dict[str, Any], where: Path) -> None:
+    graph = {name: value for name, value in (copy.deepcopy(SOUND) | broken_part).items() if value is not ...}
     assert list(list_issues(graph)) == [where]
     graph["nodes"]["end"] = {"type": "end", "output_template": "{{ state."}
     graph["nodes"]["ask"]["temprature"] = 1

@@ -39,10 +39,10 @@ class FakeOffers:
     """The tools of an app; what is asked for is written down."""
 
     def __init__(self) -> None:
-        self.asked: list[str] = []
+        self.requested_names: list[str] = []
 
     def get_offer(self, ref: ToolRef) -> ToolOffer | str:
-        self.asked.append(ref.name)
+        self.requested_names.append(ref.name)
         return OFFERS.get(ref.name, f"there is no tool {ref.name}")
 
 
@@ -52,13 +52,13 @@ def build_graph(
     **fields: Any,
 ) -> dict[str, Any]:
     """What `nodes` does not say is an llm node that writes its own name, or an end; the first edge leaves the entry."""
-    made: dict[str, Any] = {}
+    default_nodes: dict[str, Any] = {}
     for name in dict.fromkeys(name for edge in edges for name in edge[:2]):
-        made[name] = {"type": "end"} if name.startswith("end") else {"type": "llm", "output_key": name}
+        default_nodes[name] = {"type": "end"} if name.startswith("end") else {"type": "llm", "output_key": name}
     return {
         "spec_version": 1,
         "entry": edges[0][0] if edges else "end",
-        "nodes": {**made, **(nodes or {})},
+        "nodes": {**default_nodes, **(nodes or {})},
         "edges": [{"from": edge[0], "to": edge[1], **({"when": edge[2]} if len(edge) > 2 else {})} for edge in edges],
         **fields,
     }
@@ -116,17 +116,17 @@ ALL_KINDS = build_graph(
 
 @pytest.mark.parametrize("spec", EXAMPLES, ids=lambda spec: "-".join(spec["nodes"]))
 def test_every_example_of_the_page_is_right(spec: dict[str, Any]) -> None:
-    accepted, issues = validate_graph(spec, FakeOffers())
+    graph, issues = validate_graph(spec, FakeOffers())
     assert issues == []
-    assert accepted is not None
-    assert accepted.entry == spec["entry"]
+    assert graph is not None
+    assert graph.entry == spec["entry"]
 
 
 def test_the_page_has_every_field_of_every_node_in_an_example() -> None:
     nodes = [node for spec in EXAMPLES for node in spec["nodes"].values()]
     assert {node["type"] for node in nodes} == {"llm", "tool", "map", "agent", "end"}
-    used = {field for node in nodes if node["type"] == "llm" for field in node}
-    assert used == set(LlmNode.model_fields)
+    used_fields = {field for node in nodes if node["type"] == "llm" for field in node}
+    assert used_fields == set(LlmNode.model_fields)
 
 
 def test_what_a_graph_leaves_out_has_the_documented_defaults() -> None:
@@ -190,9 +190,9 @@ def test_what_a_graph_leaves_out_has_the_documented_defaults() -> None:
     ],
 )
 def test_a_field_that_is_not_right_is_named_with_its_path(path: Path_, value: Any, message: str | None) -> None:
-    ((where, told),) = list_issues(change_graph(path, value))
+    ((where, issue_text),) = list_issues(change_graph(path, value))
     assert where[: len(path)] == path
-    assert message is None or (where, told) == (path, message)
+    assert message is None or (where, issue_text) == (path, message)
 
 
 @pytest.mark.parametrize(
@@ -232,7 +232,7 @@ def test_a_node_may_have_any_name_also_one_of_a_type_or_a_field() -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "expected"),
+    ("spec", "expected_issues"),
     [
         (build_graph(("a", "end"), entry="b"), [(("entry",), 'there is no node "b"')]),
         (
@@ -267,8 +267,10 @@ def test_a_node_may_have_any_name_also_one_of_a_type_or_a_field() -> None:
         ),
     ],
 )
-def test_edges_must_lead_from_the_entry_to_an_end(spec: dict[str, Any], expected: list[tuple[Path_, str]]) -> None:
-    assert list_issues(spec) == expected
+def test_edges_must_lead_from_the_entry_to_an_end(
+    spec: dict[str, Any], expected_issues: list[tuple[Path_, str]]
+) -> None:
+    assert list_issues(spec) == expected_issues
 
 
 @pytest.mark.parametrize(
@@ -293,8 +295,8 @@ def test_a_cycle_that_can_be_left_is_allowed(edges: list[Any]) -> None:
     ],
 )
 def test_a_cycle_that_cannot_be_left_is_named(edges: list[Any], at: str, cycle: str) -> None:
-    told = (("nodes", at), f"the cycle {cycle} is never left: no edge of it leads to an end")
-    assert [issue for issue in list_issues(build_graph(*edges)) if "cycle" in issue[1]] == [told]
+    expected_issue = (("nodes", at), f"the cycle {cycle} is never left: no edge of it leads to an end")
+    assert [issue for issue in list_issues(build_graph(*edges)) if "cycle" in issue[1]] == [expected_issue]
 
 
 # --- tools ------------------------------------------------------------------------------------------------------
@@ -303,7 +305,7 @@ CRM = ("tools", "mcp_servers", 0)
 
 
 @pytest.mark.parametrize(
-    ("path", "value", "expected"),
+    ("path", "value", "expected_issue"),
     [
         (("tools", "builtin"), ["kv_put", "fly"], (("tools", "builtin", 1), "there is no tool fly")),
         (("tools", "builtin"), ["kv_put", "kv_put"], (("tools", "builtin", 1), '"kv_put" is listed twice')),
@@ -337,8 +339,8 @@ CRM = ("tools", "mcp_servers", 0)
         ),
     ],
 )
-def test_tools_are_listed_there_and_only_narrowed(path: Path_, value: Any, expected: tuple[Path_, str]) -> None:
-    assert list_issues(change_graph(path, value)) == [expected]
+def test_tools_are_listed_there_and_only_narrowed(path: Path_, value: Any, expected_issue: tuple[Path_, str]) -> None:
+    assert list_issues(change_graph(path, value)) == [expected_issue]
 
 
 @pytest.mark.parametrize(
@@ -378,7 +380,7 @@ def test_each_tool_is_asked_about_once() -> None:
     chain = [*pairwise(names), (names[-1], "end")]
     shelf = FakeOffers()
     assert validate_graph(build_graph(*chain, nodes=nodes, tools={"builtin": ["kv_get", "kv_put"]}), shelf)[1] == []
-    assert sorted(shelf.asked) == ["kv_get", "kv_put"]
+    assert sorted(shelf.requested_names) == ["kv_get", "kv_put"]
 
 
 def test_of_several_overrides_the_narrowest_counts() -> None:
@@ -426,9 +428,9 @@ def test_of_several_overrides_the_narrowest_counts() -> None:
 def test_templates_and_conditions_are_read_before_they_are_needed(
     path: Path_, value: Any, where: Path_, message: str
 ) -> None:
-    ((at, told),) = list_issues(change_graph(path, value))
+    ((at, issue_text),) = list_issues(change_graph(path, value))
     assert at == (*path, *where)
-    assert told.startswith(message)
+    assert issue_text.startswith(message)
 
 
 @pytest.mark.parametrize(
@@ -495,15 +497,15 @@ def nest_list(depth: int) -> Any:
     ids=lambda value: type(value).__name__,
 )
 def test_what_is_no_graph_at_all_is_refused_with_one_issue(value: Any, path: Path_, message: str) -> None:
-    ((where, told),) = list_issues(value)
+    ((where, issue_text),) = list_issues(value)
     assert where == path
-    assert message in told
+    assert message in issue_text
 
 
 def test_a_long_name_is_cut_in_messages() -> None:
     spec = change_graph(("nodes", "ask", "input_template"), "{{ state." + "x" * 90_000 + " }}")
-    ((_, told),) = list_issues(spec)
-    assert len(told) < 200
+    ((_, issue_text),) = list_issues(spec)
+    assert len(issue_text) < 200
 
 
 def test_there_are_at_most_a_hundred_issues_in_the_same_order_each_time() -> None:
@@ -558,7 +560,7 @@ def test_any_json_within_a_graph_gets_issues_or_none_and_never_an_exception(path
 
 
 @pytest.mark.parametrize(
-    ("path", "value", "told"),
+    ("path", "value", "hint"),
     [
         (("nodes", "ask", "type"), "LLM", 'did you mean "llm"?'),
         (("nodes", "ask", "input_template"), "{{ state.question }}", "did you mean input.question?"),
@@ -566,8 +568,8 @@ def test_any_json_within_a_graph_gets_issues_or_none_and_never_an_exception(path
         (("nodes", "ask", "system_prompt"), "Hello {input.name}!", "a placeholder has two braces, {{input.name}}"),
     ],
 )
-def test_what_was_probably_meant_is_told(path: Path_, value: Any, told: str) -> None:
-    assert any(told in message for _, message in list_issues(change_graph(path, value)))
+def test_what_was_probably_meant_is_told(path: Path_, value: Any, hint: str) -> None:
+    assert any(hint in message for _, message in list_issues(change_graph(path, value)))
 
 
 @pytest.mark.parametrize("text", ['{"input.x": 1}', "{{ input.x }}", '{{ "{{" }} input.x }}', "a { b }", "{inputs}"])

@@ -125,8 +125,8 @@ async def test_a_pdf_whose_pages_hold_themselves_ends(tmp_path: Path) -> None:
 
 
 async def test_a_pdf_that_unpacks_to_gigabytes_is_refused(tmp_path: Path) -> None:
-    packed = zlib.compress(zlib.compress(b"\0" * 100_000_000)).decode("latin-1")
-    stream = f"<< /Filter [/FlateDecode /FlateDecode] /Length {len(packed)} >>\nstream\n{packed}\nendstream"
+    packed_text = zlib.compress(zlib.compress(b"\0" * 100_000_000)).decode("latin-1")
+    stream = f"<< /Filter [/FlateDecode /FlateDecode] /Length {len(packed_text)} >>\nstream\n{packed_text}\nendstream"
     objects = [
         "<< /Type /Catalog /Pages 2 0 R >>",
         "<< /Type /Pages /Kids [3 0 R] /Count 1 >>",
@@ -171,10 +171,12 @@ async def test_the_process_of_a_reader_who_is_gone_is_gone_too(tmp_path: Path) -
         await asyncio.sleep(0)
 
 
-@pytest.mark.parametrize("nested", ["<div>" * 10_000, "<b>" * 10_000, "<table><tr><td>" * 3_000, "<ul><li>" * 5_000])
-async def test_html_may_be_nested_as_deep_as_it_likes(tmp_path: Path, nested: str) -> None:
+@pytest.mark.parametrize(
+    "opening_tags", ["<div>" * 10_000, "<b>" * 10_000, "<table><tr><td>" * 3_000, "<ul><li>" * 5_000]
+)
+async def test_html_may_be_nested_as_deep_as_it_likes(tmp_path: Path, opening_tags: str) -> None:
     path = tmp_path / "document"
-    path.write_bytes(f"<html>{nested}deep".encode())
+    path.write_bytes(f"<html>{opening_tags}deep".encode())
     assert (await parse_document(path, name="a.html", media_type=None)).text.endswith("deep")
 
 
@@ -218,7 +220,7 @@ def count_children() -> int:
 
 def list_processes(of: int) -> list[int]:
     """The ids of the children of a process that have to do with documents."""
-    found = []
+    process_ids = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
@@ -226,5 +228,5 @@ def list_processes(of: int) -> list[int]:
         except (FileNotFoundError, ProcessLookupError):
             continue
         if parent == of and b"documents.child" in command:
-            found.append(int(folder.name))
-    return found
+            process_ids.append(int(folder.name))
+    return process_ids

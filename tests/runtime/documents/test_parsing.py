@@ -142,14 +142,14 @@ QUJD
 
 
 async def test_a_docx_has_headings_lists_tables_and_notes(tmp_path: Path) -> None:
-    nested = f"<w:tbl><w:tr><w:tc>{samples.build_paragraph('inner')}</w:tc></w:tr></w:tbl>"
+    inner_table = f"<w:tbl><w:tr><w:tc>{samples.build_paragraph('inner')}</w:tc></w:tr></w:tbl>"
     body = (
         samples.build_paragraph("Trees", '<w:outlineLvl w:val="0"/>')
         + samples.build_paragraph("Kinds", '<w:pStyle w:val="Mine"/>')
         + samples.build_paragraph("A baobab</w:t><w:tab/><w:t>is</w:t><w:br/><w:t>wide.", '<w:pStyle w:val="Loop"/>')
         + samples.build_paragraph("one", IS_ITEM)
         + samples.build_paragraph("two", IS_ITEM)
-        + f"<w:tbl><w:tr><w:tc>{samples.build_paragraph('a')}</w:tc><w:tc>{nested}</w:tc></w:tr></w:tbl>"
+        + f"<w:tbl><w:tr><w:tc>{samples.build_paragraph('a')}</w:tc><w:tc>{inner_table}</w:tc></w:tr></w:tbl>"
     )
     note = f"<w:footnotes {samples.W}><w:footnote>{samples.build_paragraph('A note.')}</w:footnote></w:footnotes>"
     core = '<cp:p xmlns:cp="c" xmlns:dc="d"><dc:title>On trees</dc:title></cp:p>'

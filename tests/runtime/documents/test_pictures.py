@@ -46,7 +46,7 @@ async def test_the_text_of_a_picture_is_read(tmp_path: Path, kind: str, media_ty
 
 
 @pytest.mark.parametrize(
-    "drawn",
+    "picture",
     [
         samples.draw_lines(*LINES).transpose(Image.Transpose.ROTATE_90),
         samples.draw_lines(*LINES).transpose(Image.Transpose.ROTATE_180),
@@ -58,8 +58,8 @@ async def test_the_text_of_a_picture_is_read(tmp_path: Path, kind: str, media_ty
     ],
     ids=["on its left", "on its head", "on its right", "askew", "of two colours", "of 16 bits", "of a palette"],
 )
-async def test_a_picture_may_lie_as_it_likes_and_have_any_colours(tmp_path: Path, drawn: Image.Image) -> None:
-    assert (await parse(tmp_path, samples.encode_picture("PNG", drawn))).text == TEXT
+async def test_a_picture_may_lie_as_it_likes_and_have_any_colours(tmp_path: Path, picture: Image.Image) -> None:
+    assert (await parse(tmp_path, samples.encode_picture("PNG", picture))).text == TEXT
 
 
 async def test_a_transparent_picture_is_read_on_white(tmp_path: Path) -> None:
@@ -71,8 +71,8 @@ async def test_a_transparent_picture_is_read_on_white(tmp_path: Path) -> None:
 async def test_a_photograph_is_read_the_way_up_that_its_camera_has_noted(tmp_path: Path) -> None:
     exif = Image.Exif()
     exif[274] = 6
-    turned = samples.draw_lines(*LINES).transpose(Image.Transpose.ROTATE_90)
-    assert (await parse(tmp_path, samples.encode_picture("JPEG", turned, exif=exif))).text == TEXT
+    turned_picture = samples.draw_lines(*LINES).transpose(Image.Transpose.ROTATE_90)
+    assert (await parse(tmp_path, samples.encode_picture("JPEG", turned_picture, exif=exif))).text == TEXT
 
 
 async def test_the_first_frame_of_a_moving_picture_is_read(tmp_path: Path) -> None:
@@ -89,16 +89,16 @@ async def test_each_page_of_a_tiff_is_a_page(tmp_path: Path) -> None:
 
 async def test_columns_are_read_one_after_the_other(tmp_path: Path) -> None:
     page = Image.new("RGB", (1200, 400), "white")
-    left = [f"Line {at} of the left column here" for at in range(4)]
-    right = [f"Line {at} of the right column there" for at in range(4)]
+    left_lines = [f"Line {at} of the left column here" for at in range(4)]
+    right_lines = [f"Line {at} of the right column there" for at in range(4)]
     page.paste(samples.draw_lines("A title in large letters", size=44, width=800), (0, 0))
-    page.paste(samples.draw_lines(*left, width=600), (0, 140))
-    page.paste(samples.draw_lines(*right, width=600), (600, 140))
+    page.paste(samples.draw_lines(*left_lines, width=600), (0, 140))
+    page.paste(samples.draw_lines(*right_lines, width=600), (600, 140))
     document = await parse(tmp_path, samples.encode_picture("PNG", page))
     assert show(document) == [
         ("heading", None, "A title in large letters"),
-        ("paragraph", None, "\n".join(left)),
-        ("paragraph", None, "\n".join(right)),
+        ("paragraph", None, "\n".join(left_lines)),
+        ("paragraph", None, "\n".join(right_lines)),
     ]
     assert document.title == "A title in large letters"
 

@@ -33,7 +33,7 @@ def complete_both_ways(messages: list[dict[str, Any]], **request: Any) -> ChatCo
     """Both forms of the answer, which must be the same, as the client's types read them."""
     whole = {"model": "baobab/echo", "messages": messages, **request}
     answer = complete_chat(whole, completion_id="chatcmpl-1", created=1_800_000_000)
-    parsed = ChatCompletion.model_validate(answer, strict=True)
+    completion = ChatCompletion.model_validate(answer, strict=True)
     state = ChatCompletionStreamState()
     for chunk in stream_chat(
         {**whole, "stream": True, "stream_options": {"include_usage": True}},
@@ -43,17 +43,17 @@ def complete_both_ways(messages: list[dict[str, Any]], **request: Any) -> ChatCo
         state.handle_chunk(ChatCompletionChunk.model_validate(chunk, strict=True))
     current_completion_snapshot = state.current_completion_snapshot
     assert [choice.message.content for choice in current_completion_snapshot.choices] == [
-        choice.message.content for choice in parsed.choices
+        choice.message.content for choice in completion.choices
     ]
     assert [choice.finish_reason for choice in current_completion_snapshot.choices] == [
-        choice.finish_reason for choice in parsed.choices
+        choice.finish_reason for choice in completion.choices
     ]
     assert [list_calls(choice.message) for choice in current_completion_snapshot.choices] == [
-        list_calls(choice.message) for choice in parsed.choices
+        list_calls(choice.message) for choice in completion.choices
     ]
-    assert current_completion_snapshot.usage == parsed.usage
+    assert current_completion_snapshot.usage == completion.usage
     json.dumps(answer, allow_nan=False, ensure_ascii=False).encode()
-    return parsed
+    return completion
 
 
 def answer_text(answer: ChatCompletion) -> str:

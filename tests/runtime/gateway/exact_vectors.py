@@ -26,26 +26,26 @@ def compute_exact_vector(text: str) -> Matrix:
         return products
 
     def normalise(name: str, rows: Matrix) -> Matrix:
-        centred = rows - rows.mean(axis=1, keepdims=True)
-        scaled: Matrix = centred / np.sqrt((centred**2).mean(axis=1, keepdims=True) + 1e-12)
-        return scaled * weights[f"{name}.LayerNorm.weight"] + weights[f"{name}.LayerNorm.bias"]
+        centred_rows = rows - rows.mean(axis=1, keepdims=True)
+        scaled_rows: Matrix = centred_rows / np.sqrt((centred_rows**2).mean(axis=1, keepdims=True) + 1e-12)
+        return scaled_rows * weights[f"{name}.LayerNorm.weight"] + weights[f"{name}.LayerNorm.bias"]
 
-    hidden = weights["embeddings.word_embeddings.weight"][list(tokens)]
-    hidden = hidden + weights["embeddings.position_embeddings.weight"][: len(tokens)]
-    hidden = normalise("embeddings", hidden + weights["embeddings.token_type_embeddings.weight"][0])
+    states = weights["embeddings.word_embeddings.weight"][list(tokens)]
+    states = states + weights["embeddings.position_embeddings.weight"][: len(tokens)]
+    states = normalise("embeddings", states + weights["embeddings.token_type_embeddings.weight"][0])
     for layer in range(6):
         name = f"encoder.layer.{layer}"
         query, key, value = (
-            multiply(f"{name}.attention.self.{part}", hidden).reshape(-1, _HEADS, _WIDTH // _HEADS).swapaxes(0, 1)
+            multiply(f"{name}.attention.self.{part}", states).reshape(-1, _HEADS, _WIDTH // _HEADS).swapaxes(0, 1)
             for part in ("query", "key", "value")
         )
         shares = np.exp(query @ key.swapaxes(1, 2) / np.sqrt(_WIDTH // _HEADS))
-        attended = (shares / shares.sum(axis=2, keepdims=True) @ value).swapaxes(0, 1).reshape(-1, _WIDTH)
-        hidden = normalise(f"{name}.attention.output", hidden + multiply(f"{name}.attention.output.dense", attended))
-        wide = multiply(f"{name}.intermediate.dense", hidden)
+        contexts = (shares / shares.sum(axis=2, keepdims=True) @ value).swapaxes(0, 1).reshape(-1, _WIDTH)
+        states = normalise(f"{name}.attention.output", states + multiply(f"{name}.attention.output.dense", contexts))
+        wide = multiply(f"{name}.intermediate.dense", states)
         wide = wide * (1 + np.vectorize(erf)(wide / np.sqrt(2))) / 2
-        hidden = normalise(f"{name}.output", hidden + multiply(f"{name}.output.dense", wide))
-    total: Matrix = hidden.sum(axis=0)
+        states = normalise(f"{name}.output", states + multiply(f"{name}.output.dense", wide))
+    total: Matrix = states.sum(axis=0)
     return total / np.linalg.norm(total)
 
 

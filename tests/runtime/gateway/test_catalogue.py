@@ -18,20 +18,20 @@ INSTALLED = Catalogue(TODAY)
 
 
 def build_entry(provider: str = "openai", **fields: Any) -> dict[str, Any]:
-    priced = {"input_cost_per_token": "1e-06", "output_cost_per_token": "2e-06"}
-    return {"litellm_provider": provider, "mode": "chat", **priced, **fields}
+    prices = {"input_cost_per_token": "1e-06", "output_cost_per_token": "2e-06"}
+    return {"litellm_provider": provider, "mode": "chat", **prices, **fields}
 
 
 def build_catalogue(entries: Mapping[str, Mapping[str, Any]], *providers: str, clock: FixedClock = TODAY) -> Catalogue:
     return Catalogue(clock, providers or None, lambda: entries)
 
 
-def list_ids(made: Catalogue) -> list[str]:
-    return [model.id for model in made.list_models()]
+def list_ids(catalogue: Catalogue) -> list[str]:
+    return [model.id for model in catalogue.list_models()]
 
 
-def find_model(made: Catalogue, name: str) -> Model:
-    model = made.find_model(name)
+def find_model(catalogue: Catalogue, name: str) -> Model:
+    model = catalogue.find_model(name)
     assert model is not None, name
     return model
 
@@ -81,8 +81,8 @@ def test_every_id_is_a_vendor_and_a_model_and_listed_once() -> None:
 
 
 def test_every_model_says_who_calls_it_and_how() -> None:
-    for listed in INSTALLED.list_models():
-        for model in INSTALLED.list_deployments(listed.id):
+    for listed_model in INSTALLED.list_models():
+        for model in INSTALLED.list_deployments(listed_model.id):
             assert model.litellm == f"{model.provider}/{model.upstream_name}"
             assert model.upstream_name
 
@@ -295,14 +295,14 @@ BRACKETS = {
 }
 
 
-@pytest.mark.parametrize("priced", [LONG, BRACKETS])
+@pytest.mark.parametrize("entry", [LONG, BRACKETS])
 @pytest.mark.parametrize(
     ("tokens", "prompt", "completion"), [(0, 1, 2), (200_000, 1, 2), (200_001, 3, 4), (10**6, 3, 4)]
 )
 def test_a_long_prompt_makes_the_whole_call_dearer(
-    priced: dict[str, Any], tokens: int, prompt: int, completion: int
+    entry: dict[str, Any], tokens: int, prompt: int, completion: int
 ) -> None:
-    catalogue = build_catalogue({"gpt-9": priced})
+    catalogue = build_catalogue({"gpt-9": entry})
 
     price = catalogue.get_price(find_model(catalogue, "openai/gpt-9"), prompt_tokens=tokens)
 

@@ -36,11 +36,11 @@ class FakeSite:
     def __init__(self, serve: Serve) -> None:
         self._serve = serve
         self._serving: set[asyncio.Task[None]] = set()
-        self.connected = 0
+        self.connection_count = 0
         self.somebody_left = asyncio.Event()
 
     async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.connected += 1
+        self.connection_count += 1
         serving = asyncio.create_task(self._handle_connection(reader, writer))
         self._serving.add(serving)
         await asyncio.wait([serving])
@@ -138,17 +138,17 @@ def test_an_answer_is_the_same_however_its_bytes_come(answer: bytes, cuts: set[i
 
 
 async def test_the_request_is_what_was_asked() -> None:
-    seen = []
+    requests = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        seen.append(await read_request(reader))
+        requests.append(await read_request(reader))
         writer.write(WHOLE)
 
     async with connect_client(serve) as client:
         await client.read_answer(b'{"a": 1}', authorization="Bearer key")
         authority = client.target.authority.encode()
     head = b"POST /v1/chat?x=1 HTTP/1.1\r\nhost: %b\r\ncontent-length: 8\r\nauthorization: Bearer key\r\n\r\n"
-    assert seen == [(head % authority, b'{"a": 1}')]
+    assert requests == [(head % authority, b'{"a": 1}')]
 
 
 @pytest.mark.parametrize("answer", [WHOLE, CHUNKED, HINTED, b"HTTP/1.1 204 No Content\r\n\r\n"])
@@ -156,10 +156,10 @@ async def test_a_connection_is_used_again(answer: bytes) -> None:
     async with connect_client(serve_pieces(answer)) as client:
         for _ in range(3):
             await client.read_answer()
-        assert client.site.connected == 1
+        assert client.site.connection_count == 1
         # Not by two at once.
         await asyncio.gather(client.read_answer(), client.read_answer())
-        assert client.site.connected == 2
+        assert client.site.connection_count == 2
 
 
 @pytest.mark.parametrize(
@@ -174,25 +174,25 @@ async def test_a_connection_is_used_again(answer: bytes) -> None:
 async def test_a_connection_that_will_not_do_is_not_used_again(answer: bytes) -> None:
     async with connect_client(serve_pieces(answer)) as client:
         assert [await client.read_answer() for _ in range(3)] == [BODY] * 3
-        assert client.site.connected == 3
+        assert client.site.connection_count == 3
 
 
 async def test_what_comes_when_nothing_was_asked_ends_the_connection() -> None:
-    said = asyncio.Event()
+    may_speak = asyncio.Event()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await read_request(reader)
         writer.write(WHOLE)
-        await said.wait()
+        await may_speak.wait()
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nmine")
         await reader.read()
 
     async with connect_client(serve) as client:
         assert await client.read_answer() == BODY
-        said.set()
+        may_speak.set()
         await client.site.somebody_left.wait()
         assert await client.read_answer() == BODY
-        assert client.site.connected == 2
+        assert client.site.connection_count == 2
 
 
 async def test_an_answer_that_is_not_read_to_its_end_takes_its_connection_along() -> None:
@@ -203,7 +203,7 @@ async def test_an_answer_that_is_not_read_to_its_end_takes_its_connection_along(
 
 
 @pytest.mark.parametrize(
-    "said",
+    "answer_bytes",
     [
         b"",
         b"HTTP/1.1 200 OK\r\ncontent-le",
@@ -215,8 +215,8 @@ async def test_an_answer_that_is_not_read_to_its_end_takes_its_connection_along(
         b"HTTP/1.1 200 OK\r\nx: " + b"a" * 2**18,
     ],
 )
-async def test_what_is_no_answer_is_told_as_none(said: bytes) -> None:
-    async with connect_client(serve_pieces(said, close=True)) as client:
+async def test_what_is_no_answer_is_told_as_none(answer_bytes: bytes) -> None:
+    async with connect_client(serve_pieces(answer_bytes, close=True)) as client:
         with pytest.raises(NoAnswer):
             await client.post()
 
@@ -234,9 +234,9 @@ async def test_a_head_without_end_is_not_waited_for() -> None:
             await client.post()
 
 
-@pytest.mark.parametrize("said", [WHOLE[:-1], CHUNKED[:-2], CHUNKED.replace(b"\r\nc;", b"\r\nzz")])
-async def test_half_an_answer_is_told_as_half(said: bytes) -> None:
-    async with connect_client(serve_pieces(said, close=True)) as client:
+@pytest.mark.parametrize("answer_bytes", [WHOLE[:-1], CHUNKED[:-2], CHUNKED.replace(b"\r\nc;", b"\r\nzz")])
+async def test_half_an_answer_is_told_as_half(answer_bytes: bytes) -> None:
+    async with connect_client(serve_pieces(answer_bytes, close=True)) as client:
         with pytest.raises(IncompleteAnswer):
             await client.read_answer()
 
@@ -270,18 +270,18 @@ async def test_an_answer_that_goes_on_for_ever_ends_in_time() -> None:
 
 async def test_a_long_request_arrives_whole() -> None:
     content = bytes(range(256)) * 2**15
-    heard = []
+    contents = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
-            heard.append((await read_request(reader))[1])
+            contents.append((await read_request(reader))[1])
             writer.write(WHOLE)
 
     async with connect_client(serve) as client:
         assert await client.read_answer(content) == BODY
         assert await client.read_answer() == BODY
-        assert client.site.connected == 1
-    assert heard == [content, b"{}"]
+        assert client.site.connection_count == 1
+    assert contents == [content, b"{}"]
 
 
 async def test_who_is_refused_early_sends_no_more() -> None:
@@ -297,20 +297,20 @@ async def test_who_is_refused_early_sends_no_more() -> None:
         assert b"".join([piece async for piece in answer]) == BODY
         answer.close()
         assert await client.post() is not None
-        assert client.site.connected == 2
+        assert client.site.connection_count == 2
 
 
 async def test_who_does_not_read_lets_the_server_wait() -> None:
-    sent = 0
+    sent_size = 0
     more = asyncio.Event()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        nonlocal sent
+        nonlocal sent_size
         await read_request(reader)
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % 2**26)
-        while sent < 2**26:
+        while sent_size < 2**26:
             writer.write(b"x" * 2**16)
-            sent += 2**16
+            sent_size += 2**16
             await writer.drain()
             more.set()
         await reader.read()
@@ -318,11 +318,11 @@ async def test_who_does_not_read_lets_the_server_wait() -> None:
     async with connect_client(serve) as client:
         answer = await client.post()
         with contextlib.suppress(TimeoutError):
-            while sent < 2**26:
+            while sent_size < 2**26:
                 more.clear()
                 async with asyncio.timeout(0.3):
                     await more.wait()
-        assert sent < 2**25
+        assert sent_size < 2**25
         assert sum([len(piece) async for piece in answer]) == 2**26
         answer.close()
 
@@ -332,20 +332,20 @@ async def test_a_key_with_a_line_in_it_is_not_sent(value: str) -> None:
     async with connect_client(serve_pieces(WHOLE)) as client:
         with pytest.raises(RequestNotSent):
             await client.post(authorization=value)
-        assert client.site.connected == 0
+        assert client.site.connection_count == 0
 
 
 async def test_who_is_cancelled_leaves_nothing_open() -> None:
-    asked = asyncio.Event()
+    has_asked = asyncio.Event()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await read_request(reader)
-        asked.set()
+        has_asked.set()
         await reader.read()
 
     async with connect_client(serve) as client:
         asking = asyncio.create_task(client.post())
-        await asked.wait()
+        await has_asked.wait()
         asking.cancel()
         await client.site.somebody_left.wait()
         with pytest.raises(asyncio.CancelledError):
@@ -364,11 +364,11 @@ async def test_tls_verifies_whom_it_talks_to(tmp_path: Path) -> None:
     server_side = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     server_side.load_cert_chain(certificate_file, key_file)
     trusting = ssl.create_default_context(cafile=str(certificate_file))
-    known, strange = ("localhost", trusting, True), ("127.0.0.1", trusting, False)
-    for host, tls, trusted in (known, strange, ("localhost", None, False)):
+    known_host, strange_host = ("localhost", trusting, True), ("127.0.0.1", trusting, False)
+    for host, tls, is_trusted in (known_host, strange_host, ("localhost", None, False)):
         async with connect_client(serve_pieces(WHOLE), tls=tls, server_side=server_side) as client:
             client.target = replace(client.target, scheme="https", host=host)
-            if trusted:
+            if is_trusted:
                 assert await client.read_answer(b"x" * 2**20) == BODY
             else:
                 with pytest.raises(ssl.SSLError):

@@ -23,11 +23,14 @@ def answer_json(prompt: str, schema: Any, **request: Any) -> Any:
 
 
 def test_json_object_is_the_object_of_the_prompt() -> None:
-    wanted = {"type": "json_object"}
-    assert json.loads(answer_text(ask_echo('Take {"a": [1, {}]} please, {not this}', response_format=wanted))) == {
-        "a": [1, {}]
+    response_format = {"type": "json_object"}
+    assert json.loads(
+        answer_text(ask_echo('Take {"a": [1, {}]} please, {not this}', response_format=response_format))
+    ) == {"a": [1, {}]}
+    assert json.loads(answer_text(ask_echo("hi", response_format=response_format))) == {
+        "model": "baobab/echo",
+        "text": "hi",
     }
-    assert json.loads(answer_text(ask_echo("hi", response_format=wanted))) == {"model": "baobab/echo", "text": "hi"}
 
 
 PERSON = {
@@ -55,9 +58,9 @@ def test_values_that_fit_are_taken_from_the_prompt() -> None:
 
 
 def test_an_agent_ends_with_json_made_of_results() -> None:
-    wanted = {"type": "json_schema", "json_schema": {"name": "person", "schema": PERSON}}
+    response_format = {"type": "json_schema", "json_schema": {"name": "person", "schema": PERSON}}
     ada = {"name": "Ada", "age": 36, "role": "writer", "tags": ["first"]}
-    _, text = run_agent('/call kv_get {"key": "ada"}', {"kv_get": json.dumps(ada)}, response_format=wanted)
+    _, text = run_agent('/call kv_get {"key": "ada"}', {"kv_get": json.dumps(ada)}, response_format=response_format)
     assert json.loads(text) == ada
 
 
@@ -97,17 +100,17 @@ def test_an_agent_ends_with_json_made_of_results() -> None:
     ids=json.dumps,
 )
 def test_each_keyword_is_understood(schema: Any) -> None:
-    wrapped = {**{key: schema[key] for key in schema if key in {"$defs", "definitions"}}, "type": "object"}
-    value = answer_json("hi", {**wrapped, "properties": {"it": schema}, "required": ["it"]})
+    object_schema = {**{key: schema[key] for key in schema if key in {"$defs", "definitions"}}, "type": "object"}
+    value = answer_json("hi", {**object_schema, "properties": {"it": schema}, "required": ["it"]})
     assert "it" in value
 
 
 def test_a_pattern_is_not_honoured_and_costs_nothing() -> None:
     schema = {"type": "object", "properties": {"it": {"type": "string", "pattern": "^((a*)*)*b$"}}, "required": ["it"]}
-    wanted = {"type": "json_schema", "json_schema": {"name": "it", "schema": schema}}
-    assert json.loads(answer_text(ask_echo("hi", response_format=wanted))) == {"it": "it"}
+    response_format = {"type": "json_schema", "json_schema": {"name": "it", "schema": schema}}
+    assert json.loads(answer_text(ask_echo("hi", response_format=response_format))) == {"it": "it"}
     told_so = json.dumps({"it": "a" * 250})
-    assert answer_text(ask_echo(told_so, response_format=wanted)) == told_so.replace(" ", "")
+    assert answer_text(ask_echo(told_so, response_format=response_format)) == told_so.replace(" ", "")
 
 
 def test_what_goes_on_for_ever_is_ended_as_early_as_it_may_be() -> None:
@@ -199,9 +202,9 @@ _SCHEMAS = st.recursive(
 
 @QUIETLY
 @given(_SCHEMAS, st.dictionaries(st.sampled_from("abc"), st.sampled_from([None, 1, "aa", ["b"], {"a": 1}]), max_size=3))
-def test_what_is_written_satisfies_any_schema_or_nothing_is(schema: Any, offered: Any) -> None:
+def test_what_is_written_satisfies_any_schema_or_nothing_is(schema: Any, offered_value: Any) -> None:
     response_format = {"type": "json_schema", "json_schema": {"name": "it", "schema": schema}}
-    request = {"messages": [{"role": "user", "content": json.dumps(offered)}], "response_format": response_format}
+    request = {"messages": [{"role": "user", "content": json.dumps(offered_value)}], "response_format": response_format}
     with contextlib.suppress(BadParameter, OverBudget):
         answer = complete_chat(request, completion_id="x", created=0)
         payload = json.loads(answer["choices"][0]["message"]["content"])

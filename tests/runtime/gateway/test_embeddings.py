@@ -41,11 +41,13 @@ def run_python(script: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "published"),
+    ("first", "second", "published_similarity"),
     [(WEATHER[0], WEATHER[1], 0.6660), (WEATHER[0], WEATHER[2], 0.1046), (WEATHER[1], WEATHER[2], 0.1411)],
 )
-def test_the_model_finds_the_similarities_that_its_makers_publish(first: str, second: str, published: float) -> None:
-    assert measure_similarity(load_embedder(MINILM), first, second) == pytest.approx(published, abs=0.02)
+def test_the_model_finds_the_similarities_that_its_makers_publish(
+    first: str, second: str, published_similarity: float
+) -> None:
+    assert measure_similarity(load_embedder(MINILM), first, second) == pytest.approx(published_similarity, abs=0.02)
 
 
 @pytest.mark.parametrize("text", [*WEATHER, *MIXED])

@@ -23,4 +23,4 @@ async def test_events_are_the_same_in_whatever_pieces_they_come(size: int) -> No
 async def test_an_event_in_very_many_pieces_takes_no_longer_than_in_one() -> None:
     # Gone through anew with each piece, this would take minutes.
     event = b"data: " + b"x" * 2**21 + b"\n\n"
-    assert [found async for found in split_events(split_pieces(event, 8))] == [event]
+    assert [split_event async for split_event in split_events(split_pieces(event, 8))] == [event]

@@ -51,12 +51,12 @@ async def test_a_provider_that_says_nothing_is_given_up_and_not_asked_again(
 ) -> None:
     async with open_gateway("slow-first:30", **bounds) as (gateway, model, fake):
         meter = UsageMeter()
-        with pytest.raises(UpstreamTimeout) as told:
+        with pytest.raises(UpstreamTimeout) as error_info:
             await getattr(gateway, method)(model, BODY, meter)
         assert not meter.has_begun
         # It may be at work, and paid for it. Official clients would ask again by themselves.
         assert len(fake.requests) == 1
-        assert told.value.headers["x-should-retry"] == "false"
+        assert error_info.value.headers["x-should-retry"] == "false"
 
 
 async def test_an_answer_in_one_piece_may_be_silent_for_as_long_as_it_may_take() -> None:
@@ -84,9 +84,9 @@ async def test_all_tries_of_a_call_share_its_time() -> None:
 async def test_what_was_never_sent_is_tried_again() -> None:
     async with open_gateway("plain") as (gateway, model, fake):
         gateway.add_provider(build_own_server("lab", "http://127.0.0.1:9/v1"), [model])
-        with pytest.raises(UpstreamFailed) as told:
+        with pytest.raises(UpstreamFailed) as error_info:
             await gateway.complete_chat(model, BODY, UsageMeter())
-        assert told.value.is_unbilled
+        assert error_info.value.is_unbilled
         assert not fake.requests
 
 
@@ -203,15 +203,15 @@ async def test_what_is_no_list_of_vectors_is_no_answer_to_texts(answer: dict[str
 
 
 @pytest.mark.parametrize(
-    ("theirs", "told"), [("17", "17"), (None, "1"), ("", "1"), ("-5", "0"), ("999999", "86400"), ("\xb2", "1")]
+    ("theirs", "seconds"), [("17", "17"), (None, "1"), ("", "1"), ("-5", "0"), ("999999", "86400"), ("\xb2", "1")]
 )
-async def test_how_long_to_wait_is_told_in_digits(theirs: str | None, told: str) -> None:
+async def test_how_long_to_wait_is_told_in_digits(theirs: str | None, seconds: str) -> None:
     headers = {} if theirs is None else {"retry-after": theirs}
-    assert build_refusal(429, b"", headers).http_headers == {"retry-after": told}
+    assert build_refusal(429, b"", headers).http_headers == {"retry-after": seconds}
 
 
 @pytest.mark.parametrize(
-    ("usage", "counted"),
+    ("usage", "expected_counts"),
     [
         # OpenAI has the tokens of thoughts among those of the completion, xAI beside them.
         ({"total_tokens": 41, "completion_tokens_details": {"reasoning_tokens": 5}}, (32, 9, 5, 0)),
@@ -223,8 +223,8 @@ async def test_how_long_to_wait_is_told_in_digits(theirs: str | None, told: str)
     ],
 )
 async def test_what_was_used_is_counted_as_its_vendor_says_it(
-    usage: dict[str, Any], counted: tuple[int, int, int, int]
+    usage: dict[str, Any], expected_counts: tuple[int, int, int, int]
 ) -> None:
     meter = UsageMeter()
     meter.count_usage({"prompt_tokens": 32, "completion_tokens": 9, **usage})
-    assert (meter.prompt, meter.completion, meter.reasoning, meter.cached) == counted
+    assert (meter.prompt, meter.completion, meter.reasoning, meter.cached) == expected_counts

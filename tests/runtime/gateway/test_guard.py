@@ -30,10 +30,10 @@ class FakeResolver:
 
     def __init__(self, *addresses: str) -> None:
         self.addresses: tuple[str, ...] = addresses
-        self.asked = 0
+        self.question_count = 0
 
     async def __call__(self, host: str, port: int) -> Sequence[str]:
-        self.asked += 1
+        self.question_count += 1
         return self.addresses
 
 
@@ -76,16 +76,16 @@ async def test_a_name_that_leads_elsewhere_after_it_was_checked_leads_nowhere() 
         for _ in range(2):
             await customer.ask("plain")
         # One connection, for both: it was vetted when it was made.
-        assert names.asked == 1
+        assert names.question_count == 1
         with pytest.raises(UpstreamFailed):
             await customer.ask("drop-first")  # after which there is no connection
         request_count = len(fake.requests)
         for rebound in (("10.0.0.7",), ("127.0.0.1", "169.254.169.254"), ("::1",)):
             names.addresses = rebound
             for method in ("complete_chat", "stream_chat", "embed_texts"):
-                with pytest.raises(UpstreamFailed) as raised:
+                with pytest.raises(UpstreamFailed) as error_info:
                     await customer.ask("plain", method)
-                assert "models.test" not in raised.value.message
+                assert "models.test" not in error_info.value.message
         assert len(fake.requests) == request_count
 
 

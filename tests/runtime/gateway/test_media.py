@@ -155,7 +155,7 @@ async def test_what_is_no_image_is_not_passed_on(behaviour: str, why: str) -> No
 
 
 @pytest.mark.parametrize(
-    ("name", "request_", "sent"),
+    ("name", "request_", "sent_fields"),
     [
         (
             "google/imagen-3.0-generate-001",
@@ -186,13 +186,13 @@ async def test_what_is_no_image_is_not_passed_on(behaviour: str, why: str) -> No
     ],
 )
 async def test_nothing_that_is_asked_of_an_image_is_left_out(
-    name: str, request_: MediaRequest, sent: dict[str, Any]
+    name: str, request_: MediaRequest, sent_fields: dict[str, Any]
 ) -> None:
     async with open_media() as media:
         # What comes of it is another matter: not all of these wires are answered here.
         with contextlib.suppress(UpstreamFailed, ModelNotFound):
             await media.media.start_job(find_model(name), request_, "job-1")
-        assert media.first_fields == sent
+        assert media.first_fields == sent_fields
 
 
 async def test_without_a_usage_the_most_is_what_it_costs() -> None:
@@ -295,10 +295,10 @@ async def test_pictures_of_a_conversation_are_fetched_here_where_the_provider_fe
             await inline_pictures(Provided("1", "gemini", "m", ""), text, files)
         await files.close()
         await client.close()
-    asked_for, seen = shown_there["messages"][0]["content"]
-    assert asked_for == {"type": "text", "text": "What is it?"}
+    text_part, picture_part = shown_there["messages"][0]["content"]
+    assert text_part == {"type": "text", "text": "What is it?"}
     url = f"data:image/png;base64,{base64.b64encode(PICTURE).decode()}"
-    assert seen == {"type": "image_url", "image_url": {"url": url, "detail": "low"}}
+    assert picture_part == {"type": "image_url", "image_url": {"url": url, "detail": "low"}}
 
 
 async def test_images_to_edit_are_fetched_here_and_sent_as_bytes(tmp_path: Path) -> None:
@@ -370,14 +370,14 @@ async def test_any_process_can_look_after_a_video() -> None:
         job = await first.media.start_job(video_model("sora-9"), build_request(), "job-1")
         assert job.status == "pending"
         elsewhere = Media(CATALOGUE, [Provider("openai", f"{first.fake.url}/v1", KEY, "openai")], Egress())
-        looked = await elsewhere.check_job(video_model("sora-9"), job.handle)
-        assert looked.status == "in_progress"
-        assert (await elsewhere.check_job(video_model("sora-9"), looked.handle)).status == "completed"
+        checked_job = await elsewhere.check_job(video_model("sora-9"), job.handle)
+        assert checked_job.status == "in_progress"
+        assert (await elsewhere.check_job(video_model("sora-9"), checked_job.handle)).status == "completed"
         await elsewhere.close()
 
 
 @pytest.mark.parametrize(
-    ("name", "request_", "sent"),
+    ("name", "request_", "sent_fields"),
     [
         (
             "google/veo-3.1-generate-001",
@@ -406,17 +406,19 @@ async def test_any_process_can_look_after_a_video() -> None:
         ),
     ],
 )
-async def test_each_wire_gets_the_fields_that_it_knows(name: str, request_: MediaRequest, sent: dict[str, Any]) -> None:
+async def test_each_wire_gets_the_fields_that_it_knows(
+    name: str, request_: MediaRequest, sent_fields: dict[str, Any]
+) -> None:
     async with open_media() as media:
         progress, files = await media.finish_job(find_model(name), request_)
         assert progress.status == "completed"
         assert progress.units == int(request_.parameters.get("duration", 5))
         assert files == [FILM]
-        assert media.first_fields == sent
-        fetched = next(request for request in media.fake.requests if request.path == "/files/film.mp4")
+        assert media.first_fields == sent_fields
+        file_request = next(request for request in media.fake.requests if request.path == "/files/film.mp4")
         # The key goes to Google, which asks for it, and to no store of anybody's.
-        assert ("x-goog-api-key" in fetched.headers) == name.startswith("google/")
-        assert "authorization" not in fetched.headers
+        assert ("x-goog-api-key" in file_request.headers) == name.startswith("google/")
+        assert "authorization" not in file_request.headers
 
 
 async def test_images_of_a_video_are_vetted_and_passed_on(tmp_path: Path) -> None:
@@ -556,14 +558,14 @@ async def test_each_family_of_image_models_takes_what_the_contract_says(
     name: str, top_level: tuple[str, ...], provider: tuple[str, ...]
 ) -> None:
     async with open_media() as media:
-        accepted = media.media.accepted_fields(find_model("openai/gpt-image-2", id=name))
-        assert (accepted.top_level, accepted.provider) == (top_level, provider)
+        accepted_fields = media.media.accepted_fields(find_model("openai/gpt-image-2", id=name))
+        assert (accepted_fields.top_level, accepted_fields.provider) == (top_level, provider)
 
 
 def test_every_image_and_video_model_takes_something() -> None:
     media = Media(CATALOGUE, [], Egress())
-    for sold in (*CATALOGUE.list_models("image"), *CATALOGUE.list_models("video")):
-        assert media.accepted_fields(sold).top_level
+    for model in (*CATALOGUE.list_models("image"), *CATALOGUE.list_models("video")):
+        assert media.accepted_fields(model).top_level
 
 
 async def test_a_model_whose_provider_is_gone_cannot_be_asked() -> None:

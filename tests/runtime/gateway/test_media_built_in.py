@@ -58,9 +58,9 @@ def decode_film(film: bytes) -> tuple[Any, list[Any]]:
 
 def read_note(picture: bytes) -> str:
     """Reads the text that a picture has beside its dots."""
-    with Image.open(io.BytesIO(picture)) as opened:
-        opened.verify()
-        return str(opened.info["Description"])
+    with Image.open(io.BytesIO(picture)) as image:
+        image.verify()
+        return str(image.info["Description"])
 
 
 @pytest.mark.parametrize(
@@ -92,8 +92,10 @@ async def test_a_picture_says_what_it_is_and_what_of(studio: BuiltInStudio) -> N
 
 
 async def test_images_that_it_was_shown_are_counted_and_not_seen(studio: BuiltInStudio) -> None:
-    shown = ["https://example.com/1.png", "https://example.com/2.png"]
-    assert "(2 images not seen)" in read_note(await studio.render_file(PICTURE, size="520x320", input_images=shown))
+    image_urls = ["https://example.com/1.png", "https://example.com/2.png"]
+    assert "(2 images not seen)" in read_note(
+        await studio.render_file(PICTURE, size="520x320", input_images=image_urls)
+    )
 
 
 async def test_the_same_request_has_the_same_picture_and_another_seed_another(studio: BuiltInStudio) -> None:
@@ -104,16 +106,16 @@ async def test_the_same_request_has_the_same_picture_and_another_seed_another(st
 
 
 async def test_several_pictures_differ(studio: BuiltInStudio) -> None:
-    made = await studio.render(PICTURE, n=4, size="64x64")
-    assert made.units == 4
-    assert len({rendering.source for rendering in made.renderings}) == 4
-    assert {rendering.content_type for rendering in made.renderings} == {"image/png"}
+    result = await studio.render(PICTURE, n=4, size="64x64")
+    assert result.units == 4
+    assert len({rendering.source for rendering in result.renderings}) == 4
+    assert {rendering.content_type for rendering in result.renderings} == {"image/png"}
 
 
 async def test_a_film_decodes_and_is_as_long_as_it_says(studio: BuiltInStudio) -> None:
-    made = await studio.render(FILM, duration=5, resolution="180p", aspect_ratio="16:9", generate_audio=False)
-    (rendering,) = made.renderings
-    assert made.units == 5
+    result = await studio.render(FILM, duration=5, resolution="180p", aspect_ratio="16:9", generate_audio=False)
+    (rendering,) = result.renderings
+    assert result.units == 5
     assert rendering.content_type == "video/mp4"
     assert isinstance(rendering.source, bytes)
     assert len(rendering.source) < 100_000

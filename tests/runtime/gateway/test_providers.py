@@ -122,10 +122,12 @@ def test_no_text_declares_no_servers() -> None:
 def test_the_key_of_a_server_is_in_the_variable_of_its_name() -> None:
     servers = parse_servers("corp-llm=https://models.test/v1,open=https://open.test/v1")
 
-    keyed, keyless = list_providers({"CORP_LLM_API_KEY": "sk-2"}, servers)
+    keyed_provider, keyless_provider = list_providers({"CORP_LLM_API_KEY": "sk-2"}, servers)
 
-    assert keyed == Provider("corp-llm", "https://models.test/v1", "sk-2", "openai", lists_models=True, is_own=True)
-    assert keyless.api_key == ""
+    assert keyed_provider == Provider(
+        "corp-llm", "https://models.test/v1", "sk-2", "openai", lists_models=True, is_own=True
+    )
+    assert keyless_provider.api_key == ""
 
 
 @pytest.mark.parametrize(
@@ -148,11 +150,11 @@ def test_the_key_of_a_server_is_in_the_variable_of_its_name() -> None:
     ],
 )
 def test_a_wrong_declaration_is_one_line_without_secrets(text: str, complaint: str) -> None:
-    with pytest.raises(ValueError, match=complaint) as raised:
+    with pytest.raises(ValueError, match=complaint) as error_info:
         parse_servers(text)
 
-    assert "\n" not in str(raised.value)
-    assert "secret" not in str(raised.value)
+    assert "\n" not in str(error_info.value)
+    assert "secret" not in str(error_info.value)
 
 
 # What a server of one's own has
@@ -244,29 +246,29 @@ async def test_a_refusal_is_an_error_that_says_the_status() -> None:
         raise web.HTTPUnauthorized
 
     async with serve_models(answer) as port:
-        with pytest.raises(ModelListFailed) as raised:
+        with pytest.raises(ModelListFailed) as error_info:
             await fetch_models_of(
                 Provider("corp", f"http://127.0.0.1:{port}/v1", "", "openai", lists_models=True, is_own=True)
             )
 
-    assert raised.value.details == {"server": "corp", "status": 401}
+    assert error_info.value.details == {"server": "corp", "status": 401}
 
 
-@pytest.mark.parametrize(("guarded", "found"), [(False, 1), (True, None)])
+@pytest.mark.parametrize(("is_guarded", "model_count"), [(False, 1), (True, None)])
 async def test_a_list_that_is_made_to_take_time_is_none_where_a_customer_names_the_server(
-    *, guarded: bool, found: int | None
+    *, is_guarded: bool, model_count: int | None
 ) -> None:
     async def answer(_request: web.Request) -> web.Response:
         return web.Response(text='{"data": [{"id": "m"}], "further": [' + "[]," * 200_000 + "[]]}")
 
     async with serve_models(answer) as port:
         url = f"http://127.0.0.1:{port}/v1"
-        provider = Provider("corp", url, "", "openai", lists_models=True, is_own=True, is_guarded=guarded)
-        if found is None:
+        provider = Provider("corp", url, "", "openai", lists_models=True, is_own=True, is_guarded=is_guarded)
+        if model_count is None:
             with pytest.raises(ModelListFailed):
                 await fetch_models_of(provider)
         else:
-            assert len(await fetch_models_of(provider)) == found
+            assert len(await fetch_models_of(provider)) == model_count
 
 
 async def test_a_declared_server_is_reached_through_the_guarded_client() -> None:
@@ -282,10 +284,10 @@ async def test_local_servers_are_found_with_their_models() -> None:
         serve_models(list_handler({"id": "llama3.2"})) as ollama,
         serve_models(list_handler({"id": "qwen3"})) as vllm,
     ):
-        found = await probe_servers(1, {"ollama": ollama, "vllm": vllm}, seconds=TIMEOUT_SECONDS)
+        found_servers = await probe_servers(1, {"ollama": ollama, "vllm": vllm}, seconds=TIMEOUT_SECONDS)
 
-    assert [model.id for _, models in found for model in models] == ["ollama/llama3.2", "vllm/qwen3"]
-    provider, (model,) = found[0]
+    assert [model.id for _, models in found_servers for model in models] == ["ollama/llama3.2", "vllm/qwen3"]
+    provider, (model,) = found_servers[0]
     assert (provider.name, provider.api_base, provider.wire) == ("ollama", f"http://127.0.0.1:{ollama}/v1", "openai")
     assert provider.is_own
     assert model.price == Price(0, 0)
@@ -303,11 +305,11 @@ async def test_a_local_server_that_settings_declare_is_not_looked_for() -> None:
 
 
 async def test_nobody_there_is_nothing_found() -> None:
-    with socket.socket() as taken:
+    with socket.socket() as taken_socket:
         # Taken, so that nobody else comes there, and not listened on.
-        taken.bind(("127.0.0.1", 0))
+        taken_socket.bind(("127.0.0.1", 0))
 
-        assert await probe_servers(1, {"ollama": taken.getsockname()[1]}, seconds=TIMEOUT_SECONDS) == []
+        assert await probe_servers(1, {"ollama": taken_socket.getsockname()[1]}, seconds=TIMEOUT_SECONDS) == []
 
 
 async def test_a_server_that_does_not_answer_is_not_waited_for() -> None:

@@ -51,17 +51,17 @@ async def collect_chunks(client: openai.AsyncOpenAI, model: str, **request: Any)
     return [chunk async for chunk in await create_chat(client, model, stream=True, **request)]
 
 
-def join_content(received: list[ChatCompletionChunk]) -> str:
-    return "".join(choice.delta.content or "" for chunk in received for choice in chunk.choices)
+def join_content(chunks: list[ChatCompletionChunk]) -> str:
+    return "".join(choice.delta.content or "" for chunk in chunks for choice in chunk.choices)
 
 
 async def test_a_chat_is_answered_and_remembered(fake: Upstream, client: openai.AsyncOpenAI) -> None:
     answer = await create_chat(client, "gpt-4o-mini", extra_body={"unknown": 1})
     assert answer.choices[0].message.content == TEXT
     assert (answer.usage.prompt_tokens, answer.usage.completion_tokens) == (PROMPT_TOKENS, 7)
-    [received] = fake.requests
-    assert received.headers["authorization"] == "Bearer sk-test"
-    assert (received.path, received.json["unknown"]) == ("/v1/chat/completions", 1)
+    [request] = fake.requests
+    assert request.headers["authorization"] == "Bearer sk-test"
+    assert (request.path, request.json["unknown"]) == ("/v1/chat/completions", 1)
 
 
 @pytest.mark.parametrize("model", ["gpt-4o-mini", "split", "comments", "slow-tokens:0.001", "slow-first:0.001"])
@@ -94,15 +94,15 @@ async def test_a_tool_is_called_until_its_results_are_there(client: openai.Async
     [("401", 401, "upstream_401"), ("context", 400, "context_length_exceeded"), ("503", 503, "upstream_503")],
 )
 async def test_it_fails_as_the_model_says(client: openai.AsyncOpenAI, model: str, status: int, code: str) -> None:
-    with pytest.raises(openai.APIStatusError) as failed:
+    with pytest.raises(openai.APIStatusError) as error_info:
         await create_chat(client, model)
-    assert (failed.value.status_code, failed.value.code) == (status, code)
+    assert (error_info.value.status_code, error_info.value.code) == (status, code)
 
 
 async def test_too_many_requests_say_when_to_come_again(client: openai.AsyncOpenAI) -> None:
-    with pytest.raises(openai.RateLimitError) as failed:
+    with pytest.raises(openai.RateLimitError) as error_info:
         await create_chat(client, "429:7")
-    assert failed.value.response.headers["retry-after"] == "7"
+    assert error_info.value.response.headers["retry-after"] == "7"
 
 
 async def test_a_header_chooses_before_the_name(client: openai.AsyncOpenAI) -> None:
@@ -193,8 +193,8 @@ async def test_responses_are_answered_whole_and_in_events(client: openai.AsyncOp
     whole = await client.responses.create(model="gpt-4o-mini", input="hi")
     assert whole.output_text == TEXT
     tool: Any = {"type": "function", "name": "get_weather", "parameters": {}, "strict": False}
-    called = await client.responses.create(model="tools", input="hi", tools=[tool])
-    assert [item.type for item in called.output] == ["function_call"]
+    response = await client.responses.create(model="tools", input="hi", tools=[tool])
+    assert [item.type for item in response.output] == ["function_call"]
     async with client.responses.stream(model="gpt-4o-mini", input="hi") as events:
         final = await events.get_final_response()
     assert final.output_text == TEXT

@@ -136,28 +136,28 @@ class Upstream:
         wire = GOOGLE if google else wire
         if request.method != "POST" or (wire is None and path != "/embeddings"):
             return _error_response(CHAT, 404, "not_found", f"There is nothing at {request.path}.")
-        asked = json.loads(body)
+        fields = json.loads(body)
         if google:
-            asked |= {"model": google[1], "stream": True}
-        model = str(asked.get("model"))
+            fields |= {"model": google[1], "stream": True}
+        model = str(fields.get("model"))
         self._request_counts[model] += 1
-        told = request.headers.get("x-upstream") or self.behaviour or model.rpartition("/")[2]
-        name, _, argument = told.partition(":")
+        behaviour_text = request.headers.get("x-upstream") or self.behaviour or model.rpartition("/")[2]
+        name, _, argument = behaviour_text.partition(":")
         try:
-            return await self._behave(request, wire, asked, Behaviour(name, argument))
+            return await self._behave(request, wire, fields, Behaviour(name, argument))
         except asyncio.CancelledError:
             self.broken_off += 1
             raise
 
     async def _media(self, request: web.BaseRequest, body: bytes) -> web.StreamResponse:
-        asked = fields_of(request.headers.get("content-type", ""), body)
-        model = model_of(request.path, asked)
+        fields = fields_of(request.headers.get("content-type", ""), body)
+        model = model_of(request.path, fields)
         self._request_counts[model] += 1
         name, _, argument = model.rpartition("/")[2].partition(":")
         behaviour = Behaviour(name, argument)
         try:
             failure = await self._fail(request, CHAT, model, behaviour) if request.method == "POST" else None
-            answer = failure or self.media.answer(request.method, request.path, asked, self.url, name)
+            answer = failure or self.media.answer(request.method, request.path, fields, self.url, name)
         except asyncio.CancelledError:
             self.broken_off += 1
             raise
@@ -168,11 +168,11 @@ class Upstream:
         return answer
 
     async def _behave(
-        self, request: web.BaseRequest, wire: Wire | None, asked: Any, behaviour: Behaviour
+        self, request: web.BaseRequest, wire: Wire | None, fields: Any, behaviour: Behaviour
     ) -> web.StreamResponse:
-        failure = await self._fail(request, wire or CHAT, str(asked["model"]), behaviour)
-        if behaviour.name == "obedient" and wire and (refused := find_refusal(wire, asked)):
-            failure = web.json_response(refused, status=400)
+        failure = await self._fail(request, wire or CHAT, str(fields["model"]), behaviour)
+        if behaviour.name == "obedient" and wire and (refusal := find_refusal(wire, fields)):
+            failure = web.json_response(refusal, status=400)
         if failure is not None:
             return failure
         if behaviour.name == "error-body":
@@ -180,12 +180,12 @@ class Upstream:
         if behaviour.name == "shapeless":
             return web.json_response({"choices": "The upstream has none.", "data": 1})
         if wire is None or request.path.endswith(_COUNT):
-            return web.json_response({"input_tokens": PROMPT_TOKENS} if wire else _build_embeddings(asked))
-        script = _build_script(request, asked, behaviour)
-        if asked.get("stream"):
-            include = (asked.get("stream_options") or {}).get("include_usage") is True
-            return await _send_stream(request, wire, wire.frames(str(asked["model"]), script, include), behaviour)
-        return await _send_whole(request, wire.whole(str(asked["model"]), script), behaviour)
+            return web.json_response({"input_tokens": PROMPT_TOKENS} if wire else _build_embeddings(fields))
+        script = _build_script(request, fields, behaviour)
+        if fields.get("stream"):
+            include = (fields.get("stream_options") or {}).get("include_usage") is True
+            return await _send_stream(request, wire, wire.frames(str(fields["model"]), script, include), behaviour)
+        return await _send_whole(request, wire.whole(str(fields["model"]), script), behaviour)
 
     async def _fail(
         self, request: web.BaseRequest, wire: Wire, model: str, behaviour: Behaviour
@@ -195,8 +195,8 @@ class Upstream:
         if name == "drop-first":
             raise _drop_connection(request)
         if name == "said":
-            said = self.canned_answers[behaviour.argument]
-            return web.Response(status=said.status, body=said.body, headers=said.headers)
+            canned_answer = self.canned_answers[behaviour.argument]
+            return web.Response(status=canned_answer.status, body=canned_answer.body, headers=canned_answer.headers)
         if name == "slow-first":
             await asyncio.sleep(behaviour.number(0.2))
         if name == "flaky" and self._request_counts[model] <= behaviour.number(1):
@@ -231,10 +231,10 @@ async def start_upstream(port: int = 0, *, keep: int = 1000, behaviour: str = ""
         await runner.cleanup()
 
 
-def _build_script(request: web.BaseRequest, asked: Any, behaviour: Behaviour) -> Script:
+def _build_script(request: web.BaseRequest, fields: Any, behaviour: Behaviour) -> Script:
     match behaviour.name:
-        case "tools" | "cut-off" as kind if not _has_results(asked):
-            tool = asked["tools"][0]
+        case "tools" | "cut-off" as kind if not _has_results(fields):
+            tool = fields["tools"][0]
             name = tool.get("function", tool)["name"]
             if kind == "tools":
                 script = Script((), ((name, ARGUMENTS),) * int(behaviour.number(1)))
@@ -247,8 +247,8 @@ def _build_script(request: web.BaseRequest, asked: Any, behaviour: Behaviour) ->
             size = int(behaviour.number(_HUGE))
             return Script(tuple("x" * min(_PIECE, size - at) for at in range(0, size, _PIECE)))
         case "echo":
-            told = {"path": request.path_qs, "headers": dict(request.headers), "body": asked}
-            return Script((json.dumps(told),))
+            echoed_request = {"path": request.path_qs, "headers": dict(request.headers), "body": fields}
+            return Script((json.dumps(echoed_request),))
         case "cached" | "written" | "thoughts" | "no-usage" as name:
             tokens = int(behaviour.number(1))
             return Script(
@@ -256,14 +256,14 @@ def _build_script(request: web.BaseRequest, asked: Any, behaviour: Behaviour) ->
                 usage=name != "no-usage",
                 cached_tokens=tokens if name == "cached" else 0,
                 written_tokens=tokens if name == "written" else 0,
-                thought="Let me see." if name == "thoughts" else "",
+                thoughts="Let me see." if name == "thoughts" else "",
             )
-    return build_script(asked) if behaviour.name == "obedient" else HELLO
+    return build_script(fields) if behaviour.name == "obedient" else HELLO
 
 
-def _has_results(asked: Any) -> bool:
+def _has_results(fields: Any) -> bool:
     """Whether the last thing told is the result of a call, on any of the wires."""
-    last = (asked.get("messages") or asked.get("input"))[-1]
+    last = (fields.get("messages") or fields.get("input"))[-1]
     if not isinstance(last, dict):
         return False
     content = last.get("content")
@@ -308,13 +308,13 @@ def _split_stream(wire: Wire, frames: tuple[bytes, ...], behaviour: Behaviour) -
             yield from frames[: int(behaviour.number(2))]
         case "error-frame":
             yield from frames[: int(behaviour.number(2))]
-            failed = wire.error(500, "upstream_500", "The upstream failed in the middle.")
-            yield (b"event: error\n" if wire is MESSAGES else b"") + upstream_wires.encode_data(failed)
+            error = wire.error(500, "upstream_500", "The upstream failed in the middle.")
+            yield (b"event: error\n" if wire is MESSAGES else b"") + upstream_wires.encode_data(error)
         case "error-beside":
             yield from frames[: int(behaviour.number(2))]
-            ended = {"index": 0, "delta": {"content": ""}, "finish_reason": "error"}
+            last_choice = {"index": 0, "delta": {"content": ""}, "finish_reason": "error"}
             yield upstream_wires.encode_data(
-                {**wire.error(500, "upstream_500", "The upstream failed."), "choices": [ended]}
+                {**wire.error(500, "upstream_500", "The upstream failed."), "choices": [last_choice]}
             )
             yield from end
         case "malformed-sse":
@@ -332,18 +332,18 @@ def _split_stream(wire: Wire, frames: tuple[bytes, ...], behaviour: Behaviour) -
             yield from (*frames, *end)
 
 
-def _build_embeddings(asked: Any) -> dict[str, Any]:
+def _build_embeddings(fields: Any) -> dict[str, Any]:
     """A vector for each text, the same for the same text, of as many dimensions as asked for, or eight."""
-    texts = asked["input"] if isinstance(asked["input"], list) else [asked["input"]]
+    texts = fields["input"] if isinstance(fields["input"], list) else [fields["input"]]
     entries = []
     for index, text in enumerate(texts):
         digest = hashlib.sha256(json.dumps(text).encode()).digest()
-        vector = [digest[at % 32] / 255 for at in range(asked.get("dimensions") or 8)]
-        encoded = base64.b64encode(array("f", vector).tobytes()).decode()
-        told = encoded if asked.get("encoding_format") == "base64" else vector
-        entries.append({"object": "embedding", "index": index, "embedding": told})
+        vector = [digest[at % 32] / 255 for at in range(fields.get("dimensions") or 8)]
+        encoded_vector = base64.b64encode(array("f", vector).tobytes()).decode()
+        embedding = encoded_vector if fields.get("encoding_format") == "base64" else vector
+        entries.append({"object": "embedding", "index": index, "embedding": embedding})
     usage = {"prompt_tokens": PROMPT_TOKENS * len(texts), "total_tokens": PROMPT_TOKENS * len(texts)}
-    return {"object": "list", "data": entries, "model": asked["model"], "usage": usage}
+    return {"object": "list", "data": entries, "model": fields["model"], "usage": usage}
 
 
 def _error_response(

@@ -51,10 +51,10 @@ def is_media(path: str) -> bool:
     return _PATHS.search(path) is not None
 
 
-def model_of(path: str, asked: Mapping[str, Any]) -> str:
+def model_of(path: str, fields: Mapping[str, Any]) -> str:
     """What tells how to behave: the model, or of one that stands in the path what it has after `-image-`."""
     results = _IN_PATH.search(path)
-    return results[1] if results else str(asked.get("model", ""))
+    return results[1] if results else str(fields.get("model", ""))
 
 
 def fields_of(content_type: str, body: bytes) -> dict[str, Any]:
@@ -62,15 +62,15 @@ def fields_of(content_type: str, body: bytes) -> dict[str, Any]:
     if not content_type.startswith("multipart/"):
         return dict(json.loads(body or b"{}"))
     form = message_from_bytes(b"Content-Type: " + content_type.encode() + b"\r\n\r\n" + body, policy=HTTP)
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for part in form.iter_parts():
         name = part.get_param("name", header="content-disposition")
         content: Any = part.get_payload(decode=True)
         if part.get_filename() is None:
-            found[str(name)] = content.decode()
+            fields[str(name)] = content.decode()
         else:
-            found.setdefault(str(name), []).append(content)
-    return found
+            fields.setdefault(str(name), []).append(content)
+    return fields
 
 
 @dataclass
@@ -81,17 +81,17 @@ class MediaMaker:
     _numbers: Any = field(default_factory=lambda: itertools.count(1))
 
     def answer(
-        self, method: str, path: str, asked: Mapping[str, Any], url: str, name: str
+        self, method: str, path: str, fields: Mapping[str, Any], url: str, name: str
     ) -> web.StreamResponse | None:
         """The answer to what is asked for, None to anything else. url: of this upstream. name: of the behaviour."""
         if method == "POST":
-            return self._begin_job(path, asked, url, name)
+            return self._begin_job(path, fields, url, name)
         if path.startswith("/files/"):
             return _send_file(path.rpartition("/")[2])
         if path.startswith("/v1/videos/") and path.endswith("/content"):
             return _send_file("text" if "/text-" in path else "film.mp4")
-        told = self._video_status(path, url)
-        return None if told is None else web.json_response(told)
+        status = self._video_status(path, url)
+        return None if status is None else web.json_response(status)
 
     def _video_status(self, path: str, url: str) -> dict[str, Any] | None:
         """How far a video is, on each of the wires."""
@@ -105,21 +105,21 @@ class MediaMaker:
             case [*_, "requests", id_]:
                 return {"video": {"url": f"{url}/files/film.mp4"}} if self._is_done(id_) else {}
             case [*_, "tasks", id_]:
-                done = self._is_done(id_)
-                output = {"output": [f"{url}/files/film.mp4"]} if done else {}
-                return {"id": id_, "status": "SUCCEEDED" if done else "RUNNING", **output}
+                is_done = self._is_done(id_)
+                output = {"output": [f"{url}/files/film.mp4"]} if is_done else {}
+                return {"id": id_, "status": "SUCCEEDED" if is_done else "RUNNING", **output}
         return None
 
-    def _begin_job(self, path: str, asked: Mapping[str, Any], url: str, name: str) -> web.StreamResponse | None:
+    def _begin_job(self, path: str, fields: Mapping[str, Any], url: str, name: str) -> web.StreamResponse | None:
         if path in ("/v1/images/generations", "/v1/images/edits"):
-            return web.json_response(_build_images(asked, url, name))
+            return web.json_response(_build_images(fields, url, name))
         if path.endswith(":generateContent"):
             return web.json_response(_build_candidates(name))
         id_ = f"{name}-{next(self._numbers)}"
         if path == "/v1/videos":
-            size, seconds = asked.get("size", "720x1280"), asked["seconds"]
-            told = {"id": id_, "object": "video", "status": "queued", "created_at": 1}
-            return web.json_response({**told, "model": asked["model"], "size": size, "seconds": seconds})
+            size, seconds = fields.get("size", "720x1280"), fields["seconds"]
+            video = {"id": id_, "object": "video", "status": "queued", "created_at": 1}
+            return web.json_response({**video, "model": fields["model"], "size": size, "seconds": seconds})
         if path.endswith(":predictLongRunning"):
             return web.json_response({"name": f"operations/{id_}"})
         if path.endswith(("-to-video", "_to_video")):
@@ -131,12 +131,12 @@ class MediaMaker:
         return self.looks[id_] >= _LOOKS
 
     def _video(self, id_: str) -> dict[str, Any]:
-        told = {"id": id_, "object": "video", "created_at": 1, "model": "sora", "seconds": "4", "size": "1280x720"}
+        video = {"id": id_, "object": "video", "created_at": 1, "model": "sora", "seconds": "4", "size": "1280x720"}
         if not self._is_done(id_):
-            return {**told, "status": "in_progress", "progress": 50}
+            return {**video, "status": "in_progress", "progress": 50}
         if id_.startswith("failing"):
-            return {**told, "status": "failed", "error": {"code": "blocked", "message": REASON}}
-        return {**told, "status": "expired" if id_.startswith("expired") else "completed", "progress": 100}
+            return {**video, "status": "failed", "error": {"code": "blocked", "message": REASON}}
+        return {**video, "status": "expired" if id_.startswith("expired") else "completed", "progress": 100}
 
     def _operation(self, id_: str, url: str) -> dict[str, Any]:
         if not self._is_done(id_):
@@ -149,11 +149,11 @@ class MediaMaker:
         }
 
 
-def _build_images(asked: Mapping[str, Any], url: str, name: str) -> dict[str, Any]:
-    encoded = base64.b64encode(TEXT if name == "text" else PICTURE).decode()
+def _build_images(fields: Mapping[str, Any], url: str, name: str) -> dict[str, Any]:
+    encoded_picture = base64.b64encode(TEXT if name == "text" else PICTURE).decode()
     places = {"url": f"{url}/files/picture.png", "elsewhere": "https://169.254.169.254/latest/picture.png"}
-    image = {"url": places[name]} if name in places else {"b64_json": encoded}
-    data = [] if name == "nothing" else [image] * int(asked.get("n", 1))
+    image = {"url": places[name]} if name in places else {"b64_json": encoded_picture}
+    data = [] if name == "nothing" else [image] * int(fields.get("n", 1))
     return {"created": 1, "data": data, **({} if name == "no-usage" else {"usage": USAGE})}
 
 

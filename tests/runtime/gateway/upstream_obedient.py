@@ -17,27 +17,27 @@ _REFUSE = re.compile(r"^/refuse (\S+)", re.MULTILINE)
 _JSON = re.compile(r"\{.*\}", re.DOTALL)
 
 
-def build_script(asked: Any) -> Script:
+def build_script(fields: Any) -> Script:
     """The answer to a request on any of the wires."""
-    last = _messages(asked)[-1]
+    last = _messages(fields)[-1]
     result = _result(last)
     if result is not None:
         return Script(tuple(re.findall(r"\S+\s*", result)))
     text = _text(last)
-    if called := _CALL.search(text):
-        return Script((), ((called[1], called[2]),))
-    if said := _SAY.search(text):
-        return Script(tuple(re.findall(r"\S+\s*", said[1])))
+    if call_match := _CALL.search(text):
+        return Script((), ((call_match[1], call_match[2]),))
+    if say_match := _SAY.search(text):
+        return Script(tuple(re.findall(r"\S+\s*", say_match[1])))
     results = _JSON.search(text)
     assert results, f"no command is in {text!r}"
-    if demanded := _demanded_tool(asked):
-        return Script((), ((demanded, results[0]),))
+    if tool_name := _demanded_tool(fields):
+        return Script((), ((tool_name, results[0]),))
     return Script(tuple(re.findall(r"\S+\s*", results[0])))
 
 
-def find_refusal(wire: Wire, asked: Any) -> dict[str, Any] | None:
+def find_refusal(wire: Wire, fields: Any) -> dict[str, Any] | None:
     """The error for a request that asks to be refused, as the wire's vendor words it."""
-    results = _REFUSE.search(_text(_messages(asked)[-1]))
+    results = _REFUSE.search(_text(_messages(fields)[-1]))
     if results is None:
         return None
     message = (
@@ -45,15 +45,15 @@ def find_refusal(wire: Wire, asked: Any) -> dict[str, Any] | None:
         if wire is MESSAGES
         else f"Invalid '{results[1]}': only the default is taken."
     )
-    failed = wire.error(400, "invalid_value", message)
+    error = wire.error(400, "invalid_value", message)
     if wire is not MESSAGES:
-        failed["error"]["param"] = results[1]
-    return failed
+        error["error"]["param"] = results[1]
+    return error
 
 
-def _messages(asked: Any) -> list[Any]:
-    told = asked.get("messages") or asked["input"]
-    return [{"role": "user", "content": told}] if isinstance(told, str) else told
+def _messages(fields: Any) -> list[Any]:
+    messages = fields.get("messages") or fields["input"]
+    return [{"role": "user", "content": messages}] if isinstance(messages, str) else messages
 
 
 def _text(message: Any) -> str:
@@ -73,7 +73,7 @@ def _result(message: Any) -> str | None:
     return "\n".join(results) if results else None
 
 
-def _demanded_tool(asked: Any) -> str:
+def _demanded_tool(fields: Any) -> str:
     """The tool that the answer must call; translators ask for JSON so."""
-    choice = asked.get("tool_choice")
+    choice = fields.get("tool_choice")
     return str(choice.get("name") or choice.get("function", {}).get("name") or "") if isinstance(choice, dict) else ""

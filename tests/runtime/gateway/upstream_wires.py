@@ -24,7 +24,7 @@ class Script:
     cached_tokens: int = 0
     written_tokens: int = 0
     """Of the prompt, to the cache; an hour's are half of them."""
-    thought: str = ""
+    thoughts: str = ""
     """What was thought before, as chat completions tell it."""
     finish: str = ""
     """Why it ended, as chat completions tell it; what suits the rest if left out."""
@@ -77,8 +77,8 @@ def _chat_calls(script: Script) -> list[dict[str, Any]]:
 @lru_cache(maxsize=64)
 def _chat_whole(model: str, script: Script) -> bytes:
     message: dict[str, Any] = {"role": "assistant", "content": script.text or None}
-    if script.thought:
-        message["reasoning_content"] = script.thought
+    if script.thoughts:
+        message["reasoning_content"] = script.thoughts
     if script.calls:
         message["tool_calls"] = _chat_calls(script)
     finish = script.finish or ("tool_calls" if script.calls else "stop")
@@ -96,7 +96,7 @@ def _chat_whole(model: str, script: Script) -> bytes:
 def _chat_frames(model: str, script: Script, usage: bool) -> tuple[bytes, ...]:
     head = {"id": "chatcmpl-upstream", "object": "chat.completion.chunk", "created": CREATED, "model": model}
     deltas: list[dict[str, Any]] = [{"role": "assistant", "content": ""}]
-    deltas += [{"reasoning_content": script.thought}] if script.thought else []
+    deltas += [{"reasoning_content": script.thoughts}] if script.thoughts else []
     deltas += [{"content": word} for word in script.words]
     for number, call in enumerate(_chat_calls(script)):
         name, arguments = call["function"]["name"], call["function"]["arguments"]
@@ -164,23 +164,23 @@ def _response_frames(model: str, script: Script, usage: bool) -> tuple[bytes, ..
     ]
     for index, item in enumerate(whole["output"]):
         at = {"output_index": index, "item_id": item["id"]}
-        begun = {**item, "status": "in_progress"}
+        begun_item = {**item, "status": "in_progress"}
         if item["type"] == "message":
             part = item["content"][0]
             at["content_index"] = 0
             events += [
-                {"type": "response.output_item.added", "output_index": index, "item": {**begun, "content": []}},
+                {"type": "response.output_item.added", "output_index": index, "item": {**begun_item, "content": []}},
                 {"type": "response.content_part.added", **at, "part": {**part, "text": ""}},
                 *({"type": "response.output_text.delta", **at, "delta": word, "logprobs": []} for word in script.words),
                 {"type": "response.output_text.done", **at, "text": part["text"], "logprobs": []},
                 {"type": "response.content_part.done", **at, "part": part},
             ]
         else:
-            named = {"name": item["name"], "arguments": item["arguments"]}
+            call_fields = {"name": item["name"], "arguments": item["arguments"]}
             events += [
-                {"type": "response.output_item.added", "output_index": index, "item": {**begun, "arguments": ""}},
+                {"type": "response.output_item.added", "output_index": index, "item": {**begun_item, "arguments": ""}},
                 {"type": "response.function_call_arguments.delta", **at, "delta": item["arguments"]},
-                {"type": "response.function_call_arguments.done", **at, **named},
+                {"type": "response.function_call_arguments.done", **at, **call_fields},
             ]
         events.append({"type": "response.output_item.done", "output_index": index, "item": item})
     events.append({"type": "response.completed", "response": whole})
@@ -193,14 +193,14 @@ def _response_frames(model: str, script: Script, usage: bool) -> tuple[bytes, ..
 def _anthropic_usage(script: Script) -> dict[str, Any]:
     if not script.usage:
         return {"input_tokens": 0, "output_tokens": 0}
-    cached, written = script.cached_tokens, script.written_tokens
-    hour = written // 2
+    cached_tokens, written_tokens = script.cached_tokens, script.written_tokens
+    hour = written_tokens // 2
     return {
         # This vendor does not count what was cached among the input.
-        "input_tokens": PROMPT_TOKENS - cached - written,
-        "cache_read_input_tokens": cached,
-        "cache_creation_input_tokens": written,
-        "cache_creation": {"ephemeral_5m_input_tokens": written - hour, "ephemeral_1h_input_tokens": hour},
+        "input_tokens": PROMPT_TOKENS - cached_tokens - written_tokens,
+        "cache_read_input_tokens": cached_tokens,
+        "cache_creation_input_tokens": written_tokens,
+        "cache_creation": {"ephemeral_5m_input_tokens": written_tokens - hour, "ephemeral_1h_input_tokens": hour},
         "output_tokens": script.completion_tokens,
     }
 
@@ -236,8 +236,8 @@ def _message_frames(model: str, script: Script, usage: bool) -> tuple[bytes, ...
 
 
 def _message_events(whole: dict[str, Any], script: Script) -> Iterator[dict[str, Any]]:
-    begun = {**whole, "content": [], "stop_reason": None, "usage": {**whole["usage"], "output_tokens": 1}}
-    yield {"type": "message_start", "message": begun}
+    begun_message = {**whole, "content": [], "stop_reason": None, "usage": {**whole["usage"], "output_tokens": 1}}
+    yield {"type": "message_start", "message": begun_message}
     for index, block in enumerate(whole["content"]):
         if block["type"] == "text":
             empty: dict[str, Any] = {"type": "text", "text": ""}
@@ -276,15 +276,15 @@ def _anthropic_error(status: int, code: str, message: str) -> dict[str, Any]:
 def _google_frames(model: str, script: Script, usage: bool) -> tuple[bytes, ...]:
     parts: list[dict[str, Any]] = [{"text": word} for word in script.words]
     parts += [{"functionCall": {"name": name, "args": json.loads(arguments)}} for name, arguments in script.calls]
-    counted = {"promptTokenCount": PROMPT_TOKENS, "candidatesTokenCount": script.completion_tokens}
-    told: list[dict[str, Any]] = [
+    token_counts = {"promptTokenCount": PROMPT_TOKENS, "candidatesTokenCount": script.completion_tokens}
+    chunks: list[dict[str, Any]] = [
         {"candidates": [{"content": {"parts": [part], "role": "model"}, "index": 0}], "modelVersion": model}
         for part in parts
     ]
     # The reason comes with the last part, not behind it.
-    told[-1]["candidates"][0]["finishReason"] = "STOP"
-    told[-1]["usageMetadata"] = {**counted, "totalTokenCount": sum(counted.values())}
-    return tuple(map(encode_data, told))
+    chunks[-1]["candidates"][0]["finishReason"] = "STOP"
+    chunks[-1]["usageMetadata"] = {**token_counts, "totalTokenCount": sum(token_counts.values())}
+    return tuple(map(encode_data, chunks))
 
 
 def _google_error(status: int, code: str, message: str) -> dict[str, Any]:

@@ -75,7 +75,9 @@ VALUES = st.recursive(
 OPERATORS = sorted({next(iter(case["rule"])) for case in CASES if isinstance(case["rule"], dict)})
 RULES = st.recursive(
     VALUES | st.builds(lambda name: {"var": name}, st.sampled_from(["", "a", "a.0", "accumulator", "current"])),
-    lambda inner: st.builds(lambda name, given: {name: given}, st.sampled_from(OPERATORS), st.lists(inner, max_size=4)),
+    lambda inner: st.builds(
+        lambda name, operands: {name: operands}, st.sampled_from(OPERATORS), st.lists(inner, max_size=4)
+    ),
     max_leaves=12,
 )
 
