@@ -38,14 +38,14 @@ class Answer:
     @property
     def result(self) -> dict[str, Any]:
         assert "result" in self.message, self.message
-        found: dict[str, Any] = self.message["result"]
-        return found
+        result: dict[str, Any] = self.message["result"]
+        return result
 
     @property
     def error(self) -> dict[str, Any]:
         assert "error" in self.message, self.message
-        found: dict[str, Any] = self.message["error"]
-        return found
+        error: dict[str, Any] = self.message["error"]
+        return error
 
 
 def build_message(
@@ -89,9 +89,9 @@ async def send_message(
     by: headers with a credential; the first account's key when left out. path: with a query for another view.
     headers: sent beside those of the protocol, or instead of them where they have one name.
     """
-    body, sent = build_message(method, params, era=era, capabilities=capabilities)
-    sent |= {**(baobab.owner if by is None else by), **(headers or {})}
-    answer = await baobab.client.post(path, json=body, headers=sent)
+    body, all_headers = build_message(method, params, era=era, capabilities=capabilities)
+    all_headers |= {**(baobab.owner if by is None else by), **(headers or {})}
+    answer = await baobab.client.post(path, json=body, headers=all_headers)
     *before, last = list(parse_messages(answer)) or [{}]
     return Answer(answer.status_code, answer.headers, last, before)
 
@@ -108,12 +108,12 @@ async def call_tool(
 
 def read_refusal(result: Mapping[str, Any]) -> dict[str, Any]:
     """The error that a result says: as data, and in words that a model sees."""
-    told: dict[str, Any] = result["_meta"][ERROR]
-    said = result["content"][0]["text"]
+    error: dict[str, Any] = result["_meta"][ERROR]
+    text = result["content"][0]["text"]
     assert result["isError"] is True
     assert "structuredContent" not in result
-    assert all(told[part] in said for part in ("code", "message", "remediation"))
-    return told
+    assert all(error[part] in text for part in ("code", "message", "remediation"))
+    return error
 
 
 def parse_messages(answer: httpx.Response) -> Iterator[dict[str, Any]]:
@@ -134,10 +134,10 @@ class Stream:
         self.headers = httpx.Headers()
         self.given_up = asyncio.Event()
         """Set once the server does no more about it."""
-        self._sent: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        self._part_queue: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         self._text = ""
-        self._left = asyncio.Event()
-        self._ended = False
+        self._disconnection = asyncio.Event()
+        self._is_over = False
 
     async def read_start(self) -> None:
         start = await self._next_part()
@@ -146,19 +146,19 @@ class Stream:
     async def read_message(self) -> dict[str, Any]:
         """The next JSON-RPC message."""
         while True:
-            line, found, rest = self._text.partition("\n")
-            if found:
+            line, newline, rest = self._text.partition("\n")
+            if newline:
                 self._text = rest
                 if line.startswith("data: {"):
-                    parsed: dict[str, Any] = json.loads(line.removeprefix("data: "))
-                    return parsed
+                    message: dict[str, Any] = json.loads(line.removeprefix("data: "))
+                    return message
             else:
-                assert not self._ended, "the stream has ended"
+                assert not self._is_over, "the stream has ended"
                 await self._read()
 
     async def read_body(self) -> str:
         """All that is left, once the answer has ended."""
-        while not self._ended:
+        while not self._is_over:
             await self._read()
         return self._text
 
@@ -168,25 +168,25 @@ class Stream:
         return [json.loads(line[6:]) for line in text.splitlines() if line.startswith("data: {")]
 
     def disconnect(self) -> None:
-        self._left.set()
+        self._disconnection.set()
 
     async def receive(self, body: bytes) -> AsyncIterator[dict[str, Any]]:
         yield {"type": "http.request", "body": body, "more_body": False}
-        await self._left.wait()
+        await self._disconnection.wait()
         while True:
             yield {"type": "http.disconnect"}
 
     async def send(self, message: dict[str, Any]) -> None:
-        self._sent.put_nowait(message)
+        self._part_queue.put_nowait(message)
 
     async def _read(self) -> None:
         part = await self._next_part()
         self._text += part.get("body", b"").decode().replace("\r\n", "\n")
-        self._ended = not part.get("more_body", False)
+        self._is_over = not part.get("more_body", False)
 
     async def _next_part(self) -> dict[str, Any]:
         async with asyncio.timeout(TIMEOUT_SECONDS):
-            return await self._sent.get()
+            return await self._part_queue.get()
 
 
 @contextlib.asynccontextmanager
@@ -198,8 +198,8 @@ async def open_exchange(
     stream: one that reads in a way of its own.
     """
     stream = stream or Stream()
-    received = stream.receive(body)
-    serving = asyncio.create_task(serve(scope, received.__anext__, stream.send))
+    request_parts = stream.receive(body)
+    serving = asyncio.create_task(serve(scope, request_parts.__anext__, stream.send))
     try:
         serving.add_done_callback(lambda _: stream.given_up.set())
         await stream.read_start()
@@ -218,22 +218,22 @@ async def open_stream(
     by: Mapping[str, str] | None = None,
     path: str = "/mcp",
     stream: Stream | None = None,
-    **wanted: bool,
+    **notifications: bool,
 ) -> AsyncIterator[Stream]:
     """A stream of change notifications: `subscriptions/listen` of 2026, or the GET stream of the protocols before.
 
-    wanted: what a client of 2026 asks for, such as toolsListChanged=True; an earlier one hears everything.
+    notifications: what a client of 2026 asks for, such as toolsListChanged=True; an earlier one hears everything.
     """
     if era == MODERN:
-        kinds = wanted or {"toolsListChanged": True, "promptsListChanged": True, "resourcesListChanged": True}
+        kinds = notifications or {"toolsListChanged": True, "promptsListChanged": True, "resourcesListChanged": True}
         body, headers = build_message("subscriptions/listen", {"notifications": kinds}, era=era)
-        sent, method = json.dumps(body).encode(), "POST"
-        headers |= {"content-type": "application/json", "content-length": str(len(sent))}
+        content, method = json.dumps(body).encode(), "POST"
+        headers |= {"content-type": "application/json", "content-length": str(len(content))}
     else:
-        sent, method = b"", "GET"
+        content, method = b"", "GET"
         headers = {"accept": "text/event-stream", "mcp-protocol-version": era}
     scope = build_scope(baobab, method, path, {**headers, **(baobab.owner if by is None else by)})
-    async with open_exchange(baobab.client._transport.app, scope, sent, stream) as exchange:  # type: ignore[attr-defined]
+    async with open_exchange(baobab.client._transport.app, scope, content, stream) as exchange:  # type: ignore[attr-defined]
         if era == MODERN and exchange.headers["content-type"].startswith("text/event-stream"):
             message = await exchange.read_message()
             assert message["method"] == "notifications/subscriptions/acknowledged", message
@@ -250,7 +250,7 @@ async def give_tools(baobab: Baobab, app_id: str, names: list[str]) -> None:
 def build_scope(baobab: Baobab, method: str, path: str, headers: Mapping[str, str]) -> dict[str, Any]:
     """The ASGI scope of a request."""
     url = urlsplit(f"{baobab.client.base_url}".rstrip("/") + path)
-    given = {"host": url.netloc, **headers}
+    all_headers = {"host": url.netloc, **headers}
     return {
         "type": "http",
         "asgi": {"version": "3.0"},
@@ -261,7 +261,7 @@ def build_scope(baobab: Baobab, method: str, path: str, headers: Mapping[str, st
         "raw_path": url.path.encode(),
         "query_string": url.query.encode(),
         "root_path": "",
-        "headers": [(name.lower().encode(), value.encode("latin-1")) for name, value in given.items()],
+        "headers": [(name.lower().encode(), value.encode("latin-1")) for name, value in all_headers.items()],
         "client": ("127.0.0.1", 50000),
         "server": ("127.0.0.1", 8000),
     }

@@ -17,9 +17,9 @@ FORMS_ONLY: dict[str, Any] = {"elicitation": {"form": {}}}
 OPENED = {"approval": {"action": "accept"}}
 
 
-async def create_approval_key(baobab: Baobab, approval: str = "write", **wanted: Any) -> dict[str, str]:
+async def create_approval_key(baobab: Baobab, approval: str = "write", **options: Any) -> dict[str, str]:
     """Headers with a new key whose calls wait for a person."""
-    body = {"name": "an agent", "approval": approval, **wanted}
+    body = {"name": "an agent", "approval": approval, **options}
     response = await baobab.client.post("/api-keys", json=body, headers=baobab.owner)
     assert response.status_code == 201, response.text
     return {"authorization": f"Bearer {response.json()['key']}"}
@@ -53,12 +53,12 @@ def increment_call(app_id: str) -> dict[str, Any]:
 async def test_a_call_that_needs_a_person_waits_and_is_answered_once_approved(baobab: Baobab, era: str) -> None:
     app_id, agent = await baobab.create_app(), await create_approval_key(baobab)
     call = {"app_id": app_id, "key": "visits"}
-    refused = await call_tool(baobab, "kv_incr", call, by=agent, era=era)
-    assert refused["isError"] is True
-    refusal = read_refusal(refused)
+    refused_result = await call_tool(baobab, "kv_incr", call, by=agent, era=era)
+    assert refused_result["isError"] is True
+    refusal = read_refusal(refused_result)
     assert refusal["code"] == "APPROVAL_REQUIRED"
     assert "visits" in refusal["details"]["summary"]
-    assert refusal["details"]["decide_at"] in refused["content"][0]["text"]
+    assert refusal["details"]["decide_at"] in refused_result["content"][0]["text"]
     assert await get_value(baobab, app_id, "visits") is None
 
     assert (await decide_approval(baobab, refusal["details"]["approval_id"])).status_code == 200
@@ -91,9 +91,9 @@ async def test_a_rejection_is_told_with_its_reason(baobab: Baobab, era: str) -> 
     call = {"app_id": app_id, "key": "visits"}
     refusal = read_refusal(await call_tool(baobab, "kv_incr", call, by=agent, era=era))
     await decide_approval(baobab, refusal["details"]["approval_id"], "reject", reason="not on a Saturday")
-    refused = read_refusal(await call_tool(baobab, "kv_incr", call, by=agent, era=era))
-    assert refused["code"] == "APPROVAL_REJECTED"
-    assert "not on a Saturday" in refused["message"]
+    rejection = read_refusal(await call_tool(baobab, "kv_incr", call, by=agent, era=era))
+    assert rejection["code"] == "APPROVAL_REJECTED"
+    assert "not on a Saturday" in rejection["message"]
 
 
 async def test_the_credential_that_proposed_cannot_decide_over_mcp_either(baobab: Baobab) -> None:
@@ -129,13 +129,13 @@ async def resume_call(
     app_id: str,
     answer: Answer,
     responses: dict[str, Any] = OPENED,
-    **changed: Any,
+    **changes: Any,
 ) -> Answer:
     again = {
         **increment_call(app_id),
         "requestState": answer.result["requestState"],
         "inputResponses": responses,
-        **changed,
+        **changes,
     }
     return await send_message(baobab, "tools/call", again, by=agent, era=MODERN, capabilities=SHOWS_ADDRESSES)
 
@@ -152,8 +152,8 @@ async def test_a_client_that_shows_addresses_is_asked_to_show_where_to_decide(
     assert approval["params"]["url"].startswith("http://127.0.0.1:8000/console/approvals/appr_")
     assert "visits" in approval["params"]["message"]
     await decide_approval(baobab, parse_approval_id(answer))
-    done = await resume_call(baobab, agent, app_id, answer)
-    assert done.result["structuredContent"] == {"value": 1}
+    resumed_answer = await resume_call(baobab, agent, app_id, answer)
+    assert resumed_answer.result["structuredContent"] == {"value": 1}
 
 
 async def test_the_call_goes_on_as_soon_as_the_person_has_decided(
@@ -184,8 +184,8 @@ async def test_the_word_of_the_client_decides_nothing(baobab: Baobab, monkeypatc
 async def test_a_person_who_does_not_look_leaves_the_call_waiting(baobab: Baobab) -> None:
     app_id, agent = await baobab.create_app(), await create_approval_key(baobab)
     answer = await request_approval(baobab, agent, app_id)
-    declined = await resume_call(baobab, agent, app_id, answer, {"approval": {"action": "decline"}})
-    assert read_refusal(declined.result)["details"]["approval_id"] == parse_approval_id(answer)
+    declined_answer = await resume_call(baobab, agent, app_id, answer, {"approval": {"action": "decline"}})
+    assert read_refusal(declined_answer.result)["details"]["approval_id"] == parse_approval_id(answer)
     assert await get_value(baobab, app_id, "visits") is None
 
 
@@ -210,19 +210,19 @@ async def test_a_state_is_good_for_its_own_call_alone(baobab: Baobab, change: st
     app_id, agent = await baobab.create_app(), await create_approval_key(baobab)
     answer = await request_approval(baobab, agent, app_id)
     await decide_approval(baobab, parse_approval_id(answer))
-    changed: dict[str, Any] = {}
+    changes: dict[str, Any] = {}
     match change:
         case "arguments":
-            changed = {"arguments": {"app_id": app_id, "key": "other"}}
+            changes = {"arguments": {"app_id": app_id, "key": "other"}}
         case "tool":
-            changed = {"name": "kv_decr"}
+            changes = {"name": "kv_decr"}
         case "caller":
             agent = await create_approval_key(baobab)
         case "tampered":
-            changed = {"requestState": answer.result["requestState"][:-4] + "AAAA"}
+            changes = {"requestState": answer.result["requestState"][:-4] + "AAAA"}
         case "forged":
-            changed = {"requestState": parse_approval_id(answer)}
-    refusal = (await resume_call(baobab, agent, app_id, answer, **changed)).error
+            changes = {"requestState": parse_approval_id(answer)}
+    refusal = (await resume_call(baobab, agent, app_id, answer, **changes)).error
     assert refusal["code"] == -32602
     assert refusal["data"]["remediation"]
 
@@ -243,8 +243,8 @@ async def test_a_call_that_could_only_fail_is_refused_at_once(baobab: Baobab) ->
     app_id, agent = await baobab.create_app(), await create_approval_key(baobab)
     refusal = read_refusal(await call_tool(baobab, "kv_flush", {"app_id": app_id}, by=agent))
     assert refusal["code"] == "confirm_required"
-    gone = {"key_id": "0b8f1d6e-5c8e-4f0e-9a54-3f0d8a7c2e11"}
-    refusal = read_refusal(await call_tool(baobab, "api_keys_revoke", gone, by=agent))
+    arguments = {"key_id": "0b8f1d6e-5c8e-4f0e-9a54-3f0d8a7c2e11"}
+    refusal = read_refusal(await call_tool(baobab, "api_keys_revoke", arguments, by=agent))
     assert refusal["code"] != "APPROVAL_REQUIRED"
     waiting = await call_tool(baobab, "approvals_list", {}, by=agent)
     assert waiting["structuredContent"]["approvals"] == []

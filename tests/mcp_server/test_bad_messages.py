@@ -25,10 +25,14 @@ def check_explained(error: dict[str, Any]) -> None:
 
 
 async def post_message(baobab: Baobab, content: bytes, era: str | None, **headers: str) -> Any:
-    sent = {"accept": "application/json, text/event-stream", "content-type": "application/json", **baobab.owner}
+    default_headers = {
+        "accept": "application/json, text/event-stream",
+        "content-type": "application/json",
+        **baobab.owner,
+    }
     if era is not None:
-        sent["mcp-protocol-version"] = era
-    return await baobab.client.post("/mcp", content=content, headers={**sent, **headers})
+        default_headers["mcp-protocol-version"] = era
+    return await baobab.client.post("/mcp", content=content, headers={**default_headers, **headers})
 
 
 @each_era
@@ -126,8 +130,8 @@ async def test_a_protocol_version_that_nobody_speaks(baobab: Baobab) -> None:
             check_explained(answer.error)
         body, headers = build_message("tools/list", era=MODERN)
         body["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"] = version
-        sent = {**headers, **baobab.owner, "mcp-protocol-version": version}
-        error = (await baobab.client.post("/mcp", json=body, headers=sent)).json()["error"]
+        all_headers = {**headers, **baobab.owner, "mcp-protocol-version": version}
+        error = (await baobab.client.post("/mcp", json=body, headers=all_headers)).json()["error"]
         assert error["code"] == -32022
         assert MODERN in error["data"]["supported"]
         check_explained(error)
@@ -197,7 +201,7 @@ async def test_a_batch_is_answered_message_by_message(baobab: Baobab, era: str |
     assert answer.status_code == 200
     pong, first, second, unknown, no_message = answer.json()
     assert (pong["id"], first["id"], second["id"], unknown["id"]) == (1, "two", 3, 4)
-    assert [json.loads(called["result"]["content"][0]["text"]) for called in (first, second)] == [
+    assert [json.loads(reply["result"]["content"][0]["text"]) for reply in (first, second)] == [
         {"value": 1},
         {"value": 2},
     ]
@@ -247,9 +251,9 @@ async def test_no_parameters_whatever_break_the_door(
 ) -> None:
     body, headers = build_message(method, {}, era=era)
     body["params"] |= params
-    named = params.get("name") or params.get("uri")
-    if isinstance(named, str) and named.isascii() and named.isprintable():
-        headers["mcp-name"] = named
+    subject = params.get("name") or params.get("uri")
+    if isinstance(subject, str) and subject.isascii() and subject.isprintable():
+        headers["mcp-name"] = subject
     answer = await baobab.client.post("/mcp", json=body, headers={**headers, **baobab.owner})
     assert answer.status_code in (200, 400, 404)
     (message,) = parse_messages(answer)

@@ -49,9 +49,9 @@ async def publish_notice(baobab: Baobab, topic: str, subject: str) -> None:
     await unit.commit()
 
 
-async def create_key_with_id(baobab: Baobab, **wanted: object) -> tuple[str, dict[str, str]]:
+async def create_key_with_id(baobab: Baobab, **options: object) -> tuple[str, dict[str, str]]:
     """Id and headers of a new key."""
-    body = (await baobab.client.post("/api-keys", json={"name": "test", **wanted}, headers=baobab.owner)).json()
+    body = (await baobab.client.post("/api-keys", json={"name": "test", **options}, headers=baobab.owner)).json()
     return body["key_id"], {"authorization": f"Bearer {body['key']}"}
 
 
@@ -252,10 +252,10 @@ async def test_a_client_that_leaves_leaves_nothing_behind(baobab: Baobab, era: s
     async with open_stream(baobab, era=era) as stream:
         await publish_notice(baobab, "tools", "*")
         await stream.read_message()
-    left = asyncio.all_tasks() - before
-    if left:
-        await asyncio.wait(left, timeout=TIMEOUT_SECONDS)
-    assert all(task.done() for task in left)
+    leftover_tasks = asyncio.all_tasks() - before
+    if leftover_tasks:
+        await asyncio.wait(leftover_tasks, timeout=TIMEOUT_SECONDS)
+    assert all(task.done() for task in leftover_tasks)
 
 
 class ReluctantStream(Stream):
@@ -288,9 +288,9 @@ async def test_a_subscription_whose_client_does_not_read_it_ends(baobab: Baobab)
         for _ in range(40):
             await publish_notice(baobab, "tools", "*")
         slow.willing.set()
-        *told, last = await stream.read_rest()
+        *notifications, last = await stream.read_rest()
         assert "result" in last
-        assert len(told) < 40
+        assert len(notifications) < 40
 
 
 @each_era

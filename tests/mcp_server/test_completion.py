@@ -20,11 +20,11 @@ each_place = pytest.mark.parametrize("ref", [PROMPT, TEMPLATE])
 
 
 async def fetch_completion(
-    baobab: Baobab, typed: str, ref: dict[str, str] = PROMPT, argument: str = "app_id", **how: Any
+    baobab: Baobab, value: str, ref: dict[str, str] = PROMPT, argument: str = "app_id", **how: Any
 ) -> dict[str, Any]:
-    params = {"ref": ref, "argument": {"name": argument, "value": typed}}
-    found: dict[str, Any] = (await send_message(baobab, "completion/complete", params, **how)).result["completion"]
-    return found
+    params = {"ref": ref, "argument": {"name": argument, "value": value}}
+    completion: dict[str, Any] = (await send_message(baobab, "completion/complete", params, **how)).result["completion"]
+    return completion
 
 
 async def create_named_app(baobab: Baobab, name: str) -> str:

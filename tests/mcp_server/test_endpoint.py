@@ -33,8 +33,8 @@ async def test_a_client_of_2026_asks_what_there_is_instead(baobab: Baobab) -> No
 async def test_what_is_stored_over_mcp_is_read_over_rest(baobab: Baobab, era: str, path: str) -> None:
     result = await call_tool(baobab, "apps_init", {"name": "over-mcp"}, era=era, path=path)
     app_id = result["structuredContent"]["app_id"]
-    stored = {"app_id": app_id, "key": "a/b", "value": {"n": 1}}
-    assert not (await call_tool(baobab, "kv_put", stored, era=era, path=path))["isError"]
+    entry = {"app_id": app_id, "key": "a/b", "value": {"n": 1}}
+    assert not (await call_tool(baobab, "kv_put", entry, era=era, path=path))["isError"]
     read = await baobab.client.get(f"/v1/{app_id}/kv/a%2Fb", headers=baobab.owner)
     assert read.json() == {"value": {"n": 1}}
     got = await call_tool(baobab, "kv_get", {"app_id": app_id, "key": "a/b"}, era=era, path=path)
@@ -163,13 +163,13 @@ async def test_a_call_for_a_stranger_is_refused(baobab: Baobab, era: str) -> Non
 )
 async def test_a_refusal_tells_code_and_remedy(baobab: Baobab, era: str, arguments: dict[str, Any], code: str) -> None:
     app_id = await baobab.create_app()
-    given = {k: v.replace("APP", app_id) if isinstance(v, str) else v for k, v in arguments.items()}
-    refused = await call_tool(baobab, "kv_get", given, era=era)
-    assert refused["isError"] is True
-    refusal = read_refusal(refused)
+    call_arguments = {k: v.replace("APP", app_id) if isinstance(v, str) else v for k, v in arguments.items()}
+    result = await call_tool(baobab, "kv_get", call_arguments, era=era)
+    assert result["isError"] is True
+    refusal = read_refusal(result)
     assert refusal["code"] == code
     assert refusal["remediation"]
-    assert refusal["message"] in refused["content"][0]["text"]
+    assert refusal["message"] in result["content"][0]["text"]
 
 
 @each_era
@@ -187,10 +187,10 @@ async def test_null_for_an_argument_that_may_be_left_out_leaves_it_out(baobab: B
     app_id = await baobab.create_app()
     result = await call_tool(baobab, "kv_incr", {"app_id": app_id, "key": "n", "by": None}, era=era)
     assert result["structuredContent"] == {"value": 1}
-    kept = await call_tool(
+    put_result = await call_tool(
         baobab, "kv_put", {"app_id": app_id, "key": "a", "value": None, "ttl": None, "ephemeral": None}
     )
-    assert not kept["isError"]
+    assert not put_result["isError"]
     # Here null says something: that it never expires.
     lives = await call_tool(baobab, "kv_ttl", {"app_id": app_id, "key": "a"}, era=era)
     assert lives["structuredContent"]["ttl"] is None
@@ -208,9 +208,9 @@ async def test_null_inside_an_argument_leaves_out_what_may_be_left_out(baobab: B
         baobab, "call_tool", {"name": "mcp_servers_create", "arguments": {**server, "tool_acl": rules}}
     )
     assert not result["isError"], result
-    needed = {**server, "auth": {**auth, "client_id": None}}
+    incomplete_server = {**server, "auth": {**auth, "client_id": None}}
     refusal = read_refusal(
-        await call_tool(baobab, "call_tool", {"name": "mcp_servers_create", "arguments": needed}, era=era)
+        await call_tool(baobab, "call_tool", {"name": "mcp_servers_create", "arguments": incomplete_server}, era=era)
     )
     assert "client_id" in refusal["message"]
     assert all("scope" not in field["field"] for field in refusal["details"]["fields"])
@@ -233,11 +233,11 @@ async def test_without_a_credential_nothing_is_answered(baobab: Baobab) -> None:
 
 
 async def test_a_client_without_a_credential_is_told_where_to_get_one(baobab: Baobab) -> None:
-    told = (await send_message(baobab, "tools/list", by={})).headers["www-authenticate"]
-    assert told.startswith("Bearer ")
-    assert 'resource_metadata="http://127.0.0.1:8000/.well-known/oauth-protected-resource/mcp"' in told
-    assert 'scope="mcp"' in told
-    assert "error=" not in told
+    challenge = (await send_message(baobab, "tools/list", by={})).headers["www-authenticate"]
+    assert challenge.startswith("Bearer ")
+    assert 'resource_metadata="http://127.0.0.1:8000/.well-known/oauth-protected-resource/mcp"' in challenge
+    assert 'scope="mcp"' in challenge
+    assert "error=" not in challenge
     void = await send_message(baobab, "tools/list", by={"authorization": "Bearer bb_sk_unknown"})
     assert 'error="invalid_token"' in void.headers["www-authenticate"]
 

@@ -18,8 +18,8 @@ def settings() -> dict[str, str]:
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_tool_server_that_does_not_answer_its_probe_is_a_failure(baobab: Baobab, era: str) -> None:
     app_id = await baobab.create_app()
-    given = {"app_id": app_id, "name": "docs", "url": f"http://127.0.0.1:{free_port()}/mcp"}
-    result = await call_tool(baobab, "call_tool", {"name": "mcp_servers_create", "arguments": given}, era=era)
+    arguments = {"app_id": app_id, "name": "docs", "url": f"http://127.0.0.1:{free_port()}/mcp"}
+    result = await call_tool(baobab, "call_tool", {"name": "mcp_servers_create", "arguments": arguments}, era=era)
     server = result["structuredContent"]["server"]
     probe = {"app_id": app_id, "id": server["id"]}
     refusal = read_refusal(

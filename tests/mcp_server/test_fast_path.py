@@ -31,8 +31,8 @@ async def answer_both(
 def _without_mark(message: dict[str, Any]) -> dict[str, Any]:
     """The message without the random mark around text of strangers."""
     mark = message.get("result", {}).get("_meta", {}).get(UNTRUSTED, {}).get("mark")
-    unmarked: dict[str, Any] = json.loads(json.dumps(message).replace(mark, "MARK")) if mark else message
-    return unmarked
+    plain_message: dict[str, Any] = json.loads(json.dumps(message).replace(mark, "MARK")) if mark else message
+    return plain_message
 
 
 def _other_spelling(headers: Mapping[str, str]) -> dict[str, str]:

@@ -40,8 +40,8 @@ async def list_tools(baobab: Baobab, path: str = "/mcp", **how: Any) -> dict[str
             return {tool["name"]: tool for tool in tools}
 
 
-async def create_key(baobab: Baobab, **wanted: Any) -> dict[str, str]:
-    response = await baobab.client.post("/api-keys", json={"name": "a key", **wanted}, headers=baobab.owner)
+async def create_key(baobab: Baobab, **options: Any) -> dict[str, str]:
+    response = await baobab.client.post("/api-keys", json={"name": "a key", **options}, headers=baobab.owner)
     assert response.status_code == 201, response.text
     return {"authorization": f"Bearer {response.json()['key']}"}
 
@@ -80,14 +80,14 @@ async def test_an_address_that_opens_nothing_says_why_and_what_the_key_opens(bao
     by = await create_key(baobab, key_scope="app", target_app_id=await baobab.create_app())
     refusal = await send_message(baobab, "tools/list", path="/mcp?toolsets=substrate", by=by, era=era)
     assert refusal.status == 403
-    said = refusal.error["data"]
-    assert said["code"] == "MCP_TOOLSETS_CLOSED"
+    error_data = refusal.error["data"]
+    assert error_data["code"] == "MCP_TOOLSETS_CLOSED"
     assert "a key with the scope `substrate`" in refusal.error["message"]
-    assert said["details"]["closed"] == ["substrate"]
-    opened = said["details"]["open"]
-    assert "kv" in opened
-    assert "substrate" not in opened
-    for name in opened:
+    assert error_data["details"]["closed"] == ["substrate"]
+    open_toolsets = error_data["details"]["open"]
+    assert "kv" in open_toolsets
+    assert "substrate" not in open_toolsets
+    for name in open_toolsets:
         assert await list_tools(baobab, f"/mcp?toolsets={name}", by=by, era=era)
     # Where something is open, only what is missing is told.
     assert {"kv_get"} <= set(await list_tools(baobab, "/mcp?toolsets=kv,substrate", by=by, era=era))
@@ -110,8 +110,8 @@ async def test_instructions_say_which_toolsets_of_the_address_are_closed(baobab:
 
 async def test_a_key_of_the_substrate_is_shown_first_what_it_can_do_there(baobab: Baobab, tokens: Any) -> None:
     tools = await list_tools(baobab, by=await create_key(baobab, scope="substrate"))
-    wanted = {"substrate_propose", "substrate_actions", "substrate_search_memory", "substrate_entities"}
-    assert wanted | {"search_tools", "call_tool"} <= tools.keys()
+    expected_names = {"substrate_propose", "substrate_actions", "substrate_search_memory", "substrate_entities"}
+    assert expected_names | {"search_tools", "call_tool"} <= tools.keys()
     assert len(tools) <= MOST_AT_START
     assert tokens(json.dumps(list(tools.values()), separators=(",", ":"))) < MOST_TOKENS
 
@@ -168,9 +168,9 @@ async def test_a_connection_may_be_bound_to_one_app(baobab: Baobab, era: str) ->
     assert (await call_tool(baobab, "kv_get", {"key": "a"}, path=path, era=era))["structuredContent"] == {"value": 1}
     inside = await call_tool(baobab, "call_tool", {"name": "kv_exists", "arguments": {"key": "a"}}, path=path, era=era)
     assert inside["structuredContent"] == {"exists": True}
-    for app_id, refused in ((here, False), (elsewhere, True)):
+    for app_id, is_error in ((here, False), (elsewhere, True)):
         result = await call_tool(baobab, "kv_get", {"app_id": app_id, "key": "a"}, path=path, era=era)
-        assert result["isError"] is refused
+        assert result["isError"] is is_error
 
 
 async def test_the_key_of_an_app_need_not_name_it(baobab: Baobab) -> None:
@@ -226,14 +226,14 @@ async def test_a_tool_is_found_by_what_it_does_and_called_through_another(baobab
     assert best["name"] not in tools
     assert "allowed_origins" in best["inputSchema"]["properties"]
     arguments = {"app_id": app_id, "allowed_origins": ["https://a.example"]}
-    done = await call_tool(baobab, "call_tool", {"name": best["name"], "arguments": arguments}, era=era)
-    assert not done.get("isError"), done
+    call_result = await call_tool(baobab, "call_tool", {"name": best["name"], "arguments": arguments}, era=era)
+    assert not call_result.get("isError"), call_result
     config = await baobab.client.get(f"/v1/{app_id}/config", headers=baobab.owner)
     assert "https://a.example" in config.text
 
 
 @pytest.mark.parametrize(
-    ("query", "expected"),
+    ("query", "expected_name"),
     [
         ("increase a counter atomically", "kv_incr"),
         ("invite a colleague", "organisations_invite"),
@@ -245,9 +245,9 @@ async def test_a_tool_is_found_by_what_it_does_and_called_through_another(baobab
         ("what was done to the app, by whom", "audit_logs_list"),
     ],
 )
-async def test_what_is_sought_is_among_the_first_five(baobab: Baobab, query: str, expected: str) -> None:
+async def test_what_is_sought_is_among_the_first_five(baobab: Baobab, query: str, expected_name: str) -> None:
     result = await call_tool(baobab, "search_tools", {"query": query})
-    assert expected in [tool["name"] for tool in result["structuredContent"]["tools"]]
+    assert expected_name in [tool["name"] for tool in result["structuredContent"]["tools"]]
 
 
 async def test_a_search_finds_nothing_that_the_caller_may_not_use(baobab: Baobab) -> None:
@@ -299,7 +299,7 @@ async def test_a_long_list_comes_in_pages(baobab: Baobab, monkeypatch: pytest.Mo
 
 @each_era
 @pytest.mark.parametrize(
-    ("query", "said"),
+    ("query", "text"),
     [
         ("toolsets=kv,nonsense", "nonsense"),
         ("toolsets=", "toolset"),
@@ -311,11 +311,11 @@ async def test_a_long_list_comes_in_pages(baobab: Baobab, monkeypatch: pytest.Mo
     ],
 )
 async def test_an_address_that_asks_for_an_unknown_view_is_refused(
-    baobab: Baobab, era: str, query: str, said: str
+    baobab: Baobab, era: str, query: str, text: str
 ) -> None:
     refusal = await send_message(baobab, "tools/list", path=f"/mcp?{query}", era=era)
     assert refusal.status == 400
-    assert said in refusal.error["message"]
+    assert text in refusal.error["message"]
     assert refusal.error["data"]["remediation"]
 
 
@@ -346,11 +346,11 @@ async def test_nothing_that_a_model_reads_of_tools_names_a_route(baobab: Baobab)
 
 def test_no_error_of_a_tool_tells_a_model_of_a_route_where_there_is_a_tool(baobab: Baobab) -> None:
     registry = baobab.application.registry
-    told = {kind.summary for tool in registry.tools.values() if tool.mcp for kind in errors_of(tool)}
-    told |= {kind.remediation for tool in registry.tools.values() if tool.mcp for kind in errors_of(tool)}
-    told |= {text for room in ("tools", "runtime", "storage") for text in find_remedies(ROOT / room)}
-    assert len(told) > 150
-    for text in told:
+    texts = {kind.summary for tool in registry.tools.values() if tool.mcp for kind in errors_of(tool)}
+    texts |= {kind.remediation for tool in registry.tools.values() if tool.mcp for kind in errors_of(tool)}
+    texts |= {text for room in ("tools", "runtime", "storage") for text in find_remedies(ROOT / room)}
+    assert len(texts) > 150
+    for text in texts:
         # What models are not offered has no other name than its route: a person does it.
         assert not find_routes(name_operations(text), registry), text
 
@@ -382,8 +382,8 @@ async def test_the_server_has_an_icon_that_a_client_can_show(baobab: Baobab, era
     method = "server/discover" if era == MODERN else "initialize"
     client = {"protocolVersion": era, "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
     answer = (await send_message(baobab, method, {} if era == MODERN else client, era=era)).result
-    told = answer.get("serverInfo") or answer["_meta"][SERVER_INFO_META_KEY]
-    (icon,) = told["icons"]
+    server_info = answer.get("serverInfo") or answer["_meta"][SERVER_INFO_META_KEY]
+    (icon,) = server_info["icons"]
     response = await baobab.client.get(icon["src"])
     assert response.status_code == 200
     assert response.headers["content-type"] == icon["mimeType"]
@@ -392,12 +392,12 @@ async def test_the_server_has_an_icon_that_a_client_can_show(baobab: Baobab, era
 async def test_lists_of_many_views_push_out_no_other_organisations_lists(
     baobab: Baobab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made: list[object] = []
+    offers: list[object] = []
 
     class Counted(catalogue.Offer):
-        def __init__(self, *given: Any) -> None:
-            made.append(self)
-            super().__init__(*given)
+        def __init__(self, *arguments: Any) -> None:
+            offers.append(self)
+            super().__init__(*arguments)
 
     monkeypatch.setattr(catalogue, "Offer", Counted)
     monkeypatch.setattr(catalogue, "_REMEMBERED", 6)
@@ -407,9 +407,9 @@ async def test_lists_of_many_views_push_out_no_other_organisations_lists(
     families = sorted(toolset.name for toolset in baobab.application.registry.toolsets)
     for first, second in itertools.islice(itertools.combinations(families, 2), 20):
         await list_tools(baobab, f"/mcp?toolsets={first},{second}")
-    made.clear()
+    offers.clear()
     assert [await list_tools(baobab, path, by=neighbour) for path in paths] == tools
-    assert made == []
+    assert offers == []
 
 
 @each_era
@@ -420,9 +420,9 @@ async def test_lists_are_taken_from_the_callers_requests(baobab: Baobab, era: st
     for method in ("tools/list", "prompts/list", "resources/list", "tools/list", "resources/templates/list"):
         assert (await send_message(baobab, method, era=era, by=headers)).status == 200
     answers = [await send_message(baobab, "tools/list", era=era, by=headers) for _ in range(6)]
-    refused = answers[-1]
+    refusal = answers[-1]
     assert [answer.status for answer in answers] == [200] * 5 + [429]
-    assert refused.message["id"] == 1
-    assert refused.error["data"]["code"] == "QUOTA_RATE_LIMIT"
-    assert int(refused.headers["retry-after"]) > 0
+    assert refusal.message["id"] == 1
+    assert refusal.error["data"]["code"] == "QUOTA_RATE_LIMIT"
+    assert int(refusal.headers["retry-after"]) > 0
     assert (await send_message(baobab, "tools/list", era=era)).status == 200

@@ -38,7 +38,7 @@ class Browser:
         self._baobab = baobab
         self._who = who
         self._decision = {"decision": "approve", **decision}
-        self.shown: dict[str, Any] = {}
+        self.consent_request: dict[str, Any] = {}
         self.callback_query: dict[str, str] = {}
 
     async def open_link(self, link: str) -> None:
@@ -47,7 +47,7 @@ class Browser:
         page = await client.get(sent_on)
         assert page.headers["content-type"].startswith("text/html")
         request = parse_query(sent_on)["request"]
-        self.shown = (await client.get("/oauth/request", params={"request": request})).json()
+        self.consent_request = (await client.get("/oauth/request", params={"request": request})).json()
         body = {"request": request, **self._decision}
         response = await client.post("/oauth/decision", json=body, headers=self._who.headers)
         assert response.status_code == 200, response.text
@@ -104,33 +104,33 @@ class OAuthSteps:
         self.client_id = answer.json().get("client_id", "")
         return answer
 
-    async def authorize(self, **changed: str | None) -> httpx.Response:
+    async def authorize(self, **changes: str | None) -> httpx.Response:
         challenge = base64.urlsafe_b64encode(hashlib.sha256(self.verifier.encode()).digest()).decode().rstrip("=")
-        asked = {
+        query = {
             "response_type": "code",
             "client_id": self.client_id,
             "redirect_uri": REDIRECT,
             "state": "some state",
             "code_challenge": challenge,
             "code_challenge_method": "S256",
-            **changed,
+            **changes,
         }
-        return await self.client.get("/oauth/authorize", params={k: v for k, v in asked.items() if v is not None})
+        return await self.client.get("/oauth/authorize", params={k: v for k, v in query.items() if v is not None})
 
-    async def obtain_code(self, **changed: str | None) -> str:
-        sent_on = (await self.authorize(**changed)).headers["location"]
+    async def obtain_code(self, **changes: str | None) -> str:
+        sent_on = (await self.authorize(**changes)).headers["location"]
         body = {"request": parse_query(sent_on)["request"], **self.decision}
         response = await self.client.post("/oauth/decision", json=body, headers=self.who.headers)
         return parse_query(response.json()["redirect_to"])["code"]
 
-    async def exchange_code(self, code: str, **changed: str | None) -> httpx.Response:
+    async def exchange_code(self, code: str, **changes: str | None) -> httpx.Response:
         form = {
             "grant_type": "authorization_code",
             "code": code,
             "redirect_uri": REDIRECT,
             "client_id": self.client_id,
             "code_verifier": self.verifier,
-            **changed,
+            **changes,
         }
         return await self.client.post("/oauth/token", data={k: v for k, v in form.items() if v is not None})
 
@@ -151,9 +151,9 @@ async def ada(baobab: Baobab) -> Person:
 
 @pytest.fixture
 async def steps(baobab: Baobab, ada: Person) -> OAuthSteps:
-    made = OAuthSteps(baobab, ada)
-    await made.register_client()
-    return made
+    oauth_steps = OAuthSteps(baobab, ada)
+    await oauth_steps.register_client()
+    return oauth_steps
 
 
 @pytest.mark.parametrize("address", ["http://localhost:8000", "http://[::1]:8000", "http://baobab.test:8000"])
@@ -182,8 +182,8 @@ async def test_the_official_client_registers_and_gets_a_key_that_its_person_can_
 ) -> None:
     browser, storage = Browser(baobab, ada), Storage()
     assert "kv_get" in await list_tools(baobab, browser, storage)
-    assert browser.shown["client_name"] == "Official"
-    assert browser.shown["redirect_host"] == "127.0.0.1:3000"
+    assert browser.consent_request["client_name"] == "Official"
+    assert browser.consent_request["redirect_host"] == "127.0.0.1:3000"
     assert storage.tokens is not None
     assert storage.tokens.access_token.startswith("bb_sk_")
     assert storage.tokens.expires_in == 3600
@@ -214,9 +214,9 @@ async def test_the_official_client_gets_a_key_by_the_document_that_describes_it(
     names = await list_tools(baobab, browser, storage, redirect, client_metadata_url=DOCUMENT)
     assert "kv_get" in names
     assert "kv_put" not in names
-    assert browser.shown["client_document"] is True
-    assert browser.shown["client_id"] == DOCUMENT
-    assert browser.shown["redirect_host"] == "localhost:4711"
+    assert browser.consent_request["client_document"] is True
+    assert browser.consent_request["client_id"] == DOCUMENT
+    assert browser.consent_request["redirect_host"] == "localhost:4711"
 
 
 async def test_the_official_client_understands_a_refusal(baobab: Baobab, ada: Person) -> None:
@@ -329,7 +329,7 @@ async def test_a_plan_without_room_for_a_key_is_told_in_the_words_of_oauth(
 
 
 @pytest.mark.parametrize(
-    ("changed", "error"),
+    ("changes", "error"),
     [
         ({"code_challenge": None}, "invalid_request"),
         ({"code_challenge_method": "plain"}, "invalid_request"),
@@ -342,19 +342,19 @@ async def test_a_plan_without_room_for_a_key_is_told_in_the_words_of_oauth(
     ],
 )
 async def test_a_request_that_cannot_be_is_sent_back_with_the_reason(
-    steps: OAuthSteps, changed: dict[str, str | None], error: str
+    steps: OAuthSteps, changes: dict[str, str | None], error: str
 ) -> None:
-    answer = await steps.authorize(**changed)
+    answer = await steps.authorize(**changes)
     assert answer.status_code == 302
     assert answer.headers["location"].startswith(f"{REDIRECT}?")
     sent_back = parse_query(answer.headers["location"])
     assert sent_back["error"] == error
     assert sent_back["iss"] == ADDRESS
-    assert sent_back["state"] == changed.get("state", "some state")
+    assert sent_back["state"] == changes.get("state", "some state")
 
 
 @pytest.mark.parametrize(
-    "changed",
+    "changes",
     [
         {"redirect_uri": "https://evil.example/callback"},
         {"redirect_uri": "http://127.0.0.1:3000/other"},
@@ -370,10 +370,10 @@ async def test_a_request_that_cannot_be_is_sent_back_with_the_reason(
     ],
 )
 async def test_nobody_is_sent_to_an_address_that_is_not_the_clients(
-    steps: OAuthSteps, changed: dict[str, str | None]
+    steps: OAuthSteps, changes: dict[str, str | None]
 ) -> None:
     for more in ({}, {"code_challenge": None}):
-        answer = await steps.authorize(**changed, **more)
+        answer = await steps.authorize(**changes, **more)
         assert answer.status_code == 400
         assert "location" not in answer.headers
         assert answer.json()["error"] == "invalid_request"
@@ -398,7 +398,7 @@ async def test_a_client_with_one_address_need_not_name_it(steps: OAuthSteps) -> 
 
 
 @pytest.mark.parametrize(
-    ("changed", "status", "error"),
+    ("changes", "status", "error"),
     [
         ({"code_verifier": "w" * 64}, 400, "invalid_grant"),
         ({"code_verifier": None}, 400, "invalid_request"),
@@ -414,10 +414,10 @@ async def test_a_client_with_one_address_need_not_name_it(steps: OAuthSteps) -> 
     ],
 )
 async def test_a_code_is_not_exchanged_by_whoever_cannot_show_all_of_it(
-    steps: OAuthSteps, changed: dict[str, str | None], status: int, error: str
+    steps: OAuthSteps, changes: dict[str, str | None], status: int, error: str
 ) -> None:
     code = await steps.obtain_code()
-    refusal = await steps.exchange_code(**{"code": code, **changed})  # type: ignore[arg-type]
+    refusal = await steps.exchange_code(**{"code": code, **changes})  # type: ignore[arg-type]
     assert (refusal.status_code, refusal.json()["error"]) == (status, error)
     # Nobody but the client could use the code up.
     assert (await steps.exchange_code(code)).status_code == 200
@@ -466,9 +466,9 @@ async def test_a_page_of_another_site_may_read_metadata_register_and_exchange(ba
         assert (answer.status_code, answer.headers["access-control-allow-origin"]) == (200, "*")
     response = await baobab.client.post("/oauth/register", json={"redirect_uris": [REDIRECT]}, headers=ELSEWHERE)
     assert (response.status_code, response.headers["access-control-allow-origin"]) == (201, "*")
-    asked = {"access-control-request-method": "POST", "access-control-request-headers": "content-type"}
+    preflight_headers = {"access-control-request-method": "POST", "access-control-request-headers": "content-type"}
     for path in ("/oauth/register", "/oauth/token"):
-        preflight = await baobab.client.options(path, headers={**ELSEWHERE, **asked})
+        preflight = await baobab.client.options(path, headers={**ELSEWHERE, **preflight_headers})
         assert preflight.status_code == 204
         assert preflight.headers["access-control-allow-origin"] == "*"
         assert "POST" in preflight.headers["access-control-allow-methods"]

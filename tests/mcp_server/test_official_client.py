@@ -48,7 +48,7 @@ class User:
     """A client, and what it has sent."""
 
     client: Client
-    sent: list[str] = field(default_factory=list)
+    methods: list[str] = field(default_factory=list)
 
     async def call_tool(self, tool: str, **arguments: Any) -> Any:
         result = await self.client.call_tool(tool, arguments)
@@ -64,10 +64,10 @@ async def connect_user(
 
     on_elicitation: answers what the server asks of the user.
     """
-    sent: list[str] = []
+    methods: list[str] = []
 
     async def note(request: httpx2.Request) -> None:
-        sent.append(request.method)
+        methods.append(request.method)
 
     limits = httpx2.Limits(max_keepalive_connections=None if keep_alive else 0)
     headers = {"authorization": f"Bearer {key}"}
@@ -81,7 +81,7 @@ async def connect_user(
             elicitation_callback=on_elicitation,
         ) as client,
     ):
-        yield User(client, sent)
+        yield User(client, methods)
 
 
 # -- Workers in processes of their own ---------------------------------------------------------------------------------
@@ -127,8 +127,8 @@ def freeze_worker(worker: int) -> Iterator[None]:
 async def test_tools_are_listed_and_called(pair: ServerProcess, era: str) -> None:
     async with connect_user(pair.address, era) as agent:
         assert (agent.client.protocol_version >= "2026") is (era == "auto")
-        listed = {tool.name: tool for tool in (await agent.client.list_tools()).tools}
-        assert listed["kv_put"].input_schema["required"] == ["app_id", "key", "value"]
+        tools = {tool.name: tool for tool in (await agent.client.list_tools()).tools}
+        assert tools["kv_put"].input_schema["required"] == ["app_id", "key", "value"]
         app_id = (await agent.call_tool("apps_init", name=f"of-{era}"))["app_id"]
         await agent.call_tool("kv_put", app_id=app_id, key="a/b", value={"n": 1})
         assert await agent.call_tool("kv_get", app_id=app_id, key="a/b") == {"value": {"n": 1}}
@@ -153,11 +153,11 @@ async def test_a_refusal_reaches_the_user_with_code_and_remedy(pair: ServerProce
         refusal = await agent.client.call_tool("kv_get", {"app_id": "app_000000000000", "key": "a"})
         assert refusal.is_error
         assert refusal.meta is not None
-        told = refusal.meta["baobab/error"]
-        assert told["code"] == "APP_NOT_FOUND"
+        error = refusal.meta["baobab/error"]
+        assert error["code"] == "APP_NOT_FOUND"
         (block,) = refusal.content
         assert isinstance(block, TextContent)
-        assert told["remediation"] in block.text
+        assert error["remediation"] in block.text
         with pytest.raises(MCPError) as unknown:
             await agent.client.call_tool("no_such_tool", {})
         assert unknown.value.error.data["remediation"]
@@ -209,10 +209,10 @@ async def wait_until_executed(pair: ServerProcess, approval_id: str) -> None:
 
 
 async def test_a_client_shows_its_person_where_to_decide_and_goes_on_by_itself(pair: ServerProcess) -> None:
-    shown: list[str] = []
+    urls: list[str] = []
 
     async def answer_elicitation(_context: Any, params: Any) -> types.ElicitResult:
-        shown.append(params.url)
+        urls.append(params.url)
         approval_id = params.url.rsplit("/", 1)[1]
         await approve(pair, approval_id)
         await wait_until_executed(pair, approval_id)
@@ -223,7 +223,7 @@ async def test_a_client_shows_its_person_where_to_decide_and_goes_on_by_itself(p
     ) as agent:
         result = await agent.call_tool("apps_init", name="approved-on-the-way")
         assert result["app_id"].startswith("app_")
-        assert len(shown) == 1
+        assert len(urls) == 1
 
 
 async def test_an_earlier_client_is_told_in_words_and_calls_again(pair: ServerProcess) -> None:
@@ -265,14 +265,14 @@ class Blocker:
 
     def __init__(self) -> None:
         self.waiting = asyncio.Event()
-        self.cancelled = asyncio.Event()
+        self.cancellation = asyncio.Event()
 
     async def block(self) -> None:
         self.waiting.set()
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
-            self.cancelled.set()
+            self.cancellation.set()
             raise
 
 
@@ -348,23 +348,23 @@ async def test_a_list_that_is_fresh_is_not_asked_for_again(tmp_path: Path, era: 
     """The protocols before 2026 do not say for how long a list may be kept."""
     async with start_endpoint(tmp_path) as endpoint, connect_user(endpoint.address, era) as agent:
         listed_tools = await agent.client.list_tools()
-        before = len(agent.sent)
+        before = len(agent.methods)
         assert (await agent.client.list_tools()).tools == listed_tools.tools
-        assert len(agent.sent) - before == requests
+        assert len(agent.methods) - before == requests
 
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_progress_reaches_the_user_step_by_step(tmp_path: Path, era: str) -> None:
-    heard: asyncio.Queue[tuple[float, float | None, str | None]] = asyncio.Queue()
+    progress_queue: asyncio.Queue[tuple[float, float | None, str | None]] = asyncio.Queue()
 
     async def hear(progress: float, total: float | None, message: str | None) -> None:
-        await heard.put((progress, total, message))
+        await progress_queue.put((progress, total, message))
 
     async with start_endpoint(tmp_path) as endpoint, connect_user(endpoint.address, era) as agent:
         result = await agent.client.call_tool("probe_steps", {}, progress_callback=hear)
         assert result.structured_content == {"done": True}
         async with asyncio.timeout(TIMEOUT_SECONDS):
-            assert [await heard.get() for _ in range(3)] == [(step, 3, f"step {step}") for step in (1, 2, 3)]
+            assert [await progress_queue.get() for _ in range(3)] == [(step, 3, f"step {step}") for step in (1, 2, 3)]
 
 
 async def test_a_cancelled_call_is_cancelled_on_the_server(tmp_path: Path) -> None:
@@ -373,7 +373,7 @@ async def test_a_cancelled_call_is_cancelled_on_the_server(tmp_path: Path) -> No
         call = asyncio.create_task(agent.client.call_tool("probe_wait", {}))
         await wait_for_event(endpoint.blocker.waiting)
         call.cancel()
-        await wait_for_event(endpoint.blocker.cancelled)
+        await wait_for_event(endpoint.blocker.cancellation)
         assert (await agent.call_tool("probe_steps")) == {"done": True}
 
 
@@ -388,9 +388,9 @@ async def test_an_earlier_client_cancels_a_call_and_goes_on(tmp_path: Path) -> N
         hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
 
         async def send(session: str, **message: Any) -> httpx2.Response:
-            named = {"mcp-session-id": session} if session else {}
+            session_headers = {"mcp-session-id": session} if session else {}
             return await http.post(
-                f"{endpoint.address}/mcp", json={"jsonrpc": "2.0", **message}, headers=headers | named
+                f"{endpoint.address}/mcp", json={"jsonrpc": "2.0", **message}, headers=headers | session_headers
             )
 
         mine, other = [
@@ -400,9 +400,9 @@ async def test_an_earlier_client_cancels_a_call_and_goes_on(tmp_path: Path) -> N
         await wait_for_event(endpoint.blocker.waiting)
         for session, number in ((other, 7), (mine, 8), (mine, "7")):
             await send(session, method="notifications/cancelled", params={"requestId": number})
-        assert not endpoint.blocker.cancelled.is_set()
+        assert not endpoint.blocker.cancellation.is_set()
         assert (await send(mine, method="notifications/cancelled", params={"requestId": 7})).status_code == 202
-        await wait_for_event(endpoint.blocker.cancelled)
+        await wait_for_event(endpoint.blocker.cancellation)
         assert "CALL_CANCELLED" in (await call).text
         again = await send(mine, id=8, method="tools/call", params={"name": "probe_steps"})
         assert '"done":true' in again.text
@@ -424,15 +424,15 @@ async def test_a_cancellation_reaches_the_worker_that_makes_the_call(tmp_path: P
         async def send(to: RunningEndpoint, **message: Any) -> httpx2.Response:
             return await http.post(f"{to.address}/mcp", json={"jsonrpc": "2.0", **message}, headers=headers)
 
-        begun = await send(there, id=1, method="initialize", params=hello)
-        headers["mcp-session-id"] = begun.headers["mcp-session-id"]
+        initialize_response = await send(there, id=1, method="initialize", params=hello)
+        headers["mcp-session-id"] = initialize_response.headers["mcp-session-id"]
         call = asyncio.create_task(send(here, id=7, method="tools/call", params={"name": "probe_wait"}))
         await wait_for_event(here.blocker.waiting)
         # Of a call that nobody makes, and then of this one.
         for number in (8, 7):
             response = await send(there, method="notifications/cancelled", params={"requestId": number})
             assert response.status_code == 202
-        await wait_for_event(here.blocker.cancelled)
+        await wait_for_event(here.blocker.cancellation)
         assert "CALL_CANCELLED" in (await call).text
 
 
@@ -441,17 +441,18 @@ async def test_a_client_that_waits_hears_that_the_call_goes_on(
     tmp_path: Path, era: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("baobab.mcp_server.calls._STEP_SECONDS", 0.05)
-    heard: asyncio.Queue[tuple[float, float | None, str | None]] = asyncio.Queue()
+    progress_queue: asyncio.Queue[tuple[float, float | None, str | None]] = asyncio.Queue()
 
     async def hear(progress: float, total: float | None, message: str | None) -> None:
-        await heard.put((progress, total, message))
+        await progress_queue.put((progress, total, message))
 
     async with start_endpoint(tmp_path) as endpoint, connect_user(endpoint.address, era) as agent:
         call = asyncio.create_task(agent.client.call_tool("probe_wait", {}, progress_callback=hear))
         async with asyncio.timeout(TIMEOUT_SECONDS):
-            told = [await heard.get() for _ in range(4)]
-        assert told[0] == (1, 2, "begun")
-        assert [done for done, _, _ in told] == sorted({done for done, _, _ in told})
+            progress_reports = [await progress_queue.get() for _ in range(4)]
+        assert progress_reports[0] == (1, 2, "begun")
+        steps = [progress for progress, _, _ in progress_reports]
+        assert steps == sorted(set(steps))
         call.cancel()
 
 
@@ -461,7 +462,7 @@ async def test_a_call_whose_client_leaves_is_cancelled(tmp_path: Path, era: str)
         async with connect_user(endpoint.address, era) as agent:
             call = asyncio.create_task(agent.client.call_tool("probe_wait", {}))
             await wait_for_event(endpoint.blocker.waiting)
-        await wait_for_event(endpoint.blocker.cancelled)
+        await wait_for_event(endpoint.blocker.cancellation)
         with pytest.raises(MCPError):
             await call
 

@@ -75,8 +75,8 @@ async def test_a_refresh_token_used_again_later_ends_the_grant(baobab: Baobab) -
     second = (await refresh_tokens(steps, first["refresh_token"])).json()
     async with baobab.application.services.database.writing() as connection:
         earlier = baobab.application.services.clock.now() - timedelta(seconds=11)
-        used = oauth_refresh_tokens.c.used_at.is_not(None)
-        await connection.execute(update(oauth_refresh_tokens).where(used).values(used_at=earlier))
+        is_used = oauth_refresh_tokens.c.used_at.is_not(None)
+        await connection.execute(update(oauth_refresh_tokens).where(is_used).values(used_at=earlier))
     response = await refresh_tokens(steps, first["refresh_token"])
     assert (response.status_code, response.json()["error"]) == (400, "invalid_grant")
     assert not await is_token_valid(steps, second["access_token"])
@@ -126,9 +126,9 @@ class ProgramScene:
     steps: OAuthSteps
     app: str
 
-    async def obtain_narrowed(self, **narrowed: Any) -> dict[str, Any]:
+    async def obtain_narrowed(self, **limits: Any) -> dict[str, Any]:
         organisation = await get_first_organisation(self.baobab)
-        self.steps.decision |= {"organization_id": organisation, "approval": "none", **narrowed}
+        self.steps.decision |= {"organization_id": organisation, "approval": "none", **limits}
         return await obtain_tokens(self.steps)
 
     async def sign_in(self) -> dict[str, str]:

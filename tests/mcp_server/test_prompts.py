@@ -96,10 +96,10 @@ async def test_a_foreign_app_looks_exactly_like_a_missing_one(baobab: Baobab, er
     )
     for by in callers:
         errors = []
-        for asked in (app_id, "app_0000000000ab"):
-            params = {"name": "quickstart", "arguments": {"app_id": asked}}
+        for requested_id in (app_id, "app_0000000000ab"):
+            params = {"name": "quickstart", "arguments": {"app_id": requested_id}}
             error = (await send_message(baobab, "prompts/get", params, by=by, era=era)).error
-            assert error["data"].pop("details") == {"app_id": asked}
+            assert error["data"].pop("details") == {"app_id": requested_id}
             errors.append(error)
         assert errors[0] == errors[1]
         assert errors[0]["code"] == -32602

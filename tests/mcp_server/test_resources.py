@@ -21,13 +21,13 @@ each_era = pytest.mark.parametrize("era", ERAS)
 
 async def list_resources(baobab: Baobab, **how: Any) -> list[dict[str, Any]]:
     """The resources of all pages of the list, without those of the documentation."""
-    found, cursor = [], None
+    resources, cursor = [], None
     while True:
         page = (await send_message(baobab, "resources/list", {"cursor": cursor} if cursor else {}, **how)).result
-        found += page["resources"]
+        resources += page["resources"]
         cursor = page.get("nextCursor")
         if cursor is None:
-            return [resource for resource in found if not resource["uri"].startswith("baobab://docs/")]
+            return [resource for resource in resources if not resource["uri"].startswith("baobab://docs/")]
 
 
 async def list_uris(baobab: Baobab, by: Mapping[str, str] | None = None, **how: Any) -> list[str]:
@@ -38,8 +38,8 @@ async def read_resource(baobab: Baobab, uri: str, **how: Any) -> dict[str, Any]:
     """The one content of a resource."""
     (content,) = (await send_message(baobab, "resources/read", {"uri": uri}, **how)).result["contents"]
     assert content["uri"] == uri
-    found: dict[str, Any] = content
-    return found
+    resource_content: dict[str, Any] = content
+    return resource_content
 
 
 async def read_refusal(baobab: Baobab, uri: str, **how: Any) -> dict[str, Any]:

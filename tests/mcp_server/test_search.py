@@ -29,15 +29,15 @@ def list_offered_tools() -> list[Tool]:
 )
 async def test_most_questions_find_their_tool(index: ToolIndex, first: int, among_five: int) -> None:
     names = {tool.name for tool in list_offered_tools()}
-    questions = [pair for asked in tomllib.loads(QUESTIONS.read_text()).values() for pair in asked.items()]
+    questions = [pair for section in tomllib.loads(QUESTIONS.read_text()).values() for pair in section.items()]
     places = {}
-    for question, expected in questions:
+    for question, expected_names in questions:
         found_names = [tool.name for tool in await index.find_best(question, 20, names)]
-        places[question] = min((found_names.index(name) for name in expected if name in found_names), default=99)
+        places[question] = min((found_names.index(name) for name in expected_names if name in found_names), default=99)
     assert len(places) == 95
-    missed = {question: place + 1 for question, place in places.items() if place}
-    assert sum(place == 0 for place in places.values()) >= first, missed
-    assert sum(place < 5 for place in places.values()) >= among_five, missed
+    missed_places = {question: place + 1 for question, place in places.items() if place}
+    assert sum(place == 0 for place in places.values()) >= first, missed_places
+    assert sum(place < 5 for place in places.values()) >= among_five, missed_places
 
 
 @pytest.mark.parametrize("tool", list_offered_tools(), ids=lambda tool: tool.name)
@@ -48,7 +48,7 @@ def test_every_tool_says_what_people_call_it(tool: Tool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("query", "expected"),
+    ("query", "expected_name"),
     [
         ("acquire a lock", "kv_setnx"),
         ("spendig limit", "billing_set_budget"),
@@ -57,24 +57,24 @@ def test_every_tool_says_what_people_call_it(tool: Tool) -> None:
     ],
 )
 async def test_synonyms_slips_compounds_and_other_languages_are_understood(
-    baobab: Baobab, query: str, expected: str
+    baobab: Baobab, query: str, expected_name: str
 ) -> None:
     result = await call_tool(baobab, "search_tools", {"query": query})
-    assert result["structuredContent"]["tools"][0]["name"] == expected
+    assert result["structuredContent"]["tools"][0]["name"] == expected_name
 
 
 async def test_a_search_that_finds_nothing_tells_which_families_there_are(baobab: Baobab) -> None:
-    found = (await call_tool(baobab, "search_tools", {"query": "quantum chromodynamics"}))["structuredContent"]
-    assert found["tools"] == []
-    assert "other" in found["hint"]
-    families = {family["name"]: family["description"] for family in found["families"]}
+    result = (await call_tool(baobab, "search_tools", {"query": "quantum chromodynamics"}))["structuredContent"]
+    assert result["tools"] == []
+    assert "other" in result["hint"]
+    families = {family["name"]: family["description"] for family in result["families"]}
     assert {"kv", "apps", "agents", "billing"} <= families.keys()
     assert all(families.values())
 
 
 async def test_the_families_that_are_told_are_those_of_the_connection(baobab: Baobab) -> None:
     path = "/mcp?read_only=true"
-    found = (await call_tool(baobab, "search_tools", {"query": "quantum chromodynamics"}, path=path))[
+    result = (await call_tool(baobab, "search_tools", {"query": "quantum chromodynamics"}, path=path))[
         "structuredContent"
     ]
-    assert "suggestions" not in {family["name"] for family in found["families"]}
+    assert "suggestions" not in {family["name"] for family in result["families"]}

@@ -54,20 +54,22 @@ async def create_approval_key(baobab: Baobab) -> dict[str, str]:
 
 
 async def list_pending(baobab: Baobab) -> list[Any]:
-    found: list[Any] = (await baobab.client.get("/v1/approvals", headers=baobab.owner)).json()["approvals"]
-    return found
+    pending_approvals: list[Any] = (await baobab.client.get("/v1/approvals", headers=baobab.owner)).json()["approvals"]
+    return pending_approvals
 
 
 async def call_indirectly(baobab: Baobab, name: str, arguments: dict[str, Any], era: str) -> dict[str, Any]:
-    given = {"name": name, "arguments": arguments}
-    return await call_tool(baobab, "call_tool", given, by=await create_approval_key(baobab), era=era)
+    call_arguments = {"name": name, "arguments": arguments}
+    return await call_tool(baobab, "call_tool", call_arguments, by=await create_approval_key(baobab), era=era)
 
 
 def test_every_destructive_tool_knows_beforehand_or_says_why_it_need_not(baobab: Baobab) -> None:
     tools = baobab.application.registry.tools.values()
     # What hands out credentials or rights is never proposed: keys with limits may not call it.
-    held = [tool for tool in tools if tool.effect == "destructive" and tool.preview is None and not tool.grants]
-    assert {tool.name for tool in held} == NEEDS_NONE
+    unchecked_tools = [
+        tool for tool in tools if tool.effect == "destructive" and tool.preview is None and not tool.grants
+    ]
+    assert {tool.name for tool in unchecked_tools} == NEEDS_NONE
 
 
 @pytest.mark.parametrize("era", ERAS)

@@ -88,12 +88,12 @@ async def test_a_token_of_an_mcp_client_is_good_at_the_endpoint_of_its_app_only(
     app_id = await baobab.create_app()
     await open_mcp(baobab, app_id)
     base_url = baobab.application.services.options.base_url
-    bound = await baobab.user_headers(app_id, ADA, aud=f"{base_url}/mcp?app_id={app_id}")
+    bound_headers = await baobab.user_headers(app_id, ADA, aud=f"{base_url}/mcp?app_id={app_id}")
     free = await baobab.user_headers(app_id, ADA)
     for _ in range(2):
-        assert await list_names(baobab, bound, f"?app_id={app_id}") == TOOLS
-        assert await send(baobab, bound, "tools/list") == 401
-        answer = await baobab.client.get(f"/auth/{app_id}/me", headers=bound)
+        assert await list_names(baobab, bound_headers, f"?app_id={app_id}") == TOOLS
+        assert await send(baobab, bound_headers, "tools/list") == 401
+        answer = await baobab.client.get(f"/auth/{app_id}/me", headers=bound_headers)
         assert answer.status_code == 401
         assert "MCP" in answer.json()["error"]
         assert (await baobab.client.get(f"/auth/{app_id}/me", headers=free)).status_code == 200

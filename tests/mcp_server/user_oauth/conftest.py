@@ -169,35 +169,35 @@ class OAuthSteps:
         self.client_id = answer.json().get("client_id", "")
         return answer
 
-    async def authorize(self, at: str | None = None, **changed: str | None) -> httpx.Response:
+    async def authorize(self, at: str | None = None, **changes: str | None) -> httpx.Response:
         challenge = base64.urlsafe_b64encode(hashlib.sha256(self.verifier.encode()).digest()).decode().rstrip("=")
-        asked = {"response_type": "code", "client_id": self.client_id, "redirect_uri": REDIRECT, "state": "a state"}
-        asked |= {"code_challenge": challenge, "code_challenge_method": "S256"}
-        given = {name: value for name, value in {**asked, **changed}.items() if value is not None}
-        return await self.app.client.get(f"{at or self.app.issuer}/mcp/authorize", params=given)
+        query = {"response_type": "code", "client_id": self.client_id, "redirect_uri": REDIRECT, "state": "a state"}
+        query |= {"code_challenge": challenge, "code_challenge_method": "S256"}
+        present_query = {name: value for name, value in {**query, **changes}.items() if value is not None}
+        return await self.app.client.get(f"{at or self.app.issuer}/mcp/authorize", params=present_query)
 
-    async def decide(self, token: str | None = None, **changed: str | None) -> dict[str, str]:
+    async def decide(self, token: str | None = None, **changes: str | None) -> dict[str, str]:
         """What the browser brings back to the client once Ada has agreed, by a page of the app's own."""
         by = {"authorization": f"Bearer {token or (await self.app.log_in())['access_token']}"}
-        request = parse_query((await self.authorize(**changed)).headers["location"])["request"]
+        request = parse_query((await self.authorize(**changes)).headers["location"])["request"]
         path = f"/auth/{self.app.id}/mcp/decision"
         response = await self.app.request("POST", path, by, request=request, decision="approve")
         assert response.status_code == 200, response.text
         return parse_query(response.json()["redirect_to"])
 
-    async def exchange(self, code: str, at: str | None = None, **changed: str | None) -> httpx.Response:
+    async def exchange(self, code: str, at: str | None = None, **changes: str | None) -> httpx.Response:
         form = {"grant_type": "authorization_code", "code": code, "redirect_uri": REDIRECT}
         form |= {"client_id": self.client_id, "code_verifier": self.verifier}
-        given = {name: value for name, value in {**form, **changed}.items() if value is not None}
-        return await self.app.client.post(f"{at or self.app.issuer}/mcp/token", data=given)
+        present_form = {name: value for name, value in {**form, **changes}.items() if value is not None}
+        return await self.app.client.post(f"{at or self.app.issuer}/mcp/token", data=present_form)
 
     async def connect(self) -> dict[str, Any]:
         """The tokens of a client that has gone the whole way."""
         tokens: dict[str, Any] = (await self.exchange((await self.decide())["code"])).json()
         return tokens
 
-    async def refresh(self, token: str, at: str | None = None, **changed: str) -> httpx.Response:
-        form = {"grant_type": "refresh_token", "refresh_token": token, "client_id": self.client_id, **changed}
+    async def refresh(self, token: str, at: str | None = None, **changes: str) -> httpx.Response:
+        form = {"grant_type": "refresh_token", "refresh_token": token, "client_id": self.client_id, **changes}
         return await self.app.client.post(f"{at or self.app.issuer}/mcp/token", data=form)
 
 
@@ -213,9 +213,9 @@ async def app(baobab: Baobab) -> UserApp:
 
 @pytest.fixture
 async def steps(app: UserApp) -> OAuthSteps:
-    made = OAuthSteps(app)
-    assert (await made.register()).status_code == 201
-    return made
+    oauth_steps = OAuthSteps(app)
+    assert (await oauth_steps.register()).status_code == 201
+    return oauth_steps
 
 
 # -- The whole way -----------------------------------------------------------------------------------------------------

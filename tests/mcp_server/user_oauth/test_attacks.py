@@ -42,7 +42,7 @@ async def test_a_client_with_a_dangerous_address_is_not_registered(steps: OAuthS
 
 
 @pytest.mark.parametrize(
-    ("changed", "error"),
+    ("changes", "error"),
     [
         ({"code_challenge": None}, "invalid_request"),
         ({"code_challenge_method": "plain"}, "invalid_request"),
@@ -54,8 +54,8 @@ async def test_a_client_with_a_dangerous_address_is_not_registered(steps: OAuthS
         ({"resource": "https://evil.example/mcp"}, "invalid_target"),
     ],
 )
-async def test_an_odd_request_is_refused(steps: OAuthSteps, changed: dict[str, str | None], error: str) -> None:
-    answer = await steps.authorize(**changed)
+async def test_an_odd_request_is_refused(steps: OAuthSteps, changes: dict[str, str | None], error: str) -> None:
+    answer = await steps.authorize(**changes)
     query = parse_query(answer.headers["location"])
     assert query["error"] == error, query
     assert (query["state"], query["iss"]) == ("a state", steps.app.issuer)
@@ -72,7 +72,7 @@ async def test_a_code_is_good_once_and_a_second_use_ends_the_session(steps: OAut
 
 
 @pytest.mark.parametrize(
-    "changed",
+    "changes",
     [
         {"code_verifier": None},
         {"code_verifier": "x" * 64},
@@ -82,10 +82,10 @@ async def test_a_code_is_good_once_and_a_second_use_ends_the_session(steps: OAut
     ],
 )
 async def test_a_code_is_not_exchanged_without_what_it_is_bound_to(
-    steps: OAuthSteps, changed: dict[str, str | None]
+    steps: OAuthSteps, changes: dict[str, str | None]
 ) -> None:
     code = (await steps.decide())["code"]
-    refusal = await steps.exchange(code, **changed)
+    refusal = await steps.exchange(code, **changes)
     assert refusal.status_code == 400, refusal.text
     assert (await steps.exchange(code)).status_code == 200
 

@@ -222,12 +222,12 @@ async def test_a_program_that_signed_in_with_the_platform_goes_on_at_the_same_ad
     platform, storage = PlatformBrowser(app.baobab, person, organization_id=organisation), Storage()
     assert "apps_list" in await list_platform_tools(app.baobab, platform, storage)
     for came_anew in (False, True):
-        platform.shown = {}
+        platform.consent_request = {}
         async with connect(app, platform, storage) as client:
             assert "search_tools" in [tool.name for tool in (await client.list_tools()).tools]
             assert not (await client.call_tool("config_get", {})).is_error
         # Once its access has ended, it is led to the platform again, and not to the app's sign-in.
-        assert bool(platform.shown) is came_anew
+        assert bool(platform.consent_request) is came_anew
         for program in (await app.request("GET", "/oauth/programs", person.headers)).json()["programs"]:
             response = await app.request("DELETE", f"/oauth/programs/{program['id']}", person.headers)
             assert response.status_code == 200
@@ -248,11 +248,11 @@ async def test_what_waits_for_a_person_never_waits_for_the_user(steps: OAuthStep
         ) as http,
         Client(streamable_http_client(app.resource, http_client=http)) as client,
     ):
-        started: Any = (await client.call_tool("agents_run", {"name": "asker", "input": {}})).structured_content
+        started_run: Any = (await client.call_tool("agents_run", {"name": "asker", "input": {}})).structured_content
         await run_due_jobs(app.baobab.application)
-        run = {"name": "asker", "id": started["run_id"]}
+        run = {"name": "asker", "id": started_run["run_id"]}
         assert "paused" in str((await client.call_tool("agents_runs_get", run)).content)
-        path = f"/v1/{app.id}/agents/asker/runs/{started['run_id']}"
+        path = f"/v1/{app.id}/agents/asker/runs/{started_run['run_id']}"
         events = (await app.request("GET", f"{path}/events.json")).json()["events"]
         body: dict[str, Any] = {"approval_token": events[-1]["payload"]["approval_token"], "approved": True}
         decision = {**run, **body}
