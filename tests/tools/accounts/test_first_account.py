@@ -19,21 +19,21 @@ async def test_workers_that_start_at_once_make_one_account_and_one_of_them_learn
     me = await harness.call("platform_me", owner)
     assert me["user"]["email"] == "owner@localhost"
     assert [(o["personal"], o["role"]) for o in me["organizations"]] == [(True, "owner")]
-    [listed] = (await harness.call("api_keys_list", owner))["keys"]
-    assert (listed["name"], listed["scopes"], listed["prefix"]) == ("first key", ["*"], key[:12])
+    [listed_key] = (await harness.call("api_keys_list", owner))["keys"]
+    assert (listed_key["name"], listed_key["scopes"], listed_key["prefix"]) == ("first key", ["*"], key[:12])
 
 
 async def test_the_key_that_the_operator_chose_works_from_the_first_start_or_any_later_one(
     harness: ToolHarness,
 ) -> None:
-    generated = await ensure_first_account(harness.services, None)
-    assert generated is not None
+    generated_key = await ensure_first_account(harness.services, None)
+    assert generated_key is not None
     later = await asyncio.gather(*(ensure_first_account(harness.services, BOOTSTRAP) for _ in range(8)))
     assert set(later) == {None}
-    first, chosen = await harness.authenticate(generated), await harness.authenticate(BOOTSTRAP)
+    first, second = await harness.authenticate(generated_key), await harness.authenticate(BOOTSTRAP)
     assert isinstance(first, Account)
-    assert isinstance(chosen, Account)
-    assert (chosen.account_id, chosen.organisation_id) == (first.account_id, first.organisation_id)
+    assert isinstance(second, Account)
+    assert (second.account_id, second.organisation_id) == (first.account_id, first.organisation_id)
     assert len((await harness.call("api_keys_list", first))["keys"]) == 2
 
 

@@ -71,13 +71,13 @@ async def test_reuse_after_the_grace_ends_that_session_and_no_other(harness: Too
 
 async def test_a_refresh_token_lives_seven_days_from_its_making(harness: ToolHarness) -> None:
     await harness.sign_up("ada@example.com")
-    kept, renewed = await sign_in(harness), await sign_in(harness)
+    first_tokens, second_tokens = await sign_in(harness), await sign_in(harness)
     harness.clock.advance(7 * DAY - 1)
-    renewed = await refresh_session(harness, renewed)
+    second_tokens = await refresh_session(harness, second_tokens)
     harness.clock.advance(1)
     with pytest.raises(InvalidRefreshToken):
-        await refresh_session(harness, kept)
-    await refresh_session(harness, renewed)
+        await refresh_session(harness, first_tokens)
+    await refresh_session(harness, second_tokens)
 
 
 async def test_logging_out_ends_every_session_of_the_account_even_within_the_grace(harness: ToolHarness) -> None:

@@ -43,7 +43,7 @@ async def test_an_address_is_taken_whatever_its_case_and_however_many_ask_at_onc
 
 
 @pytest.mark.parametrize(
-    ("password", "broken"),
+    ("password", "rules"),
     [
         ("aB3$", ["at least 8 characters"]),
         ("abcdefg3$", ["an uppercase letter"]),
@@ -54,16 +54,16 @@ async def test_an_address_is_taken_whatever_its_case_and_however_many_ask_at_onc
     ],
 )
 async def test_a_weak_password_is_refused_with_the_rules_it_breaks(
-    harness: ToolHarness, password: str, broken: list[str]
+    harness: ToolHarness, password: str, rules: list[str]
 ) -> None:
     with pytest.raises(WeakPassword) as refusal:
         await harness.call("platform_signup", email="ada@example.com", password=password, name="Ada")
-    assert refusal.value.details == {"rules": broken}
+    assert refusal.value.details == {"rules": rules}
 
 
 async def test_a_closed_installation_takes_no_new_accounts(harness: ToolHarness) -> None:
-    closed = dataclasses.replace(harness.services.options, signup_open=False)
-    harness.registry.bind(dataclasses.replace(harness.services, options=closed))
+    options = dataclasses.replace(harness.services.options, signup_open=False)
+    harness.registry.bind(dataclasses.replace(harness.services, options=options))
     with pytest.raises(SignupClosed):
         await harness.call("platform_signup", email="ada@example.com", password=PASSWORD, name="Ada")
 
@@ -75,15 +75,15 @@ async def test_a_failed_login_tells_neither_by_its_words_nor_by_its_time_whether
     await harness.sign_up("ada@example.com")
 
     async def refusal(email: str) -> tuple[str, float]:
-        started = time.process_time()
-        with pytest.raises(InvalidCredentials) as refused:
+        start = time.process_time()
+        with pytest.raises(InvalidCredentials) as error:
             await harness.call("platform_login", email=email, password="Wrong horse 7!")
-        return repr((refused.value.message, refused.value.details)), time.process_time() - started
+        return repr((error.value.message, error.value.details)), time.process_time() - start
 
-    known = [await refusal("ada@example.com") for _ in range(5)]
-    unknown = [await refusal(f"nobody{n}@example.com") for n in range(5)]
-    assert len({words for words, _ in known + unknown}) == 1
-    ratio = statistics.median(t for _, t in unknown) / statistics.median(t for _, t in known)
+    known_refusals = [await refusal("ada@example.com") for _ in range(5)]
+    unknown_refusals = [await refusal(f"nobody{n}@example.com") for n in range(5)]
+    assert len({words for words, _ in known_refusals + unknown_refusals}) == 1
+    ratio = statistics.median(t for _, t in unknown_refusals) / statistics.median(t for _, t in known_refusals)
     # Without the dummy verification it is below 0.1.
     assert 0.4 < ratio < 2.5
 
@@ -125,9 +125,9 @@ async def test_a_password_kept_with_older_parameters_is_encoded_anew_at_login(ha
 
     await harness.call("platform_login", email="ada@example.com", password=PASSWORD)
     async with harness.services.database.reading() as connection:
-        kept = str(await connection.scalar(select(accounts.c.password_hash).where(accounts.c.id == ada.account_id)))
-    assert kept != cheap
-    assert kept.startswith("$argon2id$v=19$m=65536,t=3,p=4$")
+        new_hash = str(await connection.scalar(select(accounts.c.password_hash).where(accounts.c.id == ada.account_id)))
+    assert new_hash != cheap
+    assert new_hash.startswith("$argon2id$v=19$m=65536,t=3,p=4$")
     await harness.call("platform_login", email="ada@example.com", password=PASSWORD)
 
 
@@ -164,20 +164,20 @@ async def test_a_password_that_is_changed_while_it_is_being_checked_opens_nothin
     harness: ToolHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await harness.sign_up("ada@example.com")
-    changed, checking = threading.Event(), asyncio.Event()
+    has_changed, checking = threading.Event(), asyncio.Event()
     loop, verify = asyncio.get_running_loop(), argon2.PasswordHasher.verify
 
-    def wait_for_change(*given: Any) -> Any:
+    def wait_for_change(*arguments: Any) -> Any:
         loop.call_soon_threadsafe(checking.set)
-        changed.wait()
-        return verify(*given)
+        has_changed.wait()
+        return verify(*arguments)
 
     monkeypatch.setattr(argon2.PasswordHasher, "verify", wait_for_change)
     login = asyncio.create_task(harness.call("platform_login", email="ada@example.com", password=PASSWORD))
     await checking.wait()
     async with harness.services.database.writing() as connection:
         await connection.execute(update(accounts).values(password_hash="another"))
-    changed.set()
+    has_changed.set()
     with pytest.raises(InvalidCredentials):
         await login
 

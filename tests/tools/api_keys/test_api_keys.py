@@ -46,13 +46,13 @@ async def test_an_account_key_is_shown_once_and_acts_for_the_account_in_its_orga
     caller = await harness.authenticate(result["key"])
     assert caller == Account(ada.account_id, ada.organisation_id, result["key_id"])
 
-    [listed] = (await harness.call("api_keys_list", caller))["keys"]
-    assert (listed["id"], listed["prefix"], listed["account_id"]) == (
+    [listed_key] = (await harness.call("api_keys_list", caller))["keys"]
+    assert (listed_key["id"], listed_key["prefix"], listed_key["account_id"]) == (
         result["key_id"],
         result["prefix"],
         ada.account_id,
     )
-    assert result["key"] not in repr(listed)
+    assert result["key"] not in repr(listed_key)
     database = harness.read_database()
     assert result["prefix"].encode() in database
     assert result["key"].encode() not in database
@@ -70,7 +70,7 @@ async def test_an_app_key_opens_its_app_and_nothing_else(harness: ToolHarness) -
 
 
 @pytest.mark.parametrize(
-    ("asked", "stored", "kind"),
+    ("fields", "scopes", "kind"),
     [
         ({"scopes": ["*"]}, ["*"], "bb_sk_"),
         ({"scopes": ["ai:gateway", "ai:gateway"]}, ["ai:gateway"], "bb_sk_"),
@@ -82,19 +82,19 @@ async def test_an_app_key_opens_its_app_and_nothing_else(harness: ToolHarness) -
     ],
 )
 async def test_a_key_gets_the_scopes_that_were_asked_for(
-    harness: ToolHarness, asked: dict[str, Any], stored: list[str], kind: str
+    harness: ToolHarness, fields: dict[str, Any], scopes: list[str], kind: str
 ) -> None:
     ada = await harness.sign_up("ada@example.com")
-    result = await harness.call("api_keys_create", ada, name="key", **asked)
-    assert result["scopes"] == stored
+    result = await harness.call("api_keys_create", ada, name="key", **fields)
+    assert result["scopes"] == scopes
     assert result["key"].startswith(kind)
     assert len(result["key"]) == len(kind) + 40
     caller = await harness.authenticate(result["key"])
-    assert isinstance(caller, Account if "*" in stored else ScopedKey)
+    assert isinstance(caller, Account if "*" in scopes else ScopedKey)
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "fields",
     [
         {"key_scope": "app"},
         {"target_app_id": APP},
@@ -114,12 +114,12 @@ async def test_a_key_gets_the_scopes_that_were_asked_for(
     ],
 )
 async def test_a_request_that_does_not_say_which_key_it_wants_makes_none(
-    harness: ToolHarness, asked: dict[str, Any]
+    harness: ToolHarness, fields: dict[str, Any]
 ) -> None:
     ada = await harness.sign_up("ada@example.com")
     await harness.create_app_row(ada.organisation_id)
     with pytest.raises(BadRequest) as refusal:
-        await harness.call("api_keys_create", ada, name="key", **asked)
+        await harness.call("api_keys_create", ada, name="key", **fields)
     assert refusal.value.status == 400
     assert (await harness.call("api_keys_list", ada))["keys"] == []
 
@@ -132,8 +132,8 @@ async def test_only_those_who_run_an_app_make_keys_for_it(harness: ToolHarness) 
     member = await harness.join(organisation, ada, "member@example.com", "member")
     arguments = {"name": "backend", "key_scope": "app", "target_app_id": APP}
 
-    pinned = await harness.authenticate((await harness.call("api_keys_create", ada, name="home"))["key"])
-    for stranger in (eve, member, pinned):
+    home_caller = await harness.authenticate((await harness.call("api_keys_create", ada, name="home"))["key"])
+    for stranger in (eve, member, home_caller):
         with pytest.raises(Forbidden):
             await harness.call("api_keys_create", stranger, **arguments)
     with pytest.raises(AppNotFound):
@@ -170,24 +170,26 @@ async def test_members_see_and_revoke_their_own_keys_and_admins_everybodys(harne
     admin = await harness.join(organisation, ada, "admin@example.com", "admin")
     member = await harness.join(organisation, ada, "member@example.com", "member")
     here = {"organization_id": organisation}
-    made = {who: await harness.call("api_keys_create", who, name="key", **here) for who in (ada, admin, member)}
-    everybodys = {key["prefix"] for key in made.values()}
+    keys_by_maker = {
+        who: await harness.call("api_keys_create", who, name="key", **here) for who in (ada, admin, member)
+    }
+    everybodys = {key["prefix"] for key in keys_by_maker.values()}
 
-    assert await prefixes(harness, member, **here) == {made[member]["prefix"]}
+    assert await prefixes(harness, member, **here) == {keys_by_maker[member]["prefix"]}
     assert await prefixes(harness, admin, **here) == everybodys
-    for unseen in (made[ada], made[admin]):
+    for unseen in (keys_by_maker[ada], keys_by_maker[admin]):
         with pytest.raises(KeyNotFound):
             await harness.call("api_keys_revoke", member, key_id=unseen["key_id"])
     with pytest.raises(KeyNotFound):
-        await harness.call("api_keys_revoke", eve, key_id=made[member]["key_id"])
+        await harness.call("api_keys_revoke", eve, key_id=keys_by_maker[member]["key_id"])
     with pytest.raises(NotFound):
         await harness.call("api_keys_list", eve, **here)
     with pytest.raises(NotFound):
         await harness.call("api_keys_create", eve, name="key", **here)
 
-    assert (await harness.call("api_keys_revoke", member, key_id=made[member]["key_id"]))["keys_revoked"] == 1
-    assert (await harness.call("api_keys_revoke", admin, key_id=made[ada]["key_id"]))["keys_revoked"] == 1
-    assert await prefixes(harness, ada, **here) == {made[admin]["prefix"]}
+    assert (await harness.call("api_keys_revoke", member, key_id=keys_by_maker[member]["key_id"]))["keys_revoked"] == 1
+    assert (await harness.call("api_keys_revoke", admin, key_id=keys_by_maker[ada]["key_id"]))["keys_revoked"] == 1
+    assert await prefixes(harness, ada, **here) == {keys_by_maker[admin]["prefix"]}
 
 
 async def test_a_key_reaches_no_other_organisation_of_its_account(harness: ToolHarness) -> None:
@@ -212,18 +214,19 @@ async def test_a_list_can_be_narrowed_to_a_scope(harness: ToolHarness) -> None:
         "gateway": {"scopes": ["ai:gateway"]},
         "substrate": {"scopes": ["substrate"]},
     }
-    made = {
-        name: (await harness.call("api_keys_create", ada, name=name, **asked))["prefix"] for name, asked in make.items()
+    prefix_by_name = {
+        name: (await harness.call("api_keys_create", ada, name=name, **fields))["prefix"]
+        for name, fields in make.items()
     }
-    found = {
+    prefixes_by_scope = {
         scope: await prefixes(harness, ada, scope=scope)
         for scope in ("account", "*", "app", f"app:{APP}", "ai:gateway", "substrate", "none")
     }
-    assert found["account"] == found["*"] == {made["account"]}
-    assert found["app"] == found[f"app:{APP}"] == {made["app"]}
-    assert found["ai:gateway"] == {made["app"], made["gateway"]}
-    assert found["substrate"] == {made["substrate"]}
-    assert found["none"] == set()
+    assert prefixes_by_scope["account"] == prefixes_by_scope["*"] == {prefix_by_name["account"]}
+    assert prefixes_by_scope["app"] == prefixes_by_scope[f"app:{APP}"] == {prefix_by_name["app"]}
+    assert prefixes_by_scope["ai:gateway"] == {prefix_by_name["app"], prefix_by_name["gateway"]}
+    assert prefixes_by_scope["substrate"] == {prefix_by_name["substrate"]}
+    assert prefixes_by_scope["none"] == set()
 
 
 async def test_a_revoked_key_is_refused_at_once_here_and_after_one_poll_elsewhere(harness: ToolHarness) -> None:
@@ -254,8 +257,8 @@ async def test_a_revoked_key_is_refused_at_once_here_and_after_one_poll_elsewher
                 select(audit_logs.c.event_type, audit_logs.c.category).where(audit_logs.c.resource_type == "api_key")
             )
         ).all()
-    named = ("api_key.create", "api_key.revoke", "api_key.revoke_failed")
-    assert sorted(tuple(event) for event in events) == [(event, "admin") for event in named]
+    event_types = ("api_key.create", "api_key.revoke", "api_key.revoke_failed")
+    assert sorted(tuple(event) for event in events) == [(event, "admin") for event in event_types]
 
 
 async def test_an_organisation_has_at_most_the_live_keys_of_its_plan_however_many_ask_at_once(
@@ -296,16 +299,16 @@ async def test_revoking_a_key_revokes_what_it_made_unless_the_caller_says_otherw
     }
 
     # Kept once, they are still found by way of the key that made them.
-    kept = await harness.call("api_keys_revoke", ada, key_id=child["key_id"], keep_made=True)
-    assert kept == {"revoked": True, "keys_revoked": 1}
+    kept_result = await harness.call("api_keys_revoke", ada, key_id=child["key_id"], keep_made=True)
+    assert kept_result == {"revoked": True, "keys_revoked": 1}
     assert await harness.authenticate(grandchild["key"])
     revoked_result = await harness.call("api_keys_revoke", ada, key_id=result["key_id"])
     assert revoked_result == {"revoked": True, "keys_revoked": 2}
-    for gone in (result, child, grandchild):
+    for revoked_key in (result, child, grandchild):
         with pytest.raises(InvalidApiKey):
-            await harness.authenticate(gone["key"])
+            await harness.authenticate(revoked_key["key"])
         with pytest.raises(KeyNotFound):
-            await harness.call("api_keys_revoke", ada, key_id=gone["key_id"])
+            await harness.call("api_keys_revoke", ada, key_id=revoked_key["key_id"])
     assert await harness.authenticate(other["key"])
     eve = await harness.sign_up("eve@example.com")
     with pytest.raises(InvitationNotFound):
@@ -380,8 +383,8 @@ async def test_a_key_ends_when_it_was_to_end_and_so_do_those_that_it_made(harnes
 
 async def test_a_key_is_made_with_a_budget_or_not_at_all(harness: ToolHarness) -> None:
     ada = await harness.sign_up("ada@example.com")
-    bounded = {"period": "day", "most_usd": "2.50"}
-    result = await harness.call("api_keys_create", ada, name="spender", budget=bounded)
+    daily_budget = {"period": "day", "most_usd": "2.50"}
+    result = await harness.call("api_keys_create", ada, name="spender", budget=daily_budget)
     (budget,) = (await harness.call("billing_budgets", ada))["budgets"]
     assert (budget["subject_id"], budget["period"], budget["limit_usd"]) == (result["key_id"], "day", 2.5)
     limits = (await harness.authenticate(result["key"])).limits
@@ -391,5 +394,5 @@ async def test_a_key_is_made_with_a_budget_or_not_at_all(harness: ToolHarness) -
     organisation = await harness.create_organisation(ada)
     member = await harness.join(organisation, ada, "member@example.com", "member")
     with pytest.raises(Forbidden):
-        await harness.call("api_keys_create", member, name="more", organization_id=organisation, budget=bounded)
+        await harness.call("api_keys_create", member, name="more", organization_id=organisation, budget=daily_budget)
     assert await prefixes(harness, member, organization_id=organisation) == set()

@@ -151,26 +151,26 @@ async def test_two_organisations_may_have_apps_of_one_name(baobab: Baobab) -> No
 
 async def test_the_list_shows_each_app_once_over_its_pages_newest_first(baobab: Baobab) -> None:
     apps = [await baobab.create_app() for _ in range(5)]
-    seen, cursor = [], None
+    listed_apps, cursor = [], None
     while True:
         query = {"limit": 2, **({"cursor": cursor} if cursor else {})}
         page = (await baobab.client.get("/apps", params=query, headers=baobab.owner)).json()
         assert 1 <= len(page["apps"]) <= 2
-        seen += page["apps"]
+        listed_apps += page["apps"]
         cursor = page["next_cursor"]
         if cursor is None:
             break
-    assert {app["id"] for app in seen} == set(apps)
-    assert len(seen) == 5
-    assert all(newer["created_at"] >= older["created_at"] for newer, older in pairwise(seen))
+    assert {app["id"] for app in listed_apps} == set(apps)
+    assert len(listed_apps) == 5
+    assert all(newer["created_at"] >= older["created_at"] for newer, older in pairwise(listed_apps))
 
 
 async def test_a_row_of_the_list_has_the_fields_of_the_contract(baobab: Baobab) -> None:
     await baobab.create_app()
     row = (await baobab.client.get("/apps", headers=baobab.owner)).json()["apps"][0]
-    wanted = "id name subdomain db_name db_provisioned provisioning_status region visibility listed "
-    wanted += "template_source_app_id fork_count substrate_organization_id organization_id created_at"
-    assert set(row) == set(wanted.split())
+    field_names = "id name subdomain db_name db_provisioned provisioning_status region visibility listed "
+    field_names += "template_source_app_id fork_count substrate_organization_id organization_id created_at"
+    assert set(row) == set(field_names.split())
 
 
 async def test_every_member_of_the_organisation_sees_its_apps_and_a_stranger_does_not(baobab: Baobab) -> None:

@@ -185,14 +185,14 @@ async def test_a_new_app_has_the_defaults_of_the_contract(baobab: Baobab) -> Non
 @pytest.mark.parametrize("name", CHANGES)
 async def test_a_change_is_answered_kept_and_written_down(baobab: Baobab, name: str) -> None:
     app = await baobab.create_app()
-    _, _, answered, kept, event = CHANGES[name]
+    _, _, answer_fields, record_fields, event = CHANGES[name]
     answer = await change_config(baobab, app, name)
     assert answer.status_code == 200, answer.text
     assert answer.json()["message"]
     assert answer.json().get("app_id", app) == app
-    assert {field: answer.json()[field] for field in answered} == answered
+    assert {field: answer.json()[field] for field in answer_fields} == answer_fields
     record = await get_config(baobab, app)
-    assert {field: record[field] for field in kept} == kept
+    assert {field: record[field] for field in record_fields} == record_fields
     assert record["updated_at"] >= record["created_at"]
     assert await list_events(baobab, app) == [event]
 
@@ -336,14 +336,14 @@ async def test_an_allowed_origin_may_call_at_once_and_one_that_is_taken_out_may_
 
 async def test_changes_of_one_record_at_once_do_not_lose_each_other(baobab: Baobab) -> None:
     app = await baobab.create_app()
-    merged = {"publicReadEnabled": True, "maxFileSizeMb": 77, "storageLimitBytes": 5, "allowedContentTypes": ["a/b"]}
+    storage = {"publicReadEnabled": True, "maxFileSizeMb": 77, "storageLimitBytes": 5, "allowedContentTypes": ["a/b"]}
 
     async def set_one(name: str) -> Any:
         path = f"/v1/{app}/config/storage"
-        return await baobab.client.patch(path, json={name: merged[name]}, headers=baobab.owner)
+        return await baobab.client.patch(path, json={name: storage[name]}, headers=baobab.owner)
 
-    await asyncio.gather(*(set_one(name) for name in merged))
-    assert (await get_config(baobab, app))["storage_config"] == merged
+    await asyncio.gather(*(set_one(name) for name in storage))
+    assert (await get_config(baobab, app))["storage_config"] == storage
 
 
 async def test_a_change_that_races_with_the_deletion_of_the_app_is_done_or_answers_404(baobab: Baobab) -> None:

@@ -40,15 +40,15 @@ def get_kv(baobab: Baobab) -> Any:
 
 async def find_tables(baobab: Baobab, app: Any, *, besides: Any = ("audit_logs", "events", "notices")) -> Any:
     """The tables that still have rows which name the app."""
-    found = {}
+    row_counts = {}
     async with baobab.application.services.database.reading() as connection:
         for table in metadata.sorted_tables:
             naming = ("id",) if table.name == "apps" else ("app_id", "owner")
             for column in (column for column in table.columns if column.name in naming):
                 count = await connection.scalar(select(func.count()).select_from(table).where(column == app))
                 if count and table.name not in besides:
-                    found[table.name] = count
-    return found
+                    row_counts[table.name] = count
+    return row_counts
 
 
 async def test_a_deleted_app_is_gone_with_everything_that_it_owned(baobab: Baobab) -> None:
@@ -168,5 +168,5 @@ async def test_the_data_of_a_region_that_is_served_elsewhere_is_left_to_those_wh
     async with open_installation(tmp_path, clock=clock) as here:
         clock.advance(61)
         await jobs.run_due_jobs(here.application)
-        (left,) = await jobs.list_unfinished_jobs(here.application)
-        assert "abroad" in left.error
+        (unfinished_job,) = await jobs.list_unfinished_jobs(here.application)
+        assert "abroad" in unfinished_job.error

@@ -37,8 +37,8 @@ async def list_logs(baobab: Baobab, app: Any, headers: Any = None, **query: Any)
     return answer.json()
 
 
-async def pause_app(baobab: Baobab, app: Any, headers: Any = None, *, paused: Any = True) -> Any:
-    body = {"paused": paused}
+async def pause_app(baobab: Baobab, app: Any, headers: Any = None, *, is_paused: Any = True) -> Any:
+    body = {"paused": is_paused}
     return await baobab.client.patch(f"/v1/{app}/config/pause", json=body, headers=headers or baobab.owner)
 
 
@@ -56,7 +56,7 @@ async def test_a_change_is_one_row_that_says_who_did_what_from_where(baobab: Bao
     await pause_app(baobab, app, headers)
     row = (await list_logs(baobab, app, event_type="app.config.paused"))["logs"][0]
     assert set(row) == set(FIELDS.split())
-    wanted = {
+    expected_fields = {
         "app_id": app,
         "category": "admin",
         "event_type": "app.config.paused",
@@ -72,7 +72,7 @@ async def test_a_change_is_one_row_that_says_who_did_what_from_where(baobab: Bao
         "error_message": None,
         "correlation_id": "req-17",
     }
-    assert {field: row[field] for field in wanted} == wanted
+    assert {field: row[field] for field in expected_fields} == expected_fields
 
 
 async def test_reads_and_refused_credentials_and_invalid_requests_leave_no_row(baobab: Baobab) -> None:
@@ -143,8 +143,8 @@ async def test_the_kind_of_actor_is_written_down_for_each_kind_of_caller(baobab:
 
 async def test_a_key_that_acts_for_a_user_is_the_actor(baobab: Baobab) -> None:
     app = await baobab.create_app()
-    wanted = {"name": "k", "key_scope": "app", "target_app_id": app}
-    body = (await baobab.client.post("/api-keys", json=wanted, headers=baobab.owner)).json()
+    key_fields = {"name": "k", "key_scope": "app", "target_app_id": app}
+    body = (await baobab.client.post("/api-keys", json=key_fields, headers=baobab.owner)).json()
     rule = {"rules": [{"pattern": "**", "read": "public", "write": "public"}]}
     await baobab.client.put(f"/v1/{app}/kv/_expose", json=rule, headers=baobab.owner)
     as_user = {"authorization": f"Bearer {body['key']}", "x-platform-as-user": USER}
@@ -171,7 +171,7 @@ async def test_a_key_that_acts_for_a_user_is_the_actor(baobab: Baobab) -> None:
 async def test_each_filter_narrows_the_list(baobab: Baobab, query: Any, events: Any) -> None:
     app, other = await baobab.create_app(), await baobab.create_app()
     await pause_app(baobab, app)
-    await pause_app(baobab, app, paused=False)
+    await pause_app(baobab, app, is_paused=False)
     await pause_app(baobab, other)
     await baobab.client.patch(f"/v1/{app}/config/jwt", json={"accessTokenTtl": "2h"}, headers=baobab.owner)
     event_types = [row["event_type"] for row in (await list_logs(baobab, app, **query))["logs"]]
@@ -191,23 +191,23 @@ async def test_the_actor_is_found_by_either_name_of_the_filter(baobab: Baobab) -
 async def test_pages_hold_every_row_once_newest_first(baobab: Baobab) -> None:
     app = await baobab.create_app()
     for number in range(7):
-        await pause_app(baobab, app, paused=number % 2 == 0)
+        await pause_app(baobab, app, is_paused=number % 2 == 0)
     only = {"event_type": "app.config.paused", "limit": 3}
-    seen, offset = [], 0
+    rows, offset = [], 0
     while offset is not None:
         page = await list_logs(baobab, app, **only, offset=offset)
         assert (page["total"], page["limit"], page["offset"]) == (7, 3, offset)
-        seen += page["logs"]
+        rows += page["logs"]
         offset = page["nextOffset"]
-    assert len({row["id"] for row in seen}) == len(seen) == 7
-    moments = [row["created_at"] for row in seen]
+    assert len({row["id"] for row in rows}) == len(rows) == 7
+    moments = [row["created_at"] for row in rows]
     assert moments == sorted(moments, reverse=True)
 
 
 async def test_from_is_inclusive_and_to_is_exclusive_and_both_know_zones(baobab: Baobab) -> None:
     app = await baobab.create_app()
     for number in range(3):
-        await pause_app(baobab, app, paused=number % 2 == 0)
+        await pause_app(baobab, app, is_paused=number % 2 == 0)
     rows = (await list_logs(baobab, app, event_type="app.config.paused"))["logs"]
     newest, middle, _ = (datetime.fromisoformat(row["created_at"]) for row in rows)
     only = {"event_type": "app.config.paused"}
@@ -261,12 +261,12 @@ async def test_only_admins_and_keys_of_the_app_read_its_log(baobab: Baobab) -> N
 
 
 async def test_what_a_handler_refuses_is_written_down_as_failed_with_its_reason(baobab: Baobab) -> None:
-    app, taken = await baobab.create_app(), await baobab.create_app(name="taken")
+    app, other = await baobab.create_app(), await baobab.create_app(name="taken")
     await baobab.client.patch(f"/apps/{app}", json={"name": "taken"}, headers=baobab.owner)
     row = (await list_logs(baobab, app, event_type="app.rename_failed"))["logs"][0]
     assert row["success"] is False
     assert row["error_message"] == "The organisation has an app named `taken`."
-    assert (await list_logs(baobab, taken, event_type="app.rename_failed"))["total"] == 0
+    assert (await list_logs(baobab, other, event_type="app.rename_failed"))["total"] == 0
 
 
 async def test_failed_sign_ins_are_written_down_without_what_was_typed(baobab: Baobab) -> None:

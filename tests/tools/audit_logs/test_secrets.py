@@ -31,24 +31,24 @@ async def test_no_secret_stands_in_any_table_file_or_log_line(baobab: Baobab, tm
         root.removeHandler(handler)
         for name, level in levels.items():
             logging.getLogger(name).setLevel(level)
-    written = stream.getvalue()
-    for line in written.splitlines():
+    written_text = stream.getvalue()
+    for line in written_text.splitlines():
         json.loads(line)
     async with baobab.application.services.database.reading() as connection:
         for table in metadata.sorted_tables:
-            written += repr((await connection.execute(text(f'SELECT * FROM "{table.name}"'))).all())  # noqa: S608
+            written_text += repr((await connection.execute(text(f'SELECT * FROM "{table.name}"'))).all())  # noqa: S608
     files = (file for file in tmp_path.rglob("*") if file.is_file() and file.name != "secret.key")
     on_disk = b"".join(file.read_bytes() for file in files)
     for kind, secret in secrets.items():
-        assert secret not in written, kind
+        assert secret not in written_text, kind
         assert secret.encode() not in on_disk, kind
 
 
 async def _create_secrets(baobab: Baobab) -> Any:
     client, owner, app = baobab.client, baobab.owner, await baobab.create_app()
 
-    async def create_key(**wanted: Any) -> Any:
-        return (await client.post("/api-keys", json={"name": "k", **wanted}, headers=owner)).json()["key"]
+    async def create_key(**fields: Any) -> Any:
+        return (await client.post("/api-keys", json={"name": "k", **fields}, headers=owner)).json()["key"]
 
     secrets = {
         "bootstrap key": baobab.key,

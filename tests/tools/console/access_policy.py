@@ -33,10 +33,10 @@ async def begin_session(world: World, caller: Caller) -> dict[str, Any]:
     who = await services.credentials.caller(header.encode() if header else None)
     if not isinstance(who, Account):
         return {"session_id": "00000000-0000-0000-0000-000000000000"}
-    given = {"link": await create_link(services, who.account_id)}
+    credential = {"link": await create_link(services, who.account_id)}
     if who.key_id is not None and header is not None:
-        given = {"key": header.removeprefix("Bearer ")}
-    await registry.call("console_sign_in", given, ANONYMOUS, RequestContext("test", "sign-in"))
+        credential = {"key": header.removeprefix("Bearer ")}
+    await registry.call("console_sign_in", credential, ANONYMOUS, RequestContext("test", "sign-in"))
     result = await registry.call("console_sessions_list", {}, who, RequestContext("test", "list"))
     return {"session_id": result["sessions"][0]["id"]}
 

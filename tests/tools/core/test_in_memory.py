@@ -21,9 +21,9 @@ async def test_a_key_revoked_while_it_is_looked_up_is_not_remembered(baobab: Bao
 
     class SlowDirectory:
         async def key(self, _digest: str) -> Key | None:
-            found = live[0]
+            key = live[0]
             await going.wait()
-            return found
+            return key
 
     directory: Any = SlowDirectory()
     sessions = SessionCheck(directory, services.regions, services.clock)

@@ -63,8 +63,8 @@ def subject() -> str:
 
 async def count_passed(limits: Limiter, subject: str, turns: int, amount: int = 10, window: int = 60) -> int:
     """How many of so many at once."""
-    asked = (resolve_answer(limits.spend("test", subject, amount, window)) for _ in range(turns))
-    results = await asyncio.gather(*asked, return_exceptions=True)
+    spends = (resolve_answer(limits.spend("test", subject, amount, window)) for _ in range(turns))
+    results = await asyncio.gather(*spends, return_exceptions=True)
     return sum(not isinstance(result, RateLimited) for result in results)
 
 
@@ -76,9 +76,9 @@ async def test_ten_of_a_hundred_at_once_from_two_processes_pass(server: ValkeySe
 async def test_a_window_moves_on_with_each_that_it_holds(
     limits: SharedRateLimits, clock: FixedClock, subject: str
 ) -> None:
-    for left in (2, 1, 0):
+    for remaining in (2, 1, 0):
         allowance = await limits.spend("test", subject, 3, 60)
-        assert (allowance.remaining, allowance.limit, allowance.window) == (left, 3, 60)
+        assert (allowance.remaining, allowance.limit, allowance.window) == (remaining, 3, 60)
         clock.advance(10)
     with pytest.raises(RateLimited) as refusal:
         await limits.spend("test", subject, 3, 60)
@@ -177,10 +177,10 @@ async def test_a_tool_is_limited_over_all_workers(baobab: Baobab, server: Valkey
     context = RequestContext("test", "req-1", ip=subject)
     calls = (worker.run(worker.find("shelf_rare"), {}, ANONYMOUS, context) for worker in workers * 3)
     results = await asyncio.gather(*calls, return_exceptions=True)
-    refused = [result for result in results if isinstance(result, RateLimited)]
+    refusals = [result for result in results if isinstance(result, RateLimited)]
     allowances = [result[1].allowance for result in results if not isinstance(result, BaseException)]
     remainings = [allowance.remaining for allowance in allowances if allowance is not None]
-    assert (len(refused), sorted(remainings)) == (3, [0, 1, 2])
+    assert (len(refusals), sorted(remainings)) == (3, [0, 1, 2])
     for pipeline in pipelines:
         await pipeline.close()
 
@@ -211,8 +211,10 @@ def test_it_answers_as_counting_in_this_process_does(server: ValkeyServer) -> No
                     clock.advance(step)
                     continue
                 subject, amount, window, cost = step
-                shared, own = [await observe_spend(each, prefix + subject, amount, window, cost) for each in both]
-                assert shared == own
+                shared_outcome, own_outcome = [
+                    await observe_spend(each, prefix + subject, amount, window, cost) for each in both
+                ]
+                assert shared_outcome == own_outcome
 
         alike()
         runner.run(pipeline.close())

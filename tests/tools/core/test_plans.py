@@ -32,8 +32,8 @@ async def test_apps_that_are_asked_for_at_once_stop_exactly_at_the_plans_number(
     async with open_installation(tmp_path / "data", {"BAOBAB_PLAN": plan}) as baobab:
         someone = await create_person(baobab, "someone")
         wishes = [{"name": f"app-{number}"} for number in range(3 * apps + 2)]
-        asked = (baobab.client.post("/init", json=wish, headers=someone.headers) for wish in wishes)
-        answers = await asyncio.gather(*asked)
+        requests = (baobab.client.post("/init", json=wish, headers=someone.headers) for wish in wishes)
+        answers = await asyncio.gather(*requests)
         assert Counter(answer.status_code for answer in answers) == {201: apps, 403: len(wishes) - apps}
         body = next(answer for answer in answers if answer.status_code == 403).json()
         assert (body["error"], body["plan"], body["limit"], body["current"]) == (FULL, plan, apps, apps)
@@ -69,25 +69,25 @@ async def test_keys_and_servers_of_models_and_tools_stop_at_the_plans_numbers(
         owner = (await create_person(baobab, "owner")).headers
         app = (await baobab.client.post("/init", json={"name": "only"}, headers=owner)).json()["app_id"]
         dead = f"http://127.0.0.1:{free_port()}"
-        bounded = {
+        bodies_and_caps = {
             "/api-keys": ({}, small.api_keys),
             "/v1/ai/servers": ({"url": f"{dead}/v1"}, small.model_servers),
             f"/v1/{app}/mcp-servers": ({"url": f"{dead}/mcp"}, small.tool_servers),
         }
-        for path, (body, cap) in bounded.items():
+        for path, (body, cap) in bodies_and_caps.items():
             bodies = [{"name": f"one-{number}", **body} for number in range(6)]
-            asked = (baobab.client.post(path, json=one, headers=owner) for one in bodies)
-            answers = await asyncio.gather(*asked)
+            requests = (baobab.client.post(path, json=one, headers=owner) for one in bodies)
+            answers = await asyncio.gather(*requests)
             assert Counter(answer.status_code for answer in answers) == {201: cap, 403: 6 - (cap or 0)}, path
-            told = next(answer for answer in answers if answer.status_code == 403).json()
-            assert (told["error"], told["limit"], told["current"]) == ("plan_limit_exceeded", cap, cap)
+            refusal = next(answer for answer in answers if answer.status_code == 403).json()
+            assert (refusal["error"], refusal["limit"], refusal["current"]) == ("plan_limit_exceeded", cap, cap)
 
 
 async def test_the_agents_of_an_app_stop_at_the_cap_of_the_plan(baobab: Baobab) -> None:
     app = await baobab.create_app()
     bodies = [{"name": f"agent-{number}", "graph_spec": SMALL} for number in range(60)]
-    made = (baobab.client.post(f"/v1/{app}/agents", json=body, headers=baobab.owner) for body in bodies)
-    statuses = Counter(answer.status_code for answer in await asyncio.gather(*made))
+    requests = (baobab.client.post(f"/v1/{app}/agents", json=body, headers=baobab.owner) for body in bodies)
+    statuses = Counter(answer.status_code for answer in await asyncio.gather(*requests))
     assert statuses == {201: PLAYGROUND.agents, 403: 60 - (PLAYGROUND.agents or 0)}
 
 

@@ -267,14 +267,14 @@ def test_every_tool_of_the_house_can_be_described(baobab: Baobab) -> None:
 
 
 @pytest.mark.parametrize(
-    ("effect", "audited"),
+    ("effect", "action"),
     [("read", None), ("write", "update"), ("destructive", "delete"), ("external", "invoke")],
 )
-def test_what_is_written_down_follows_from_the_effect(effect: Any, audited: Any) -> None:
+def test_what_is_written_down_follows_from_the_effect(effect: Any, action: Any) -> None:
     shelf = build_toolset()
     shelf.tool("POST /", access=EVERYBODY, effect=effect)(shelf_read)
     audit = shelf.tools["shelf_read"].audit
-    assert (audit and audit.action) == audited
+    assert (audit and audit.action) == action
     assert audit is None or audit.event == "shelf.read"
 
 
@@ -285,16 +285,16 @@ async def test_clients_of_mcp_are_told_the_effect_of_every_tool(baobab: Baobab, 
     answer = await baobab.client.post("/mcp?toolsets=all", json=body, headers=headers)
     text = answer.text.partition("data: ")[2] or answer.text
     hints = {"read": "readOnlyHint", "destructive": "destructiveHint", "external": "openWorldHint"}
-    for listed in json.loads(text)["result"]["tools"]:
-        tool = baobab.application.registry.tools[listed["name"]]
-        annotations = listed["annotations"]
+    for listed_tool in json.loads(text)["result"]["tools"]:
+        tool = baobab.application.registry.tools[listed_tool["name"]]
+        annotations = listed_tool["annotations"]
         if tool.effect == effect:
-            hinted = {hint: annotations.get(hint, False) for hint in hints.values()}
-            expected = {hint: kind == effect for kind, hint in hints.items()}
+            hint_values = {hint: annotations.get(hint, False) for hint in hints.values()}
+            expected_values = {hint: kind == effect for kind, hint in hints.items()}
             # What strangers wrote comes from outside, too.
-            expected["openWorldHint"] |= tool.taints
-            expected["destructiveHint"] |= tool.destructive_when is not None
-            assert hinted == expected, listed
+            expected_values["openWorldHint"] |= tool.taints
+            expected_values["destructiveHint"] |= tool.destructive_when is not None
+            assert hint_values == expected_values, listed_tool
 
 
 def test_every_operation_that_an_error_names_is_there() -> None:
@@ -309,9 +309,9 @@ async def test_an_error_names_operations_as_its_door_does(baobab: Baobab) -> Non
     assert AppNotFound().remedy == "Check the app id; apps_list lists the apps that you may use."
     over_rest = await baobab.client.get("/v1/app_000000000000/config", headers=baobab.owner)
     assert "GET /apps lists" in over_rest.json()["error"]["remediation"]
-    named = {"name": "config_get", "arguments": {"app_id": "app_000000000000"}}
+    call = {"name": "config_get", "arguments": {"app_id": "app_000000000000"}}
     headers = {**baobab.owner, "accept": "application/json, text/event-stream", "mcp-protocol-version": "2025-06-18"}
-    body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": named}
+    body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}
     over_mcp = await baobab.client.post("/mcp", json=body, headers=headers)
     assert "apps_list lists" in over_mcp.json()["result"]["content"][0]["text"]
     unknown = await baobab.client.post("/mcp", json=body, headers={**headers, "authorization": "Bearer bb_sk_x"})
@@ -344,7 +344,7 @@ class FakeAccess:
     anonymous, credential, description, raises = True, True, "", ()
 
     def __init__(self) -> None:
-        self.asked: list[str] = []
+        self.taken_steps: list[str] = []
         self.refusals: dict[str, Exception] = {}
 
     def admits(self, caller: Any) -> Any:
@@ -357,7 +357,7 @@ class FakeAccess:
         self._ask("limit")
 
     def _ask(self, step: Any) -> None:
-        self.asked.append(step)
+        self.taken_steps.append(step)
         if step in self.refusals:
             raise self.refusals[step]
 
@@ -380,7 +380,7 @@ def registry(baobab: Baobab, steps: Any) -> Any:
     @shelf.tool("POST /keep", access=steps, effect="write", limit=steps, audit=Audit("shelf.keep", resource="word"))
     async def shelf_keep(call: Call, word: Word, then: Word = "") -> Done:
         """Keep a word."""
-        steps.asked.append("handle")
+        steps.taken_steps.append("handle")
         await call.execute(*build_suggestion(call.services, word))
         call.audit.resource_id = word
         if then == "conflict":
@@ -393,14 +393,14 @@ def registry(baobab: Baobab, steps: Any) -> Any:
     async def shelf_keep_two(call: Call, first: Word, second: Word, then: Word = "") -> Done:
         """Keep two words, or none."""
         await call.invoke("shelf_keep", word=first)
-        done: Done = await call.invoke("shelf_keep", word=second, then=then)
-        return done
+        result: Done = await call.invoke("shelf_keep", word=second, then=then)
+        return result
 
     @shelf.tool("GET /look", access=EVERYBODY, effect="read", limit=None)
     async def shelf_look(call: Call, word: Word) -> Done:
         """Look for a word, and try to keep it in passing."""
-        done: Done = await call.invoke("shelf_keep", word=word)
-        return done
+        result: Done = await call.invoke("shelf_keep", word=word)
+        return result
 
     @shelf.tool("GET /rare", access=EVERYBODY, effect="read", limit=PerAddress(2, 60))
     async def shelf_rare(call: Call) -> Done:
@@ -428,7 +428,7 @@ async def list_events(registry: Any) -> Any:
 
 async def test_a_call_is_authorised_then_limited_then_validated_then_handled(registry: Any, steps: Any) -> None:
     assert await registry.call("shelf_keep", {"word": "a"}, ANONYMOUS, DOOR) == {"word": "a"}
-    assert steps.asked == ["authorise", "limit", "handle"]
+    assert steps.taken_steps == ["authorise", "limit", "handle"]
     assert await list_kept(registry) == ["a"]
     assert await list_events(registry) == [("shelf.keep", "a", True)]
 
@@ -439,14 +439,14 @@ async def test_a_caller_who_may_not_is_told_so_before_anything_about_limits_or_a
     steps.refusals["authorise"] = Forbidden()
     with pytest.raises(Forbidden):
         await registry.call("shelf_keep", {"nonsense": 1}, ANONYMOUS, DOOR)
-    assert steps.asked == ["authorise"]
+    assert steps.taken_steps == ["authorise"]
 
 
 async def test_the_limit_is_spent_before_the_arguments_are_looked_at(registry: Any, steps: Any) -> None:
     steps.refusals["limit"] = RateLimited(1, 1, 1)
     with pytest.raises(RateLimited):
         await registry.call("shelf_keep", {"nonsense": 1}, ANONYMOUS, DOOR)
-    assert steps.asked == ["authorise", "limit"]
+    assert steps.taken_steps == ["authorise", "limit"]
 
 
 @pytest.mark.parametrize(
@@ -464,7 +464,7 @@ async def test_arguments_that_do_not_fit_never_reach_the_handler(
 ) -> None:
     with pytest.raises(error):
         await registry.call("shelf_keep", arguments, ANONYMOUS, DOOR)
-    assert "handle" not in steps.asked
+    assert "handle" not in steps.taken_steps
     assert await list_events(registry) == []
 
 
@@ -515,7 +515,7 @@ async def test_when_an_invoked_tool_fails_nothing_of_its_caller_stays(registry: 
 
 async def test_an_invoked_tool_is_authorised_again_but_spends_no_limit(registry: Any, steps: Any) -> None:
     await registry.call("shelf_keep_two", {"first": "a", "second": "b"}, ANONYMOUS, DOOR)
-    assert steps.asked == ["authorise", "handle", "authorise", "handle"]
+    assert steps.taken_steps == ["authorise", "handle", "authorise", "handle"]
     steps.refusals["authorise"] = Forbidden()
     with pytest.raises(Forbidden):
         await registry.call("shelf_keep_two", {"first": "a", "second": "b"}, ANONYMOUS, DOOR)
@@ -580,8 +580,10 @@ async def test_the_audit_row_names_the_actor_and_for_whom_it_acted(
 
 
 async def test_observers_are_told_of_every_call_and_how_it_ended(registry: Any, steps: Any) -> None:
-    seen = []
-    registry.observers.append(lambda tool, interface, outcome, seconds: seen.append((tool.name, outcome, seconds >= 0)))
+    calls = []
+    registry.observers.append(
+        lambda tool, interface, outcome, seconds: calls.append((tool.name, outcome, seconds >= 0))
+    )
     await registry.call("shelf_keep", {"word": "a"}, ANONYMOUS, DOOR)
     for arguments, error in (({}, MissingField), ({"word": "a", "then": "crash"}, ZeroDivisionError)):
         with pytest.raises(error):
@@ -589,7 +591,7 @@ async def test_observers_are_told_of_every_call_and_how_it_ended(registry: Any, 
     steps.refusals["authorise"] = Unauthenticated()
     with pytest.raises(Unauthenticated):
         await registry.call("shelf_keep", {"word": "a"}, ANONYMOUS, DOOR)
-    assert seen == [
+    assert calls == [
         ("shelf_keep", "ok", True),
         ("shelf_keep", "VALIDATION_MISSING_FIELD", True),
         ("shelf_keep", "error", True),

@@ -123,9 +123,9 @@ async def test_a_new_app_is_usable_at_once_and_leaves_all_other_callers_in_memor
     assert await workers.send("DELETE", f"/api-keys/{key_id}", by=stranger.headers) < 300
     credentials = here.application.services.credentials
     assert isinstance(credentials, Credentials)
-    remembered = [credentials.find_cached(headers["authorization"].encode()) for headers in (*others, keys[1])]
-    assert [caller is not None for caller in remembered] == [True, True, True, True, False]
+    cached_callers = [credentials.find_cached(headers["authorization"].encode()) for headers in (*others, keys[1])]
+    assert [caller is not None for caller in cached_callers] == [True, True, True, True, False]
     # What the users and keys of an app depend on is that app.
     assert await workers.send("PATCH", f"/apps/{workers.app_id}", {"name": "other"}) < 300
-    remembered = [credentials.find_cached(headers["authorization"].encode()) for headers in others]
-    assert [caller is not None for caller in remembered] == [True, False, False, True]
+    cached_callers = [credentials.find_cached(headers["authorization"].encode()) for headers in others]
+    assert [caller is not None for caller in cached_callers] == [True, False, False, True]

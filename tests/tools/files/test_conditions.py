@@ -27,28 +27,28 @@ async def test_a_file_that_the_reader_has_is_not_sent_again(app: FilesApp, publi
     app.clock.advance(0.7)
     url = await read_url(app, await app.store(b"0123456789", ANN, public=public), BEN if public else ANN)
     first = await get(app, url)
-    tag, modified = first.headers["etag"], first.headers["last-modified"]
+    tag, modified_at = first.headers["etag"], first.headers["last-modified"]
     assert tag == f'"{hashlib.sha256(b"0123456789").hexdigest()}"'
-    assert modified == format_datetime(app.clock.now().replace(microsecond=0), usegmt=True)
+    assert modified_at == format_datetime(app.clock.now().replace(microsecond=0), usegmt=True)
     assert first.headers["cache-control"] == f"{keeper}, max-age=3600, immutable"
     app.clock.advance(60)
-    for known in (
+    for headers in (
         {"if_none_match": tag},
         {"if_none_match": f'"other", W/{tag}'},
         {"if_none_match": "*"},
-        {"if_modified_since": modified},
+        {"if_modified_since": modified_at},
         {"if_modified_since": format_datetime(app.clock.now() + timedelta(days=9), usegmt=True)},
         # The tag decides, and before any range does.
         {"if_none_match": tag, "if_modified_since": "Sun, 06 Nov 1994 08:49:37 GMT", "range": "bytes=99-"},
     ):
-        answer = await get(app, url, **known)
-        assert (answer.status_code, answer.content) == (304, b""), known
-        assert (answer.headers["etag"], answer.headers["last-modified"]) == (tag, modified)
+        answer = await get(app, url, **headers)
+        assert (answer.status_code, answer.content) == (304, b""), headers
+        assert (answer.headers["etag"], answer.headers["last-modified"]) == (tag, modified_at)
         assert answer.headers["cache-control"] == f"{keeper}, max-age=3540, immutable"
         assert "Origin" in answer.headers["vary"]
     for other in (
         {"if_none_match": '"other"'},
-        {"if_none_match": '"other"', "if_modified_since": modified},
+        {"if_none_match": '"other"', "if_modified_since": modified_at},
         {"if_modified_since": "Sun, 06 Nov 1994 08:49:37 GMT"},
         {"if_modified_since": "yesterday"},
         {"if_modified_since": "Sun, 06 Nov 99999999999 08:49:37 GMT"},
@@ -84,13 +84,13 @@ async def test_a_file_that_is_gone_is_not_said_to_be_unchanged(app: FilesApp) ->
 
 async def test_a_resumed_upload_has_the_tag_of_its_whole(app: FilesApp) -> None:
     tus = {"tus-resumable": "1.0.0", **await app.headers(None)}
-    sent = {**tus, "content-type": "application/offset+octet-stream"}
+    chunk_headers = {**tus, "content-type": "application/offset+octet-stream"}
     path = f"/storage/{app.id}/uploads"
     response = await app.baobab.client.post(path, headers={**tus, "upload-length": "4"})
     file_id = response.json()["id"]
     for offset, content in ((0, b"ab"), (2, b"cd")):
         await app.baobab.client.patch(
-            f"{path}/{file_id}", content=content, headers={**sent, "upload-offset": str(offset)}
+            f"{path}/{file_id}", content=content, headers={**chunk_headers, "upload-offset": str(offset)}
         )
     assert (await app.fetch(file_id)).headers["etag"] == f'"{hashlib.sha256(b"abcd").hexdigest()}"'
 
@@ -101,7 +101,7 @@ async def test_a_thumbnail_that_the_reader_has_is_not_sent_again(app: FilesApp) 
     url = await read_url(app, await app.store(picture.getvalue(), contentType="image/png"), name="thumbnailUrl")
     first = await get(app, url)
     assert first.headers["etag"] == f'"{hashlib.sha256(first.content).hexdigest()}"'
-    for known in ({"if_none_match": first.headers["etag"]}, {"if_modified_since": first.headers["last-modified"]}):
-        answer = await get(app, url, **known)
+    for headers in ({"if_none_match": first.headers["etag"]}, {"if_modified_since": first.headers["last-modified"]}):
+        answer = await get(app, url, **headers)
         assert (answer.status_code, answer.content) == (304, b"")
     assert (await get(app, url, if_none_match='"other"')).content == first.content

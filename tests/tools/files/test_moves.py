@@ -29,10 +29,10 @@ async def run_due_in_every_region(baobab: Baobab) -> None:
 
 async def test_files_their_quota_and_their_addresses_move_with_the_app(baobab: Baobab, clock: FixedClock) -> None:
     app = FilesApp(baobab, clock, await baobab.create_app())
-    kept, deleted = await app.store(b"kept", ANN), await app.store(b"deleted")
-    download = (await app.request("GET", f"/download/{kept}")).json()["downloadUrl"]
+    kept_id, deleted_id = await app.store(b"kept", ANN), await app.store(b"deleted")
+    download = (await app.request("GET", f"/download/{kept_id}")).json()["downloadUrl"]
     body = (await app.announce(5)).json()
-    assert (await app.request("DELETE", f"/{deleted}")).status_code == 204
+    assert (await app.request("DELETE", f"/{deleted_id}")).status_code == 204
     path = f"/v1/apps/{app.id}/move"
     move = (await baobab.client.post(path, json={"dest_region": EU}, headers=baobab.owner)).json()["migration_id"]
     state = {}
@@ -46,15 +46,15 @@ async def test_files_their_quota_and_their_addresses_move_with_the_app(baobab: B
     assert state["current_step"] == "completed", state
     assert (await baobab.client.get(download)).content == b"kept"
     assert (await app.send(body["uploadUrl"], b"hello")).status_code == 200
-    assert set(await app.list_ids()) == {body["objectId"], kept}
+    assert set(await app.list_ids()) == {body["objectId"], kept_id}
     usage = await app.read_usage()
     assert (usage["storage_used_bytes"], usage["files_count"]) == (9, 2)
     clock.advance(20)
     await run_due_in_every_region(baobab)
     here, there = (baobab.application.services.regions[region].objects for region in ("local", EU))
     # The old region keeps a copy until it is removed; what was deleted is in neither.
-    assert [key.split("/")[2] for key in await here.list(f"{app.id}/", "", 10)] == [kept]
-    assert {key.split("/")[2] for key in await there.list(f"{app.id}/", "", 10)} == {body["objectId"], kept}
+    assert [key.split("/")[2] for key in await here.list(f"{app.id}/", "", 10)] == [kept_id]
+    assert {key.split("/")[2] for key in await there.list(f"{app.id}/", "", 10)} == {body["objectId"], kept_id}
 
 
 async def test_a_deleted_app_leaves_no_bytes(baobab: Baobab, clock: FixedClock) -> None:

@@ -49,11 +49,11 @@ async def test_a_file_is_announced_sent_and_downloaded(app: FilesApp) -> None:
 
 
 async def test_files_are_listed_newest_first_and_paged_by_the_last_id(app: FilesApp) -> None:
-    stored = []
+    file_ids = []
     for number in range(5):
-        stored.append(await app.store(b"x" * number))
+        file_ids.append(await app.store(b"x" * number))
         app.clock.advance(0.01)
-    newest_first = stored[::-1]
+    newest_first = file_ids[::-1]
     assert await app.list_ids() == newest_first
     assert await app.list_ids(query="?limit=2") == newest_first[:2]
     assert await app.list_ids(query=f"?limit=2&cursor={newest_first[1]}") == newest_first[2:4]
@@ -63,36 +63,36 @@ async def test_files_are_listed_newest_first_and_paged_by_the_last_id(app: Files
 
 
 async def test_a_deleted_file_is_gone_with_its_bytes_and_its_room(app: FilesApp) -> None:
-    kept, deleted = await app.store(b"kept"), await app.store(b"deleted")
-    url = (await app.request("GET", f"/download/{deleted}")).json()["downloadUrl"]
-    answer = await app.request("DELETE", f"/{deleted}")
+    kept_id, deleted_id = await app.store(b"kept"), await app.store(b"deleted")
+    url = (await app.request("GET", f"/download/{deleted_id}")).json()["downloadUrl"]
+    answer = await app.request("DELETE", f"/{deleted_id}")
     assert (answer.status_code, answer.content) == (204, b"")
-    assert await app.list_ids() == [kept]
+    assert await app.list_ids() == [kept_id]
     assert (await app.baobab.client.get(url)).status_code == 404
-    assert (await app.request("DELETE", f"/{deleted}")).status_code == 404
+    assert (await app.request("DELETE", f"/{deleted_id}")).status_code == 404
     assert (await app.read_usage())["storage_used_bytes"] == 4
     await run_due_jobs(app.baobab.application)
-    assert [key.split("/")[2] for key in await app.read_keys()] == [kept]
+    assert [key.split("/")[2] for key in await app.read_keys()] == [kept_id]
     # The path that clients on the app's own host use.
-    assert (await app.request("DELETE", f"/objects/{kept}")).status_code == 204
+    assert (await app.request("DELETE", f"/objects/{kept_id}")).status_code == 204
 
 
 @pytest.mark.parametrize("open_to_all", [False, True])
 async def test_each_caller_sees_deletes_and_downloads_what_the_rules_say(app: FilesApp, open_to_all: bool) -> None:
     await app.set_storage(publicReadEnabled=open_to_all)
-    stored = {
+    file_ids = {
         (owner, public): await app.store(b"x", owner, public=public)
         for owner, public in itertools.product((None, ANN, BEN), (False, True))
     }
     for caller in (None, ANN, BEN):
-        listed = {file_id for (owner, _), file_id in stored.items() if caller is None or owner == caller}
-        assert set(await app.list_ids(caller)) == listed
-        for (owner, public), file_id in stored.items():
+        visible_ids = {file_id for (owner, _), file_id in file_ids.items() if caller is None or owner == caller}
+        assert set(await app.list_ids(caller)) == visible_ids
+        for (owner, public), file_id in file_ids.items():
             readable = caller is None or owner == caller or public or open_to_all
             response = await app.fetch(file_id, caller)
             assert response.status_code == (200 if readable else 404), (caller, owner, public)
             assert (await app.request("GET", f"/objects/{file_id}/text", caller)).status_code == response.status_code
-    for (owner, _), file_id in stored.items():
+    for (owner, _), file_id in file_ids.items():
         if owner != ANN:
             assert (await app.request("DELETE", f"/{file_id}", ANN)).status_code == 404
         assert (await app.request("DELETE", f"/{file_id}", owner)).status_code == 204
@@ -131,8 +131,8 @@ async def test_a_file_whose_bytes_have_arrived_is_told_to_whoever_consumes_the_e
     events = metadata.tables["events"]
     query = select(events.c.data).where(events.c.app_id == app.id, events.c.type == "file.stored")
     async with app.baobab.application.services.database.reading() as connection:
-        told = (await connection.execute(query)).scalars().all()
-    assert told == [
+        event_data = (await connection.execute(query)).scalars().all()
+    assert event_data == [
         {
             "object_id": file_id,
             "key": f"{app.id}/{ANN}/{file_id}_told.txt",
@@ -149,8 +149,12 @@ async def test_uploads_and_deletions_are_in_the_audit_log(app: FilesApp) -> None
     await app.request("DELETE", f"/{file_id}", ANN)
     path = f"/v1/{app.id}/audit-logs"
     rows = (await app.baobab.client.get(path, headers=app.baobab.owner)).json()
-    told = {row["event_type"]: row["actor_type"] for row in rows["logs"] if row["resource_id"] == file_id}
-    assert told == {"storage.upload": "app_user", "storage.store": "signed_url", "storage.delete": "app_user"}
+    actors_by_event = {row["event_type"]: row["actor_type"] for row in rows["logs"] if row["resource_id"] == file_id}
+    assert actors_by_event == {
+        "storage.upload": "app_user",
+        "storage.store": "signed_url",
+        "storage.delete": "app_user",
+    }
 
 
 @pytest.mark.parametrize(
@@ -198,9 +202,9 @@ async def test_files_of_a_paused_app_are_not_served(app: FilesApp) -> None:
     config = f"/v1/{app.id}/config/pause"
     body = {"paused": True, "reason": "Back at noon."}
     await app.baobab.client.patch(config, json=body, headers=app.baobab.owner)
-    for refused in (await app.request("GET", "/objects"), await app.baobab.client.get(url)):
-        assert (refused.status_code, refused.headers["retry-after"]) == (503, "60")
-        error = refused.json()["error"]
+    for refusal in (await app.request("GET", "/objects"), await app.baobab.client.get(url)):
+        assert (refusal.status_code, refusal.headers["retry-after"]) == (503, "60")
+        error = refusal.json()["error"]
         assert (error["code"], error["details"]) == ("APP_PAUSED", {"paused_reason": "Back at noon."})
     await app.baobab.client.patch(config, json={"paused": False}, headers=app.baobab.owner)
     assert (await app.baobab.client.get(url)).content == b"x"

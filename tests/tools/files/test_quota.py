@@ -16,14 +16,14 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 async def test_of_many_uploads_at_once_exactly_those_are_taken_that_fit(app: FilesApp) -> None:
     await app.set_storage(storageLimitBytes=1000)
     answers = await asyncio.gather(*(app.announce(90, ANN if number % 2 else None) for number in range(20)))
-    taken = [answer.json() for answer in answers if answer.status_code == 200]
-    assert len(taken) == 11
+    uploads = [answer.json() for answer in answers if answer.status_code == 200]
+    assert len(uploads) == 11
     refusal = next(answer for answer in answers if answer.status_code != 200)
     error = refusal.json()["error"]
     assert (refusal.status_code, error["code"]) == (402, "QUOTA_STORAGE_EXCEEDED")
     assert error["details"] == {"current_usage_bytes": 990, "limit_bytes": 1000}
-    stored = await asyncio.gather(*(app.send(each["uploadUrl"], b"x" * 90) for each in taken))
-    assert {each.status_code for each in stored} == {200}
+    responses = await asyncio.gather(*(app.send(each["uploadUrl"], b"x" * 90) for each in uploads))
+    assert {each.status_code for each in responses} == {200}
     usage = (await app.announce(10)).json()["_meta"]["resource_info"]
     assert (usage["storage_used_bytes"], usage["storage_used_percent"], usage["files_count"]) == (990, 99.0, 11)
 
@@ -93,8 +93,8 @@ async def test_bytes_without_a_row_are_not_counted_and_the_upload_can_be_repeate
     async def content() -> AsyncIterator[bytes]:
         yield b"other"
 
-    left = f"{app.id}/files/{body['objectId']}/33333333-3333-4333-8333-333333333333"
-    await app.objects.put(left, content(), content_type="text/plain", max_bytes=5)
+    leftover_key = f"{app.id}/files/{body['objectId']}/33333333-3333-4333-8333-333333333333"
+    await app.objects.put(leftover_key, content(), content_type="text/plain", max_bytes=5)
     assert (await app.list_ids(), (await app.read_usage())["storage_used_bytes"]) == ([], 0)
     assert (await app.send(body["uploadUrl"], b"hello")).status_code == 200
     assert (await app.fetch(body["objectId"])).content == b"hello"
@@ -105,59 +105,59 @@ async def test_bytes_without_a_row_are_not_counted_and_the_upload_can_be_repeate
 
 
 async def test_the_sweep_removes_uploads_that_did_not_come_within_a_day(app: FilesApp) -> None:
-    stored, old = await app.store(b"x"), (await app.announce(5)).json()["objectId"]
+    stored_id, old = await app.store(b"x"), (await app.announce(5)).json()["objectId"]
 
     async def content() -> AsyncIterator[bytes]:
         yield b"other"
 
-    left = f"{app.id}/files/{old}/33333333-3333-4333-8333-333333333333"
-    await app.objects.put(left, content(), content_type="text/plain", max_bytes=5)
+    leftover_key = f"{app.id}/files/{old}/33333333-3333-4333-8333-333333333333"
+    await app.objects.put(leftover_key, content(), content_type="text/plain", max_bytes=5)
     app.clock.advance(24 * 3600)
     young = (await app.announce(5)).json()["objectId"]
     app.clock.advance(1)
     await run_job(app.baobab.application, "files_sweep")
     await run_due_jobs(app.baobab.application)
-    assert [key.split("/")[2] for key in await app.read_keys()] == [stored]
+    assert [key.split("/")[2] for key in await app.read_keys()] == [stored_id]
     assert (await app.request("DELETE", f"/{old}")).status_code == 404
     assert (await app.request("DELETE", f"/{young}")).status_code == 204
-    assert await app.list_ids() == [stored]
+    assert await app.list_ids() == [stored_id]
 
 
 async def test_bytes_to_which_no_file_refers_are_swept(app: FilesApp) -> None:
-    stored, arriving = await app.store(b"x"), (await app.announce(5)).json()["objectId"]
-    gone = "44444444-4444-4444-8444-444444444444"
+    stored_id, arriving = await app.store(b"x"), (await app.announce(5)).json()["objectId"]
+    missing_id = "44444444-4444-4444-8444-444444444444"
 
     async def content() -> AsyncIterator[bytes]:
         yield b"other"
 
-    for file_id in (stored, arriving, gone):
+    for file_id in (stored_id, arriving, missing_id):
         key = f"{app.id}/files/{file_id}/33333333-3333-4333-8333-333333333333"
         await app.objects.put(key, content(), content_type="text/plain", max_bytes=5)
     assert len(await app.read_keys()) == 4
     await run_job(app.baobab.application, "files_leftovers")
-    assert sorted(key.split("/")[2] for key in await app.read_keys()) == sorted([stored, arriving])
-    assert (await app.fetch(stored)).content == b"x"
+    assert sorted(key.split("/")[2] for key in await app.read_keys()) == sorted([stored_id, arriving])
+    assert (await app.fetch(stored_id)).content == b"x"
 
 
 async def test_nobody_begins_more_uploads_than_a_thousand(app: FilesApp) -> None:
-    announced = (await app.announce(0, ANN)).json()["objectId"]
+    upload_id = (await app.announce(0, ANN)).json()["objectId"]
     async with app.database.writing_unit(lock=app.id) as unit:
-        row = (await unit.execute(select(files_table).where(files_table.c.id == announced))).one()._asdict()
-        await unit.execute(insert(files_table), [{**row, "id": f"{announced[:-4]}g{n:03}"} for n in range(998)])
+        row = (await unit.execute(select(files_table).where(files_table.c.id == upload_id))).one()._asdict()
+        await unit.execute(insert(files_table), [{**row, "id": f"{upload_id[:-4]}g{n:03}"} for n in range(998)])
     answers = [await app.announce(0, ANN) for _ in range(2)]
     assert [answer.status_code for answer in answers] == [200, 429]
     assert answers[-1].json()["error"]["code"] == "FILES_UPLOADS_OPEN"
     assert (await app.announce(0)).status_code == 200
     # Uploads that never came go a few hundred at a time, and a job for each such round deletes what has arrived.
-    kept = await app.store(b"x")
+    file_id = await app.store(b"x")
     app.clock.advance(24 * 3600 + 1)
     await run_job(app.baobab.application, "files_sweep")
     async with app.database.reading() as connection:
-        left = select(files_table.c.id).where(files_table.c.app_id == app.id)
-        assert (await connection.execute(left)).scalars().all() == [kept]
+        remaining_ids = select(files_table.c.id).where(files_table.c.app_id == app.id)
+        assert (await connection.execute(remaining_ids)).scalars().all() == [file_id]
         erasing = select(jobs.c.arguments).where(jobs.c.kind == "files_erase_many")
         rounds = [row for row in (await connection.execute(erasing)).scalars() if row["app_id"] == app.id]
     assert sum(len(row["file_ids"]) for row in rounds) == 1001
     assert max(len(row["file_ids"]) for row in rounds) <= 200
     await run_due_jobs(app.baobab.application)
-    assert (await app.fetch(kept)).content == b"x"
+    assert (await app.fetch(file_id)).content == b"x"

@@ -18,20 +18,20 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 async def test_a_user_fills_no_more_than_their_share(app: FilesApp) -> None:
     await app.set_storage(storageLimitBytes=1000, userLimitBytes=300)
     answers = await asyncio.gather(*(app.announce(90, ANN) for _ in range(5)))
-    taken = [answer.json() for answer in answers if answer.status_code == 200]
-    assert len(taken) == 3
+    uploads = [answer.json() for answer in answers if answer.status_code == 200]
+    assert len(uploads) == 3
     error = next(answer for answer in answers if answer.status_code != 200).json()["error"]
     assert (error["code"], error["details"]) == (
         "QUOTA_STORAGE_EXCEEDED",
         {"current_usage_bytes": 270, "limit_bytes": 300},
     )
-    for each in taken:
+    for each in uploads:
         assert (await app.send(each["uploadUrl"], b"x" * 90)).status_code == 200
     usage = (await app.request("GET", "/usage", ANN)).json()
     assert (usage["user_used_bytes"], usage["user_limit_bytes"], usage["storage_used_bytes"]) == (270, 300, 270)
     assert (await app.announce(31, ANN)).status_code == 402
     assert [(await app.announce(90, caller)).status_code for caller in (BEN, None)] == [200, 200]
-    assert (await app.request("DELETE", f"/{taken[0]['objectId']}", ANN)).status_code == 204
+    assert (await app.request("DELETE", f"/{uploads[0]['objectId']}", ANN)).status_code == 204
     assert (await app.announce(120, ANN)).status_code == 200
 
 

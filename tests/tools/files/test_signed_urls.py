@@ -22,7 +22,7 @@ async def test_an_upload_address_that_was_changed_in_any_part_is_refused(app: Fi
     other_file = (await app.announce(5, ANN)).json()["objectId"]
     own_file = urlsplit(url).path.rpartition("/")[2]
     expires = int(parse_qs(urlsplit(url).query)["expires"][0])
-    forged = [
+    forged_urls = [
         change(url, expires=expires + 1),
         change(url, expires=None),
         change(url, size=6),
@@ -35,7 +35,7 @@ async def test_an_upload_address_that_was_changed_in_any_part_is_refused(app: Fi
         url.replace(app.id, other),
         url.replace(own_file, other_file),
     ]
-    for address in forged:
+    for address in forged_urls:
         refusal = await app.send(address, b"hello")
         assert (refusal.status_code, refusal.json()["error"]["code"]) == (403, "FILE_URL_INVALID"), address
     # One that opens an upload opens no download, and the other way round.

@@ -28,9 +28,9 @@ async def test_a_text_is_written_and_read_in_one_call_each(app: FilesApp) -> Non
 
 async def test_bytes_are_written_as_base64(app: FilesApp) -> None:
     raw = bytes(range(256))
-    stored = await put(app, base64.b64encode(raw).decode(), encoding="base64")
-    assert (await app.fetch(stored.json()["id"])).content == raw
-    refusal = await app.request("GET", f"/objects/{stored.json()['id']}/text")
+    response = await put(app, base64.b64encode(raw).decode(), encoding="base64")
+    assert (await app.fetch(response.json()["id"])).content == raw
+    refusal = await app.request("GET", f"/objects/{response.json()['id']}/text")
     assert (refusal.status_code, refusal.json()["error"]["code"]) == (400, "VALIDATION_INVALID_TYPE")
     for wrong in ("not base64!", "YQ", "YQ==="):
         assert (await put(app, wrong, encoding="base64")).status_code == 400

@@ -88,10 +88,10 @@ async def test_a_thumbnail_is_seen_by_those_who_may_download_the_file(app: Files
     file_id = await app.store(draw_picture("png"), ANN, contentType="image/png")
     assert (await app.request("GET", f"/download/{file_id}", BEN)).status_code == 404
     url = (await app.request("GET", f"/download/{file_id}", ANN)).json()
-    forged = url["downloadUrl"].replace("?", "/thumbnail?")
-    assert (await app.baobab.client.get(forged)).status_code == 403
-    forged = url["thumbnailUrl"].replace("/thumbnail", "")
-    assert (await app.baobab.client.get(forged)).status_code == 403
+    forged_url = url["downloadUrl"].replace("?", "/thumbnail?")
+    assert (await app.baobab.client.get(forged_url)).status_code == 403
+    forged_url = url["thumbnailUrl"].replace("/thumbnail", "")
+    assert (await app.baobab.client.get(forged_url)).status_code == 403
     app.clock.advance(3600)
     assert (await app.baobab.client.get(url["thumbnailUrl"])).status_code == 403
 

@@ -46,10 +46,14 @@ async def test_pages_follow_each_other_without_gap_or_repetition(world: Installa
     for start in ("", "x"):
         body = {"ops": [{**op, "key": start + op["key"]} for op in ops]}
         assert (await world.ask("POST", f"{app.kv}/_batch", world.owner, body)).status == 200
-    expected = [f"k{n:03}" for n in range(100)]
-    assert await scan_pages(world, app, "prefix=k&limit=40") == [expected[:40], expected[40:80], expected[80:]]
-    listed = [key for page in await scan_pages(world, app, "limit=7") for key in page]
-    assert listed == [*expected, *(f"x{key}" for key in expected)]
+    expected_keys = [f"k{n:03}" for n in range(100)]
+    assert await scan_pages(world, app, "prefix=k&limit=40") == [
+        expected_keys[:40],
+        expected_keys[40:80],
+        expected_keys[80:],
+    ]
+    keys = [key for page in await scan_pages(world, app, "limit=7") for key in page]
+    assert keys == [*expected_keys, *(f"x{key}" for key in expected_keys)]
     # The default is a page of 100.
     assert [len(page) for page in await scan_pages(world, app, "")] == [100, 100]
 
@@ -80,9 +84,9 @@ async def test_a_cursor_is_opaque_and_good_for_its_own_list_only(world: Installa
         cursor[:middle] + ("A" if cursor[middle] != "A" else "B") + cursor[middle + 1 :],
         "%C3%A9", "secret1", "A" * 1024,
     ]  # fmt: skip
-    for broken in bad:
-        answer = await scan_keys(world, app, f"limit=1&cursor={broken}")
-        assert (answer.status, answer.json["error"]) == (400, "bad_request"), broken
+    for bad_cursor in bad:
+        answer = await scan_keys(world, app, f"limit=1&cursor={bad_cursor}")
+        assert (answer.status, answer.json["error"]) == (400, "bad_request"), bad_cursor
     for path, query in [(other, "limit=1"), (app, "limit=1&prefix=s")]:
         answer = await scan_keys(world, path, f"{query}&cursor={cursor}")
         assert (answer.status, answer.json["error"]) == (400, "bad_request")
@@ -173,7 +177,7 @@ async def list_recent(world: Installation, app: App, query: str = "", by: Any = 
 async def test_refusals_are_listed_newest_first_with_what_was_refused(world: Installation) -> None:
     app, other = await world.create_app(), await world.create_app()
     await world.put(app, "fine")
-    asked: list[tuple[Any, ...]] = [
+    requests: list[tuple[Any, ...]] = [
         ("GET", "/missing/key", world.owner, None, 404, "not_found", "missing/key"),
         ("GET", "/a%2Fttl", world.owner, None, 404, "not_found", "a/ttl"),
         ("GET", "/fine", {}, None, 401, "unauthorized", "fine"),
@@ -185,12 +189,12 @@ async def test_refusals_are_listed_newest_first_with_what_was_refused(world: Ins
         ("GET", "/%00", world.owner, None, 400, "key_invalid", "%00"),
         ("GET", "/%FF", world.owner, None, 400, "bad_request", "%FF"),
     ]
-    for method, path, by, body, status, code, _ in asked:
+    for method, path, by, body, status, code, _ in requests:
         answer = await world.ask(method, app.kv + path, by, body)
         assert (answer.status, answer.json["error"]) == (status, code)
     entries = await list_recent(world, app)
     assert [(e["method"], e["path"], e["status_code"], e["error_code"], e["key"]) for e in reversed(entries)] == [
-        (method, app.kv + path, status, code, key) for method, path, _, _, status, code, key in asked
+        (method, app.kv + path, status, code, key) for method, path, _, _, status, code, key in requests
     ]
     assert all(re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", entry["at"]) for entry in entries)
     assert await list_recent(world, other) == []
@@ -238,16 +242,16 @@ async def test_refusals_are_narrowed_to_a_time(world: Installation, clock: Fixed
 
 
 async def test_refusals_of_apps_that_do_not_exist_are_not_kept(world: Installation) -> None:
-    counted = "SELECT count(*) FROM failures"
+    query = "SELECT count(*) FROM failures"
     await world.application.services.failures.flush()
     async with world.application.services.database.reading() as connection:
-        before = (await connection.exec_driver_sql(counted)).scalar()
+        before = (await connection.exec_driver_sql(query)).scalar()
     for app_id in ("app_nosuchapp00", "x" * 300, "app_%00", "..", "1"):
         for by in ({}, world.owner, bearer_headers("garbage")):
             assert (await world.ask("GET", f"/v1/{app_id}/kv/a", by)).status in {400, 401, 404}
     await world.application.services.failures.flush()
     async with world.application.services.database.reading() as connection:
-        assert (await connection.exec_driver_sql(counted)).scalar() == before
+        assert (await connection.exec_driver_sql(query)).scalar() == before
 
 
 async def test_the_function_key_is_48_hex_characters_and_void_once_rotated(world: Installation) -> None:

@@ -86,10 +86,10 @@ async def test_a_refused_item_does_not_stop_the_others(world: Installation, app:
     before, after = {"op": "set", "key": "first", "value": 1}, {"op": "set", "key": "last", "value": 2}
     answer = await send_batch(world, app, [before, item, after])
     assert answer.status == 200
-    first, refused, last = answer.json["results"]
+    first, refusal, last = answer.json["results"]
     assert (first, last) == ({"ok": True}, {"ok": True})
-    assert refused["error"] == error
-    assert set(refused) <= {"error", "message"}
+    assert refusal["error"] == error
+    assert set(refusal) <= {"error", "message"}
     got = await send_batch(world, app, [{"op": op, "key": key} for op in ("get", "del") for key in ("first", "last")])
     assert got.json["results"] == [{"value": 1}, {"value": 2}, {"deleted": 1}, {"deleted": 1}]
     assert (await world.ask("GET", f"{app.kv}/a/exists", world.owner)).json == {"exists": False}
@@ -140,7 +140,7 @@ async def test_end_users_and_anonymous_callers_are_checked_for_each_operation(wo
     ops += [{"op": "set", "key": key, "value": 1} for key in ("public:a", "own:ada:b", "own:bob:b", "open:a")]
     ops += [{"op": "del", "key": key} for key in ("own:ada:a", "own:bob:a", "public:a")]
     no = {"error": "KV_FORBIDDEN"}
-    for by, expected in [
+    for by, expected_results in [
         ({}, [{"value": "public:a"}, no, no, no, no, no, no, {"ok": True}, no, no, no]),
         (
             await world.user_headers(app, "ada"),
@@ -161,5 +161,5 @@ async def test_end_users_and_anonymous_callers_are_checked_for_each_operation(wo
     ]:
         answer = await send_batch(world, app, ops, by)
         assert answer.status == 200
-        assert answer.json["results"] == expected
+        assert answer.json["results"] == expected_results
     assert (await world.ask("GET", f"{app.kv}/own:bob:a", world.owner)).json == {"value": "own:bob:a"}

@@ -50,7 +50,7 @@ async def test_a_put_replaces_value_and_expiry_at_once(world: Installation, app:
 
 
 @pytest.mark.parametrize(
-    ("options", "left"),
+    ("options", "ttl"),
     [
         ({}, MONTH),
         ({"ttl": None}, None),
@@ -64,12 +64,12 @@ async def test_a_put_replaces_value_and_expiry_at_once(world: Installation, app:
 )
 @pytest.mark.parametrize("route", ["PUT /lived", "POST /lived/setnx"])
 async def test_an_omitted_ttl_is_thirty_days_or_an_ephemeral_hour(
-    world: Installation, app: App, route: str, options: dict[str, Any], left: int | None
+    world: Installation, app: App, route: str, options: dict[str, Any], ttl: int | None
 ) -> None:
     await ask_line(world, app, "DELETE /lived")
     answer = await ask_line(world, app, route, {"value": 1, **options})
     assert answer.status in {204, 201}
-    assert await get_ttl(world, app, "lived") == left
+    assert await get_ttl(world, app, "lived") == ttl
 
 
 async def test_an_entry_is_gone_the_instant_it_expires(world: Installation, app: App, clock: FixedClock) -> None:
@@ -123,7 +123,7 @@ async def test_touch_restarts_the_time_to_live_that_was_given(world: Installatio
 
 
 @pytest.mark.parametrize(
-    ("stored", "line", "body", "value"),
+    ("stored_value", "line", "body", "value"),
     [
         (None, "incr", None, 1),
         (None, "incr", {}, 1),
@@ -138,11 +138,11 @@ async def test_touch_restarts_the_time_to_live_that_was_given(world: Installatio
     ],
 )
 async def test_counters_count(
-    world: Installation, app: App, stored: int | None, line: str, body: Any, value: int
+    world: Installation, app: App, stored_value: int | None, line: str, body: Any, value: int
 ) -> None:
     await ask_line(world, app, "DELETE /counter")
-    if stored is not None:
-        await world.put(app, "counter", stored)
+    if stored_value is not None:
+        await world.put(app, "counter", stored_value)
     answer = await ask_line(world, app, f"POST /counter/{line}", body)
     assert (answer.status, answer.json) == (200, {"value": value})
     assert (await ask_line(world, app, "GET /counter")).json == {"value": value}
@@ -169,26 +169,26 @@ async def test_a_step_that_is_no_whole_64_bit_number_is_refused(
     assert (await ask_line(world, app, "GET /step")).status == 404
 
 
-@pytest.mark.parametrize("stored", ["1", 1.0, 1e3, None, True, [1], {"a": 1}], ids=repr)
-async def test_only_an_integer_can_be_counted_up(world: Installation, app: App, stored: Any) -> None:
-    await world.put(app, "no counter", stored)
+@pytest.mark.parametrize("stored_value", ["1", 1.0, 1e3, None, True, [1], {"a": 1}], ids=repr)
+async def test_only_an_integer_can_be_counted_up(world: Installation, app: App, stored_value: Any) -> None:
+    await world.put(app, "no counter", stored_value)
     answer = await ask_line(world, app, "POST /no%20counter/incr")
     assert (answer.status, answer.json["error"]) == (400, "bad_request")
     assert answer.json["message"] == "The stored value is not an integer."
-    assert (await ask_line(world, app, "GET /no%20counter")).json == {"value": stored}
+    assert (await ask_line(world, app, "GET /no%20counter")).json == {"value": stored_value}
 
 
 @pytest.mark.parametrize(
-    ("stored", "action", "by"),
+    ("stored_value", "action", "by"),
     [(2**63 - 1, "incr", 1), (-(2**63), "decr", 1), (1, "incr", 2**63 - 1), (10**30, "decr", 1)],
 )
 async def test_a_counter_does_not_leave_64_bits(
-    world: Installation, app: App, stored: int, action: str, by: int
+    world: Installation, app: App, stored_value: int, action: str, by: int
 ) -> None:
-    await world.put(app, "edge", stored)
+    await world.put(app, "edge", stored_value)
     answer = await ask_line(world, app, f"POST /edge/{action}", {"by": by})
     assert (answer.status, answer.json["error"]) == (400, "bad_request")
-    assert (await ask_line(world, app, "GET /edge")).json == {"value": stored}
+    assert (await ask_line(world, app, "GET /edge")).json == {"value": stored_value}
 
 
 async def test_concurrent_increments_are_all_counted(world: Installation, app: App) -> None:
@@ -218,7 +218,7 @@ async def test_of_many_setnx_at_once_one_wins(world: Installation, app: App) -> 
 
 
 @pytest.mark.parametrize(
-    ("stored", "expected", "swapped"),
+    ("stored_value", "expected_value", "is_swapped"),
     [
         ("absent", None, True),
         ("absent", "__NULL__", True),
@@ -242,20 +242,20 @@ async def test_of_many_setnx_at_once_one_wins(world: Installation, app: App) -> 
     ids=repr,
 )
 async def test_cas_swaps_where_the_stored_json_means_the_expected(
-    world: Installation, app: App, stored: Any, expected: Any, swapped: bool
+    world: Installation, app: App, stored_value: Any, expected_value: Any, is_swapped: bool
 ) -> None:
     await ask_line(world, app, "DELETE /cas")
-    if stored != "absent":
-        await world.put(app, "cas", stored)
-    answer = await ask_line(world, app, "POST /cas/cas", {"expected": expected, "next": "next"})
-    assert (answer.status, answer.json) == (200, {"swapped": swapped})
+    if stored_value != "absent":
+        await world.put(app, "cas", stored_value)
+    answer = await ask_line(world, app, "POST /cas/cas", {"expected": expected_value, "next": "next"})
+    assert (answer.status, answer.json) == (200, {"swapped": is_swapped})
     got = await ask_line(world, app, "GET /cas")
-    if swapped:
+    if is_swapped:
         assert got.json == {"value": "next"}
-    elif stored == "absent":
+    elif stored_value == "absent":
         assert got.status == 404
     else:
-        assert got.json == {"value": stored}
+        assert got.json == {"value": stored_value}
 
 
 async def test_cas_keeps_the_remaining_time_and_starts_a_new_key_with_thirty_days(
@@ -279,10 +279,10 @@ async def test_of_many_cas_at_once_one_swaps(world: Installation, app: App) -> N
 
 async def test_expire_sets_removes_and_lifts_the_expiry(world: Installation, app: App, clock: FixedClock) -> None:
     await world.put(app, "expiring", 1)
-    for wanted in (7, None, 10**10):
-        answer = await ask_line(world, app, "POST /expiring/expire", {"ttl": wanted})
+    for ttl in (7, None, 10**10):
+        answer = await ask_line(world, app, "POST /expiring/expire", {"ttl": ttl})
         assert (answer.status, answer.json) == (200, {"applied": True})
-        assert await get_ttl(world, app, "expiring") == wanted
+        assert await get_ttl(world, app, "expiring") == ttl
     assert (await ask_line(world, app, "POST /expiring/expire", {"ttl": 0})).json == {"applied": True}
     assert (await ask_line(world, app, "GET /expiring")).status == 404
 
@@ -344,12 +344,12 @@ async def test_a_value_of_256_kb_is_taken_and_one_byte_more_is_not(
 
 
 async def test_the_spelling_of_a_value_does_not_count_against_it(world: Installation, app: App) -> None:
-    spaced = b'{"value": [' + b" " * (LIMIT + 1) + b"1 ]}"
-    answer = await world.ask("PUT", f"{app.kv}/spaced", world.owner, content=spaced)
+    spaced_body = b'{"value": [' + b" " * (LIMIT + 1) + b"1 ]}"
+    answer = await world.ask("PUT", f"{app.kv}/spaced", world.owner, content=spaced_body)
     assert answer.status == 204
-    escaped = json.dumps({"value": "\u00e9" * (LIMIT // 2 - 1)}).encode()
-    assert len(escaped) > 2 * LIMIT
-    assert (await world.ask("PUT", f"{app.kv}/escaped", world.owner, content=escaped)).status == 204
+    escaped_body = json.dumps({"value": "\u00e9" * (LIMIT // 2 - 1)}).encode()
+    assert len(escaped_body) > 2 * LIMIT
+    assert (await world.ask("PUT", f"{app.kv}/escaped", world.owner, content=escaped_body)).status == 204
 
 
 async def test_a_body_over_the_limit_is_refused_whatever_it_holds(world: Installation, app: App) -> None:

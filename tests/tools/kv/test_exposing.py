@@ -58,9 +58,9 @@ async def test_a_rule_is_changed_by_deleting_and_declaring_it_again(world: Insta
     await world.put(app, "a/b")
     assert (await expose_pattern(world, app, "a/*", "public")).status == 204
     assert (await world.ask("GET", f"{app.kv}/a/b")).status == 200
-    for deleted in (1, 0):
+    for deleted_count in (1, 0):
         answer = await world.ask("DELETE", f"{app.kv}/_expose/a%2F%2A", world.owner)
-        assert (answer.status, answer.json) == (200, {"deleted": deleted})
+        assert (answer.status, answer.json) == (200, {"deleted": deleted_count})
     assert (await world.ask("GET", f"{app.kv}/a/b")).status == 401
     assert (await expose_pattern(world, app, "a/*", "authed")).status == 204
     assert (await world.ask("GET", f"{app.kv}/a/b")).status == 401
@@ -168,12 +168,12 @@ async def test_every_action_asks_the_rule_for_reading_or_writing(world: Installa
         ("POST", "/expire", {"ttl": None}),
         ("DELETE", "", None),
     ]
-    for allowed, refused, actions in (("read:a", "write:a", reads), ("write:a", "read:a", writes)):
+    for open_key, closed_key, actions in (("read:a", "write:a", reads), ("write:a", "read:a", writes)):
         await world.put(app, "read:a")
         await world.put(app, "write:a")
         for method, action, body in actions:
-            assert (await world.ask(method, f"{app.kv}/{allowed}{action}", {}, body)).status in {200, 204}
-            assert (await world.ask(method, f"{app.kv}/{refused}{action}", {}, body)).status == 401
+            assert (await world.ask(method, f"{app.kv}/{open_key}{action}", {}, body)).status in {200, 204}
+            assert (await world.ask(method, f"{app.kv}/{closed_key}{action}", {}, body)).status == 401
     assert (await world.ask("GET", f"{app.kv}/read:a", world.owner)).json == {"value": 1}
 
 
@@ -190,5 +190,5 @@ async def test_the_list_warns_where_another_rule_opens_what_is_the_owners(world:
     closing = {"pattern": "user:*:**", "read": "deny", "write": "deny"}
     for rules, number in (([owners], 0), ([owners, broad], 1), ([owners, closing, broad], 0)):
         assert (await world.ask("PUT", f"{app.kv}/_expose", world.owner, {"rules": rules})).status == 204
-        told = (await world.ask("GET", f"{app.kv}/_expose", world.owner)).json
-        assert len(told.get("warnings", [])) == number, told
+        answer_json = (await world.ask("GET", f"{app.kv}/_expose", world.owner)).json
+        assert len(answer_json.get("warnings", [])) == number, answer_json

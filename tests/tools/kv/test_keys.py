@@ -94,12 +94,12 @@ async def test_an_encoded_separator_makes_an_action_part_of_the_key(world: Insta
 
 @pytest.mark.parametrize("action", ACTIONS)
 async def test_an_action_takes_its_own_method_only(world: Installation, app: App, action: str) -> None:
-    allowed, body = ACTIONS[action]
-    listed = "GET, HEAD, OPTIONS" if allowed == "GET" else "OPTIONS, POST"
-    for method in {"GET", "PUT", "POST", "DELETE", "PATCH"} - {allowed}:
+    allowed_method, body = ACTIONS[action]
+    allow_header = "GET, HEAD, OPTIONS" if allowed_method == "GET" else "OPTIONS, POST"
+    for method in {"GET", "PUT", "POST", "DELETE", "PATCH"} - {allowed_method}:
         answer = await world.ask(method, f"{app.kv}/some/key/{action}", world.owner, body)
         assert (answer.status, answer.json["error"]) == (405, "method_not_allowed")
-        assert answer.headers["allow"] == listed
+        assert answer.headers["allow"] == allow_header
 
 
 async def test_actions_work_on_keys_with_slashes(world: Installation, app: App) -> None:

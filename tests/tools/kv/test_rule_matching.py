@@ -57,15 +57,17 @@ def matches(parts: tuple[object, ...], key: str) -> bool:
 
 
 def names_nobody(pattern: str, caller: EndUser) -> bool:
-    used = [claim for name, claim in (("id", caller.user_id), ("role", caller.role)) if f"{{user.{name}}}" in pattern]
+    used_claims = [
+        claim for name, claim in (("id", caller.user_id), ("role", caller.role)) if f"{{user.{name}}}" in pattern
+    ]
     # The whole token is nobody's when a claim breaks the line, which no id and no role does.
-    broken = "\n" in caller.user_id + caller.role
-    return broken or any(not claim or ":" in claim for claim in used)
+    breaks_line = "\n" in caller.user_id + caller.role
+    return breaks_line or any(not claim or ":" in claim for claim in used_claims)
 
 
 def is_expected_allowed(rules: list[tuple[str, str, str]], key: str, verb: str, caller: Caller) -> bool:
     """Collect the rules that match, sort them by the length of their fixed beginning, then by order; take the first."""
-    found = []
+    levels = []
     for order, (pattern, read, write) in enumerate(rules):
         level = read if verb == "read" else write
         if level == "owner":
@@ -76,10 +78,10 @@ def is_expected_allowed(rules: list[tuple[str, str, str]], key: str, verb: str, 
             here = matches(parse_parts(pattern), key)
         if here:
             beginning = re.split(r"\*|\{user", pattern)[0]
-            found.append((-len(beginning), order, level))
-    if not found:
+            levels.append((-len(beginning), order, level))
+    if not levels:
         return False
-    level = min(found)[2]
+    level = min(levels)[2]
     return level in ("public", "owner") or (level == "authed" and isinstance(caller, EndUser))
 
 
@@ -124,22 +126,22 @@ def test_what_is_said_of_a_key_is_what_its_callers_meet(
     rules: list[tuple[str, str, str]], key: str, verb: str, caller: Caller
 ) -> None:
     book = RuleBook(Rule(*rule, order) for order, rule in enumerate(rules))  # type: ignore[arg-type]
-    told = book.explain(key, verb)  # type: ignore[arg-type]
-    allowed = is_expected_allowed(rules, key, verb, caller)
+    explanation = book.explain(key, verb)  # type: ignore[arg-type]
+    may = is_expected_allowed(rules, key, verb, caller)
     if not isinstance(caller, EndUser):
-        assert allowed == (told.level == "public")
-    elif told.owner_rule is None:
-        assert allowed == (told.level in ("public", "authed"))
+        assert may == (explanation.level == "public")
+    elif explanation.owner_rule is None:
+        assert may == (explanation.level in ("public", "authed"))
     else:
         # Whoever the key names may; for others the level says it.
-        assert allowed or told.level == "deny"
+        assert may or explanation.level == "deny"
 
 
 A, B = EndUser("app_1", "a"), EndUser("app_1", "b", "editor")
 
 
 @pytest.mark.parametrize(
-    ("rules", "key", "caller", "allowed"),
+    ("rules", "key", "caller", "may"),
     [
         # The longer beginning wins, wherever it stands.
         ([("x:**", "deny", "deny"), ("x:y:*", "public", "deny")], "x:y:z", Anonymous(), True),
@@ -161,10 +163,8 @@ A, B = EndUser("app_1", "a"), EndUser("app_1", "b", "editor")
         ([("{user.role}:{user.id}", "owner", "owner")], "editor:a", B, False),
     ],
 )
-def test_rules_are_chosen_as_documented(
-    rules: list[tuple[str, str, str]], key: str, caller: Caller, allowed: bool
-) -> None:
-    assert is_allowed(rules, key, "read", caller) is allowed
+def test_rules_are_chosen_as_documented(rules: list[tuple[str, str, str]], key: str, caller: Caller, may: bool) -> None:
+    assert is_allowed(rules, key, "read", caller) is may
 
 
 def test_reading_and_writing_are_decided_by_different_levels_of_one_rule() -> None:
@@ -191,11 +191,11 @@ def test_no_pattern_makes_a_long_key_slow(pattern: str, key: str) -> None:
     check_pattern(pattern)
     book = RuleBook([Rule(pattern, "public", "public", 0), Rule(pattern, "owner", "owner", 1)])
     book.allows(key, "read", A)
-    started = time.process_time()
+    start = time.process_time()
     for _ in range(20):
         book.allows(key, "read", A)
     # Each took some milliseconds where the time grew with the square of the key, and some microseconds otherwise.
-    assert (time.process_time() - started) / 20 < 0.004
+    assert (time.process_time() - start) / 20 < 0.004
 
 
 def test_a_key_longer_than_the_store_takes_is_not_matched_at_all() -> None:

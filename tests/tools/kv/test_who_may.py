@@ -119,9 +119,9 @@ async def scene(world: Installation, clock: FixedClock) -> Scene:
         name: await world.create_key(world.owner, key_scope="app", target_app_id=of.id)
         for name, of in (("app", app), ("other", other), ("revoked", app))
     }
-    for listed in (await world.ask("GET", "/api-keys", world.owner)).json["keys"]:
-        if f" {listed['prefix']}" in keys["revoked"]["authorization"]:
-            assert (await world.ask("DELETE", f"/api-keys/{listed['id']}", world.owner)).status == 200
+    for listed_key in (await world.ask("GET", "/api-keys", world.owner)).json["keys"]:
+        if f" {listed_key['prefix']}" in keys["revoked"]["authorization"]:
+            assert (await world.ask("DELETE", f"/api-keys/{listed_key['id']}", world.owner)).status == 200
     for_ada, for_bob = ({"x-platform-as-user": user} for user in (ADA, BOB))
     functions = await function_key(app)
     callers = {
@@ -183,17 +183,17 @@ ASKED: dict[str, tuple[str, str, Any]] = {
 
 @pytest.mark.parametrize("caller", EXPECTED)
 async def test_each_caller_gets_what_the_rules_give(world: Installation, scene: Scene, caller: str) -> None:
-    found: dict[str, object] = {}
+    outcomes: dict[str, object] = {}
     for what, (method, path, body) in ASKED.items():
         answer = await world.ask(method, scene.app.kv + path, scene.callers[caller], body)
-        expected = EXPECTED[caller][what]
-        if isinstance(expected, int):
-            found[what] = answer.status
+        expected_outcome = EXPECTED[caller][what]
+        if isinstance(expected_outcome, int):
+            outcomes[what] = answer.status
             continue
-        found[what] = (answer.status, answer.json["error"], answer.json.get("code", ""))[: len(expected)]  # type: ignore[arg-type]
+        outcomes[what] = (answer.status, answer.json["error"], answer.json.get("code", ""))[: len(expected_outcome)]  # type: ignore[arg-type]
         assert answer.json["remediation"]
         assert ("www-authenticate" in answer.headers) == (answer.status == 401)
-    assert found == EXPECTED[caller]
+    assert outcomes == EXPECTED[caller]
 
 
 async def test_no_caller_is_left_out(scene: Scene) -> None:
@@ -259,18 +259,18 @@ async def test_an_app_that_requires_sign_in_answers_nobody_else(world: Installat
     assert (await world.ask("POST", f"/v1/{app.id}/secure", world.owner, {})).status == 200
     agent: tuple[str, str, Any] = ("POST", f"/v1/{app.id}/public/agents/helper/runs", {"input": {}})
     for anonymous in ({}, {"apikey": app.anon_key}, bearer_headers(app.anon_key)):
-        asked = [
+        requests = [
             *ASKED.values(),
             ("PUT", "/public:b", PUT),
             ("POST", "/_batch", {"ops": [{"op": "get", "key": "public:a"}]}),
         ]
-        for method, path, body in asked:
+        for method, path, body in requests:
             refusal = await world.ask(method, app.kv + path, anonymous, body)
             assert refusal.status == (403 if path == "/_stats" else 401), path
         method, path, body = agent
         assert (await world.ask(method, path, anonymous, body)).status == 401
-    for known in (user, world.owner):
-        assert (await world.ask("GET", f"{app.kv}/public:a", known)).json == {"value": 1}
+    for headers in (user, world.owner):
+        assert (await world.ask("GET", f"{app.kv}/public:a", headers)).json == {"value": 1}
     answer = await world.ask("PATCH", f"/v1/{app.id}/config/access-mode", world.owner, {"access_mode": "public"})
     assert answer.status == 200
     assert (await world.ask("GET", f"{app.kv}/public:a")).json == {"value": 1}

@@ -70,23 +70,23 @@ async def test_a_mail_is_delivered_as_text_and_html_and_its_code_is_not_shown_ag
     relay = Relay()
     async with open_with_relay(tmp_path, settings, relay) as baobab:
         app = await sign_up(baobab)
-        (kept,) = await read_outbox(baobab, app)
+        (outbox_mail,) = await read_outbox(baobab, app)
     (mail,) = relay.mails
     assert (mail["To"], mail["Subject"][:25]) == (EMAIL, "Confirm your address for ")
     assert mail["From"].addresses[0].addr_spec == "apps@example.org"
-    assert mail["Message-ID"] == f"<{kept['id']}@example.org>"
+    assert mail["Message-ID"] == f"<{outbox_mail['id']}@example.org>"
     kinds = [part.get_content_type() for part in mail.walk()]
     assert kinds == ["multipart/alternative", "text/plain", "text/html"]
-    assert (kept["status"], kept["text"], kept["error"]) == ("sent", None, None)
-    assert kept["sent_at"] is not None
+    assert (outbox_mail["status"], outbox_mail["text"], outbox_mail["error"]) == ("sent", None, None)
+    assert outbox_mail["sent_at"] is not None
 
 
 @pytest.mark.own_installation
 async def test_a_mail_that_is_refused_for_good_says_why(tmp_path: Path, settings: dict[str, str]) -> None:
     async with open_with_relay(tmp_path, settings, Relay("550 no such mailbox")) as baobab:
         app = await sign_up(baobab)
-        (kept,) = await read_outbox(baobab, app)
-    assert (kept["status"], kept["error"]) == ("failed", "550 no such mailbox")
+        (outbox_mail,) = await read_outbox(baobab, app)
+    assert (outbox_mail["status"], outbox_mail["error"]) == ("failed", "550 no such mailbox")
 
 
 @pytest.mark.own_installation
@@ -113,15 +113,15 @@ async def test_what_waits_when_an_app_has_moved_is_sent_where_the_app_is_now(
         async with services.database.writing_unit(lock=None) as unit:
             await services.jobs.emit(unit, MOVE_ENDED, app_id=app, data={"migration_id": "m", "outcome": "completed"})
         await run_due_jobs(baobab.application)
-        (kept,) = await read_outbox(baobab, app)
-    assert (kept["status"], len(relay.mails)) == ("sent", 1)
+        (outbox_mail,) = await read_outbox(baobab, app)
+    assert (outbox_mail["status"], len(relay.mails)) == ("sent", 1)
 
 
 async def test_without_a_server_mails_stay_in_the_outbox_with_their_html(baobab: Baobab) -> None:
     app = await sign_up(baobab)
-    (kept,) = await read_outbox(baobab, app)
-    assert (kept["status"], kept["to"]) == ("outbox", EMAIL)
-    whole = await baobab.client.get(f"/v1/{app}/auth/outbox/{kept['id']}", headers=baobab.owner)
+    (outbox_mail,) = await read_outbox(baobab, app)
+    assert (outbox_mail["status"], outbox_mail["to"]) == ("outbox", EMAIL)
+    whole = await baobab.client.get(f"/v1/{app}/auth/outbox/{outbox_mail['id']}", headers=baobab.owner)
     assert "<!doctype html>" in whole.json()["mail"]["html"]
     nobodys = "00000000-0000-4000-8000-000000000000"
     missing = await baobab.client.get(f"/v1/{app}/auth/outbox/{nobodys}", headers=baobab.owner)

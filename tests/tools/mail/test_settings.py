@@ -68,9 +68,9 @@ async def test_an_app_sends_through_its_own_server_over_starttls_with_its_own_se
         response = await change(baobab, app, **looks, smtp=describe_server(port))
         assert response.status_code == 200
         assert PASSWORD not in response.text
-        kept = (await baobab.client.get(f"/v1/{app}/auth/mail", headers=baobab.owner)).json()["mail"]
-        assert kept == response.json()["mail"]
-        assert (kept["smtp"]["password_set"], kept["smtp"]["tls"]) == (True, "starttls")
+        mail_settings = (await baobab.client.get(f"/v1/{app}/auth/mail", headers=baobab.owner)).json()["mail"]
+        assert mail_settings == response.json()["mail"]
+        assert (mail_settings["smtp"]["password_set"], mail_settings["smtp"]["tls"]) == (True, "starttls")
         await baobab.client.post(f"/auth/{app}/signup", json={"email": EMAIL, "password": "correct Horse 7!"})
         await run_due_jobs(baobab.application)
         (row,) = await read_outbox(baobab, app)
@@ -108,7 +108,7 @@ async def test_a_test_mail_tells_in_words_what_is_wrong(
         await change(baobab, app, smtp=describe_server(clear_port))
         in_clear = (await send_test(baobab, app)).json()
     assert relay.mails == []
-    assert not any(tried["delivered"] for tried in (strange, wrong, in_clear))
+    assert not any(result["delivered"] for result in (strange, wrong, in_clear))
     assert "the server refuses the user name and password: 535" in wrong["answer"]
     assert "certificate" in strange["answer"]
     assert "STARTTLS" in in_clear["answer"]
@@ -137,8 +137,8 @@ async def test_a_server_on_a_private_address_is_refused(tmp_path: Path, settings
 async def test_a_server_is_given_as_a_whole_so_that_a_password_goes_nowhere_else(baobab: Baobab) -> None:
     app = await baobab.create_app()
     assert (await change(baobab, app, smtp=describe_server(587))).status_code == 200
-    moved = await change(baobab, app, smtp={"host": "other.example.com", "from_address": "a@acme.example"})
-    assert (moved.json()["mail"]["smtp"]["password_set"], moved.json()["mail"]["smtp"]["port"]) == (False, 587)
+    response = await change(baobab, app, smtp={"host": "other.example.com", "from_address": "a@acme.example"})
+    assert (response.json()["mail"]["smtp"]["password_set"], response.json()["mail"]["smtp"]["port"]) == (False, 587)
     half = await change(baobab, app, smtp={"host": "a.example.com", "from_address": "a@b.example", "username": "a"})
     assert (half.status_code, half.json()["error"]["code"]) == (400, "VALIDATION_MISSING_FIELD")
     assert (await change(baobab, app, smtp=None)).json()["mail"]["smtp"] is None

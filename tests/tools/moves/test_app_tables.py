@@ -35,12 +35,12 @@ def test_the_key_of_a_table_of_an_app_begins_with_the_app() -> None:
 
 def test_every_table_that_names_an_app_is_declared_or_goes_with_the_row_of_the_app() -> None:
     names = {each.table.name for toolset in tools.toolsets() for each in toolset.app_tables}
-    found = set()
+    columns = set()
     for table in metadata.tables.values():
         for column in table.columns:
             if "app_id" not in column.name or table.name in names:
                 continue
             goes_along = [key.ondelete for key in column.foreign_keys if key.target_fullname == "apps.id"]
             if goes_along != ["CASCADE"]:
-                found.add(f"{table.name}.{column.name}")
-    assert found == NOT_OF_THE_APP.keys()
+                columns.add(f"{table.name}.{column.name}")
+    assert columns == NOT_OF_THE_APP.keys()

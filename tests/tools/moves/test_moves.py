@@ -50,11 +50,11 @@ async def create_filled_app(baobab: Baobab, **settings: Any) -> str:
 
 async def read_contents(baobab: Baobab, app: str) -> dict[str, Any]:
     keys = (await ask(baobab, "GET", f"/v1/{app}/kv/_scan")).json()["keys"]
-    found = {}
+    contents = {}
     for key in keys:
         body = (await ask(baobab, "GET", f"/v1/{app}/kv/{key}/ttl")).json()
-        found[key] = ((await ask(baobab, "GET", f"/v1/{app}/kv/{key}")).json(), body)
-    return found
+        contents[key] = ((await ask(baobab, "GET", f"/v1/{app}/kv/{key}")).json(), body)
+    return contents
 
 
 async def start_move(baobab: Baobab, app: str, to: str = EU) -> str:
@@ -69,11 +69,11 @@ async def wait_for_end(baobab: Baobab, clock: FixedClock, app: str, move: str) -
     """The move, once it has come to an end."""
     for _ in range(20):
         await jobs.run_due_jobs(baobab.application)
-        found: dict[str, Any] = (await ask(baobab, "GET", f"/v1/apps/{app}/migrations/{move}")).json()
-        if found["completed_at"] is not None:
-            return found
+        migration: dict[str, Any] = (await ask(baobab, "GET", f"/v1/apps/{app}/migrations/{move}")).json()
+        if migration["completed_at"] is not None:
+            return migration
         clock.advance(5)
-    raise AssertionError(found)
+    raise AssertionError(migration)
 
 
 async def test_everything_is_there_after_the_move_and_nothing_was_lost_on_the_way(baobab: Baobab, clock: Any) -> None:
@@ -127,14 +127,14 @@ async def test_reads_go_on_and_writes_are_asked_to_come_again_while_the_app_move
 
 async def test_writes_under_way_are_in_the_new_place_or_were_refused(baobab: Baobab, clock: Any) -> None:
     app = await baobab.create_app()
-    counted = 0
+    success_count = 0
 
     async def count() -> None:
-        nonlocal counted
+        nonlocal success_count
         for _ in range(60):
             answer = await ask(baobab, "POST", f"/v1/{app}/kv/n/incr")
             if answer.status_code == 200:
-                counted += 1
+                success_count += 1
             else:
                 assert answer.status_code == 503
                 await asyncio.sleep(0.01)
@@ -144,7 +144,7 @@ async def test_writes_under_way_are_in_the_new_place_or_were_refused(baobab: Bao
         await wait_for_end(baobab, clock, app, await start_move(baobab, app))
 
     await asyncio.gather(*(count() for _ in range(8)), move())
-    assert (await ask(baobab, "GET", f"/v1/{app}/kv/n")).json() == {"value": counted}
+    assert (await ask(baobab, "GET", f"/v1/{app}/kv/n")).json() == {"value": success_count}
 
 
 async def test_the_copy_left_behind_stays_until_it_is_deleted(baobab: Baobab, clock: Any) -> None:
@@ -318,8 +318,8 @@ async def test_refusals_are_kept_in_the_region_of_their_app(baobab: Baobab, cloc
     assert [entry["key"] for entry in entries] == ["nothing"]
     for region, count in (("local", 0), (EU, 1)):
         async with get_stores(baobab, region).database.reading() as connection:
-            found = (await connection.exec_driver_sql("SELECT count(*) FROM failures")).scalar_one()
-            assert found == count
+            row_count = (await connection.exec_driver_sql("SELECT count(*) FROM failures")).scalar_one()
+            assert row_count == count
 
 
 async def test_objects_go_with_their_app(baobab: Baobab, clock: Any) -> None:

@@ -38,9 +38,9 @@ async def ask(baobab: Baobab, method: str, path: str, body: Any = None) -> tuple
 
 
 async def move_app(baobab: Baobab, clock: FixedClock, app: str, to: str) -> str:
-    status, begun = await ask(baobab, "POST", f"/v1/apps/{app}/move", {"dest_region": to})
-    assert status == 202, begun
-    move: str = begun["migration_id"]
+    status, answer_json = await ask(baobab, "POST", f"/v1/apps/{app}/move", {"dest_region": to})
+    assert status == 202, answer_json
+    move: str = answer_json["migration_id"]
     for _ in range(20):
         await jobs.run_due_jobs(baobab.application)
         if (await ask(baobab, "GET", f"/v1/apps/{app}/migrations/{move}"))[1]["current_step"] == "completed":
@@ -59,9 +59,9 @@ async def test_an_app_comes_back_only_when_the_old_copy_there_has_gone(baobab: B
     await jobs.run_due_jobs(baobab.application)
     await far.open()
     # It answers again, but what is to be deleted there has not been tried anew.
-    status, refused = await ask(baobab, "POST", f"/v1/apps/{app}/move", {"dest_region": EU})
-    assert (status, refused["error"]) == (409, "ineligible")
-    assert "still being deleted" in refused["reason"]
+    status, refusal = await ask(baobab, "POST", f"/v1/apps/{app}/move", {"dest_region": EU})
+    assert (status, refusal["error"]) == (409, "ineligible")
+    assert "still being deleted" in refusal["reason"]
     clock.advance(5)
     await jobs.run_due_jobs(baobab.application)
     assert await far.usage(app) == (0, 0)
@@ -82,5 +82,5 @@ async def test_a_copy_to_which_the_app_is_on_its_way_back_cannot_be_deleted(
             move = await move_app(working, clock, app, HOME)
         status, back = await ask(asking, "POST", f"/v1/apps/{app}/migrations/{move}/reverse")
         assert status == 202, back
-        status, refused = await ask(asking, "DELETE", f"/v1/source-replicas/{move}")
-        assert (status, refused["error"]) == (409, "no_source_replica")
+        status, refusal = await ask(asking, "DELETE", f"/v1/source-replicas/{move}")
+        assert (status, refusal["error"]) == (409, "no_source_replica")

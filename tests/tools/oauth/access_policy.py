@@ -26,9 +26,9 @@ POLICY = {
 
 async def for_oauth_request(world: World, caller: Caller) -> dict[str, Any]:
     client: dict[str, Any] = {"client_id": DOCUMENT, "client_name": "Agent", "code_challenge": "c" * 43}
-    asked: dict[str, Any] = {"redirect_uri": "http://localhost/", "redirect_given": True, "state": None}
-    sealed = seal(world.baobab.application.services, **client, **asked, scopes=None, resource=None, issuer=ADDRESS)
-    return {"request": sealed}
+    fields: dict[str, Any] = {"redirect_uri": "http://localhost/", "redirect_given": True, "state": None}
+    request = seal(world.baobab.application.services, **client, **fields, scopes=None, resource=None, issuer=ADDRESS)
+    return {"request": request}
 
 
 async def for_oauth_decide(world: World, caller: Caller) -> dict[str, Any]:

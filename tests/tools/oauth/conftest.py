@@ -36,7 +36,7 @@ class Flow:
         return await self.call_endpoint("oauth_register", redirect_uris=list(uris or (REDIRECT,)), client_name=name)
 
     def build_request(self, client: Any, **other: Any) -> str:
-        asked = {
+        fields = {
             "client_id": client["client_id"],
             "client_name": client["name"],
             "redirect_uri": REDIRECT,
@@ -47,24 +47,24 @@ class Flow:
             "resource": None,
             "issuer": ADDRESS,
         }
-        return seal(self.harness.services, **{**asked, **other})
+        return seal(self.harness.services, **{**fields, **other})
 
-    async def obtain_code(self, client: Any, by: Account, *, scopes: list[str] | None = None, **decided: Any) -> str:
+    async def obtain_code(self, client: Any, by: Account, *, scopes: list[str] | None = None, **choices: Any) -> str:
         request = self.build_request(client, scopes=scopes)
-        answer = await self.harness.call("oauth_decide", by, request=request, decision="approve", **decided)
+        answer = await self.harness.call("oauth_decide", by, request=request, decision="approve", **choices)
         return parse_redirect(answer)["code"]
 
-    async def obtain_key(self, by: Account, **decided: Any) -> str:
+    async def obtain_key(self, by: Account, **choices: Any) -> str:
         client = await self.register_client()
-        code = await self.obtain_code(client, by, **decided)
+        code = await self.obtain_code(client, by, **choices)
         result = await self.call_endpoint("oauth_exchange", client_id=client["client_id"], code=code)
         key: str = result["access_token"]
         return key
 
 
-def parse_redirect(decided: Any) -> dict[str, str]:
+def parse_redirect(decision: Any) -> dict[str, str]:
     """Returns the parameters with which the redirect answers the client."""
-    return {name: values[0] for name, values in parse_qs(urlsplit(decided["redirect_to"]).query).items()}
+    return {name: values[0] for name, values in parse_qs(urlsplit(decision["redirect_to"]).query).items()}
 
 
 @pytest.fixture

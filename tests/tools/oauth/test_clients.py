@@ -27,10 +27,10 @@ class FakeHttpClient:
         self.body = body if isinstance(body, bytes) else json.dumps(body).encode()
         self.status, self.kind = status, kind
         self.fails: Exception | None = None
-        self.asked: list[dict[str, Any]] = []
+        self.requests: list[dict[str, Any]] = []
 
     async def request(self, method: str, url: str, **options: Any) -> EgressResponse:
-        self.asked.append({"method": method, "url": url, **options})
+        self.requests.append({"method": method, "url": url, **options})
         if self.fails:
             raise self.fails
         return EgressResponse(self.status, {"Content-Type": self.kind}, self.body, url)
@@ -111,16 +111,16 @@ async def test_a_client_that_nobody_decided_about_is_forgotten_after_thirty_days
     harness: ToolHarness, flow: Flow
 ) -> None:
     ada = await harness.sign_up("ada@example.com")
-    unused, used = await flow.register_client("Unused"), await flow.register_client("Used")
-    await flow.obtain_code(used, ada)
+    unused_client, used_client = await flow.register_client("Unused"), await flow.register_client("Used")
+    await flow.obtain_code(used_client, ada)
     harness.clock.advance(timedelta(days=29).total_seconds())
     await jobs.run_job(harness, "oauth_forget")
-    await flow.call_endpoint("oauth_client", client_id=unused["client_id"])
+    await flow.call_endpoint("oauth_client", client_id=unused_client["client_id"])
     harness.clock.advance(timedelta(days=2).total_seconds())
     await jobs.run_job(harness, "oauth_forget")
     with pytest.raises(UnknownClient):
-        await flow.call_endpoint("oauth_client", client_id=unused["client_id"])
-    await flow.call_endpoint("oauth_client", client_id=used["client_id"])
+        await flow.call_endpoint("oauth_client", client_id=unused_client["client_id"])
+    await flow.call_endpoint("oauth_client", client_id=used_client["client_id"])
 
 
 async def test_a_document_is_fetched_once_in_ten_minutes(harness: ToolHarness, flow: Flow) -> None:
@@ -128,12 +128,12 @@ async def test_a_document_is_fetched_once_in_ten_minutes(harness: ToolHarness, f
     for _ in range(3):
         client = await flow.call_endpoint("oauth_client", client_id=DOCUMENT)
     assert client == {"client_id": DOCUMENT, "name": "Example", "redirect_uris": [REDIRECT], "document": True}
-    assert len(outgoing.asked) == 1
-    assert outgoing.asked[0]["https_only"]
-    assert outgoing.asked[0]["max_bytes"] <= 10 * 1024
+    assert len(outgoing.requests) == 1
+    assert outgoing.requests[0]["https_only"]
+    assert outgoing.requests[0]["max_bytes"] <= 10 * 1024
     harness.clock.advance(601)
     await flow.call_endpoint("oauth_client", client_id=DOCUMENT)
-    assert len(outgoing.asked) == 2
+    assert len(outgoing.requests) == 2
 
 
 async def test_a_document_that_cannot_be_had_is_not_asked_for_again_at_once(harness: ToolHarness, flow: Flow) -> None:
@@ -142,7 +142,7 @@ async def test_a_document_that_cannot_be_had_is_not_asked_for_again_at_once(harn
     for _ in range(3):
         with pytest.raises(DocumentRefused):
             await flow.call_endpoint("oauth_client", client_id=DOCUMENT)
-    assert len(outgoing.asked) == 1
+    assert len(outgoing.requests) == 1
     harness.clock.advance(61)
     outgoing.fails = None
     assert (await flow.call_endpoint("oauth_client", client_id=DOCUMENT))["name"] == "Example"
@@ -155,12 +155,12 @@ class SlowHttpClient(FakeHttpClient):
         super().__init__()
         self.coming = asyncio.Event()
         self.under_way: Counter[str] = Counter()
-        self.changed = asyncio.Condition()
+        self.change = asyncio.Condition()
 
     async def request(self, method: str, url: str, **options: Any) -> EgressResponse:
-        async with self.changed:
+        async with self.change:
             self.under_way[url] += 1
-            self.changed.notify_all()
+            self.change.notify_all()
         await self.coming.wait()
         self.under_way[url] -= 1
         self.body = json.dumps({**DESCRIBED, "client_id": url}).encode()
@@ -168,8 +168,8 @@ class SlowHttpClient(FakeHttpClient):
 
     async def wait_for_fetches(self, *urls: str) -> None:
         """Return when exactly these are being fetched."""
-        async with asyncio.timeout(TIMEOUT_SECONDS), self.changed:
-            await self.changed.wait_for(lambda: self.under_way == Counter(urls))
+        async with asyncio.timeout(TIMEOUT_SECONDS), self.change:
+            await self.change.wait_for(lambda: self.under_way == Counter(urls))
 
 
 def document_url(number: int, host: str = "client.example") -> str:
@@ -185,12 +185,12 @@ async def test_ten_documents_a_minute_are_fetched_for_an_address_and_kept_ones_c
         await flow.call_endpoint("oauth_client", client_id=document_url(number), ip="192.0.2.1")
     with pytest.raises(RateLimited):
         await flow.call_endpoint("oauth_client", client_id=document_url(10), ip="192.0.2.1")
-    assert len(outgoing.asked) == 10
+    assert len(outgoing.requests) == 10
     await flow.call_endpoint("oauth_client", client_id=document_url(10), ip="192.0.2.2")
     await flow.call_endpoint("oauth_client", client_id=document_url(10), ip="192.0.2.1")
     harness.clock.advance(61)
     await flow.call_endpoint("oauth_client", client_id=document_url(11), ip="192.0.2.1")
-    assert len(outgoing.asked) == 12
+    assert len(outgoing.requests) == 12
 
 
 async def test_slow_documents_of_one_address_and_of_one_site_hold_nobody_elses_place(
@@ -210,8 +210,8 @@ async def test_slow_documents_of_one_address_and_of_one_site_hold_nobody_elses_p
     first = (document_url(0, "host-0.example"), document_url(0, "0.same.example"), document_url(1, "1.same.example"))
     await outgoing.wait_for_fetches(*first, document_url(1, "other.test"))
     outgoing.coming.set()
-    found = await asyncio.gather(*greedy, *site, other)
-    assert all(client["document"] for client in found)
+    clients = await asyncio.gather(*greedy, *site, other)
+    assert all(client["document"] for client in clients)
 
 
 async def test_no_transaction_is_open_while_a_document_is_fetched(harness: ToolHarness, flow: Flow) -> None:
@@ -267,7 +267,7 @@ async def test_what_is_no_address_of_a_document_is_not_asked_for(
     outgoing = FakeHttpClient().install(harness)
     with pytest.raises(DocumentRefused):
         await flow.call_endpoint("oauth_client", client_id=address)
-    assert outgoing.asked == []
+    assert outgoing.requests == []
 
 
 async def test_a_document_on_a_private_address_is_not_fetched(flow: Flow) -> None:

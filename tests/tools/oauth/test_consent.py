@@ -45,11 +45,13 @@ async def test_a_request_shows_who_asks_for_what(harness: ToolHarness, flow: Flo
 
 
 @pytest.mark.parametrize(
-    ("uri", "shown"), [("https://app.example/cb", "app.example"), ("cursor://anysphere/cb", "cursor:")]
+    ("uri", "redirect_host"), [("https://app.example/cb", "app.example"), ("cursor://anysphere/cb", "cursor:")]
 )
-async def test_a_request_shows_whom_the_key_goes_to(harness: ToolHarness, flow: Flow, uri: str, shown: str) -> None:
+async def test_a_request_shows_whom_the_key_goes_to(
+    harness: ToolHarness, flow: Flow, uri: str, redirect_host: str
+) -> None:
     request = flow.build_request(await flow.register_client("Agent", uri), redirect_uri=uri)
-    assert (await harness.call("oauth_request", request=request))["redirect_host"] == shown
+    assert (await harness.call("oauth_request", request=request))["redirect_host"] == redirect_host
 
 
 async def test_a_request_that_was_altered_or_made_elsewhere_does_not_open(
@@ -167,12 +169,12 @@ async def test_a_decision_is_written_down_without_the_code(harness: ToolHarness,
     code = await flow.obtain_code(client, ada, read_only=True)
     row = select(audit_logs).where(audit_logs.c.event_type == "oauth.decision")
     async with harness.services.database.reading() as connection:
-        found = (await connection.execute(row)).one()
-    assert (found.actor_id, found.organisation_id) == (ada.account_id, ada.organisation_id)
-    assert found.resource_id == client["client_id"]
-    assert found.event_data["decision"] == "approve"
-    assert found.event_data["read_only"] is True
-    assert code not in str(found)
+        audit_row = (await connection.execute(row)).one()
+    assert (audit_row.actor_id, audit_row.organisation_id) == (ada.account_id, ada.organisation_id)
+    assert audit_row.resource_id == client["client_id"]
+    assert audit_row.event_data["decision"] == "approve"
+    assert audit_row.event_data["read_only"] is True
+    assert code not in str(audit_row)
 
 
 @pytest.mark.parametrize("wrong", [{"decision": "maybe"}, {"approval": "never"}, {"read_only": "yes"}, {"more": 1}])

@@ -34,7 +34,7 @@ async def count_live_keys(harness: ToolHarness) -> int:
 
 
 @pytest.mark.parametrize(
-    ("scopes", "stored"),
+    ("scopes", "key_scopes"),
     [
         (["mcp"], ["*", "substrate"]),
         (["ai:gateway"], ["ai:gateway"]),
@@ -43,7 +43,7 @@ async def count_live_keys(harness: ToolHarness) -> int:
     ],
 )
 async def test_a_code_is_good_for_a_key_with_the_scopes_that_were_agreed_to(
-    harness: ToolHarness, flow: Flow, ada: Account, scopes: list[str] | None, stored: list[str]
+    harness: ToolHarness, flow: Flow, ada: Account, scopes: list[str] | None, key_scopes: list[str]
 ) -> None:
     client = await flow.register_client("Agent")
     code = await flow.obtain_code(client, ada, scopes=scopes)
@@ -51,7 +51,7 @@ async def test_a_code_is_good_for_a_key_with_the_scopes_that_were_agreed_to(
     assert result["access_token"].startswith("bb_sk_")
     assert set(result["scope"].split()) == set(scopes or ["mcp"])
     listed_keys = (await harness.call("api_keys_list", ada))["keys"]
-    assert [(key["name"], key["scopes"]) for key in listed_keys] == [("Agent (OAuth)", stored)]
+    assert [(key["name"], key["scopes"]) for key in listed_keys] == [("Agent (OAuth)", key_scopes)]
     assert result["access_token"].encode() not in harness.read_database()
 
 
@@ -141,11 +141,11 @@ async def test_a_code_is_good_for_five_minutes(harness: ToolHarness, flow: Flow,
 
 async def test_a_code_is_forgotten_when_it_is_past(harness: ToolHarness, flow: Flow, ada: Account) -> None:
     await flow.obtain_code(await flow.register_client(), ada)
-    for seconds, left in ((299, 1), (2, 0)):
+    for seconds, code_count in ((299, 1), (2, 0)):
         harness.clock.advance(seconds)
         await jobs.run_job(harness, "oauth_forget")
         async with harness.services.database.reading() as connection:
-            assert await connection.scalar(select(func.count()).select_from(oauth_codes)) == left
+            assert await connection.scalar(select(func.count()).select_from(oauth_codes)) == code_count
 
 
 async def test_who_has_left_the_organisation_since_gets_no_key(harness: ToolHarness, flow: Flow, ada: Account) -> None:

@@ -18,9 +18,9 @@ async def test_the_invited_account_joins_with_the_role_it_was_offered(harness: T
         "organisations_invite", ada, organization_id=organisation, email="Grace@Example.com", role="admin"
     )
     grace = await harness.sign_up(GRACE)
-    [listed] = (await harness.call("organisations_invitations", ada, organization_id=organisation))["invitations"]
-    assert listed == result["invitation"]
-    assert (listed["email"], listed["role"]) == (GRACE, "admin")
+    [invitation] = (await harness.call("organisations_invitations", ada, organization_id=organisation))["invitations"]
+    assert invitation == result["invitation"]
+    assert (invitation["email"], invitation["role"]) == (GRACE, "admin")
 
     harness.clock.advance(1)
     joined_result = await harness.call("organisations_accept_invitation", grace, token=result["token"])

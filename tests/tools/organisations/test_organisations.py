@@ -186,11 +186,11 @@ async def test_whoever_is_removed_takes_no_working_key_along(harness: ToolHarnes
         await harness.call("api_keys_create", admin, name="all", organization_id=organisation),
         await harness.call("api_keys_create", admin, name="app", **app),
     ]
-    kept = [
+    lasting_keys = [
         await harness.call("api_keys_create", admin, name="at home"),
         await harness.call("api_keys_create", ada, name="app", **app),
     ]
-    for key in theirs + kept:
+    for key in theirs + lasting_keys:
         await harness.authenticate(key["key"])
 
     arguments = {"organization_id": organisation, "account_id": admin.account_id}
@@ -198,7 +198,7 @@ async def test_whoever_is_removed_takes_no_working_key_along(harness: ToolHarnes
     for key in theirs:
         with pytest.raises(InvalidApiKey):
             await harness.authenticate(key["key"])
-    for key in kept:
+    for key in lasting_keys:
         await harness.authenticate(key["key"])
 
 
@@ -224,14 +224,14 @@ async def test_a_personal_organisation_keeps_its_one_owner(harness: ToolHarness)
     home = ada.organisation_id
     friend = await harness.join(home, ada, "friend@example.com", "admin")
     owner = {"organization_id": home, "account_id": ada.account_id}
-    refused: list[tuple[str, dict[str, Any]]] = [
+    refused_calls: list[tuple[str, dict[str, Any]]] = [
         ("organisations_delete", {"organization_id": home}),
         ("organisations_remove_member", owner),
         ("organisations_set_role", {**owner, "role": "member"}),
         ("organisations_set_role", {**owner, "account_id": friend.account_id, "role": "owner"}),
         ("organisations_invite", {"organization_id": home, "email": "eve@example.com", "role": "owner"}),
     ]
-    for tool, arguments in refused:
+    for tool, arguments in refused_calls:
         with pytest.raises(PersonalOrganisation) as refusal:
             await harness.call(tool, ada, **arguments)
         assert refusal.value.status == 409
@@ -243,13 +243,16 @@ async def test_a_personal_organisation_keeps_its_one_owner(harness: ToolHarness)
 
 async def test_an_organisation_goes_when_its_apps_are_gone_and_its_keys_go_with_it(harness: ToolHarness) -> None:
     ada = await harness.sign_up("ada@example.com")
-    empty, used = await harness.create_organisation(ada, "empty"), await harness.create_organisation(ada, "used")
-    await harness.create_app_row(used)
+    empty, used_organisation = (
+        await harness.create_organisation(ada, "empty"),
+        await harness.create_organisation(ada, "used"),
+    )
+    await harness.create_app_row(used_organisation)
     key = (await harness.call("api_keys_create", ada, name="key", organization_id=empty))["key"]
     await harness.authenticate(key)
 
     with pytest.raises(OrganisationHasApps) as refusal:
-        await harness.call("organisations_delete", ada, organization_id=used)
+        await harness.call("organisations_delete", ada, organization_id=used_organisation)
     assert (refusal.value.status, refusal.value.code) == (409, "STATE_PREREQUISITE_MISSING")
     assert refusal.value.details == {"apps": 1}
     await harness.call("organisations_delete", ada, organization_id=empty)

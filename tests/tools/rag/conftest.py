@@ -37,8 +37,8 @@ class RagApp:
     async def create(self, name: str = "facts", **fields: Any) -> dict[str, Any]:
         response = await self.request("POST", "", json={"name": name, **fields})
         assert response.status_code == 201, response.text
-        found: dict[str, Any] = response.json()
-        return found
+        collection: dict[str, Any] = response.json()
+        return collection
 
     async def ingest(self, text: str | None = None, user: str | None = None, to: str = "facts", **fields: Any) -> str:
         """Adds a document, has it read, and returns its id."""
@@ -58,16 +58,16 @@ class RagApp:
             await run_due_jobs(self.baobab.application, stores.database)
 
     async def get(self, document_id: str, user: str | None = None, of: str = "facts") -> dict[str, Any]:
-        found: dict[str, Any] = (await self.request("GET", f"/{of}/documents/{document_id}", user)).json()
-        return found
+        document: dict[str, Any] = (await self.request("GET", f"/{of}/documents/{document_id}", user)).json()
+        return document
 
     async def query(
         self, query: str, user: str | None = None, of: str = "facts", **fields: Any
     ) -> list[dict[str, Any]]:
         answer = await self.request("POST", f"/{of}/query", user, json={"query": query, **fields})
         assert answer.status_code == 200, answer.text
-        found: list[dict[str, Any]] = answer.json()["chunks"]
-        return found
+        chunks: list[dict[str, Any]] = answer.json()["chunks"]
+        return chunks
 
     async def find(self, query: str, user: str | None = None, **fields: Any) -> list[str]:
         """The documents of the chunks that are found, in their order."""

@@ -13,17 +13,17 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 async def test_a_collection_is_made_with_the_defaults_of_the_contract(app: RagApp) -> None:
-    created = await app.create("facts-1_a", description="What we know.")
-    assert {name: created[name] for name in ("name", "description", "accessMode", "chunkSize", "chunkOverlap")} == {
+    collection = await app.create("facts-1_a", description="What we know.")
+    assert {name: collection[name] for name in ("name", "description", "accessMode", "chunkSize", "chunkOverlap")} == {
         "name": "facts-1_a",
         "description": "What we know.",
         "accessMode": "private",
         "chunkSize": 512,
         "chunkOverlap": 64,
     }
-    assert (await app.request("GET", "")).json() == [created]
+    assert (await app.request("GET", "")).json() == [collection]
     details = (await app.request("GET", "/facts-1_a")).json()
-    assert (details["id"], details["documentCount"], details["chunkCount"]) == (created["id"], 0, 0)
+    assert (details["id"], details["documentCount"], details["chunkCount"]) == (collection["id"], 0, 0)
 
 
 @pytest.mark.parametrize(
@@ -86,8 +86,8 @@ async def test_a_chunk_of_a_short_page_is_cited_with_that_page(app: RagApp) -> N
     file = {"filename": "a.pdf", "contentType": "application/pdf", "content": content, "encoding": "base64"}
     body = (await app.baobab.client.post(f"/storage/{app.id}/objects", json=file, headers=app.baobab.owner)).json()
     await app.ingest(storage_object_id=body["id"])
-    found = {chunk["text"]: chunk["page"] for chunk in await app.query("animals")}
-    assert found == {"Penguins swim in cold water": 1, "Llamas carry wool": 2}
+    pages = {chunk["text"]: chunk["page"] for chunk in await app.query("animals")}
+    assert pages == {"Penguins swim in cold water": 1, "Llamas carry wool": 2}
 
 
 @pytest.mark.parametrize("kind", ["image/svg+xml", "Application/ZIP"])
@@ -196,10 +196,10 @@ async def test_a_document_is_read_in_parts(app: RagApp) -> None:
     await app.create(chunkSize=4000)
     text = "".join(f"Line {number} of a long text.\n" for number in range(2600))
     document_id = await app.ingest(text)
-    path, found, offset = f"/facts/documents/{document_id}/text", "", 0
+    path, read_text, offset = f"/facts/documents/{document_id}/text", "", 0
     while offset is not None:
         part = (await app.request("GET", f"{path}?offset={offset}&limit=20000")).json()
-        found, offset = found + part["text"], part["nextOffset"]
-    assert found == text
+        read_text, offset = read_text + part["text"], part["nextOffset"]
+    assert read_text == text
     beyond = (await app.request("GET", f"{path}?offset=1000000")).json()
     assert (beyond["text"], beyond["nextOffset"]) == ("", None)

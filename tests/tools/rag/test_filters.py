@@ -13,7 +13,7 @@ DOCUMENT = {"lang": "en", "year": 2022, "tags": ["a", "b"], "deep": {"x": 1, "y"
 
 
 @pytest.mark.parametrize(
-    ("wanted", "matches"),
+    ("condition", "matches"),
     [
         ({}, True),
         ({"lang": "en"}, True),
@@ -45,8 +45,8 @@ DOCUMENT = {"lang": "en", "year": 2022, "tags": ["a", "b"], "deep": {"x": 1, "y"
         ({"$not": {"lang": "en"}}, False),
     ],
 )
-def test_a_filter_chooses_what_it_says(wanted: dict[str, Any], matches: bool) -> None:
-    assert compile_filter(wanted)(DOCUMENT) is matches
+def test_a_filter_chooses_what_it_says(condition: dict[str, Any], matches: bool) -> None:
+    assert compile_filter(condition)(DOCUMENT) is matches
 
 
 _VALUES = st.recursive(
@@ -62,24 +62,22 @@ _VALUES = st.recursive(
     st.dictionaries(st.sampled_from(["a", "b", "$and", "$or", "$not", "$eq"]), _VALUES),
     st.dictionaries(st.sampled_from(["a", "b"]), _VALUES),
 )
-def test_any_filter_is_refused_or_decides(wanted: dict[str, Any], document: dict[str, Any]) -> None:
+def test_any_filter_is_refused_or_decides(condition: dict[str, Any], document: dict[str, Any]) -> None:
     try:
-        matches = compile_filter(wanted)
+        matches = compile_filter(condition)
     except BadRequest:
         return
     assert matches(document) in (True, False)
 
 
-def contains(value: Any, wanted: Any) -> bool:
+def contains(value: Any, part: Any) -> bool:
     """Whether JSON contains JSON, read plainly: each wanted value is compared with each that is there."""
     if isinstance(value, list):
-        each = wanted if isinstance(wanted, list) else [wanted]
+        each = part if isinstance(part, list) else [part]
         return all(any(contains(item, one) for item in value) for one in each)
     if isinstance(value, dict):
-        return isinstance(wanted, dict) and all(
-            name in value and contains(value[name], wanted[name]) for name in wanted
-        )
-    return isinstance(value, bool) == isinstance(wanted, bool) and bool(value == wanted)
+        return isinstance(part, dict) and all(name in value and contains(value[name], part[name]) for name in part)
+    return isinstance(value, bool) == isinstance(part, bool) and bool(value == part)
 
 
 _CONTAINED = st.recursive(
@@ -90,8 +88,8 @@ _CONTAINED = st.recursive(
 
 
 @given(_CONTAINED, _CONTAINED, st.lists(_CONTAINED, max_size=3))
-def test_values_are_contained_as_json_contains_json(value: Any, wanted: Any, others: list[Any]) -> None:
-    assert compile_filter({"x": {"$eq": wanted}})({"x": value}) == contains(value, wanted)
+def test_values_are_contained_as_json_contains_json(value: Any, part: Any, others: list[Any]) -> None:
+    assert compile_filter({"x": {"$eq": part}})({"x": value}) == contains(value, part)
     is_in = any(contains(value, one) for one in others)
     assert compile_filter({"x": {"$in": others}})({"x": value}) == is_in
     assert compile_filter({"x": {"$nin": others}})({"x": value}) != is_in

@@ -76,13 +76,13 @@ async def test_searches_in_a_part_of_a_collection_leave_the_vectors_of_the_other
 
 
 async def test_what_is_to_be_deleted_of_an_app_is_deleted_where_the_app_is(app: RagApp) -> None:
-    created = await app.create()
+    collection = await app.create()
     services = app.baobab.application.services
-    row = {"app_id": app.id, "document_id": ANN, "version": 1, "part": 0, "collection_id": created["id"]}
+    row = {"app_id": app.id, "document_id": ANN, "version": 1, "part": 0, "collection_id": collection["id"]}
     async with services.regions["local"].database.writing() as connection:
         await connection.execute(insert(metadata.tables["rag_texts"]).values({**row, "text": "", "blocks": []}))
     unit = services.database.build_unit(write=True)
-    arguments = {"app_id": app.id, "collection_id": created["id"], "document_id": ANN}
+    arguments = {"app_id": app.id, "collection_id": collection["id"], "document_id": ANN}
     await services.jobs.enqueue(unit, "rag_clean", arguments)
     await unit.commit()
     await app.run_jobs()

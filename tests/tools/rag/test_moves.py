@@ -52,9 +52,9 @@ async def test_collections_move_with_the_app(baobab: Baobab, clock: FixedClock) 
 async def _check_that_old_jobs_clean_here(app: RagApp) -> None:
     """A job that was asked for before the move deletes in the new region."""
     services, table = app.baobab.application.services, metadata.tables["rag_texts"]
-    left = {"app_id": app.id, "document_id": BEN, "version": 1, "part": 0, "collection_id": ANN}
+    text_row = {"app_id": app.id, "document_id": BEN, "version": 1, "part": 0, "collection_id": ANN}
     async with services.regions[EU].database.writing() as connection:
-        await connection.execute(insert(table).values({**left, "text": "", "blocks": []}))
+        await connection.execute(insert(table).values({**text_row, "text": "", "blocks": []}))
     unit = services.database.build_unit(write=True)
     await services.jobs.enqueue(unit, "rag_clean", {"app_id": app.id, "collection_id": ANN, "document_id": BEN})
     await unit.commit()

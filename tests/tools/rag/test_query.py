@@ -82,14 +82,14 @@ async def test_a_filter_that_was_used_before_sees_what_has_changed_since(app: Ra
         return set(await app.find("water", filter={"topic": "ships"}, topK=10))
 
     assert await find() == await find() == {ids["ships"]}
-    added = await app.ingest("Tugs pull ships into harbours.", metadata={"topic": "ships"})
-    assert await find() == {ids["ships"], added}
+    document_id = await app.ingest("Tugs pull ships into harbours.", metadata={"topic": "ships"})
+    assert await find() == {ids["ships"], document_id}
     body = {"text": FACTS["trees"], "metadata": {"topic": "ships"}}
     assert (await app.request("PUT", f"/facts/documents/{ids['trees']}", json=body)).status_code == 202
     await app.run_jobs()
-    assert await find() == {ids["ships"], added, ids["trees"]}
+    assert await find() == {ids["ships"], document_id, ids["trees"]}
     await app.request("DELETE", f"/facts/documents/{ids['ships']}")
-    assert await find() == {added, ids["trees"]}
+    assert await find() == {document_id, ids["trees"]}
     assert set(await app.find("water", filter={"topic": {"$ne": "ships"}}, topK=10)) == {ids["bread"]}
 
 

@@ -32,17 +32,17 @@ async def test_a_model_puts_chunks_in_order(world: Installation) -> None:
     question = "wild yeast in sourdough bread"
     plain = await app.find(question)
     assert (plain[0], set(plain)) == (ids["bread"], set(ids.values()))
-    for said, order in (
+    for model_answer, order in (
         ("3, 1, 2", [2, 0, 1]),
         ("The best is 2.", [1, 0, 2]),
         ("99, 3, 3", [2, 0, 1]),
         ("?", [0, 1, 2]),
     ):
-        world.fake.canned_answers["order"] = answer_with(said)
-        found = await app.find(question, rerank=True, model=world.add_model("said:order"))
-        assert found == [plain[place] for place in order], said
+        world.fake.canned_answers["order"] = answer_with(model_answer)
+        document_ids = await app.find(question, rerank=True, model=world.add_model("said:order"))
+        assert document_ids == [plain[place] for place in order], model_answer
     world.fake.canned_answers["order"] = answer_with("3, 1, 2")
     assert await app.find(question, rerank=True, model=world.add_model("said:order"), topK=1) == [plain[2]]
-    asked = str(world.fake.requests[-1].json)
-    assert question in asked
-    assert FACTS["ships"] in asked
+    request_text = str(world.fake.requests[-1].json)
+    assert question in request_text
+    assert FACTS["ships"] in request_text

@@ -37,7 +37,7 @@ async def test_users_see_and_delete_what_the_access_mode_says(
         assert {names[document["id"]] for document in body} == seen_by_ann
         for how in ("vector", "text", "hybrid"):
             query = "water trunks ship cargo bread yeast"
-            assert {names[found] for found in await app.find(query, ANN, topK=10, mode=how)} == seen_by_ann
+            assert {names[document_id] for document_id in await app.find(query, ANN, topK=10, mode=how)} == seen_by_ann
         details = (await app.request("GET", "/facts", ANN)).json()
         assert details["documentCount"] == len(seen_by_ann)
         text = await app.request("GET", f"/facts/documents/{ids['ben']}/text", ANN)
@@ -83,7 +83,7 @@ async def test_two_that_add_the_same_at_once_get_one_document(app: RagApp) -> No
 
 
 async def test_an_app_has_two_hundred_collections_at_most(app: RagApp) -> None:
-    created = await app.create("first")
+    collection = await app.create("first")
     table = metadata.tables["rag_collections"]
     database = app.baobab.application.services.regions["local"].database
     row = {"app_id": app.id, "access_mode": "private", "chunk_size": 512, "chunk_overlap": 64, "size_bytes": 0}
@@ -93,7 +93,7 @@ async def test_an_app_has_two_hundred_collections_at_most(app: RagApp) -> None:
         await connection.execute(table.insert(), rows)
     refusal = await app.request("POST", "", json={"name": "more"})
     assert (refusal.status_code, refusal.json()["error"]["code"]) == (402, "RAG_COLLECTIONS_LIMIT")
-    assert (await app.request("DELETE", f"/{created['name']}")).status_code == 204
+    assert (await app.request("DELETE", f"/{collection['name']}")).status_code == 204
     await app.create("more")
 
 

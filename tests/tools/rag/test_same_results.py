@@ -69,12 +69,14 @@ async def measure_overlap(app: RagApp) -> float:
     for number in range(0, len(names), len(names) // 3):
         likeness = table @ table[number]
         scores = {name: float(score) for (name, _), score in zip(names, likeness, strict=True)}
-        for condition, wanted in FILTERS:
-            allowed = [score for name, score in scores.items() if parts[name.partition(":")[0]] in wanted]
-            tenth = sorted(allowed, reverse=True)[TOP - 1]
+        for condition, matching_parts in FILTERS:
+            matching_scores = [
+                score for name, score in scores.items() if parts[name.partition(":")[0]] in matching_parts
+            ]
+            tenth = sorted(matching_scores, reverse=True)[TOP - 1]
             result = await app.query(names[number][1], mode="vector", topK=TOP, filter=condition)
             assert len({chunk["id"] for chunk in result}) == TOP
-            assert all(chunk["metadata"]["part"] in wanted for chunk in result)
+            assert all(chunk["metadata"]["part"] in matching_parts for chunk in result)
             assert all(abs(chunk["score"] - scores[chunk["id"]]) < ROUNDING for chunk in result)
             answered_scores = [chunk["score"] for chunk in result]
             assert all(first >= second - ROUNDING for first, second in itertools.pairwise(answered_scores))

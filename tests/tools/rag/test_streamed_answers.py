@@ -80,12 +80,12 @@ async def test_an_answer_in_one_piece_has_the_same_sentences(world: Installation
 @given(st.lists(st.text(alphabet='ab.!? \n[]12,3)"', max_size=12), max_size=12))
 def test_the_sentences_are_the_same_however_the_answer_is_cut(pieces: list[str]) -> None:
     reader = SentenceReader(2)
-    found = [sentence for piece in pieces for sentence in reader.read(piece)]
-    assert found + reader.finish() == split_sentences("".join(pieces), 2)
+    sentences = [sentence for piece in pieces for sentence in reader.read(piece)]
+    assert sentences + reader.finish() == split_sentences("".join(pieces), 2)
 
 
 @pytest.mark.parametrize("text", ["." * 100_000 + "x", "a.b" * 50_000, "[1" * 50_000, " " * 100_000, "a" * 100_000])
 def test_an_answer_that_never_ends_a_sentence_is_read_in_one_go(text: str) -> None:
     reader = SentenceReader(2)
-    found = [each for start in range(0, len(text), 10) for each in reader.read(text[start : start + 10])]
-    assert len(found + reader.finish()) <= 1
+    sentences = [each for start in range(0, len(text), 10) for each in reader.read(text[start : start + 10])]
+    assert len(sentences + reader.finish()) <= 1

@@ -34,8 +34,8 @@ async def _prepare(world: World) -> Any:
 
 
 async def _commit(world: World, caller: Caller) -> dict[str, Any]:
-    prepared = await _prepare(world)
-    for missing in prepared["missing_blobs"]:
+    preparation = await _prepare(world)
+    for missing in preparation["missing_blobs"]:
         response = await world.baobab.client.put(missing["uploadUrl"], content=_CONTENT)
         assert response.status_code == 200, response.text
     path = f"/v1/{world.app}/repo/snapshots/commit"

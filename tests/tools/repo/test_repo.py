@@ -126,11 +126,11 @@ async def test_a_commit_names_what_is_missing_and_what_has_another_size(repo: Re
 
 
 async def test_the_last_five_snapshots_are_kept_and_the_rest_goes_with_its_contents(repo: Repository) -> None:
-    pushed = [await repo.push(a=b"%d" % number, same=b"same") for number in range(7)]
-    assert await repo.list_ids() == pushed[:1:-1]
-    assert (await repo.request("GET", f"/snapshots/{pushed[0]}")).status_code == 404
+    snapshot_ids = [await repo.push(a=b"%d" % number, same=b"same") for number in range(7)]
+    assert await repo.list_ids() == snapshot_ids[:1:-1]
+    assert (await repo.request("GET", f"/snapshots/{snapshot_ids[0]}")).status_code == 404
     repo.clock.advance(3601)
-    pushed.append(await repo.push(a=b"7", same=b"same"))
+    snapshot_ids.append(await repo.push(a=b"7", same=b"same"))
     await run_due_jobs(repo.baobab.application)
     sha256s = {describe("", content)["sha256"] for content in (b"3", b"4", b"5", b"6", b"7", b"same")}
     assert {key.split("/")[2] for key in await repo.read_keys()} == sha256s
@@ -151,10 +151,10 @@ async def test_a_body_that_is_not_the_content_is_refused_and_leaves_nothing(repo
 async def test_an_upload_address_is_good_for_one_content_and_ten_minutes(repo: Repository) -> None:
     files = [describe("a", b"one"), describe("b", b"two")]
     first, second = [missing["uploadUrl"] for missing in (await repo.prepare(files)).json()["missing_blobs"]]
-    swapped = first.replace(files[0]["sha256"], files[1]["sha256"])
+    swapped_url = first.replace(files[0]["sha256"], files[1]["sha256"])
     other_app = first.replace(repo.app, await repo.baobab.create_app())
-    for forged in (swapped, other_app, first.replace("size=3", "size=4")):
-        refusal = await repo.baobab.client.put(forged, content=b"two")
+    for forged_url in (swapped_url, other_app, first.replace("size=3", "size=4")):
+        refusal = await repo.baobab.client.put(forged_url, content=b"two")
         assert (refusal.status_code, refusal.json()["error"]["code"]) == (403, "FILE_URL_INVALID")
     assert (await repo.baobab.client.get(first)).status_code in (400, 403)
     repo.clock.advance(600)
@@ -178,8 +178,8 @@ async def test_a_path_that_leads_elsewhere_is_refused(repo: Repository, path: st
     ],
 )
 async def test_a_snapshot_that_cannot_be_is_refused(repo: Repository, files: Any, status: int) -> None:
-    for refused in (await repo.prepare(files), await repo.commit(files)):
-        assert refused.status_code == status
+    for refusal in (await repo.prepare(files), await repo.commit(files)):
+        assert refusal.status_code == status
 
 
 async def test_the_repository_of_a_public_app_is_read_by_everybody_and_written_by_its_owner(repo: Repository) -> None:

@@ -36,5 +36,5 @@ async def test_the_first_account_reads_them_without_secrets_and_others_do_not(ba
     ],
 )
 def test_addresses_are_listed_without_credentials(url: str) -> None:
-    listed = {row["name"]: row["value"] for row in load_settings({"BAOBAB_DATABASE_URL": url}).list_for_operator()}
-    assert listed["database_url"] == "postgresql://db/baobab"
+    values = {row["name"]: row["value"] for row in load_settings({"BAOBAB_DATABASE_URL": url}).list_for_operator()}
+    assert values["database_url"] == "postgresql://db/baobab"

@@ -61,8 +61,8 @@ async def test_a_server_whose_database_cannot_be_read_is_not_ready_and_says_so(
     assert answer.status_code == 503
     assert answer.json()["status"] == "not_ready"
     checks = answer.json()["checks"]
-    told = "failed" if unreadable == "a folder" else "damaged"
-    assert [name for name, found in checks.items() if found == told] == ["database"]
+    expected_state = "failed" if unreadable == "a folder" else "damaged"
+    assert [name for name, state in checks.items() if state == expected_state] == ["database"]
 
 
 @pytest.mark.parametrize(("region", "status", "word"), [("local", 503, "not_ready"), ("far", 200, "degraded")])
@@ -70,18 +70,18 @@ async def test_a_region_whose_key_value_store_is_closed_is_named_and_counts_wher
     baobab: Baobab, tmp_path: Path, region: Any, status: Any, word: str
 ) -> None:
     services = baobab.application.services
-    closed, memory = SqliteEngine(tmp_path / "closed"), MemoryEngine()
-    await closed.open()
-    await closed.close()
+    closed_engine, memory = SqliteEngine(tmp_path / "closed"), MemoryEngine()
+    await closed_engine.open()
+    await closed_engine.close()
     await memory.open()
     ours = services.regions["local"]
     open_ = {name: dataclasses.replace(ours, kv=memory) for name in ("local", "far")}
-    regions = {**open_, region: dataclasses.replace(ours, kv=closed)}
+    regions = {**open_, region: dataclasses.replace(ours, kv=closed_engine)}
     answer = await fetch_readiness(dataclasses.replace(services, regions=regions))
     await memory.close()
     assert (answer.status_code, answer.json()["status"]) == (status, word)
     checks = answer.json()["checks"]
-    assert [name for name, found in checks.items() if found == "failed"] == [f"kv:{region}"]
+    assert [name for name, state in checks.items() if state == "failed"] == [f"kv:{region}"]
 
 
 @pytest.mark.parametrize("path", ["/health", "/health/ready", "/v1/regions", "/llms.txt"])
@@ -142,8 +142,8 @@ class TestMetrics:
         text = await baobab.fetch_metrics()
         assert stat.S_IMODE(baobab.application.settings.metrics_file.stat().st_mode) == 0o600
         for words in (('door="rest"', 'tool="system_regions"'), ('tool="apps_list"', '"AUTH_REQUIRED"')):
-            found = [line for line in text.splitlines() if all(word in line for word in words)]
-            assert any(line.endswith(" 1.0") for line in found), words
+            lines = [line for line in text.splitlines() if all(word in line for word in words)]
+            assert any(line.endswith(" 1.0") for line in lines), words
 
     @pytest.mark.parametrize("host", ["baobab.example", "shop.localhost"])
     async def test_a_request_by_another_name_is_refused(self, baobab: Baobab, host: Any) -> None:
@@ -201,11 +201,11 @@ async def test_every_series_that_the_docs_name_is_there_and_every_series_that_is
     await baobab.client.get("/apps", headers=baobab.owner)
     await baobab.client.get("/apps")
     text = await baobab.fetch_metrics()
-    told = {line.split()[2] for line in text.splitlines() if line.startswith("# TYPE baobab_")}
+    exported_names = {line.split()[2] for line in text.splitlines() if line.startswith("# TYPE baobab_")}
     table = (ROOT / "docs/operating.md").read_text().partition("\n## Metrics")[2].partition("\n## ")[0]
     rows = [line for line in table.splitlines() if line.startswith("| `baobab_")]
-    named = {name for row in rows for name in re.findall(r"`(baobab_\w+)`", row.split("|")[1])}
-    assert told == named
+    documented_names = {name for row in rows for name in re.findall(r"`(baobab_\w+)`", row.split("|")[1])}
+    assert exported_names == documented_names
 
 
 async def test_metrics_tell_the_state_of_jobs_runs_approvals_and_stores(baobab: Baobab) -> None:
