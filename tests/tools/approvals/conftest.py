@@ -31,9 +31,9 @@ class ApprovalsClient:
     async def ask(self, method: str, path: str, by: Headers | None = None, body: Any = None) -> httpx.Response:
         return await self.baobab.client.request(method, path, json=body, headers=by or self.agent)
 
-    async def create_key(self, by: Headers | None = None, **wanted: Any) -> tuple[Headers, str]:
+    async def create_key(self, by: Headers | None = None, **fields: Any) -> tuple[Headers, str]:
         """Headers with a new key, and its id."""
-        response = await self.ask("POST", "/api-keys", by or self.baobab.owner, {"name": "agent", **wanted})
+        response = await self.ask("POST", "/api-keys", by or self.baobab.owner, {"name": "agent", **fields})
         assert response.status_code == 201, response.text
         return {"authorization": f"Bearer {response.json()['key']}"}, response.json()["key_id"]
 
@@ -48,8 +48,8 @@ class ApprovalsClient:
         """The id of the approval that a call waits for."""
         assert answer.status_code == 428, answer.text
         body = answer.json()
-        told: Any = body["error"].get("details") or body["details"] if isinstance(body["error"], dict) else body
-        approval_id: str = told["approval_id"]
+        details: Any = body["error"].get("details") or body["details"] if isinstance(body["error"], dict) else body
+        approval_id: str = details["approval_id"]
         return approval_id
 
     async def get_approval(self, approval_id: str, by: Headers | None = None) -> dict[str, Any]:

@@ -100,12 +100,12 @@ async def test_one_decision_counts_however_many_are_made_at_once(approvals_clien
     approval_id = await approvals_client.parse_approval_id(await approvals_client.raise_counter())
     words = ["approve", "reject"] * 5
     answers = await asyncio.gather(*(approvals_client.decide(approval_id, word) for word in words))
-    [counted] = [word for word, answer in zip(words, answers, strict=True) if answer.status_code == 200]
-    refused = [answer for answer in answers if answer.status_code != 200]
-    assert {(a.status_code, a.json()["error"]["code"]) for a in refused} == {(409, "APPROVAL_ALREADY_DECIDED")}
+    [counted_word] = [word for word, answer in zip(words, answers, strict=True) if answer.status_code == 200]
+    refusals = [answer for answer in answers if answer.status_code != 200]
+    assert {(a.status_code, a.json()["error"]["code"]) for a in refusals} == {(409, "APPROVAL_ALREADY_DECIDED")}
     outcome = await approvals_client.wait_for_outcome(approval_id)
-    assert outcome["status"] == ("executed" if counted == "approve" else "rejected")
-    assert await approvals_client.get_counter() == (1 if counted == "approve" else 0)
+    assert outcome["status"] == ("executed" if counted_word == "approve" else "rejected")
+    assert await approvals_client.get_counter() == (1 if counted_word == "approve" else 0)
 
 
 async def test_what_nobody_decides_expires_and_is_asked_anew(approvals_client: ApprovalsClient) -> None:
@@ -114,8 +114,8 @@ async def test_what_nobody_decides_expires_and_is_asked_anew(approvals_client: A
     late = await approvals_client.decide(approval_id, by=approvals_client.baobab.owner)
     assert late.json()["error"]["details"] == {"status": "expired"}
     assert (await approvals_client.ask("GET", "/v1/approvals?status=pending")).json()["approvals"] == []
-    [expired] = (await approvals_client.ask("GET", "/v1/approvals?status=expired")).json()["approvals"]
-    assert expired["id"] == approval_id
+    [approval] = (await approvals_client.ask("GET", "/v1/approvals?status=expired")).json()["approvals"]
+    assert approval["id"] == approval_id
     anew = await approvals_client.parse_approval_id(await approvals_client.raise_counter())
     assert anew != approval_id
     await approvals_client.run_maintenance()

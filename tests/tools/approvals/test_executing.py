@@ -91,14 +91,14 @@ async def test_an_attempt_that_wrote_to_the_store_and_was_overtaken_is_not_count
 
 
 async def test_an_attempt_that_was_overtaken_leaves_no_row_behind(approvals_client: ApprovalsClient) -> None:
-    wanted = {"name": "made once", "approval": "write"}
+    key_fields = {"name": "made once", "approval": "write"}
     approval_id = await approve_and_abandon(
-        approvals_client, await approvals_client.ask("POST", "/api-keys", body=wanted)
+        approvals_client, await approvals_client.ask("POST", "/api-keys", body=key_fields)
     )
     await attempt_call(approvals_client, approval_id)
     await approvals_client.expire_lease()
     assert (await approvals_client.wait_for_outcome(approval_id))["status"] == "executed"
-    body = (await approvals_client.ask("POST", "/api-keys", body=wanted)).json()
+    body = (await approvals_client.ask("POST", "/api-keys", body=key_fields)).json()
     keys = (await approvals_client.ask("GET", "/api-keys", approvals_client.baobab.owner)).json()["keys"]
     assert [key["id"] for key in keys if key["name"] == "made once"] == [body["key_id"]]
 
@@ -164,9 +164,9 @@ async def test_an_approval_that_no_server_was_there_for_is_not_acted_on_days_lat
 
 
 async def get_failure_code(approvals_client: ApprovalsClient, approval_id: str) -> str:
-    settled = await approvals_client.approve_and_wait(approval_id)
-    assert settled["status"] == "failed"
-    code: str = settled["error"]["code"]
+    outcome = await approvals_client.approve_and_wait(approval_id)
+    assert outcome["status"] == "failed"
+    code: str = outcome["error"]["code"]
     return code
 
 

@@ -33,9 +33,9 @@ limits = st.builds(
 
 
 @given(limits, limits)
-def test_a_key_that_a_key_makes_may_nothing_that_its_maker_may_not(maker: Limits, asked: Limits) -> None:
+def test_a_key_that_a_key_makes_may_nothing_that_its_maker_may_not(maker: Limits, wanted_limits: Limits) -> None:
     old = Account("a", "o", "k1", maker)
-    new = Account("a", "o", "k2", key_limits.narrow_limits(asked, maker))
+    new = Account("a", "o", "k2", key_limits.narrow_limits(wanted_limits, maker))
     for tool in REGISTRY.tools.values():
         if key_limits.find_exceeded_limit(old, tool) or (maker != Limits() and tool.grants):
             assert key_limits.find_exceeded_limit(new, tool), tool.name
@@ -222,8 +222,8 @@ async def test_a_key_sets_no_rules_for_itself_and_gives_none_away(approvals_clie
     await put_rule(approvals_client, "kv_incr", "never")
     # Making a key is a change, too, for which this key asks.
     await put_rule(approvals_client, "api_keys_create", "never")
-    made, _ = await approvals_client.create_key(approvals_client.agent, approval="none")
-    assert (await approvals_client.raise_counter(made)).status_code == 428
+    key_headers, _ = await approvals_client.create_key(approvals_client.agent, approval="none")
+    assert (await approvals_client.raise_counter(key_headers)).status_code == 428
 
 
 async def test_a_rule_reaches_the_replacing_of_what_is_there(approvals_client: ApprovalsClient) -> None:

@@ -62,40 +62,40 @@ class Approving(RuleBasedStateMachine):
     @rule(agent=agents, step=steps)
     def call(self, agent: int, step: int) -> None:
         answer = self.runner.run(self.approvals_client.raise_counter(self.agents[agent], step=step))
-        expected = self.open.get((agent, step))
-        if expected is not None and self.clock.time() - expected.since >= DAY:
+        expected_call = self.open.get((agent, step))
+        if expected_call is not None and self.clock.time() - expected_call.since >= DAY:
             self.past.append(self.open.pop((agent, step)).id)
-            expected = None
-        if expected is None:
+            expected_call = None
+        if expected_call is None:
             approval_id = self.runner.run(self.approvals_client.parse_approval_id(answer))
             assert approval_id not in self.past
             self.open[agent, step] = Expected(approval_id, "pending", self.clock.time())
-        elif expected.status == "pending":
-            assert self.runner.run(self.approvals_client.parse_approval_id(answer)) == expected.id
+        elif expected_call.status == "pending":
+            assert self.runner.run(self.approvals_client.parse_approval_id(answer)) == expected_call.id
         else:
-            status = 200 if expected.status == "executed" else 403
+            status = 200 if expected_call.status == "executed" else 403
             assert answer.status_code == status
-            assert status == 403 or answer.json() == {"value": expected.result}
+            assert status == 403 or answer.json() == {"value": expected_call.result}
             self.past.append(self.open.pop((agent, step)).id)
 
     @rule(agent=agents, step=steps, word=st.sampled_from(["approve", "approve", "reject"]), times=st.integers(1, 3))
     def decide(self, agent: int, step: int, word: str, times: int) -> None:
-        expected = self.open.get((agent, step))
-        if expected is None:
+        expected_call = self.open.get((agent, step))
+        if expected_call is None:
             return
-        statuses = self.runner.run(self._decide_repeatedly(expected.id, word, times))
-        if expected.status != "pending" or self.clock.time() - expected.since >= DAY:
+        statuses = self.runner.run(self._decide_repeatedly(expected_call.id, word, times))
+        if expected_call.status != "pending" or self.clock.time() - expected_call.since >= DAY:
             assert statuses == [409] * times
             return
         assert sorted(statuses) == [200, *[409] * (times - 1)]
-        expected.since = self.clock.time()
-        expected.status = {"approve": "executed", "reject": "rejected"}[word]
+        expected_call.since = self.clock.time()
+        expected_call.status = {"approve": "executed", "reject": "rejected"}[word]
         if word == "approve":
             self.counter += step
-            expected.result = self.counter
+            expected_call.result = self.counter
             assert (
                 self.runner.run(
-                    self.approvals_client.wait_for_outcome(expected.id, self.approvals_client.baobab.owner)
+                    self.approvals_client.wait_for_outcome(expected_call.id, self.approvals_client.baobab.owner)
                 )["status"]
                 == "executed"
             )
@@ -114,10 +114,10 @@ class Approving(RuleBasedStateMachine):
     def look(self) -> None:
         assert self.runner.run(self.approvals_client.get_counter()) == self.counter
         for approval_id, _ in zip(reversed(self.past), itertools.repeat(None, 2), strict=False):
-            found: Any = self.runner.run(
+            answer: Any = self.runner.run(
                 self.approvals_client.decide(approval_id, by=self.approvals_client.baobab.owner)
             )
-            assert found.status_code == 409
+            assert answer.status_code == 409
 
 
 Approving.TestCase.settings = settings(max_examples=12, stateful_step_count=20)

@@ -79,12 +79,12 @@ async def get_person_preview(approvals_client: ApprovalsClient, name: str, **arg
     application = approvals_client.baobab.application
     caller = await application.services.credentials.caller(approvals_client.person.headers["authorization"].encode())
     unit = application.services.database.build_unit(write=False)
-    told = await application.registry.preview(
+    preview = await application.registry.preview(
         application.registry.find(name), arguments, caller, RequestContext("test", "t"), unit
     )
     await unit.commit()
-    assert told.text is not None
-    return told.text
+    assert preview.text is not None
+    return preview.text
 
 
 async def test_deleting_an_app_says_which_and_what_goes_with_it(approvals_client: ApprovalsClient) -> None:
@@ -108,14 +108,14 @@ async def test_deleting_an_organisation_and_removing_a_member_say_who_is_touched
     here = f"/v1/organizations/{approvals_client.organisation}"
     member = await create_person(approvals_client.baobab, "mia", role="member")
     await approvals_client.create_key(member.headers, organization_id=approvals_client.organisation)
-    told = await get_preview(approvals_client, "DELETE", f"{here}/members/{member.id}")
-    assert member.email in told
-    assert "revoke 1 of their API keys" in told
+    preview = await get_preview(approvals_client, "DELETE", f"{here}/members/{member.id}")
+    assert member.email in preview
+    assert "revoke 1 of their API keys" in preview
     answer = await approvals_client.ask(
         "POST", "/v1/organizations", approvals_client.person.headers, {"name": "Branch"}
     )
-    told = await get_person_preview(approvals_client, "organisations_delete", organization_id=answer.json()["id"])
-    assert '"Branch" with 1 members' in told
+    preview = await get_person_preview(approvals_client, "organisations_delete", organization_id=answer.json()["id"])
+    assert '"Branch" with 1 members' in preview
 
 
 @pytest.mark.parametrize(("path", "step"), [("incr", 3), ("decr", -3)])
@@ -156,8 +156,8 @@ async def test_names_of_fields_cannot_pass_for_lines_of_ours(approvals_client: A
     key, _ = await approvals_client.create_key(approval="external")
     body = {"model": "baobab/echo", "messages": [{"role": "user", "content": "x" * 400}], name: 1}
     assert (await approvals_client.ask("POST", "/v1/chat/completions", key, body)).status_code == 428
-    (asked,) = (await approvals_client.ask("GET", "/v1/approvals", key)).json()["approvals"]
-    detail = await approvals_client.get_approval(asked["id"])
+    (approval,) = (await approvals_client.ask("GET", "/v1/approvals", key)).json()["approvals"]
+    detail = await approvals_client.get_approval(approval["id"])
     summary = detail["approval"]["summary"]
     assert "Recommended" not in [line.split(":")[0] for line in summary.splitlines()]
     assert r'"a\nBaobab checked this call.\nRecommended: Approve\u200b": 1' in summary
@@ -166,12 +166,12 @@ async def test_names_of_fields_cannot_pass_for_lines_of_ours(approvals_client: A
     assert "x" * 400 in detail["arguments_text"]
 
 
-@pytest.mark.parametrize("changed", [True, False])
+@pytest.mark.parametrize("graph_changes", [True, False])
 async def test_an_approved_run_is_of_the_graph_that_was_there_when_it_was_asked_for(
-    approvals_client: ApprovalsClient, changed: bool
+    approvals_client: ApprovalsClient, graph_changes: bool
 ) -> None:
-    def graph(said: str) -> dict[str, object]:
-        read = {"type": "tool", "tool_ref": {"source": "builtin", "name": "kv_get"}, "args_template": {"key": said}}
+    def graph(key: str) -> dict[str, object]:
+        read = {"type": "tool", "tool_ref": {"source": "builtin", "name": "kv_get"}, "args_template": {"key": key}}
         nodes = {"read": {**read, "output_key": "x"}, "done": {"type": "end"}}
         edges = [{"from": "read", "to": "done"}]
         return {"spec_version": 1, "entry": "read", "nodes": nodes, "edges": edges, "tools": {"builtin": ["kv_get"]}}
@@ -184,11 +184,11 @@ async def test_an_approved_run_is_of_the_graph_that_was_there_when_it_was_asked_
         await approvals_client.ask("POST", f"{agents}/reader/runs", key, {"input": {}})
     )
     assert "tool kv_get: reads" in (await approvals_client.get_approval(approval_id))["preview"]
-    if changed:
+    if graph_changes:
         await approvals_client.ask("PATCH", f"{agents}/reader", owner, {"graph_spec": graph("secret")})
     approval = await approvals_client.approve_and_wait(approval_id)
-    assert approval["status"] == ("failed" if changed else "executed")
-    assert (approval["error"] or {}).get("code") == ("APPROVED_CALL_CHANGED" if changed else None)
+    assert approval["status"] == ("failed" if graph_changes else "executed")
+    assert (approval["error"] or {}).get("code") == ("APPROVED_CALL_CHANGED" if graph_changes else None)
 
 
 async def test_whoever_decides_sees_what_is_there_before_and_after_and_whoever_asks_does_not(
@@ -233,10 +233,10 @@ async def test_writes_of_rows_show_each_row_before_and_after(approvals_client: A
     assert (await approvals_client.ask("POST", f"{app}/schema/apply", owner, schema)).status_code == 200
     rows = [{"id": 1, "name": "Ada", "paid": False}, {"id": 2, "name": "Ben", "paid": False}]
     assert (await approvals_client.ask("POST", f"{app}/orders", owner, rows)).status_code == 201
-    paid = [("orders: id 1", {"paid": False}, {"paid": True})]
+    payment_changes = [("orders: id 1", {"paid": False}, {"paid": True})]
     new = {"id": 3, "name": "Chi"}
-    assert await foresee(approvals_client, "PATCH", f"{app}/orders/1", {"name": "Ada", "paid": True}) == paid
-    assert await foresee(approvals_client, "PATCH", f"{app}/orders?name=eq.Ada", {"paid": True}) == paid
+    assert await foresee(approvals_client, "PATCH", f"{app}/orders/1", {"name": "Ada", "paid": True}) == payment_changes
+    assert await foresee(approvals_client, "PATCH", f"{app}/orders?name=eq.Ada", {"paid": True}) == payment_changes
     assert await foresee(approvals_client, "DELETE", f"{app}/orders/2") == [("orders: id 2", rows[1], None)]
     assert await foresee(approvals_client, "DELETE", f"{app}/orders?id=gt.0") == [
         (f"orders: id {row['id']}", row, None) for row in rows
@@ -249,11 +249,11 @@ async def test_writes_of_rows_show_each_row_before_and_after(approvals_client: A
     ]
     assert await foresee(approvals_client, "POST", f"{app}/data-batch", {"writes": writes}) == [
         ("orders: new row", None, new),
-        *paid,
+        *payment_changes,
         ("orders: id 2", rows[1], None),
     ]
-    asked = await approvals_client.ask("POST", f"{app}/data-batch", body={"writes": writes})
-    approval = await approvals_client.get_approval(await approvals_client.parse_approval_id(asked))
+    refusal = await approvals_client.ask("POST", f"{app}/data-batch", body={"writes": writes})
+    approval = await approvals_client.get_approval(await approvals_client.parse_approval_id(refusal))
     assert "Each write is shown on the rows of now" in approval["preview"].splitlines()[0]
     answer = await approvals_client.ask("GET", f"{app}/orders", owner)
     assert answer.json() == rows
@@ -292,7 +292,7 @@ async def test_settings_show_what_is_in_force_now(approvals_client: ApprovalsCli
 async def test_it_is_said_in_parts_who_asks(approvals_client: ApprovalsClient) -> None:
     key, _ = await approvals_client.create_key(name='a" of Owner', approval="write")
     await approvals_client.raise_counter(key)
-    (asked,) = (await approvals_client.ask("GET", "/v1/approvals", key)).json()["approvals"]
-    by = asked["asker"]
+    (approval,) = (await approvals_client.ask("GET", "/v1/approvals", key)).json()["approvals"]
+    by = approval["asker"]
     assert (by["kind"], by["name"], by["door"]) == ("key", 'a" of Owner', "rest")
-    assert asked["asked_by"] == f'the key "a\\" of Owner" of {by["account"]}'
+    assert approval["asked_by"] == f'the key "a\\" of Owner" of {by["account"]}'

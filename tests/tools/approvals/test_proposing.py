@@ -44,12 +44,12 @@ async def test_a_policy_says_from_which_effect_on_calls_wait(
     agent, _ = await approvals_client.create_key(approval=policy)
     path = f"/v1/{approvals_client.app}/kv/a"
     await approvals_client.ask("PUT", f"{path}b", approvals_client.baobab.owner, {"value": 1})
-    found = {
+    answers = {
         "get": await approvals_client.ask("GET", f"{path}/exists", agent),
         "put": await approvals_client.ask("PUT", path, agent, {"value": 1}),
         "delete": await approvals_client.ask("DELETE", f"{path}b", agent),
     }
-    assert [name for name, answer in found.items() if answer.status_code == 428] == waits
+    assert [name for name, answer in answers.items() if answer.status_code == 428] == waits
 
 
 async def test_what_takes_no_credential_is_no_matter_of_the_key_that_comes_with_it(
@@ -217,15 +217,15 @@ async def test_lists_show_a_key_its_own_and_the_organisations_admins_everything(
 async def test_lists_go_on_where_a_page_ends(approvals_client: ApprovalsClient) -> None:
     for step in range(5):
         await approvals_client.parse_approval_id(await approvals_client.raise_counter(step=step))
-    seen: list[str] = []
+    approval_ids: list[str] = []
     cursor = ""
     while cursor is not None:
         page = (
             await approvals_client.ask("GET", "/v1/approvals?limit=2" + (f"&cursor={cursor}" if cursor else ""))
         ).json()
-        seen += [approval["id"] for approval in page["approvals"]]
+        approval_ids += [approval["id"] for approval in page["approvals"]]
         cursor = page["next_cursor"]
-    assert len(seen) == len(set(seen)) == 5
+    assert len(approval_ids) == len(set(approval_ids)) == 5
 
 
 async def test_what_is_public_asks_nobody_whatever_credential_was_sent_along(approvals_client: ApprovalsClient) -> None:

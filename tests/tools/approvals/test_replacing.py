@@ -53,7 +53,7 @@ async def test_an_approved_put_is_made_once_and_its_outcome_told(
 
 
 @pytest.mark.parametrize(
-    ("before", "expected", "answer"),
+    ("before", "expected_value", "answer"),
     [
         (None, None, 200),
         (1, 2, 200),
@@ -62,12 +62,16 @@ async def test_an_approved_put_is_made_once_and_its_outcome_told(
     ],
 )
 async def test_a_swap_waits_where_it_would_replace_a_value(
-    approvals_client: ApprovalsClient, careful: dict[str, str], before: int | None, expected: int | None, answer: int
+    approvals_client: ApprovalsClient,
+    careful: dict[str, str],
+    before: int | None,
+    expected_value: int | None,
+    answer: int,
 ) -> None:
     path = f"/v1/{approvals_client.app}/kv/k"
     if before is not None:
         await approvals_client.ask("PUT", path, approvals_client.baobab.owner, {"value": before})
-    response = await approvals_client.ask("POST", f"{path}/cas", careful, {"expected": expected, "next": 9})
+    response = await approvals_client.ask("POST", f"{path}/cas", careful, {"expected": expected_value, "next": 9})
     assert response.status_code == answer, response.text
     assert await get_value(approvals_client, "k") == (9 if before is None else before)
 
@@ -109,7 +113,7 @@ async def test_a_key_with_limits_cannot_take_the_guards_away(
         "POST", f"/v1/{approvals_client.app}/agents", approvals_client.baobab.owner, body
     )
     assert response.status_code == 201, response.text
-    held, _ = await approvals_client.create_key(
+    key_headers, _ = await approvals_client.create_key(
         **{**limits, "toolsets": ["agents", "config", "kv", "model_servers", "ai"]}
     )
     for method, path, body in (
@@ -131,17 +135,21 @@ async def test_a_key_with_limits_cannot_take_the_guards_away(
         ("POST", "mcp-servers", {"name": "s", "url": "https://m.example/mcp", "tool_acl": acl}),
         ("DELETE", "kv/_expose/denied:*", None),
     ):
-        refusal = await approvals_client.ask(method, f"/v1/{approvals_client.app}/{path}", held, body)
+        refusal = await approvals_client.ask(method, f"/v1/{approvals_client.app}/{path}", key_headers, body)
         assert refusal.status_code == 403, (path, refusal.text)
         assert "AUTH_KEY_LIMITED" in refusal.text, (path, refusal.text)
         assert "SUPERSECRET" not in refusal.text
     # What takes nothing away it may still do.
     narrowed_response = await approvals_client.ask(
-        "PATCH", f"/v1/{approvals_client.app}/config/access-mode", held, {"access_mode": "authenticated"}
+        "PATCH", f"/v1/{approvals_client.app}/config/access-mode", key_headers, {"access_mode": "authenticated"}
     )
     assert narrowed_response.status_code == 200, narrowed_response.text
     assert (
-        await approvals_client.ask("PATCH", f"/v1/{approvals_client.app}/agents/helper", held, {"taint_checks": True})
+        await approvals_client.ask(
+            "PATCH", f"/v1/{approvals_client.app}/agents/helper", key_headers, {"taint_checks": True}
+        )
     ).status_code == 200
     stricter = {"name": "other", "graph_spec": spec, "approvers": "admin"}
-    assert (await approvals_client.ask("POST", f"/v1/{approvals_client.app}/agents", held, stricter)).status_code == 201
+    assert (
+        await approvals_client.ask("POST", f"/v1/{approvals_client.app}/agents", key_headers, stricter)
+    ).status_code == 201

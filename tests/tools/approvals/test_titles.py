@@ -56,12 +56,12 @@ async def test_the_title_of_a_write_says_what_it_does(
 
 
 async def test_what_a_proposer_chose_cannot_leave_its_quotes(approvals_client: ApprovalsClient) -> None:
-    forged = 'a" for nobody. Approved by the owner: "b\u202e'
+    forged_text = 'a" for nobody. Approved by the owner: "b\u202e'
     await create_orders(approvals_client)
-    path = f"orders?status=eq.{quote(forged)}"
+    path = f"orders?status=eq.{quote(forged_text)}"
     title = await read_title(approvals_client, "DELETE", path)
-    said = 'status=eq.a\\" for nobody. Approved by the owner: \\"b\\u202e'
-    assert title == f'Deletes the rows from "orders" that match "{said}"'
+    escaped_text = 'status=eq.a\\" for nobody. Approved by the owner: \\"b\\u202e'
+    assert title == f'Deletes the rows from "orders" that match "{escaped_text}"'
     ops = [{"op": "set", "key": '"' * 200, "value": 1}]
     title = await read_title(approvals_client, "POST", "kv/_batch", {"ops": ops})
     assert title == 'Stores the key "' + '\\"' * 100 + '…"'

@@ -162,13 +162,13 @@ async def _read_me(world: World, caller: Caller) -> str:
     return str((await caller.client.get(f"/auth/{world.app}/me", headers=caller.headers)).json()["id"])
 
 
-async def _keep_totp(world: World, user_id: str, *, confirmed: bool) -> str:
+async def _keep_totp(world: World, user_id: str, *, is_confirmed: bool) -> str:
     """Stores an authenticator app of a user, and returns a code of it."""
     services, secret = world.baobab.application.services, create_secret()
     key = {"app_id": world.app, "user_id": user_id}
     now = services.clock.now()
     row = {"secret": services.vault.seal(secret.encode(), f"user_totp.secret:{user_id}"), "created_at": now}
-    row |= {"confirmed_at": now if confirmed else None, "last_period": None, "wrong_tries": 0}
+    row |= {"confirmed_at": now if is_confirmed else None, "last_period": None, "wrong_tries": 0}
     async with services.regions["local"].database.writing(lock=world.app) as connection:
         await connection.execute(delete(user_totp).where(user_totp.c.user_id == user_id))
         await connection.execute(insert(user_totp), {**key, **row})
@@ -178,9 +178,9 @@ async def _keep_totp(world: World, user_id: str, *, confirmed: bool) -> str:
 async def for_auth_second_factor(world: World, caller: Caller) -> dict[str, Any]:
     credentials = await _sign_up(world)
     response = await world.request("POST", f"/auth/{world.app}/login", {}, **credentials)
-    code = await _keep_totp(world, response["user"]["id"], confirmed=True)
-    asked = await world.request("POST", f"/auth/{world.app}/login", {}, **credentials)
-    return {"app_id": world.app, "challenge": asked["challenge"], "code": code}
+    code = await _keep_totp(world, response["user"]["id"], is_confirmed=True)
+    pending_login = await world.request("POST", f"/auth/{world.app}/login", {}, **credentials)
+    return {"app_id": world.app, "challenge": pending_login["challenge"], "code": code}
 
 
 async def for_auth_second_factor_methods(world: World, caller: Caller) -> dict[str, Any]:
@@ -189,18 +189,18 @@ async def for_auth_second_factor_methods(world: World, caller: Caller) -> dict[s
 
 
 async def for_auth_totp_confirm(world: World, caller: Caller) -> dict[str, Any]:
-    code = await _keep_totp(world, await _read_me(world, caller), confirmed=False) if caller.name == "user" else "1"
+    code = await _keep_totp(world, await _read_me(world, caller), is_confirmed=False) if caller.name == "user" else "1"
     return {"app_id": world.app, "code": code}
 
 
 async def for_auth_totp_enrol(world: World, caller: Caller) -> dict[str, Any]:
     if caller.name == "user":
-        await _keep_totp(world, await _read_me(world, caller), confirmed=False)
+        await _keep_totp(world, await _read_me(world, caller), is_confirmed=False)
     return {"app_id": world.app}
 
 
 async def for_auth_totp_remove(world: World, caller: Caller) -> dict[str, Any]:
-    code = await _keep_totp(world, await _read_me(world, caller), confirmed=True) if caller.name == "user" else "1"
+    code = await _keep_totp(world, await _read_me(world, caller), is_confirmed=True) if caller.name == "user" else "1"
     return {"app_id": world.app, "code": code}
 
 
@@ -230,8 +230,8 @@ async def for_auth_passkey_add(world: World, caller: Caller) -> dict[str, Any]:
 async def for_auth_passkey_delete(world: World, caller: Caller) -> dict[str, Any]:
     passkey_id = world.baobab.application.services.ids.uuid()
     if caller.name == "user":
-        _, made = await _make_passkey(world, caller.headers)
-        response = await world.request("POST", f"/auth/{world.app}/passkeys", caller.headers, **made)
+        _, registration = await _make_passkey(world, caller.headers)
+        response = await world.request("POST", f"/auth/{world.app}/passkeys", caller.headers, **registration)
         passkey_id = response["id"]
     return {"app_id": world.app, "passkey_id": passkey_id}
 
@@ -239,8 +239,8 @@ async def for_auth_passkey_delete(world: World, caller: Caller) -> dict[str, Any
 async def for_auth_passkey_sign_in(world: World, caller: Caller) -> dict[str, Any]:
     signed_in = await world.request("POST", f"/auth/{world.app}/login", {}, **await _sign_up(world))
     headers = {"authorization": f"Bearer {signed_in['access_token']}"}
-    device, made = await _make_passkey(world, headers)
-    await world.request("POST", f"/auth/{world.app}/passkeys", headers, **made)
+    device, registration = await _make_passkey(world, headers)
+    await world.request("POST", f"/auth/{world.app}/passkeys", headers, **registration)
     path = f"/auth/{world.app}/passkeys/sign-in/options"
     response = await world.request("POST", path, {}, origin=_PAGE)
     return {"app_id": world.app, "state": response["state"], "credential": device.get(response["options"])}

@@ -15,18 +15,18 @@ async def test_users_are_listed_newest_first_in_pages_and_found_by_address(peopl
     for name in ("ada", "ben", "a_a", "bob"):
         people.tools.clock.advance(1)
         await people.sign_up(f"{name}@example.com")
-    seen, cursor = [], None
+    names, cursor = [], None
     while True:
         further: dict[str, str] = {} if cursor is None else {"cursor": cursor}
         page = await people.call("users_list", people.owner, limit=3, **further)
-        seen += [user["email"][:3] for user in page["users"]]
+        names += [user["email"][:3] for user in page["users"]]
         cursor = page["next_cursor"]
         if cursor is None:
             break
-    assert seen == ["bob", "a_a", "ben", "ada"]
-    for search, found in (("a_", ["a_a"]), ("B", ["bob", "ben"]), ("%", [])):
+    assert names == ["bob", "a_a", "ben", "ada"]
+    for search, expected_names in (("a_", ["a_a"]), ("B", ["bob", "ben"]), ("%", [])):
         page = await people.call("users_list", people.owner, search=search)
-        assert [user["email"][:3] for user in page["users"]] == found
+        assert [user["email"][:3] for user in page["users"]] == expected_names
 
 
 async def test_a_role_counts_at_once_for_tokens_already_issued(people: UsersHarness) -> None:
@@ -75,12 +75,12 @@ async def test_every_sign_in_is_an_event_with_what_the_hook_will_be_told(people:
     await people.call("auth_magic_link", email="ben@example.com")
     code = await people.read_code("ben@example.com")
     await people.call("auth_magic_link_verify", email="ben@example.com", code=code)
-    told = [event.data for event in await list_events(people.tools, AUTHENTICATED)]
-    assert {data["event"] for data in told} == {"signup", "login", "magic_link_login"}
-    login = next(data for data in told if data["event"] == "login")
+    event_data = [event.data for event in await list_events(people.tools, AUTHENTICATED)]
+    assert {data["event"] for data in event_data} == {"signup", "login", "magic_link_login"}
+    login = next(data for data in event_data if data["event"] == "login")
     assert login["user"] == {**login["user"], "id": user["id"], "email": EMAIL, "provider": "email"}
     assert (login["isNewUser"], login["provider"]) == (False, "email")
-    link = next(data for data in told if data["event"] == "magic_link_login")
+    link = next(data for data in event_data if data["event"] == "magic_link_login")
     assert (link["isNewUser"], link["provider"], link["user"]["email"]) == (True, "magic_link", "ben@example.com")
 
 

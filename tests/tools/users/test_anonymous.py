@@ -108,15 +108,15 @@ async def test_two_addresses_at_once_make_one_user(people: UsersHarness) -> None
 async def test_anonymous_users_that_nobody_uses_are_deleted_after_the_days_that_the_app_has_set(
     people: UsersHarness,
 ) -> None:
-    unused = await come_anonymously(people, anonymous_days=5)
+    unused_tokens = await come_anonymously(people, anonymous_days=5)
     result = await people.call("auth_anonymous")
-    kept = await people.call("auth_anonymous")
-    await people.call("auth_upgrade", await people.authenticate(kept), email=EMAIL, password=PASSWORD)
+    upgraded_tokens = await people.call("auth_anonymous")
+    await people.call("auth_upgrade", await people.authenticate(upgraded_tokens), email=EMAIL, password=PASSWORD)
     people.tools.clock.advance(4 * DAY)
     result = await people.call("auth_refresh", refresh_token=result["refresh_token"])
     people.tools.clock.advance(DAY + 1)
     await run_job(people.tools, "auth_sweep_anonymous")
     ids = {user["id"] for user in (await people.call("users_list", people.owner))["users"]}
-    assert ids == {read_claims(result)["sub"], kept["user"]["id"]}
+    assert ids == {read_claims(result)["sub"], upgraded_tokens["user"]["id"]}
     with pytest.raises(InvalidUserToken):
-        await people.call("auth_refresh", refresh_token=unused["refresh_token"])
+        await people.call("auth_refresh", refresh_token=unused_tokens["refresh_token"])

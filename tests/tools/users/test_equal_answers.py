@@ -48,16 +48,16 @@ async def answer(ask: Ask, people: UsersHarness, email: str) -> tuple[str, str]:
 @pytest.fixture
 def hashes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What argon2 is asked to do, in this order."""
-    done: list[str] = []
+    method_names: list[str] = []
     for name in ("hash", "verify"):
         original = getattr(PasswordHasher, name)
 
-        def count(*given: Any, _name: str = name, _original: Any = original) -> Any:
-            done.append(_name)
-            return _original(*given)
+        def count(*args: Any, _name: str = name, _original: Any = original) -> Any:
+            method_names.append(_name)
+            return _original(*args)
 
         monkeypatch.setattr(PasswordHasher, name, count)
-    return done
+    return method_names
 
 
 @pytest.mark.parametrize("ask", [log_in, ask_for_link, forget, verify])
@@ -66,9 +66,9 @@ async def test_answers_and_hashes_are_the_same_for_a_known_and_an_unknown_addres
 ) -> None:
     await people.sign_up()
     hashes.clear()
-    known, work = await answer(ask, people, EMAIL), list(hashes)
+    known_answer, work = await answer(ask, people, EMAIL), list(hashes)
     hashes.clear()
-    assert (await answer(ask, people, STRANGER), hashes) == (known, work)
+    assert (await answer(ask, people, STRANGER), hashes) == (known_answer, work)
     assert work == (["verify"] if ask is log_in else [])
 
 
@@ -83,8 +83,8 @@ async def test_a_wrong_code_costs_as_much_whether_or_not_the_address_is_known(pe
     database = people.tools.services.regions["local"].database
     async with database.reading() as connection:
         of_reset = select(user_codes.c.email, user_codes.c.tries).where(user_codes.c.purpose == "reset_password")
-        found = {row.email: row.tries for row in await connection.execute(of_reset)}
-    assert found == {EMAIL: 3, STRANGER: 3}
+        tries_by_email = {row.email: row.tries for row in await connection.execute(of_reset)}
+    assert tries_by_email == {EMAIL: 3, STRANGER: 3}
     assert await people.list_mails(STRANGER) == []
 
 
@@ -105,13 +105,13 @@ async def test_times_do_not_tell_a_known_address_from_an_unknown_one(
     for turn in range(pairs):
         # Whoever comes second finds warmer caches.
         for email in (EMAIL, STRANGER) if turn % 2 else (STRANGER, EMAIL):
-            begun = time.process_time()
+            start = time.process_time()
             await answer(ask, people, email)
-            times[email].append(time.process_time() - begun)
-    slower = sum(known > unknown for known in times[EMAIL] for unknown in times[STRANGER])
+            times[email].append(time.process_time() - start)
+    slower = sum(known_time > unknown_time for known_time in times[EMAIL] for unknown_time in times[STRANGER])
     share = slower / pairs**2
-    bound = 0.4 if pairs < 60 else 0.3
-    assert 0.5 - bound < share < 0.5 + bound, share
+    margin = 0.4 if pairs < 60 else 0.3
+    assert 0.5 - margin < share < 0.5 + margin, share
 
 
 @pytest.mark.parametrize("email", [EMAIL, STRANGER])

@@ -14,8 +14,8 @@ from tests.tools.users.conftest import EMAIL, UsersHarness
 
 async def list_calls(people: UsersHarness) -> list[Any]:
     await run_due_jobs(people.tools)
-    found: list[Any] = (await people.call("users_hook_calls", people.owner))["calls"]
-    return found
+    calls: list[Any] = (await people.call("users_hook_calls", people.owner))["calls"]
+    return calls
 
 
 async def test_every_sign_in_is_written_down_once_as_the_hook_is_told(people: UsersHarness) -> None:
@@ -67,9 +67,9 @@ async def test_a_plan_has_room_for_so_many_users_in_a_month(people: UsersHarness
     # No mail, and no user, for an address that would be new.
     await people.call("auth_magic_link", email="eve@example.com")
     assert await people.list_mails("eve@example.com") == []
-    imported = [{"email": "eve@example.com"}]
+    new_users = [{"email": "eve@example.com"}]
     with pytest.raises(PlanLimitReached):
-        await people.call("users_import", people.owner, users=imported)
+        await people.call("users_import", people.owner, users=new_users)
     async with people.tools.services.regions["local"].database.reading() as connection:
         assert await connection.scalar(select(func.count()).select_from(users)) == 10_500
     # Who is there already signs in as before.

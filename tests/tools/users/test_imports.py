@@ -60,36 +60,36 @@ REFUSED = {
 
 async def read_hash(people: UsersHarness) -> str:
     async with people.tools.services.database.reading() as connection:
-        found: str = (
+        password_hash: str = (
             await connection.execute(select(users.c.password_hash).where(users.c.email == EMAIL))
         ).scalar_one()
-        return found
+        return password_hash
 
 
-async def import_users(people: UsersHarness, *imported: dict[str, Any]) -> Any:
-    return await people.call("users_import", people.owner, users=list(imported))
+async def import_users(people: UsersHarness, *new_users: dict[str, Any]) -> Any:
+    return await people.call("users_import", people.owner, users=list(new_users))
 
 
 @pytest.mark.parametrize("name", HASHES)
 async def test_a_user_logs_in_with_the_password_of_elsewhere_and_it_is_hashed_anew(
     people: UsersHarness, name: str
 ) -> None:
-    encoded = HASHES[name]
-    found = await import_users(
-        people, {"email": EMAIL, "email_verified": True, "password_hash": encoded, "role": "vip"}
+    old_hash = HASHES[name]
+    result = await import_users(
+        people, {"email": EMAIL, "email_verified": True, "password_hash": old_hash, "role": "vip"}
     )
-    assert (found["created"], found["results"][0]["status"]) == (1, "created")
+    assert (result["created"], result["results"][0]["status"]) == (1, "created")
     with pytest.raises(WrongCredentials):
         await people.log_in(password="wrong Horse 7!")
-    assert await read_hash(people) == encoded
+    assert await read_hash(people) == old_hash
     tokens = await people.log_in()
-    assert (tokens["user"]["id"], tokens["user"]["email_verified"]) == (found["results"][0]["user_id"], True)
+    assert (tokens["user"]["id"], tokens["user"]["email_verified"]) == (result["results"][0]["user_id"], True)
     assert (await people.authenticate(tokens)).role == "vip"
-    renewed = await read_hash(people)
-    assert renewed != encoded
-    assert not passwords.is_outdated(renewed)
+    new_hash = await read_hash(people)
+    assert new_hash != old_hash
+    assert not passwords.is_outdated(new_hash)
     await people.log_in()
-    assert await read_hash(people) == renewed
+    assert await read_hash(people) == new_hash
 
 
 async def test_bcrypt_looks_at_the_first_72_bytes_as_it_did_elsewhere(people: UsersHarness) -> None:
@@ -116,11 +116,11 @@ async def test_an_import_that_is_sent_again_changes_nothing_and_says_so(people: 
 async def test_a_hash_that_wants_too_much_work_or_is_none_is_left_out_and_the_others_come(
     people: UsersHarness, name: str
 ) -> None:
-    encoded = REFUSED[name]
-    found = await import_users(people, {"email": EMAIL, "password_hash": encoded}, {"email": "ben@example.com"})
-    assert [line["status"] for line in found["results"]] == ["invalid", "created"]
-    assert "`password_hash`" in found["results"][0]["reason"]
-    assert encoded not in str(found)
+    refused_hash = REFUSED[name]
+    result = await import_users(people, {"email": EMAIL, "password_hash": refused_hash}, {"email": "ben@example.com"})
+    assert [line["status"] for line in result["results"]] == ["invalid", "created"]
+    assert "`password_hash`" in result["results"][0]["reason"]
+    assert refused_hash not in str(result)
 
 
 async def test_a_list_with_a_malformed_line_is_refused_as_a_whole(people: UsersHarness) -> None:

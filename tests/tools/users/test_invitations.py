@@ -134,9 +134,9 @@ async def test_an_invitation_accepted_twice_at_once_signs_in_once(people: UsersH
     await invite(people)
     link = await read_link(people)
     tries = [people.call("auth_accept_invitation", password=PASSWORD, link=link) for _ in range(4)]
-    done = await asyncio.gather(*tries, return_exceptions=True)
-    assert sum(isinstance(one, dict) for one in done) == 1
-    assert all(isinstance(one, (dict, CodeUsed)) for one in done), done
+    answers = await asyncio.gather(*tries, return_exceptions=True)
+    assert sum(isinstance(one, dict) for one in answers) == 1
+    assert all(isinstance(one, (dict, CodeUsed)) for one in answers), answers
 
 
 async def test_a_link_and_its_code_are_good_once_together(people: UsersHarness) -> None:

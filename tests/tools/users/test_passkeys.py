@@ -73,11 +73,11 @@ async def test_a_passkey_is_both_factors_where_the_app_requires_two(shop: UsersH
 async def test_a_passkey_is_the_second_factor_after_a_password(shop: UsersHarness) -> None:
     device = await set_up(shop)
     await shop.call("users_settings_update", shop.owner, second_factor="required")
-    asked = await shop.log_in()
-    assert (asked["methods"], asked["enrol"]) == (["passkey"], False)
-    assert "access_token" in await sign_in(shop, device, challenge=asked["challenge"])
+    pending_login = await shop.log_in()
+    assert (pending_login["methods"], pending_login["enrol"]) == (["passkey"], False)
+    assert "access_token" in await sign_in(shop, device, challenge=pending_login["challenge"])
     with pytest.raises(ChallengeOver):
-        await sign_in(shop, device, challenge=asked["challenge"])
+        await sign_in(shop, device, challenge=pending_login["challenge"])
 
 
 async def make_from_challenge(people: UsersHarness, challenge: str, device: SoftAuthenticator) -> Any:
@@ -88,16 +88,16 @@ async def make_from_challenge(people: UsersHarness, challenge: str, device: Soft
 
 async def test_who_has_no_second_factor_yet_makes_a_passkey_at_the_sign_in(shop: UsersHarness) -> None:
     await shop.call("users_settings_update", shop.owner, second_factor="required")
-    asked, device = await shop.log_in(), SoftAuthenticator(SITE)
-    assert (asked["methods"], asked["enrol"]) == ([], True)
-    from_challenge = await make_from_challenge(shop, asked["challenge"], device)
+    pending_login, device = await shop.log_in(), SoftAuthenticator(SITE)
+    assert (pending_login["methods"], pending_login["enrol"]) == ([], True)
+    from_challenge = await make_from_challenge(shop, pending_login["challenge"], device)
     user = await shop.authenticate(from_challenge["signed_in"])
     assert len((await shop.call("auth_passkeys", user))["passkeys"]) == 1
     with pytest.raises(ChallengeOver):
-        await make_from_challenge(shop, asked["challenge"], SoftAuthenticator(SITE))
-    asked = await shop.log_in()
-    assert asked["methods"] == ["passkey"]
-    assert "access_token" in await sign_in(shop, device, challenge=asked["challenge"])
+        await make_from_challenge(shop, pending_login["challenge"], SoftAuthenticator(SITE))
+    pending_login = await shop.log_in()
+    assert pending_login["methods"] == ["passkey"]
+    assert "access_token" in await sign_in(shop, device, challenge=pending_login["challenge"])
 
 
 async def test_a_password_alone_adds_no_passkey_where_there_is_a_second_factor(shop: UsersHarness) -> None:
@@ -121,8 +121,8 @@ async def test_two_passkeys_at_once_for_one_sign_in_are_one(shop: UsersHarness) 
     await shop.call("users_settings_update", shop.owner, second_factor="required")
     challenge = (await shop.log_in())["challenge"]
     both = (make_from_challenge(shop, challenge, SoftAuthenticator(SITE)) for _ in range(2))
-    made = await asyncio.gather(*both, return_exceptions=True)
-    assert sorted(isinstance(each, ChallengeOver | FactorExists) for each in made) == [False, True]
+    answers = await asyncio.gather(*both, return_exceptions=True)
+    assert sorted(isinstance(each, ChallengeOver | FactorExists) for each in answers) == [False, True]
 
 
 async def test_a_passkey_that_was_begun_by_one_user_is_not_added_to_another(shop: UsersHarness) -> None:
@@ -143,8 +143,8 @@ async def test_a_key_without_a_pin_is_a_second_factor_but_not_the_only_one(shop:
     with pytest.raises(PasskeyRefused):
         await sign_in(shop, device)
     await shop.call("users_settings_update", shop.owner, second_factor="required")
-    asked = await shop.log_in()
-    assert "access_token" in await sign_in(shop, device, challenge=asked["challenge"])
+    pending_login = await shop.log_in()
+    assert "access_token" in await sign_in(shop, device, challenge=pending_login["challenge"])
 
 
 async def test_a_key_that_asks_for_no_pin_cannot_be_added(shop: UsersHarness) -> None:
@@ -157,15 +157,15 @@ async def test_a_passkey_answers_no_other_users_challenge(shop: UsersHarness) ->
     await shop.sign_up("ben@example.com")
     await shop.call("users_settings_update", shop.owner, second_factor="required")
     other = SoftAuthenticator(SITE)
-    asked = await shop.log_in("ben@example.com")
+    pending_login = await shop.log_in("ben@example.com")
     with pytest.raises(PasskeyNotFound):
-        await shop.call("auth_passkey_sign_in_options", origin=SITE, challenge=asked["challenge"])
-    secret = (await shop.call("auth_totp_enrol", challenge=asked["challenge"]))["secret"]
-    result = await shop.call("auth_totp_confirm", challenge=asked["challenge"], code=compute_now(shop, secret))
+        await shop.call("auth_passkey_sign_in_options", origin=SITE, challenge=pending_login["challenge"])
+    secret = (await shop.call("auth_totp_enrol", challenge=pending_login["challenge"]))["secret"]
+    result = await shop.call("auth_totp_confirm", challenge=pending_login["challenge"], code=compute_now(shop, secret))
     await add_passkey(shop, await shop.authenticate(result["signed_in"]), other)
     shop.tools.clock.advance(60)
-    asked = await shop.log_in("ben@example.com")
-    ceremony = await shop.call("auth_passkey_sign_in_options", origin=SITE, challenge=asked["challenge"])
+    pending_login = await shop.log_in("ben@example.com")
+    ceremony = await shop.call("auth_passkey_sign_in_options", origin=SITE, challenge=pending_login["challenge"])
     with pytest.raises(PasskeyRefused):
         await shop.call("auth_passkey_sign_in", state=ceremony["state"], credential=device.get(ceremony["options"]))
 
@@ -213,8 +213,8 @@ Spoil = Callable[[dict[str, Any]], None]
 
 
 def _say_other_origin(credential: dict[str, Any]) -> None:
-    said = {"type": "webauthn.get", "challenge": "AAAA", "origin": "https://evil.example"}
-    credential["response"]["clientDataJSON"] = encode(json.dumps(said).encode())
+    client_data = {"type": "webauthn.get", "challenge": "AAAA", "origin": "https://evil.example"}
+    credential["response"]["clientDataJSON"] = encode(json.dumps(client_data).encode())
 
 
 @pytest.mark.parametrize(
@@ -260,9 +260,9 @@ async def test_a_state_is_of_its_app_its_user_and_its_ceremony(shop: UsersHarnes
     device = await set_up(shop)
     user = await shop.authenticate(await shop.log_in())
     result = await shop.call("auth_passkey_options", user, origin=SITE)
-    asked = await shop.call("auth_passkey_sign_in_options", origin=SITE)
+    ceremony = await shop.call("auth_passkey_sign_in_options", origin=SITE)
     with pytest.raises(PasskeyRefused):
-        await shop.call("auth_passkey_sign_in", state=result["state"], credential=device.get(asked["options"]))
+        await shop.call("auth_passkey_sign_in", state=result["state"], credential=device.get(ceremony["options"]))
     await shop.sign_up("ben@example.com")
     ben = await shop.authenticate(await shop.log_in("ben@example.com"))
     other = SoftAuthenticator(SITE)
@@ -271,7 +271,9 @@ async def test_a_state_is_of_its_app_its_user_and_its_ceremony(shop: UsersHarnes
     app = await shop.tools.create_app_row(shop.owner.organisation_id, "app_000000000002")
     elsewhere = UsersHarness(shop.tools, shop.owner, app)
     with pytest.raises(PasskeyRefused):
-        await elsewhere.call("auth_passkey_sign_in", state=asked["state"], credential=device.get(asked["options"]))
+        await elsewhere.call(
+            "auth_passkey_sign_in", state=ceremony["state"], credential=device.get(ceremony["options"])
+        )
 
 
 async def test_a_passkey_belongs_to_the_host_name_of_its_page(shop: UsersHarness) -> None:
@@ -353,13 +355,13 @@ async def test_a_user_without_an_address_adds_none(shop: UsersHarness) -> None:
 async def test_a_passkey_goes_on_where_wrong_codes_must_wait(people: UsersHarness) -> None:
     await people.call("config_cors", people.owner, allowed_origins=[SITE])
     _, codes = await enrol(people)
-    asked = await people.log_in()
-    signed_in = await people.call("auth_second_factor", challenge=asked["challenge"], code=codes[0])
+    pending_login = await people.log_in()
+    signed_in = await people.call("auth_second_factor", challenge=pending_login["challenge"], code=codes[0])
     device = SoftAuthenticator(SITE)
     await add_passkey(people, await people.authenticate(signed_in), device)
-    asked = await people.log_in()
+    pending_login = await people.log_in()
     for _ in range(6):
         with pytest.raises(Exception, match=r"Invalid code|More than"):
-            await people.call("auth_second_factor", challenge=asked["challenge"], code="000000")
-    assert asked["methods"] == ["totp", "recovery_code", "passkey"]
-    assert "access_token" in await sign_in(people, device, challenge=asked["challenge"])
+            await people.call("auth_second_factor", challenge=pending_login["challenge"], code="000000")
+    assert pending_login["methods"] == ["totp", "recovery_code", "passkey"]
+    assert "access_token" in await sign_in(people, device, challenge=pending_login["challenge"])

@@ -28,18 +28,18 @@ async def refresh(people: UsersHarness, token: str) -> Any:
 
 async def test_a_refresh_answers_a_new_pair_and_voids_the_old_token(people: UsersHarness, tokens: Any) -> None:
     people.tools.clock.advance(60)
-    renewed = await refresh(people, tokens["refresh_token"])
-    assert renewed.keys() == {"access_token", "refresh_token", "expires_in", "token_type"}
-    assert renewed["refresh_token"] != tokens["refresh_token"]
-    assert (await people.authenticate(renewed)).user_id == tokens["user"]["id"]
+    new_tokens = await refresh(people, tokens["refresh_token"])
+    assert new_tokens.keys() == {"access_token", "refresh_token", "expires_in", "token_type"}
+    assert new_tokens["refresh_token"] != tokens["refresh_token"]
+    assert (await people.authenticate(new_tokens)).user_id == tokens["user"]["id"]
     people.tools.clock.advance(11)
     with pytest.raises(WrongRefreshToken):
         await refresh(people, tokens["refresh_token"])
     # Two parties held the token: neither goes on.
     with pytest.raises(WrongRefreshToken):
-        await refresh(people, renewed["refresh_token"])
+        await refresh(people, new_tokens["refresh_token"])
     with pytest.raises(InvalidUserToken):
-        await people.authenticate(renewed)
+        await people.authenticate(new_tokens)
 
 
 async def test_two_tabs_that_refresh_at_once_get_the_same_token(people: UsersHarness, tokens: Any) -> None:
@@ -150,8 +150,8 @@ async def test_tokens_of_a_key_that_was_rotated_out_are_good_for_a_day(people: U
     assert (await people.call("auth_jwks"))["keys"] == result["keys"]
     assert set(before[0]) == {"kty", "use", "alg", "kid", "n", "e"}
     await people.authenticate(tokens)
-    renewed = await people.log_in()
-    await people.authenticate(renewed)
+    new_tokens = await people.log_in()
+    await people.authenticate(new_tokens)
     people.tools.clock.advance(86400)
     assert [key["kid"] for key in (await people.call("auth_jwks"))["keys"]] == [result["kid"]]
 

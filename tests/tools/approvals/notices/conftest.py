@@ -26,8 +26,8 @@ class Delivery:
 
     @property
     def payload(self) -> dict[str, Any]:
-        told: dict[str, Any] = json.loads(self.body)
-        return told
+        payload: dict[str, Any] = json.loads(self.body)
+        return payload
 
 
 @dataclass
@@ -35,7 +35,7 @@ class Receiver:
     """Takes what is sent to it: answers with the next of its statuses, then with 204."""
 
     statuses: list[int] = field(default_factory=list)
-    received: list[Delivery] = field(default_factory=list)
+    deliveries: list[Delivery] = field(default_factory=list)
     url: str = ""
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -45,7 +45,7 @@ class Receiver:
             body += message.get("body", b"")
             if not message.get("more_body"):
                 break
-        self.received.append(Delivery({name.decode(): value.decode() for name, value in scope["headers"]}, body))
+        self.deliveries.append(Delivery({name.decode(): value.decode() for name, value in scope["headers"]}, body))
         status = self.statuses.pop(0) if self.statuses else 204
         await send({"type": "http.response.start", "status": status, "headers": []})
         await send({"type": "http.response.body", "body": b""})
@@ -79,8 +79,8 @@ class NoticesInstallation:
     async def create_agent(self, of: Person) -> dict[str, str]:
         """Headers with a key of a person that must ask before it changes anything."""
         organisation = await get_first_organisation(self.baobab)
-        wanted = {"name": "agent", "approval": "write", "organization_id": organisation}
-        response = await self.request("POST", "/api-keys", of, wanted)
+        key_fields = {"name": "agent", "approval": "write", "organization_id": organisation}
+        response = await self.request("POST", "/api-keys", of, key_fields)
         assert response.status_code == 201, response.text
         return {"authorization": f"Bearer {response.json()['key']}"}
 
@@ -99,8 +99,8 @@ class NoticesInstallation:
         answer: dict[str, Any] = response.json()
         return answer
 
-    async def set(self, by: Person | None = None, **wanted: Any) -> dict[str, Any]:
-        response = await self.request("PATCH", "/v1/notices", by, wanted)
+    async def set(self, by: Person | None = None, **settings: Any) -> dict[str, Any]:
+        response = await self.request("PATCH", "/v1/notices", by, settings)
         assert response.status_code == 200, response.text
         answer: dict[str, Any] = response.json()
         return answer
@@ -114,15 +114,15 @@ class NoticesInstallation:
         await run_due_jobs(self.baobab.application)
 
     async def list_messages(self, by: Person | None = None) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = (await self.request("GET", "/v1/notices/messages", by)).json()["messages"]
-        return found
+        messages: list[dict[str, Any]] = (await self.request("GET", "/v1/notices/messages", by)).json()["messages"]
+        return messages
 
 
 @asynccontextmanager
 async def open_notices_installation(data: Path, **variables: str) -> AsyncIterator[NoticesInstallation]:
     clock = FixedClock()
-    allowed = {"BAOBAB_EGRESS_ALLOW": "127.0.0.1/32", **variables}
-    async with open_installation(data, allowed, clock=clock) as baobab:
+    settings = {"BAOBAB_EGRESS_ALLOW": "127.0.0.1/32", **variables}
+    async with open_installation(data, settings, clock=clock) as baobab:
         installation = NoticesInstallation(
             baobab, clock, await baobab.create_app(), await create_person(baobab, "ada", role="admin")
         )

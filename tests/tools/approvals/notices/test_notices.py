@@ -30,8 +30,8 @@ from tests.tools.mail.test_delivery import Relay, open_relay
 
 def sign(delivery: Delivery, secret: str) -> str:
     """The signature that standardwebhooks.com describes."""
-    signed = f"{delivery.headers['webhook-id']}.{delivery.headers['webhook-timestamp']}.".encode() + delivery.body
-    mac = hmac.digest(base64.b64decode(secret.removeprefix("whsec_")), signed, "sha256")
+    signed_bytes = f"{delivery.headers['webhook-id']}.{delivery.headers['webhook-timestamp']}.".encode() + delivery.body
+    mac = hmac.digest(base64.b64decode(secret.removeprefix("whsec_")), signed_bytes, "sha256")
     return "v1," + base64.b64encode(mac).decode()
 
 
@@ -40,12 +40,12 @@ async def test_a_webhook_names_the_call_and_its_page_and_is_signed(installation:
         secret = (await installation.add_channel("webhook", receiver.url))["secret"]
         approval_id = await installation.propose()
         await installation.settle()
-    (delivery,) = receiver.received
+    (delivery,) = receiver.deliveries
     assert delivery.headers["webhook-signature"] == sign(delivery, secret)
-    (told,) = delivery.payload["data"]["approvals"]
+    (approval,) = delivery.payload["data"]["approvals"]
     assert delivery.payload["type"] == "approvals.waiting"
-    assert (told["id"], told["tool"]) == (approval_id, "kv_incr")
-    assert told["url"].endswith(f"/console/approvals/{approval_id}")
+    assert (approval["id"], approval["tool"]) == (approval_id, "kv_incr")
+    assert approval["url"].endswith(f"/console/approvals/{approval_id}")
     (message,) = await installation.list_messages()
     assert (message["status"], message["approval_ids"], message["id"]) == (
         "sent",
@@ -61,8 +61,8 @@ async def test_a_receiver_that_refuses_is_asked_again_with_the_same_id(installat
         await installation.settle()
         await installation.pass_time(10)
         await installation.pass_time(60)
-    ids = {(each.headers["webhook-id"], each.headers["idempotency-key"]) for each in receiver.received}
-    assert (len(receiver.received), len(ids)) == (3, 1)
+    ids = {(each.headers["webhook-id"], each.headers["idempotency-key"]) for each in receiver.deliveries}
+    assert (len(receiver.deliveries), len(ids)) == (3, 1)
     assert [each["status"] for each in await installation.list_messages()] == ["sent"]
 
 
@@ -73,7 +73,7 @@ async def test_a_receiver_that_never_takes_it_is_given_up(installation: NoticesI
         await installation.settle()
         for pause in (10, 60, 300, 1800, 3600, 3600):
             await installation.pass_time(pause)
-    assert len(receiver.received) == 6
+    assert len(receiver.deliveries) == 6
     (message,) = await installation.list_messages()
     assert (message["status"], message["error"]) == ("failed", "It answered 500.")
 
@@ -85,7 +85,7 @@ async def test_nobody_is_told_of_what_was_decided_meanwhile(installation: Notice
         await installation.settle()
         await installation.request("POST", f"/v1/approvals/{approval_id}/reject", body={})
         await installation.pass_time(10)
-    assert len(receiver.received) == 1
+    assert len(receiver.deliveries) == 1
     assert [each["status"] for each in await installation.list_messages()] == ["dropped"]
 
 
@@ -96,10 +96,10 @@ async def test_what_comes_within_a_minute_is_told_together(installation: Notices
         await installation.settle()
         others = [await installation.propose() for _ in range(3)]
         await installation.settle()
-        assert len(receiver.received) == 1
+        assert len(receiver.deliveries) == 1
         await installation.pass_time(60)
-    told = [[one["id"] for one in each.payload["data"]["approvals"]] for each in receiver.received]
-    assert (told[0], sorted(told[1])) == ([first], sorted(others))
+    approval_ids = [[one["id"] for one in each.payload["data"]["approvals"]] for each in receiver.deliveries]
+    assert (approval_ids[0], sorted(approval_ids[1])) == ([first], sorted(others))
 
 
 async def test_a_digest_gathers_what_comes_in_its_time(installation: NoticesInstallation) -> None:
@@ -109,9 +109,9 @@ async def test_a_digest_gathers_what_comes_in_its_time(installation: NoticesInst
         for _ in range(3):
             await installation.propose()
             await installation.pass_time(120)
-        assert receiver.received == []
+        assert receiver.deliveries == []
         await installation.pass_time(1800)
-    (delivery,) = receiver.received
+    (delivery,) = receiver.deliveries
     assert delivery.payload["data"]["count"] == 3
 
 
@@ -123,9 +123,9 @@ async def test_nothing_is_sent_in_quiet_hours(installation: NoticesInstallation)
         await installation.propose()
         await installation.settle()
         await installation.pass_time(29 * 60)
-        assert receiver.received == []
+        assert receiver.deliveries == []
         await installation.pass_time(60)
-    assert len(receiver.received) == 1
+    assert len(receiver.deliveries) == 1
 
 
 async def test_another_member_is_told_of_what_nobody_decided_in_time(installation: NoticesInstallation) -> None:
@@ -134,13 +134,13 @@ async def test_another_member_is_told_of_what_nobody_decided_in_time(installatio
         await installation.add_channel("webhook", hers.url)
         await installation.add_channel("webhook", his.url, ben)
         await installation.set(escalation={"after_minutes": 15, "account_id": ben.id})
-        decided, left = await installation.propose(), await installation.propose()
+        decided_id, undecided_id = await installation.propose(), await installation.propose()
         await installation.settle()
-        await installation.request("POST", f"/v1/approvals/{decided}/reject", body={})
-        assert his.received == []
+        await installation.request("POST", f"/v1/approvals/{decided_id}/reject", body={})
+        assert his.deliveries == []
         await installation.pass_time(15 * 60)
-    (delivery,) = his.received
-    assert [one["id"] for one in delivery.payload["data"]["approvals"]] == [left]
+    (delivery,) = his.deliveries
+    assert [one["id"] for one in delivery.payload["data"]["approvals"]] == [undecided_id]
 
 
 async def test_what_only_admins_may_decide_because_they_are_is_told_those_who_want_all(
@@ -151,11 +151,11 @@ async def test_what_only_admins_may_decide_because_they_are_is_told_those_who_wa
         await installation.add_channel("webhook", receiver.url, ben)
         await installation.propose()
         await installation.settle()
-        assert receiver.received == []
+        assert receiver.deliveries == []
         await installation.set(ben, which="all")
         await installation.propose()
         await installation.settle()
-    assert len(receiver.received) == 1
+    assert len(receiver.deliveries) == 1
 
 
 async def test_members_who_may_not_decide_are_not_told_nor_others(installation: NoticesInstallation) -> None:
@@ -169,7 +169,7 @@ async def test_members_who_may_not_decide_are_not_told_nor_others(installation: 
             await installation.set(person, which="all")
         await installation.propose()
         await installation.settle()
-    assert receiver.received == []
+    assert receiver.deliveries == []
     answer = await installation.request(
         "PATCH", "/v1/notices", stranger, {"escalation": {"after_minutes": 1, "account_id": installation.ada.id}}
     )
@@ -185,7 +185,7 @@ async def test_a_chat_shows_what_proposers_wrote_as_plain_text(installation: Not
         answer = await installation.baobab.client.patch(path, json=body, headers=installation.agent)
         assert answer.status_code == 428, answer.text
         await installation.settle()
-    payload = receiver.received[0].payload
+    payload = receiver.deliveries[0].payload
     if kind == "slack":
         assert payload["blocks"][0]["text"]["type"] == "plain_text"
         assert "<!channel>" not in payload["text"]
@@ -220,7 +220,7 @@ async def test_a_chat_is_not_told_twice_when_a_server_ended_in_the_middle(
         await installation.propose()
         await installation.settle()
         await leave_in_the_middle(installation)
-    assert len(receiver.received) == 1
+    assert len(receiver.deliveries) == 1
     assert [each["status"] for each in await installation.list_messages()] == ["unknown"]
 
 
@@ -230,7 +230,7 @@ async def test_a_webhook_that_is_sent_again_after_a_crash_has_the_same_id(instal
         await installation.propose()
         await installation.settle()
         await leave_in_the_middle(installation)
-    assert len({each.headers["webhook-id"] for each in receiver.received}) == 1
+    assert len({each.headers["webhook-id"] for each in receiver.deliveries}) == 1
     assert [each["status"] for each in await installation.list_messages()] == ["sent"]
 
 
@@ -246,9 +246,9 @@ async def test_jobs_that_are_made_twice_and_at_once_tell_a_person_once(installat
         await installation.settle()
         await installation.pass_time(60)
         await installation.pass_time(60)
-    told = [approval for each in await installation.list_messages() for approval in each["approval_ids"]]
-    assert sorted(told) == sorted(approvals)
-    assert len(receiver.received) == len(await installation.list_messages())
+    told_ids = [approval for each in await installation.list_messages() for approval in each["approval_ids"]]
+    assert sorted(told_ids) == sorted(approvals)
+    assert len(receiver.deliveries) == len(await installation.list_messages())
     async with services.database.reading() as connection:
         states = select(approval_notices.c.state, func.count()).group_by(approval_notices.c.state)
         assert [tuple(row) for row in await connection.execute(states)] == [("told", 3)]
@@ -269,16 +269,16 @@ class Subscription:
 
     def decrypt(self, body: bytes) -> dict[str, Any]:
         """As RFC 8291 has it."""
-        salt, sender, sealed = body[:16], body[21 : 21 + body[20]], body[21 + body[20] :]
+        salt, sender, ciphertext = body[:16], body[21 : 21 + body[20]], body[21 + body[20] :]
         peer = ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), sender)
-        shared = self.private.exchange(ec.ECDH(), peer)
-        secret = HKDF(hashes.SHA256(), 32, self.auth, b"WebPush: info\0" + self.public + sender).derive(shared)
+        shared_secret = self.private.exchange(ec.ECDH(), peer)
+        secret = HKDF(hashes.SHA256(), 32, self.auth, b"WebPush: info\0" + self.public + sender).derive(shared_secret)
         key = HKDF(hashes.SHA256(), 16, salt, b"Content-Encoding: aes128gcm\0").derive(secret)
         nonce = HKDF(hashes.SHA256(), 12, salt, b"Content-Encoding: nonce\0").derive(secret)
-        text = AESGCM(key).decrypt(nonce, sealed, None)
+        text = AESGCM(key).decrypt(nonce, ciphertext, None)
         assert text.endswith(b"\2")
-        told: dict[str, Any] = json.loads(text[:-1])
-        return told
+        message: dict[str, Any] = json.loads(text[:-1])
+        return message
 
 
 async def test_a_browser_can_read_its_push_and_knows_who_sent_it(installation: NoticesInstallation) -> None:
@@ -287,9 +287,9 @@ async def test_a_browser_can_read_its_push_and_knows_who_sent_it(installation: N
         await installation.add_channel("push", receiver.url, None, **browser.keys)
         approval_id = await installation.propose()
         await installation.settle()
-    (delivery,) = receiver.received
-    told = browser.decrypt(delivery.body)
-    assert (told["title"], told["url"].rpartition("/")[2]) == ("A call waits for your decision", approval_id)
+    (delivery,) = receiver.deliveries
+    message = browser.decrypt(delivery.body)
+    assert (message["title"], message["url"].rpartition("/")[2]) == ("A call waits for your decision", approval_id)
     assert delivery.headers["content-encoding"] == "aes128gcm"
     assert len(delivery.headers["topic"]) == 32
     scheme, _, rest = delivery.headers["authorization"].partition(" ")
@@ -320,8 +320,8 @@ async def test_a_mail_address_is_told_once_it_is_confirmed(tmp_path: Path) -> No
             channel = (await installation.request("POST", "/v1/notices/channels", body=body)).json()["channel"]
             await installation.propose()
             await installation.settle()
-            (asked,) = relay.mails
-            code = asked.get_body("plain").get_content().split()
+            (message,) = relay.mails
+            code = message.get_body("plain").get_content().split()
             path = f"/v1/notices/channels/{channel['id']}/confirm"
             wrong = await installation.request("POST", path, body={"code": "AAAAAAAA"})
             assert wrong.json()["error"]["code"] == "NOTICE_CODE_WRONG"
@@ -341,7 +341,7 @@ async def test_without_a_mail_server_no_address_is_taken(installation: NoticesIn
 
 async def test_private_addresses_and_halves_of_channels_are_refused(tmp_path: Path) -> None:
     async with open_notices_installation(tmp_path / "data", BAOBAB_EGRESS_ALLOW="") as installation:
-        refused: list[tuple[dict[str, str], str]] = [
+        refused_channels: list[tuple[dict[str, str], str]] = [
             ({"kind": "webhook", "url": "http://169.254.169.254/latest"}, "EGRESS_ADDRESS_REFUSED"),
             ({"kind": "slack", "url": "http://127.0.0.1:9999/x"}, "EGRESS_ADDRESS_REFUSED"),
             ({"kind": "webhook"}, "NOTICE_CHANNEL_UNCLEAR"),
@@ -351,7 +351,7 @@ async def test_private_addresses_and_halves_of_channels_are_refused(tmp_path: Pa
             ),
             ({"kind": "push", "url": "https://example.com/x", "p256dh": "é", "auth": "A"}, "NOTICE_CHANNEL_UNCLEAR"),
         ]
-        for body, code in refused:
+        for body, code in refused_channels:
             answer = await installation.request("POST", "/v1/notices/channels", body=body)
             assert (answer.status_code, answer.json()["error"]["code"]) == (400, code), body
 

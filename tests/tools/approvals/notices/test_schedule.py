@@ -30,10 +30,10 @@ def test_quiet_hours_end_at_the_first_minute_that_is_not_quiet(
     quiet = QuietHours(begin, end, ZoneInfo(zone))
     if begin == end:
         return
-    expected = moment
-    while is_quiet(quiet, expected):
-        expected += timedelta(minutes=1)
-    assert quiet.find_end(moment) == expected
+    expected_end = moment
+    while is_quiet(quiet, expected_end):
+        expected_end += timedelta(minutes=1)
+    assert quiet.find_end(moment) == expected_end
 
 
 @given(MOMENTS, st.integers(1, 1440))
