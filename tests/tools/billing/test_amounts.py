@@ -50,11 +50,11 @@ def setting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Setting]:
 @given(AMOUNTS)
 def test_a_number_or_its_text_is_the_same_amount_exactly(setting: Setting, amount: str) -> None:
     for most in (amount, json.dumps(amount)):
-        answer, counted = setting(most)
+        answer, limit_nanos = setting(most)
         assert answer.status_code == 200, answer.text
-        told: Any = json.loads(answer.text, parse_float=Decimal, parse_int=Decimal)
-        assert told["budget"]["limit_usd"] == Decimal(amount)
-        assert counted == Decimal(amount) * 10**9
+        body: Any = json.loads(answer.text, parse_float=Decimal, parse_int=Decimal)
+        assert body["budget"]["limit_usd"] == Decimal(amount)
+        assert limit_nanos == Decimal(amount) * 10**9
 
 
 @pytest.mark.parametrize(

@@ -89,17 +89,17 @@ async def test_a_new_budget_counts_what_was_spent_before(baobab: Installation) -
 
 async def test_what_is_set_over_mcp_is_listed_over_rest(baobab: Installation) -> None:
     app_id = await baobab.create_app()
-    asked = {"subject": "app", "subject_id": app_id, "period": "month", "most_usd": 0.1}
-    set_ = (await call_tool(baobab, "billing_set_budget", asked))["structuredContent"]["budget"]
-    asked["most_usd"] = "0.3"
-    again = (await call_tool(baobab, "billing_set_budget", asked))["structuredContent"]["budget"]
+    arguments = {"subject": "app", "subject_id": app_id, "period": "month", "most_usd": 0.1}
+    set_ = (await call_tool(baobab, "billing_set_budget", arguments))["structuredContent"]["budget"]
+    arguments["most_usd"] = "0.3"
+    again = (await call_tool(baobab, "billing_set_budget", arguments))["structuredContent"]["budget"]
     assert (set_["limit_usd"], again["limit_usd"]) == (0.1, 0.3)
     assert await list_budgets(baobab) == [again]
     assert (await call_tool(baobab, "billing_budgets"))["structuredContent"] == {"budgets": [again]}
     assert (await baobab.client.get("/dashboard/billing", headers=baobab.owner)).json()["budgets"] == [again]
-    del asked["most_usd"]
-    assert not (await call_tool(baobab, "billing_delete_budget", asked))["isError"]
-    assert (await call_tool(baobab, "billing_delete_budget", asked))["isError"]
+    del arguments["most_usd"]
+    assert not (await call_tool(baobab, "billing_delete_budget", arguments))["isError"]
+    assert (await call_tool(baobab, "billing_delete_budget", arguments))["isError"]
 
 
 async def test_members_look_and_admins_set(baobab: Installation) -> None:
@@ -177,10 +177,10 @@ async def test_who_set_and_deleted_a_budget_is_written_down(baobab: Installation
     await put_budget(baobab, place, 0.123456789)
     await baobab.client.delete(f"{BUDGETS}/{place}", headers=baobab.owner)
     logs = await baobab.client.get(f"/v1/{app_id}/audit-logs", params={"resource_type": "budget"}, headers=baobab.owner)
-    gone, set_ = logs.json()["logs"]
-    assert (set_["event_type"], set_["resource_id"]) == ("billing.budget.set", place)
-    assert set_["event_data"]["most_usd"] == "0.123456789"
-    assert (gone["event_type"], gone["action"]) == ("billing.budget.delete", "delete")
+    delete_log, set_log = logs.json()["logs"]
+    assert (set_log["event_type"], set_log["resource_id"]) == ("billing.budget.set", place)
+    assert set_log["event_data"]["most_usd"] == "0.123456789"
+    assert (delete_log["event_type"], delete_log["action"]) == ("billing.budget.delete", "delete")
     rows = audit_logs
     async with baobab.application.services.database.reading() as connection:
         result = await connection.execute(select(rows.c.organisation_id).where(rows.c.resource_id == place))

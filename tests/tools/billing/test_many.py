@@ -44,23 +44,23 @@ async def test_of_many_at_once_those_pass_who_fit_into_the_budget_and_no_provide
     place = f"{subject}/{app_id if subject == 'app' else key_id}/{period}"
     limit = FITTING * SET_ASIDE
     await put_budget(baobab, place, f"0.{limit:09d}")
-    async with start_gate() as (opened, asked, url):
+    async with start_gate() as (gate_event, requests, url):
         model = baobab.add_model("gate", server="gate", url=url)
         calls = [asyncio.create_task(baobab.chat(model, max_tokens=ANSWER, **mine)) for _ in range(CALLS)]
-        refused = []
+        refusals = []
         async with asyncio.timeout(TIMEOUT_SECONDS):
-            for ended in asyncio.as_completed(calls):
-                refused.append(await ended)
-                if len(refused) == CALLS - FITTING:
+            for finished_call in asyncio.as_completed(calls):
+                refusals.append(await finished_call)
+                if len(refusals) == CALLS - FITTING:
                     # The others wait for their answers.
                     break
         (budget,) = await list_budgets(baobab)
         assert 0 < budget["reserved_usd"] <= budget["limit_usd"]
-        opened.set()
+        gate_event.set()
         answers = await asyncio.gather(*calls)
-    assert {answer.status_code for answer in refused} == {402}
-    assert {answer.json()["error"]["budget"]["period"] for answer in refused} == {period}
-    assert [answer.status_code for answer in answers].count(200) == FITTING == len(asked)
+    assert {answer.status_code for answer in refusals} == {402}
+    assert {answer.json()["error"]["budget"]["period"] for answer in refusals} == {period}
+    assert [answer.status_code for answer in answers].count(200) == FITTING == len(requests)
     await baobab.get_settled_balance()
     (budget,) = await list_budgets(baobab)
     assert (budget["spent_usd"], budget["reserved_usd"]) == (FITTING * COST / NANOS, 0)
@@ -71,17 +71,17 @@ async def test_calls_one_after_the_other_spend_all_of_a_budget_and_no_more(baoba
     # So many at once, as often as any of them still fits. A day may end in between.
     limit = 4 * (FEW * 600 + 4800)
     await put_budget(baobab, f"key/{key_id}/month", f"0.{limit:09d}")
-    passed = 0
+    answered_count = 0
     while True:
         answers = await asyncio.gather(*[baobab.chat(by=agent, max_tokens=FEW) for _ in range(CALLS)])
         now = [answer.status_code for answer in answers].count(200)
-        passed += now
+        answered_count += now
         await baobab.get_settled_balance()
         (budget,) = await list_budgets(baobab)
-        assert budget["spent_usd"] == passed * COST / NANOS <= budget["limit_usd"]
+        assert budget["spent_usd"] == answered_count * COST / NANOS <= budget["limit_usd"]
         if now == 0:
             break
-    assert len(baobab.fake.requests) == passed
+    assert len(baobab.fake.requests) == answered_count
 
 
 @pytest.fixture
@@ -129,5 +129,5 @@ async def test_a_budget_begins_anew_at_midnight_in_utc(
     assert await call() == 402
     assert len(fake.requests) == 2
     today = clock.now().date()
-    (used,) = await baobab.application.services.credits.usage(await get_first_organisation(baobab), today, today)
-    assert used.cost == COST
+    (usage,) = await baobab.application.services.credits.usage(await get_first_organisation(baobab), today, today)
+    assert usage.cost == COST

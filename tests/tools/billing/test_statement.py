@@ -77,37 +77,37 @@ async def test_what_was_called_shows_as_use_and_what_was_called_with_an_own_key_
         one.prompt_tokens + one.completion_tokens for one in await baobab.list_usage() if one.model == "baobab/echo"
     )
     statement = await get_statement(baobab)
-    spent = MINI_COST / USD
-    assert statement["platform"] == {"requests": 2, "tokens": 18 + free, "cost": spent}
+    spent_usd = MINI_COST / USD
+    assert statement["platform"] == {"requests": 2, "tokens": 18 + free, "cost": spent_usd}
     assert statement["byok"] == {"requests": 1, "tokens": 7, "cost": 999 / USD}
-    assert statement["usage"] == {"ai_credits_usd": spent}
-    assert statement["aiCredits"] == {"included": 5.0, "used": spent, "remaining": (5 * USD - MINI_COST) / USD}
+    assert statement["usage"] == {"ai_credits_usd": spent_usd}
+    assert statement["aiCredits"] == {"included": 5.0, "used": spent_usd, "remaining": (5 * USD - MINI_COST) / USD}
 
 
 async def test_what_is_owed_is_below_zero_and_nothing_is_available(baobab: Installation) -> None:
     ours = await get_first_organisation(baobab)
     reservation = await baobab.credits.reserve(ours, 5 * USD, purpose="chat", ttl_seconds=60)
     await baobab.credits.settle(reservation, 6 * USD, Usage(MINI))
-    told = (await get_statement(baobab))["credits"]
-    assert (told["monthly_allowance_usd"], told["topup_usd"], told["total_usd"]) == (0.0, -1.0, -1.0)
-    assert told["available_usd"] == 0.0
+    credits_ = (await get_statement(baobab))["credits"]
+    assert (credits_["monthly_allowance_usd"], credits_["topup_usd"], credits_["total_usd"]) == (0.0, -1.0, -1.0)
+    assert credits_["available_usd"] == 0.0
 
 
 @pytest.mark.parametrize(
-    ("settings", "included", "once"),
+    ("settings", "included_usd", "once"),
     [({"BAOBAB_PLAN": "playground"}, 1.0, True), ({"BAOBAB_PLAN": "enterprise"}, None, False)],
 )
 async def test_a_plan_without_a_cap_and_one_that_gives_once_say_so(
-    baobab: Installation, included: float | None, once: bool
+    baobab: Installation, included_usd: float | None, once: bool
 ) -> None:
     await baobab.chat(MINI)
     await baobab.get_settled_balance()
     statement = await get_statement(baobab)
-    left = None if included is None else (USD - MINI_COST) / USD
+    remaining_usd = None if included_usd is None else (USD - MINI_COST) / USD
     limits = statement["plan"]["limits"]
-    assert (limits["maxAiCreditsUsd"], limits["aiCreditsLifetime"]) == (included, once)
-    assert statement["aiCredits"] == {"included": included, "used": MINI_COST / USD, "remaining": left}
-    assert statement["credits"]["total_usd"] == statement["credits"]["available_usd"] == left
+    assert (limits["maxAiCreditsUsd"], limits["aiCreditsLifetime"]) == (included_usd, once)
+    assert statement["aiCredits"] == {"included": included_usd, "used": MINI_COST / USD, "remaining": remaining_usd}
+    assert statement["credits"]["total_usd"] == statement["credits"]["available_usd"] == remaining_usd
 
 
 async def test_terms_of_its_own_stand_in_the_place_of_the_plans(baobab: Installation) -> None:

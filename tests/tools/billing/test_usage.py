@@ -20,8 +20,8 @@ MINI_COST = 5850
 async def list_usage(baobab: Installation, who: dict[str, str] | None = None, /, **query: str) -> list[Any]:
     answer = await baobab.client.get(USAGE, params=query, headers=who or baobab.owner)
     assert answer.status_code == 200, answer.text
-    found: list[Any] = answer.json()["usage"]
-    return found
+    rows: list[Any] = answer.json()["usage"]
+    return rows
 
 
 async def settle_cost(baobab: Installation, cost: int, usage: Usage, **subject: Any) -> None:
@@ -37,12 +37,12 @@ async def test_use_is_told_by_what_is_asked_for(baobab: Installation) -> None:
     await settle_cost(baobab, 7, Usage("m/two", 3, 4), app_id=app_id)
     await settle_cost(baobab, 11, Usage("m/two", 5, 6), key_id="key-1")
     await settle_cost(baobab, 13, Usage("m/two", 7, 8, byok=True), key_id="key-1")
-    counted = {"byok": False, "requests": 3, "prompt_tokens": 9, "completion_tokens": 12, "cost_usd": 23e-9}
-    own = {"byok": True, "requests": 1, "prompt_tokens": 7, "completion_tokens": 8, "cost_usd": 13e-9}
+    charged_row = {"byok": False, "requests": 3, "prompt_tokens": 9, "completion_tokens": 12, "cost_usd": 23e-9}
+    own_row = {"byok": True, "requests": 1, "prompt_tokens": 7, "completion_tokens": 8, "cost_usd": 13e-9}
     assert (
         await list_usage(baobab)
         == await list_usage(baobab, by="day")
-        == [{"day": today, **one} for one in (counted, own)]
+        == [{"day": today, **one} for one in (charged_row, own_row)]
     )
     models = await list_usage(baobab, by="model")
     assert [(row["model"], row["byok"], row["cost_usd"]) for row in models] == [
@@ -74,9 +74,9 @@ async def test_a_call_to_a_model_shows_up_with_its_exact_cost(baobab: Installati
 async def test_only_the_days_that_are_asked_for_count(baobab: Installation) -> None:
     await settle_cost(baobab, 5, Usage("m"))
     today = baobab.application.services.clock.now().date()
-    for first, last, found in ((0, 0, 1), (-40, -1, 0), (-1, 5, 1), (1, 2, 0), (-366, 0, 1)):
+    for first, last, row_count in ((0, 0, 1), (-40, -1, 0), (-1, 5, 1), (1, 2, 0), (-366, 0, 1)):
         days = {"startDate": str(today + timedelta(first)), "endDate": str(today + timedelta(last))}
-        assert len(await list_usage(baobab, **days)) == found, days
+        assert len(await list_usage(baobab, **days)) == row_count, days
     body = (await baobab.client.get(USAGE, headers=baobab.owner)).json()
     assert (body["startDate"], body["endDate"]) == (str(today - timedelta(30)), str(today))
 

@@ -35,16 +35,16 @@ class Bank:
     url: str
 
     async def create_organisation(self, plan: str = "launch") -> str:
-        made = Ids().uuid()
-        row = {"id": made, "name": "Engines", "personal": False, "plan": plan, "created_at": self.clock.now()}
+        new_id = Ids().uuid()
+        row = {"id": new_id, "name": "Engines", "personal": False, "plan": plan, "created_at": self.clock.now()}
         async with self.database.writing() as connection:
             await connection.execute(insert(organisations), row)
-        return made
+        return new_id
 
     async def change_plan(self, organisation_id: str, plan: str) -> None:
         async with self.database.writing() as connection:
-            changed = update(organisations).where(organisations.c.id == organisation_id).values(plan=plan)
-            await connection.execute(changed)
+            statement = update(organisations).where(organisations.c.id == organisation_id).values(plan=plan)
+            await connection.execute(statement)
 
     async def reserve(self, organisation_id: str, amount: int, ttl_seconds: float = 60, **subject: Any) -> Reservation:
         options = {"purpose": "chat", "ttl_seconds": ttl_seconds, **subject}
@@ -70,10 +70,10 @@ class Bank:
             account = (await connection.execute(select(credit_accounts).where(mine))).one()
             columns = credit_reservations.c
             still_open = columns.ended_at.is_(None)
-            charged = await one(columns.cost, credit_reservations)
+            charged_sum = await one(columns.cost, credit_reservations)
             assert account.reserved == await one(columns.amount, credit_reservations, still_open)
-            assert charged == await one(credit_usage.c.cost, credit_usage, credit_usage.c.byok.is_(False))
-            assert account.allowance_used + account.once_used - account.credits == charged - await one(
+            assert charged_sum == await one(credit_usage.c.cost, credit_usage, credit_usage.c.byok.is_(False))
+            assert account.allowance_used + account.once_used - account.credits == charged_sum - await one(
                 credit_top_ups.c.amount, credit_top_ups
             )
             budgets = select(credit_budgets).where(credit_budgets.c.organisation_id == organisation_id)

@@ -49,16 +49,16 @@ async def churn(credits_: Credits, callers: int, organisation_ids: list[str]) ->
     await asyncio.gather(*[caller(number) for number in range(callers)])
 
 
-async def main(url: str, what: str, *given: str) -> None:
+async def main(url: str, what: str, *arguments: str) -> None:
     database = database_at(url)
     await database.open()
     credits_ = Credits(database, FixedClock(), Ids())
     write_line("ready")
     await asyncio.to_thread(sys.stdin.readline)
     if what == "grab":
-        await grab(credits_, int(given[0]), int(given[1]), given[2])
+        await grab(credits_, int(arguments[0]), int(arguments[1]), arguments[2])
     else:
-        await churn(credits_, int(given[0]), list(given[1:]))
+        await churn(credits_, int(arguments[0]), list(arguments[1:]))
     await credits_.close()
     await database.close()
 

@@ -131,20 +131,20 @@ async def test_runs_spend_the_budgets_of_all_agents_that_they_are_for(bank: Bank
     ours = await bank.create_organisation()
     inner, both = _build_spender("run-1", ("inner", None)), _build_spender("run-2", ("inner", None), ("outer", 2 * USD))
     await bank.spend(ours, 1 * USD, spender=inner)
-    held = await bank.reserve(ours, 1 * USD, spender=both)
+    reservation = await bank.reserve(ours, 1 * USD, spender=both)
     with pytest.raises(BudgetExhausted) as refusal:
         await bank.reserve(ours, 1 * USD + 1, spender=both)
-    spent = refusal.value.details["budget"]
-    assert (spent["subject"], spent["subject_id"]) == ("agent", "outer")
+    refused_budget = refusal.value.details["budget"]
+    assert (refused_budget["subject"], refused_budget["subject_id"]) == ("agent", "outer")
     # An agent that was not bounded has spent all the same, and another bound is in force at once.
     with pytest.raises(BudgetExhausted):
         await bank.reserve(ours, 1, spender=_build_spender("run-3", ("inner", 2 * USD)))
     await bank.check_sums(ours)
-    await bank.credits.settle(held, USD // 2, USAGE)
-    for agent, spent in (("inner", 3 * USD // 2), ("outer", USD // 2)):
+    await bank.credits.settle(reservation, USD // 2, USAGE)
+    for agent, spent_nanos in (("inner", 3 * USD // 2), ("outer", USD // 2)):
         budget = await bank.credits.agent_budget(ours, agent)
         assert budget is not None
-        assert (budget.spent_nanos, budget.reserved_nanos) == (spent, 0)
+        assert (budget.spent_nanos, budget.reserved_nanos) == (spent_nanos, 0)
     assert [await bank.credits.run_cost(run) for run in ("run-1", "run-2", "run-3")] == [1 * USD, USD // 2, 0]
     # They are the agents' own affair, and in no list of what an organisation has set.
     assert await bank.credits.budgets(ours) == []

@@ -75,14 +75,14 @@ async def test_what_is_asked_at_once_shares_a_transaction(bank: Bank) -> None:
     ours = await bank.create_organisation()
     await bank.reserve(ours, 1)
     credits_ = Credits(bank.database, TickingClock(), Ids())
-    asked = [credits_.reserve(ours, 1, purpose="together", ttl_seconds=60) for _ in range(64)]
-    await asyncio.gather(*asked)
+    calls = [credits_.reserve(ours, 1, purpose="together", ttl_seconds=60) for _ in range(64)]
+    await asyncio.gather(*calls)
     await credits_.close()
     query = select(credit_reservations.c.created_at).where(credit_reservations.c.purpose == "together")
     async with bank.database.reading() as connection:
-        made = (await connection.execute(query)).scalars().all()
-    assert len(made) == 64
-    assert len(set(made)) == 1
+        times = (await connection.execute(query)).scalars().all()
+    assert len(times) == 64
+    assert len(set(times)) == 1
 
 
 async def test_two_processes_together_grant_exactly_what_fits(bank: Bank) -> None:
@@ -120,23 +120,23 @@ async def test_killed_at_any_moment_nothing_is_lost_and_nothing_counted_twice(ba
     for organisation_id in every:
         await bank.credits.set_budget(organisation_id, "key", "key", "month", 1000 * USD)
     costs: dict[str, tuple[str, int]] = {}
-    acknowledged: set[str] = set()
+    settled_ids: set[str] = set()
     for until in (1, 50, 133):
         async with start_spender(bank, "churn", 16, *every) as process:
             start_spenders(process)
-            done = 0
+            settled_count = 0
             while words := await read_line(process):
                 if words[0] == "settling":
                     costs[words[1]] = (words[2], int(words[3]))
                 elif len(words) == 2:
-                    acknowledged.add(words[1])
-                    done += 1
-                    if done == until:
+                    settled_ids.add(words[1])
+                    settled_count += 1
+                    if settled_count == until:
                         process.kill()
-    assert len(acknowledged) >= 184
-    await check_charged_once(bank, every, {name: costs[name] for name in acknowledged}, exactly=False)
+    assert len(settled_ids) >= 184
+    await check_charged_once(bank, every, {name: costs[name] for name in settled_ids}, exactly=False)
     # Whoever has not heard settles again, before or after the sweeper.
-    unheard = sorted(costs.keys() - acknowledged)
+    unheard = sorted(costs.keys() - settled_ids)
     half = len(unheard) // 2
     await settle_all(bank, {name: costs[name] for name in unheard[:half]})
     bank.clock.advance(61)
@@ -158,13 +158,15 @@ async def settle_all(bank: Bank, costs: dict[str, tuple[str, int]]) -> None:
 
 
 async def check_charged_once(bank: Bank, every: list[str], costs: dict[str, tuple[str, int]], *, exactly: bool) -> None:
-    expected: dict[str, int] = defaultdict(int)
+    expected_costs: dict[str, int] = defaultdict(int)
     for organisation_id, cost in costs.values():
-        expected[organisation_id] += cost
+        expected_costs[organisation_id] += cost
     today = bank.clock.now().date()
     for organisation_id in every:
-        (used,) = await bank.credits.usage(organisation_id, today, today)
-        assert used.cost == expected[organisation_id] or (not exactly and used.cost > expected[organisation_id])
+        (usage,) = await bank.credits.usage(organisation_id, today, today)
+        assert usage.cost == expected_costs[organisation_id] or (
+            not exactly and usage.cost > expected_costs[organisation_id]
+        )
 
 
 async def test_a_transaction_that_fails_fails_for_all_it_was_for_and_for_nobody_after(bank: Bank) -> None:
@@ -173,8 +175,8 @@ async def test_a_transaction_that_fails_fails_for_all_it_was_for_and_for_nobody_
     # So many at once that the next ones share a transaction, too.
     await asyncio.gather(*(bank.reserve(ours, 0) for _ in range(20)))
     await rename_table(bank, "credit_usage", "somewhere_else")
-    asked = [bank.credits.settle(reservation, 1, USAGE), bank.reserve(ours, 1), bank.credits.top_up(ours, 1, "p")]
-    answers = await asyncio.gather(*asked, return_exceptions=True)
+    calls = [bank.credits.settle(reservation, 1, USAGE), bank.reserve(ours, 1), bank.credits.top_up(ours, 1, "p")]
+    answers = await asyncio.gather(*calls, return_exceptions=True)
     assert [type(answer) for answer in answers] == [DatabaseUnavailable] * 3
     assert len({id(answer) for answer in answers}) == 3
     await rename_table(bank, "somewhere_else", "credit_usage")

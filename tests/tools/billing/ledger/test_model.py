@@ -67,8 +67,8 @@ class ModelReservation:
     amount: int
     expires: float
     state: str = "open"
-    ended: float = 0
-    charged: list[tuple[date, int]] = field(default_factory=list)
+    ended_at: float = 0
+    charges: list[tuple[date, int]] = field(default_factory=list)
 
 
 @dataclass
@@ -79,7 +79,7 @@ class Model:
     plan: str = "launch"
     floor: int = 0
     credits: int = 0
-    used: int = 0
+    allowance_used: int = 0
     once_used: int = 0
     month: date = date.min
     top_ups: dict[int, int] = field(default_factory=dict)
@@ -91,9 +91,9 @@ class Model:
     def allowance_left(self) -> int | None:
         terms, month = TERMS[self.plan], self.clock.now().date().replace(day=1)
         if month != self.month:
-            self.month, self.used = month, 0
-        used = self.once_used if terms.once else self.used
-        return None if terms.allowance is None else max(0, terms.allowance - used)
+            self.month, self.allowance_used = month, 0
+        used_amount = self.once_used if terms.once else self.allowance_used
+        return None if terms.allowance is None else max(0, terms.allowance - used_amount)
 
     @property
     def balance(self) -> Balance:
@@ -103,8 +103,8 @@ class Model:
         """What a budget's subject has spent in this period, and has reserved."""
         today = self.clock.now().date()
         since = today if period == "day" else today.replace(day=1)
-        mine = [spent for spent in self.every if subject_id == (spent.app if subject == "app" else spent.key)]
-        return sum(cost for spent in mine for day, cost in spent.charged if day >= since), _sum_open(mine)
+        mine = [each for each in self.every if subject_id == (each.app if subject == "app" else each.key)]
+        return sum(cost for each in mine for day, cost in each.charges if day >= since), _sum_open(mine)
 
     def reserve(self, amount: int, app: str, key: str | None, ttl: int) -> str:
         available = self.balance.available
@@ -112,37 +112,37 @@ class Model:
             return "CreditsExhausted"
         for (subject, subject_id, period), most in self.budgets.items():
             if subject_id == (app if subject == "app" else key):
-                spent, reserved = self.sum_budget(subject, subject_id, period)
-                if amount and spent + reserved + amount > most:
+                spent_sum, reserved_sum = self.sum_budget(subject, subject_id, period)
+                if amount and spent_sum + reserved_sum + amount > most:
                     return "BudgetExhausted"
         self.every.append(ModelReservation(app, key, amount, self.clock.time() + ttl))
         return "reserved"
 
     def settle(self, number: int, cost: int, byok: bool) -> str:
-        spent = self.every[number]
-        if spent.state == "settled":
+        reservation = self.every[number]
+        if reservation.state == "settled":
             return "settled"
-        if spent.state == "forgotten":
+        if reservation.state == "forgotten":
             return "UnknownReservation"
-        spent.state, spent.ended = "settled", self.clock.time()
-        charged = 0 if byok else cost
-        left = self.allowance_left
-        allowed = charged if left is None else min(left, charged)
+        reservation.state, reservation.ended_at = "settled", self.clock.time()
+        charge = 0 if byok else cost
+        allowance_left = self.allowance_left
+        from_allowance = charge if allowance_left is None else min(allowance_left, charge)
         if TERMS[self.plan].once:
-            self.once_used += allowed
+            self.once_used += from_allowance
         else:
-            self.used += allowed
-        self.credits -= charged - allowed
-        spent.charged.append((self.clock.now().date(), charged))
-        counts = self.usage.setdefault((spent.app, byok), [0, 0])
+            self.allowance_used += from_allowance
+        self.credits -= charge - from_allowance
+        reservation.charges.append((self.clock.now().date(), charge))
+        counts = self.usage.setdefault((reservation.app, byok), [0, 0])
         counts[0] += 1
         counts[1] += cost
         return "settled"
 
     def release(self, number: int) -> str:
-        spent = self.every[number]
-        if spent.state == "open":
-            spent.state, spent.ended = "released", self.clock.time()
+        reservation = self.every[number]
+        if reservation.state == "open":
+            reservation.state, reservation.ended_at = "released", self.clock.time()
         return "released"
 
     def top_up(self, amount: int, reference: int) -> str:
@@ -153,21 +153,21 @@ class Model:
 
     def sweep(self) -> None:
         now = self.clock.time()
-        for number, spent in enumerate(self.every):
-            if spent.state == "open" and spent.expires <= now:
+        for number, reservation in enumerate(self.every):
+            if reservation.state == "open" and reservation.expires <= now:
                 self.release(number)
-            kept = {"settled": REMEMBERED, "released": LATE}.get(spent.state)
-            if kept is not None and now - spent.ended > kept.total_seconds():
-                spent.state = "forgotten"
+            kept_time = {"settled": REMEMBERED, "released": LATE}.get(reservation.state)
+            if kept_time is not None and now - reservation.ended_at > kept_time.total_seconds():
+                reservation.state = "forgotten"
 
 
-def _pick_latest(number: int, known: int) -> int:
+def _pick_latest(number: int, reservation_count: int) -> int:
     """The index of one of the latest reservations: the older ones have mostly ended."""
-    return max(0, known - 1 - number)
+    return max(0, reservation_count - 1 - number)
 
 
 def _sum_open(every: list[ModelReservation]) -> int:
-    return sum(spent.amount for spent in every if spent.state == "open")
+    return sum(each.amount for each in every if each.state == "open")
 
 
 class ModelRunner:
@@ -189,56 +189,56 @@ class ModelRunner:
                 await self.run_alone(*group[0])
             assert await self.bank.credits.balance(self.ours) == self.model.balance
             for budget in await self.bank.credits.budgets(self.ours):
-                named = (budget.subject, budget.subject_id, budget.period)
-                assert (budget.spent_nanos, budget.reserved_nanos) == self.model.sum_budget(*named)
+                subject = (budget.subject, budget.subject_id, budget.period)
+                assert (budget.spent_nanos, budget.reserved_nanos) == self.model.sum_budget(*subject)
         await self.compare_usage()
 
-    async def run_step(self, known: int, what: str, *given: Any) -> str:
+    async def run_step(self, reservation_count: int, what: str, *arguments: Any) -> str:
         credits_ = self.bank.credits
         try:
             match what:
                 case "reserve":
-                    amount, app, key, ttl = given
-                    made = await self.bank.reserve(self.ours, amount, ttl, app_id=app, key_id=key)
-                    self.reservations.append(made)
+                    amount, app, key, ttl = arguments
+                    reservation = await self.bank.reserve(self.ours, amount, ttl, app_id=app, key_id=key)
+                    self.reservations.append(reservation)
                     return "reserved"
                 case "settle":
-                    number, cost, byok = given
+                    number, cost, byok = arguments
                     usage = Usage("m", 1, 1, byok=byok)
-                    await credits_.settle(self.reservations[_pick_latest(number, known)], cost, usage)
+                    await credits_.settle(self.reservations[_pick_latest(number, reservation_count)], cost, usage)
                     return "settled"
                 case "release":
-                    await credits_.release(self.reservations[_pick_latest(given[0], known)])
+                    await credits_.release(self.reservations[_pick_latest(arguments[0], reservation_count)])
                     return "released"
                 case _:
-                    await credits_.top_up(self.ours, given[0], f"payment {given[1]}")
+                    await credits_.top_up(self.ours, arguments[0], f"payment {arguments[1]}")
                     return "topped up"
-        except (BudgetExhausted, CreditsExhausted, TopUpConflict, UnknownReservation) as refused:
-            return type(refused).__name__
+        except (BudgetExhausted, CreditsExhausted, TopUpConflict, UnknownReservation) as refusal:
+            return type(refusal).__name__
 
-    def expected_answer(self, known: int, what: str, *given: Any) -> str:
+    def expected_answer(self, reservation_count: int, what: str, *arguments: Any) -> str:
         if what in ("settle", "release"):
-            given = (_pick_latest(given[0], known), *given[1:])
-        done: Callable[..., str] = getattr(self.model, what)
-        return done(*given)
+            arguments = (_pick_latest(arguments[0], reservation_count), *arguments[1:])
+        method: Callable[..., str] = getattr(self.model, what)
+        return method(*arguments)
 
-    async def run_alone(self, what: str, *given: Any) -> None:
+    async def run_alone(self, what: str, *arguments: Any) -> None:
         credits_ = self.bank.credits
         match what:
             case "pass":
-                self.bank.clock.advance(given[0])
+                self.bank.clock.advance(arguments[0])
             case "sweep":
                 await credits_.sweep()
                 self.model.sweep()
             case "floor":
-                await credits_.set_terms(self.ours, floor=given[0])
-                self.model.floor = given[0]
+                await credits_.set_terms(self.ours, floor=arguments[0])
+                self.model.floor = arguments[0]
             case "plan":
-                await self.bank.change_plan(self.ours, given[0])
-                self.model.plan = given[0]
+                await self.bank.change_plan(self.ours, arguments[0])
+                self.model.plan = arguments[0]
             case "budget":
-                subject: tuple[BudgetSubject, str, BudgetPeriod] = given[0]
-                most: int | None = given[1]
+                subject: tuple[BudgetSubject, str, BudgetPeriod] = arguments[0]
+                most: int | None = arguments[1]
                 if most is None:
                     assert await credits_.delete_budget(self.ours, *subject) == (subject in self.model.budgets)
                     self.model.budgets.pop(subject, None)
@@ -247,9 +247,9 @@ class ModelRunner:
                     self.model.budgets[subject] = most * USD
 
     async def compare_usage(self) -> None:
-        used = await self.bank.credits.usage(self.ours, date(2027, 1, 1), date(2100, 1, 1), by=["app_id"])
-        found = {(row.app_id, row.byok): [row.requests, row.cost] for row in used}
-        assert found == self.model.usage
+        rows = await self.bank.credits.usage(self.ours, date(2027, 1, 1), date(2100, 1, 1), by=["app_id"])
+        counts = {(row.app_id, row.byok): [row.requests, row.cost] for row in rows}
+        assert counts == self.model.usage
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -15,8 +15,8 @@ MONTH = 31 * 24 * 3600
 
 
 async def test_an_organisation_begins_with_the_allowance_of_its_plan(bank: Bank) -> None:
-    for plan, expected in (("playground", 1), ("launch", 5), ("certified", 15)):
-        assert await bank.get_available(await bank.create_organisation(plan)) == expected * USD
+    for plan, expected_usd in (("playground", 1), ("launch", 5), ("certified", 15)):
+        assert await bank.get_available(await bank.create_organisation(plan)) == expected_usd * USD
 
 
 async def test_a_reservation_sets_aside_and_its_settlement_gives_back_the_rest(bank: Bank) -> None:
@@ -145,8 +145,8 @@ async def test_to_settle_twice_is_to_settle_once(bank: Bank) -> None:
     await bank.credits.settle(reservation, 2 * USD, USAGE)
     await bank.credits.release(reservation)
     assert await bank.get_available(ours) == 4 * USD
-    (used,) = await bank.credits.usage(ours, bank.clock.now().date(), bank.clock.now().date())
-    assert (used.requests, used.cost) == (1, 1 * USD)
+    (usage,) = await bank.credits.usage(ours, bank.clock.now().date(), bank.clock.now().date())
+    assert (usage.requests, usage.cost) == (1, 1 * USD)
 
 
 async def test_a_released_reservation_charges_nothing(bank: Bank) -> None:
@@ -184,13 +184,13 @@ async def test_what_is_settled_after_the_sweeper_came_is_charged_exactly_once(ba
 
 async def test_old_reservations_are_forgotten_but_those_that_may_still_be_settled(bank: Bank) -> None:
     ours = await bank.create_organisation()
-    settled, late = await bank.reserve(ours, 1), await bank.reserve(ours, 1)
-    await bank.credits.settle(settled, 1, USAGE)
+    settled_reservation, late = await bank.reserve(ours, 1), await bank.reserve(ours, 1)
+    await bank.credits.settle(settled_reservation, 1, USAGE)
     await bank.credits.release(late)
     bank.clock.advance(REMEMBERED.total_seconds() + 1)
     await bank.credits.sweep()
     with pytest.raises(UnknownReservation):
-        await bank.credits.settle(settled, 1, USAGE)
+        await bank.credits.settle(settled_reservation, 1, USAGE)
     await bank.credits.settle(late, 1, USAGE)
     never = await bank.reserve(ours, 1)
     await bank.credits.release(never)
@@ -223,8 +223,8 @@ async def test_a_customers_own_key_is_counted_and_not_charged(bank: Bank) -> Non
     own = Usage("openai/gpt-4o-mini", 100, 50, byok=True)
     await bank.credits.settle(await bank.reserve(ours, 1 * USD), 2 * USD, own)
     assert await bank.get_available(ours) == 5 * USD
-    (used,) = await bank.credits.usage(ours, today, today)
-    assert (used.byok, used.cost, used.prompt_tokens, used.completion_tokens) == (True, 2 * USD, 100, 50)
+    (usage,) = await bank.credits.usage(ours, today, today)
+    assert (usage.byok, usage.cost, usage.prompt_tokens, usage.completion_tokens) == (True, 2 * USD, 100, 50)
 
 
 async def test_organisations_do_not_touch_each_other(bank: Bank) -> None:
@@ -240,7 +240,7 @@ async def test_organisations_do_not_touch_each_other(bank: Bank) -> None:
 
 async def test_an_unknown_organisation_has_no_account(bank: Bank) -> None:
     nobody = "00000000-0000-0000-0000-000000000000"
-    for asked in (
+    for call in (
         bank.reserve(nobody, 1),
         bank.credits.balance(nobody),
         bank.credits.top_up(nobody, 1, "payment 1"),
@@ -248,7 +248,7 @@ async def test_an_unknown_organisation_has_no_account(bank: Bank) -> None:
         bank.credits.set_budget(nobody, "app", "app_000000000001", "day", 1),
     ):
         with pytest.raises(NoCreditAccount):
-            await asked
+            await call
     await bank.credits.release(Reservation("00000000-0000-0000-0000-000000000001", nobody, 1))
 
 

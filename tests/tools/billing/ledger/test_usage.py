@@ -25,8 +25,8 @@ async def test_usage_is_summed_by_model_over_a_range_of_days(bank: Bank) -> None
     today = bank.clock.now().date()
     yesterday = today - timedelta(days=1)
 
-    async def sums(*days: object, **narrowed: str) -> list[tuple[object, ...]]:
-        rows = await bank.credits.usage(ours, *days, **narrowed)  # type: ignore[arg-type]
+    async def sums(*days: object, **filters: str) -> list[tuple[object, ...]]:
+        rows = await bank.credits.usage(ours, *days, **filters)  # type: ignore[arg-type]
         return [(row.model, row.requests, row.prompt_tokens, row.completion_tokens, row.cost) for row in rows]
 
     assert await sums(yesterday, today) == [(LARGE, 1, 80, 8, 8), (MINI, 5, 70, 7, 7)]
