@@ -157,19 +157,19 @@ async def for_agents_public_run(world: World, caller: Caller) -> dict[str, Any]:
 
 
 async def for_agents_public_get(world: World, caller: Caller) -> dict[str, Any]:
-    return await start_run(world, caller, named=False)
+    return await start_run(world, caller, with_name=False)
 
 
 async def for_agents_public_cancel(world: World, caller: Caller) -> dict[str, Any]:
-    return await start_run(world, caller, named=False)
+    return await start_run(world, caller, with_name=False)
 
 
 async def for_agents_public_events_list(world: World, caller: Caller) -> dict[str, Any]:
-    return await start_run(world, caller, named=False)
+    return await start_run(world, caller, with_name=False)
 
 
 async def for_agents_public_stream_token(world: World, caller: Caller) -> dict[str, Any]:
-    return await start_run(world, caller, named=False)
+    return await start_run(world, caller, with_name=False)
 
 
 async def for_mcp_servers_create(world: World, caller: Caller) -> dict[str, Any]:
@@ -222,14 +222,14 @@ async def create_agent(world: World) -> str:
     return name
 
 
-async def start_run(world: World, caller: Caller, *, named: bool = True) -> dict[str, Any]:
+async def start_run(world: World, caller: Caller, *, with_name: bool = True) -> dict[str, Any]:
     """A run of the caller's own, where it may have one, that waits for a decision or soon will."""
     name = await create_agent(world)
     path = f"/v1/{world.app}/agents/{name}/runs"
     answer = await caller.client.post(path, json={"input": {}}, headers=caller.headers)
-    begun = answer.json() if answer.is_success else await world.request("POST", path, world.owner.headers, input={})
-    run = {"app_id": world.app, "id": begun["run_id"]}
-    return {**run, "name": name} if named else run
+    run_body = answer.json() if answer.is_success else await world.request("POST", path, world.owner.headers, input={})
+    run = {"app_id": world.app, "id": run_body["run_id"]}
+    return {**run, "name": name} if with_name else run
 
 
 async def get_token(world: World, run: dict[str, Any]) -> str:

@@ -1,7 +1,7 @@
 """An app with an owner, agents in it, and an installation that executes their runs."""
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -16,8 +16,8 @@ TIMEOUT_SECONDS = 180.0
 
 def build_graph(nodes: dict[str, Any], *edges: tuple[str, str], **rest: Any) -> dict[str, Any]:
     """A spec whose first node is its entry."""
-    led = [{"from": start, "to": to} for start, to in edges]
-    return {"spec_version": 1, "entry": next(iter(nodes)), "nodes": nodes, "edges": led, **rest}
+    edge_specs = [{"from": start, "to": to} for start, to in edges]
+    return {"spec_version": 1, "entry": next(iter(nodes)), "nodes": nodes, "edges": edge_specs, **rest}
 
 
 @dataclass
@@ -25,7 +25,6 @@ class Agency:
     harness: ToolHarness
     owner: Account
     app_id: str
-    _made: list[str] = field(default_factory=list)
 
     async def create_agent(self, name: str, spec: dict[str, Any], **settings: Any) -> dict[str, Any]:
         settings = {"dedupe_window_seconds": 0, **settings}
@@ -75,12 +74,12 @@ class Agency:
         return [event for event in result["events"] if type_ in (None, event["type"])]
 
     async def decide(
-        self, name: str, run_id: str, *, approved: bool = True, index: int = -1, by: Caller | None = None, **more: Any
+        self, name: str, run_id: str, *, approves: bool = True, index: int = -1, by: Caller | None = None, **more: Any
     ) -> dict[str, Any]:
         """Decide about what the run waits for, by the token of one of its pauses; the run, when it rests again."""
         token = (await self.list_events(name, run_id, "run_paused"))[index]["payload"]["approval_token"]
         who = by or self.owner
-        arguments = {"app_id": self.app_id, "name": name, "id": run_id, "approval_token": token, "approved": approved}
+        arguments = {"app_id": self.app_id, "name": name, "id": run_id, "approval_token": token, "approved": approves}
         await self.harness.call("agents_runs_resume", who, **arguments, **more)
         return await self.wait_for_run(name, run_id)
 
@@ -98,8 +97,8 @@ class Agency:
         await self.harness.call("kv_put", self.owner, app_id=self.app_id, key=key, value=value)
 
     async def get_key(self, key: str) -> Any:
-        found = await self.harness.services.regions["local"].kv.get(self.app_id, key, False)
-        return found and found.decode()
+        value = await self.harness.services.regions["local"].kv.get(self.app_id, key, False)
+        return value and value.decode()
 
     def end_user(self, name: str) -> EndUser:
         return EndUser(self.app_id, name)

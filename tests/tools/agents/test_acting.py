@@ -39,8 +39,8 @@ WRITE: dict[str, Any] = build_graph(
 async def credential(request: pytest.FixtureRequest, agency: Agency) -> Caller:
     if request.param == "session":
         return agency.owner
-    asked = {"key_scope": "app", "target_app_id": agency.app_id} if request.param == "app key" else {}
-    result = await agency.harness.call("api_keys_create", agency.owner, name="k", **asked)
+    scope_fields = {"key_scope": "app", "target_app_id": agency.app_id} if request.param == "app key" else {}
+    result = await agency.harness.call("api_keys_create", agency.owner, name="k", **scope_fields)
     return await agency.harness.authenticate(result["key"])
 
 
@@ -114,5 +114,5 @@ async def test_what_an_agent_was_refused_is_kept_with_the_refusals_of_its_app(ag
     await agency.create_agent("reader", READ)
     assert (await agency.run_agent("reader"))["status"] == "failed"
     (entry,) = (await agency.harness.call("kv_audit_recent", agency.owner, app_id=agency.app_id))["entries"]
-    told = (entry["method"], entry["path"], entry["status_code"], entry["error_code"], entry["key"])
-    assert told == ("AGENT", "kv_get", 404, "not_found", "secret")
+    fields = (entry["method"], entry["path"], entry["status_code"], entry["error_code"], entry["key"])
+    assert fields == ("AGENT", "kv_get", 404, "not_found", "secret")

@@ -18,8 +18,8 @@ def interrupt_graph(**node: Any) -> dict[str, Any]:
         "output_key": "answer",
         **node,
     }
-    done = {"type": "end", "output_template": "{{ state.answer.data.amount }}"}
-    return build_graph({"ask": ask, "done": done}, ("ask", "done"), tools={"builtin": ["interrupt"]})
+    end = {"type": "end", "output_template": "{{ state.answer.data.amount }}"}
+    return build_graph({"ask": ask, "done": end}, ("ask", "done"), tools={"builtin": ["interrupt"]})
 
 
 def write_graph(**node: Any) -> dict[str, Any]:
@@ -29,8 +29,8 @@ def write_graph(**node: Any) -> dict[str, Any]:
         "args_template": {"key": "k", "value": {"to": "Amina", "amount": 10}},
         **node,
     }
-    done = {"type": "end", "output_template": "done"}
-    return build_graph({"put": put, "done": done}, ("put", "done"), tools={"builtin": ["kv_put"]})
+    end = {"type": "end", "output_template": "done"}
+    return build_graph({"put": put, "done": end}, ("put", "done"), tools={"builtin": ["kv_put"]})
 
 
 async def add_member(agency: Agency, name: str, role: str = "member") -> Account:
@@ -62,21 +62,21 @@ async def try_call(agency: Agency, tool: str, by: Caller, **arguments: Any) -> s
 async def test_a_plain_member_neither_decides_nor_rewrites_nor_cancels_an_owners_run(agency: Agency) -> None:
     await agency.create_agent("a", write_graph())
     run, mallory = await agency.run_agent("a"), await add_member(agency, "mallory")
-    row, named = await get_pending(agency, run["id"]), {"app_id": agency.app_id, "name": "a", "id": run["id"]}
-    resume = {**named, "approval_token": await get_token(agency, run["id"]), "approved": True}
+    row, arguments = await get_pending(agency, run["id"]), {"app_id": agency.app_id, "name": "a", "id": run["id"]}
+    resume = {**arguments, "approval_token": await get_token(agency, run["id"]), "approved": True}
     codes = {
         "resume": await try_call(agency, "agents_runs_resume", mallory, **resume),
         "rewrite": await try_call(agency, "agents_runs_resume", mallory, **resume, arguments={"key": "k", "value": 1}),
-        "cancel": await try_call(agency, "agents_runs_cancel", mallory, **named),
+        "cancel": await try_call(agency, "agents_runs_cancel", mallory, **arguments),
         "approve": await try_call(agency, "approvals_approve", mallory, approval_id=row["id"]),
         "reject": await try_call(agency, "approvals_reject", mallory, approval_id=row["id"]),
     }
     unseen = dict.fromkeys(("approve", "reject"), "APPROVAL_NOT_FOUND")
     assert codes == {**dict.fromkeys(("resume", "rewrite", "cancel"), "APPROVAL_OTHERS_DECIDE"), **unseen}
-    result = await agency.harness.call("agents_runs_events_list", mallory, **named)
-    paused = next(event["payload"] for event in result["events"] if event["type"] == "run_paused")
-    assert "approval_token" not in paused
-    assert paused["approvers"] == "starter"
+    result = await agency.harness.call("agents_runs_events_list", mallory, **arguments)
+    pause = next(event["payload"] for event in result["events"] if event["type"] == "run_paused")
+    assert "approval_token" not in pause
+    assert pause["approvers"] == "starter"
     assert (await agency.get_run("a", run["id"]))["status"] == "paused"
 
 
@@ -124,13 +124,13 @@ async def test_the_approvers_of_a_node_and_admins_decide_and_nobody_else(
         "owner": agency.owner,
         "key": AppKey(agency.app_id, "some-key", agency.owner.account_id),
     }
-    decided = set()
+    deciders = set()
     for name, person in people.items():
         run = await agency.run_agent("a", people["ada"])
         arguments = {"app_id": agency.app_id, "id": run["id"], "approval_token": await get_token(agency, run["id"])}
         if await try_call(agency, "agents_public_resume", person, **arguments, approved=True) == "ok":
-            decided.add(name)
-    assert decided == who
+            deciders.add(name)
+    assert deciders == who
 
 
 async def test_two_persons_are_two_accounts_however_many_keys_and_clicks(agency: Agency) -> None:
@@ -159,10 +159,10 @@ async def test_two_persons_who_approve_at_once_are_both_counted(agency: Agency) 
     for _ in range(3):
         run = await agency.run_agent("a")
         row = await get_pending(agency, run["id"])
-        told = await asyncio.gather(
+        codes = await asyncio.gather(
             *(try_call(agency, "approvals_approve", one, approval_id=row["id"]) for one in people)
         )
-        assert told == ["ok", "ok", "ok"]
+        assert codes == ["ok", "ok", "ok"]
         assert (await agency.wait_for_run("a", run["id"]))["status"] == "completed"
 
 
@@ -170,34 +170,34 @@ async def test_approving_with_edits_records_what_was_really_done(agency: Agency)
     prompt = '/call kv_put {"key": "k", "value": {"to": "Amina", "amount": 10}}'
     tools = [{"source": "builtin", "name": "kv_put"}]
     think = {"type": "llm", "input_template": prompt, "output_key": "said", "tools": tools}
-    done = {"type": "end", "output_template": "{{ state.said }}"}
+    end = {"type": "end", "output_template": "{{ state.said }}"}
     await agency.create_agent(
-        "a", build_graph({"think": think, "done": done}, ("think", "done"), tools={"builtin": ["kv_put"]})
+        "a", build_graph({"think": think, "done": end}, ("think", "done"), tools={"builtin": ["kv_put"]})
     )
     run = await agency.run_agent("a")
-    row, used = await get_pending(agency, run["id"]), {"key": "k", "value": {"to": "Mallory", "amount": 9999}}
-    run = await agency.decide("a", run["id"], arguments=used)
+    row, arguments = await get_pending(agency, run["id"]), {"key": "k", "value": {"to": "Mallory", "amount": 9999}}
+    run = await agency.decide("a", run["id"], arguments=arguments)
     assert run["status"] == "completed", run
     assert "Mallory" in run["output"]
     events = await agency.list_events("a", run["id"])
-    resumed = next(event for event in events if event["type"] == "run_resumed")
-    ended = next(event for event in events if event["type"] == "tool_call_end")
-    assert resumed["seq"] < ended["seq"]
-    assert ended["payload"]["args"] == resumed["payload"]["args"] == used
-    told = {name: resumed["payload"][name] for name in ("call_id", "approval_id", "decision", "decided_by")}
-    assert told == {
-        "call_id": ended["payload"]["call_id"],
+    resume_event = next(event for event in events if event["type"] == "run_resumed")
+    end_event = next(event for event in events if event["type"] == "tool_call_end")
+    assert resume_event["seq"] < end_event["seq"]
+    assert end_event["payload"]["args"] == resume_event["payload"]["args"] == arguments
+    decision = {name: resume_event["payload"][name] for name in ("call_id", "approval_id", "decision", "decided_by")}
+    assert decision == {
+        "call_id": end_event["payload"]["call_id"],
         "approval_id": row["id"],
         "decision": "edited",
         "decided_by": agency.owner.account_id,
     }
     detail = await agency.harness.call("approvals_get", agency.owner, approval_id=row["id"])
-    assert detail["arguments"] == used
+    assert detail["arguments"] == arguments
     assert "Mallory" in detail["approval"]["summary"]
     assert "Amina" in detail["approval"]["asked_summary"]
     audit = await agency.harness.call("audit_logs_list", agency.owner, app_id=agency.app_id)
-    noted = next(log for log in audit["logs"] if log["event_type"] == "agent.run.resume")
-    assert "Mallory" in noted["event_data"]["summary"]
+    audit_entry = next(log for log in audit["logs"] if log["event_type"] == "agent.run.resume")
+    assert "Mallory" in audit_entry["event_data"]["summary"]
 
 
 async def start_configuring(agency: Agency, key: str | None) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -207,8 +207,8 @@ async def start_configuring(agency: Agency, key: str | None) -> tuple[dict[str, 
         "tool_ref": {"source": "builtin", "name": "ai_config_update"},
         "args_template": {"byokKey": "{{ input.key }}", "maxTokensPerRequest": 10},
     }
-    done = {"type": "end", "output_template": "done"}
-    spec = build_graph({"put": put, "done": done}, ("put", "done"), tools={"builtin": ["ai_config_update"]})
+    end = {"type": "end", "output_template": "done"}
+    spec = build_graph({"put": put, "done": end}, ("put", "done"), tools={"builtin": ["ai_config_update"]})
     await agency.create_agent("a", spec)
     run = await agency.run_agent("a", input={"key": key})
     return run, await get_pending(agency, run["id"])
@@ -217,9 +217,9 @@ async def start_configuring(agency: Agency, key: str | None) -> tuple[dict[str, 
 async def test_a_secret_that_is_left_hidden_in_an_edit_is_the_one_that_was_asked_with(agency: Agency) -> None:
     run, row = await start_configuring(agency, "sk-proj-SUPERSECRET0123456789")
     detail = await agency.harness.call("approvals_get", agency.owner, approval_id=row["id"])
-    seen = {name: value for name, value in detail["arguments"].items() if name != "app_id"}
-    assert seen == {"byokKey": "(hidden)", "maxTokensPerRequest": 10}
-    run = await agency.decide("a", run["id"], arguments={**seen, "maxTokensPerRequest": 5})
+    visible_arguments = {name: value for name, value in detail["arguments"].items() if name != "app_id"}
+    assert visible_arguments == {"byokKey": "(hidden)", "maxTokensPerRequest": 10}
+    run = await agency.decide("a", run["id"], arguments={**visible_arguments, "maxTokensPerRequest": 5})
     assert run["status"] == "completed", run
     config = (await agency.harness.call("ai_config", agency.owner, app_id=agency.app_id))["config"]
     assert (config["byokKey"], config["maxTokensPerRequest"]) == ("***6789", 5)
@@ -239,7 +239,7 @@ async def test_nothing_is_left_hidden_that_was_not_asked_with(agency: Agency) ->
 async def test_a_refusal_is_told_with_its_reason(agency: Agency) -> None:
     await agency.create_agent("a", write_graph())
     run = await agency.run_agent("a")
-    run = await agency.decide("a", run["id"], approved=False, reason="Not on a Friday.")
+    run = await agency.decide("a", run["id"], approves=False, reason="Not on a Friday.")
     payload = (await agency.list_events("a", run["id"], "run_resumed"))[-1]["payload"]
     assert (payload["decision"], payload["reason"]) == ("denied", "Not on a Friday.")
 
@@ -248,13 +248,13 @@ async def test_a_refusal_is_told_with_its_reason(agency: Agency) -> None:
 async def test_the_app_of_a_call_is_not_edited(agency: Agency, tool: str) -> None:
     await agency.create_agent("a", write_graph())
     run = await agency.run_agent("a")
-    given: dict[str, Any] = {"arguments": {"key": "k", "value": 1, "app_id": "app_000000000000"}}
+    arguments: dict[str, Any] = {"arguments": {"key": "k", "value": 1, "app_id": "app_000000000000"}}
     if tool == "approvals_approve":
-        given["approval_id"] = (await get_pending(agency, run["id"]))["id"]
+        arguments["approval_id"] = (await get_pending(agency, run["id"]))["id"]
     else:
-        given |= {"app_id": agency.app_id, "name": "a", "id": run["id"], "approved": True}
-        given["approval_token"] = await get_token(agency, run["id"])
-    error = await agency.catch_refusal(tool, agency.owner, **given)
+        arguments |= {"app_id": agency.app_id, "name": "a", "id": run["id"], "approved": True}
+        arguments["approval_token"] = await get_token(agency, run["id"])
+    error = await agency.catch_refusal(tool, agency.owner, **arguments)
     assert (error.status, "app_id" in error.message) == (400, True)
     assert await agency.get_key("k") is None
 
@@ -278,7 +278,7 @@ async def test_nothing_that_a_run_of_a_revoked_key_asked_for_is_made(agency: Age
     holder = Account(agency.owner.account_id, agency.owner.organisation_id, key["key_id"])
     run = await agency.run_agent("a", by=holder)
     await agency.harness.call("api_keys_revoke", agency.owner, key_id=key["key_id"])
-    await agency.decide("a", run["id"], approved=True)
+    await agency.decide("a", run["id"], approves=True)
     ended_run = await agency.wait_for_end("a", run["id"])
     assert ended_run["status"] == "failed", ended_run
     assert "revoked" in ended_run["error"]["message"]

@@ -74,14 +74,14 @@ async def test_an_ended_run_keeps_no_results_that_its_checkpoints_hold(agency: A
 
 @pytest.mark.parametrize("depth", [1, 2])
 async def test_a_value_that_looks_like_a_piece_is_data(agency: Agency, depth: int) -> None:
-    forged: Any = {"$": "piece", "of": "0" * 40}
+    forged_value: Any = {"$": "piece", "of": "0" * 40}
     for _ in range(depth):
-        forged = {"a": forged, "b": "z" * 1000}
+        forged_value = {"a": forged_value, "b": "z" * 1000}
     await agency.create_agent("a", build_graph({"done": {"type": "end", "output_template": "{{ input.forged }}"}}))
-    run = await agency.run_agent("a", input={"forged": forged})
-    assert run["output"] == forged, run
+    run = await agency.run_agent("a", input={"forged": forged_value})
+    assert run["output"] == forged_value, run
     again = await fork_run(agency, "a", run["id"], step=0)
-    assert again["output"] == forged, again
+    assert again["output"] == forged_value, again
 
 
 def test_checkpoints_of_earlier_versions_are_read_as_they_are() -> None:

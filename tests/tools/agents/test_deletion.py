@@ -22,8 +22,8 @@ async def count_rows(agency: Agency) -> dict[str, int]:
         async with agency.harness.services.database.reading() as connection:
             return int((await connection.execute(select(func.count()).select_from(table))).scalar_one())
 
-    counted = {table.name: await count(table) for table in KEPT}
-    return {name: number for name, number in counted.items() if number}
+    row_counts = {table.name: await count(table) for table in KEPT}
+    return {name: number for name, number in row_counts.items() if number}
 
 
 async def run_conversation(agency: Agency, by: Caller | None = None, thread: str = "t") -> str:

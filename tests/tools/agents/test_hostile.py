@@ -175,8 +175,8 @@ async def test_a_result_beyond_what_a_run_holds_is_an_error_of_its_call(agency: 
     if run["status"] == "paused":
         run = await agency.decide("reader", run["id"])
     assert run["error"]["type"] == "tool_failed"
-    (ended,) = await agency.list_events("reader", run["id"], "tool_call_end")
-    assert ended["payload"]["error"]["code"] == "RESULT_TOO_LARGE"
+    (end_event,) = await agency.list_events("reader", run["id"], "tool_call_end")
+    assert end_event["payload"]["error"]["code"] == "RESULT_TOO_LARGE"
 
 
 async def test_an_input_of_too_many_fields_or_of_another_shape_is_refused(agency: Agency) -> None:
@@ -256,20 +256,20 @@ async def test_readers_that_go_away_leave_nothing_behind(agency: Agency) -> None
     run = await agency.run_agent("ask")
     before = asyncio.all_tasks()
     for _ in range(20):
-        told = await follow_events(agency, "ask", run["id"])
-        assert b"retry" in await anext(told)
-        assert b"run_start" in await anext(told)
-        await told.aclose()
+        pieces = await follow_events(agency, "ask", run["id"])
+        assert b"retry" in await anext(pieces)
+        assert b"run_start" in await anext(pieces)
+        await pieces.aclose()
     reader = await follow_events(agency, "ask", run["id"])
 
     async def read() -> None:
         async for frame in reader:
             if b"run_paused" in frame:
-                paused.set()
+                pause_event.set()
 
-    paused = asyncio.Event()
+    pause_event = asyncio.Event()
     reading = asyncio.create_task(read())
-    await paused.wait()
+    await pause_event.wait()
     reading.cancel()
     await asyncio.wait({reading})
     # The job runner has tasks that come and go; what a reader left behind would stay.
@@ -287,8 +287,8 @@ async def test_limits_of_an_hour_are_exact_when_many_start_at_once(agency: Agenc
     async def start(name: str, user: str, n: int) -> str:
         try:
             await agency.start_run(name, agency.end_user(user), input={"n": n})
-        except LimitExceeded as refused:
-            return str(refused.details["limit"])
+        except LimitExceeded as refusal:
+            return str(refusal.details["limit"])
         return "started"
 
     outcomes = await asyncio.gather(*(start("each", f"user {n % 2}", n) for n in range(50)))
@@ -304,13 +304,13 @@ async def test_limits_of_an_hour_are_exact_when_many_start_at_once(agency: Agenc
 async def test_an_address_is_a_network_where_one_customer_holds_it_whole(agency: Agency) -> None:
     public = {"visibility": "public", "safety_acknowledged": True}
     await agency.create_agent("say", SAY, **public, max_runs_per_ip_per_hour=2)
-    named: dict[str, Any] = {"app_id": agency.app_id, "name": "say"}
+    arguments: dict[str, Any] = {"app_id": agency.app_id, "name": "say"}
 
     async def start(ip: str, n: int) -> str:
         try:
-            await agency.harness.call("agents_public_run", Anonymous(agency.app_id), ip=ip, input={"n": n}, **named)
-        except LimitExceeded as refused:
-            return str(refused.details["limit"])
+            await agency.harness.call("agents_public_run", Anonymous(agency.app_id), ip=ip, input={"n": n}, **arguments)
+        except LimitExceeded as refusal:
+            return str(refusal.details["limit"])
         return "started"
 
     outcomes = [await start(f"2001:db8::{n}", n) for n in range(3)]
@@ -321,32 +321,34 @@ async def test_an_address_is_a_network_where_one_customer_holds_it_whole(agency:
 
 async def test_a_refused_start_does_not_tell_a_stranger_of_another_strangers_run(agency: Agency) -> None:
     await agency.create_agent("say", SAY, visibility="public", safety_acknowledged=True, dedupe_window_seconds=60)
-    given: dict[str, Any] = {"app_id": agency.app_id, "name": "say", "ip": "192.0.2.1", "idempotency_key": "k"}
+    arguments: dict[str, Any] = {"app_id": agency.app_id, "name": "say", "ip": "192.0.2.1", "idempotency_key": "k"}
     anybody = Anonymous(agency.app_id)
-    await agency.harness.call("agents_public_run", anybody, input={"n": 3}, **given)
-    refusal = await agency.catch_refusal("agents_public_run", anybody, input={"n": 2}, **given)
+    await agency.harness.call("agents_public_run", anybody, input={"n": 3}, **arguments)
+    refusal = await agency.catch_refusal("agents_public_run", anybody, input={"n": 2}, **arguments)
     assert (refusal.status, refusal.details) == (409, {})
     await run_due_jobs(agency.harness)
 
 
 async def test_strangers_behind_one_address_never_share_a_run(agency: Agency) -> None:
     await agency.create_agent("say", SAY, visibility="public", safety_acknowledged=True, dedupe_window_seconds=60)
-    given: dict[str, Any] = {"app_id": agency.app_id, "name": "say", "ip": "192.0.2.1"}
+    arguments: dict[str, Any] = {"app_id": agency.app_id, "name": "say", "ip": "192.0.2.1"}
     anybody = Anonymous(agency.app_id)
 
     async def start(n: int, **more: str) -> dict[str, Any]:
-        started: dict[str, Any] = await agency.harness.call(
-            "agents_public_run", anybody, input={"n": n}, **given, **more
+        run: dict[str, Any] = await agency.harness.call(
+            "agents_public_run", anybody, input={"n": n}, **arguments, **more
         )
-        return started
+        return run
 
     runs = [await start(n) for n in (1, 1, 2)]
     assert len({run["run_id"] for run in runs}) == 3
     one, other = (run["visitor_id"] for run in runs[:2])
-    named = [await start(1, idempotency_key="k", **who) for who in ({"visitor_id": one}, {"visitor_id": other}, {})]
-    assert len({run["run_id"] for run in named}) == 3
+    keyed_runs = [
+        await start(1, idempotency_key="k", **who) for who in ({"visitor_id": one}, {"visitor_id": other}, {})
+    ]
+    assert len({run["run_id"] for run in keyed_runs}) == 3
     again = [await start(1, idempotency_key="k", **who) for who in ({"visitor_id": one}, {"visitor_id": other}, {})]
-    who = [[(run["run_id"], run["visitor_id"]) for run in runs] for runs in (named, again)]
+    who = [[(run["run_id"], run["visitor_id"]) for run in runs] for runs in (keyed_runs, again)]
     assert who[0] == who[1]
     await run_due_jobs(agency.harness)
 
@@ -366,24 +368,24 @@ async def test_runs_at_once_are_exact_when_many_start(agency: Agency) -> None:
 
 
 @pytest.mark.parametrize(
-    ("visibility", "admitted"),
+    ("visibility", "runners"),
     [("private", ["owner"]), ("authenticated", ["owner", "user"]), ("public", ["owner", "user", "anonymous"])],
 )
-async def test_whom_an_agent_can_be_seen_by_may_run_it(agency: Agency, visibility: str, admitted: list[str]) -> None:
+async def test_whom_an_agent_can_be_seen_by_may_run_it(agency: Agency, visibility: str, runners: list[str]) -> None:
     await agency.create_agent("say", SAY, visibility=visibility, safety_acknowledged=True)
     callers = {
         "owner": ("agents_run", agency.owner),
         "user": ("agents_public_run", agency.end_user("ada")),
         "anonymous": ("agents_public_run", Anonymous(agency.app_id)),
     }
-    named: dict[str, Any] = {"app_id": agency.app_id, "name": "say", "input": {}}
+    arguments: dict[str, Any] = {"app_id": agency.app_id, "name": "say", "input": {}}
     for who, (tool, caller) in callers.items():
-        if who in admitted:
-            assert (await agency.harness.call(tool, caller, **named))["run_id"]
+        if who in runners:
+            assert (await agency.harness.call(tool, caller, **arguments))["run_id"]
         else:
-            assert (await agency.catch_refusal(tool, caller, **named)).status == 403, who
+            assert (await agency.catch_refusal(tool, caller, **arguments)).status == 403, who
     stranger = await agency.harness.sign_up("stranger@example.com")
-    assert (await agency.catch_refusal("agents_run", stranger, **named)).status in (403, 404)
+    assert (await agency.catch_refusal("agents_run", stranger, **arguments)).status in (403, 404)
     await run_due_jobs(agency.harness)
 
 
@@ -493,11 +495,11 @@ async def test_a_model_whose_answer_misses_its_schema_is_asked_once_more(
 
         class Turns(dict[str, CannedAnswer]):
             def __getitem__(self, name: str) -> CannedAnswer:
-                said = super().__getitem__(name)
-                body = json.loads(said.body)
+                answer = super().__getitem__(name)
+                body = json.loads(answer.body)
                 body["choices"][0]["message"]["content"] = next(following, "")
                 self[name] = CannedAnswer(json.dumps(body).encode())
-                return said
+                return answer
 
         fake.canned_answers = Turns(fake.canned_answers)
         run = await agency.run_agent("a")
@@ -515,9 +517,9 @@ async def test_a_model_that_calls_with_what_no_run_can_hold_is_told_so(agency: A
     async with start_upstream() as fake:
         set_answer(agency, fake, {"tool_calls": [{"id": "1", "type": "function", "function": call}]})
         run = await agency.run_agent("a")
-        told = fake.requests[-1].json["messages"][-1]
+        message = fake.requests[-1].json["messages"][-1]
     assert (run["status"], run["error"]["type"]) == ("failed", "max_steps"), run
-    assert "INVALID_ARGUMENTS" in told["content"]
+    assert "INVALID_ARGUMENTS" in message["content"]
     assert await agency.get_key("a") is None
 
 

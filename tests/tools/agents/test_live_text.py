@@ -48,8 +48,8 @@ class Writer:
 
     async def create_agent(self, name: str, behaviour: str, output: str = "{{ state.answer }}", **more: Any) -> None:
         think = {"type": "llm", "model": self.add_model(behaviour), "input_template": "Hello!", "output_key": "answer"}
-        done = {"type": "end", "output_template": output}
-        await self.agency.create_agent(name, build_graph({"think": think, "done": done}, ("think", "done")), **more)
+        end = {"type": "end", "output_template": output}
+        await self.agency.create_agent(name, build_graph({"think": think, "done": end}, ("think", "done")), **more)
 
     async def follow(self, name: str, run_id: str, by: Caller | None = None) -> list[dict[str, Any]]:
         """Everything that a reader is told until the run ends."""
@@ -107,8 +107,8 @@ async def test_the_answer_is_told_in_pieces_between_the_events_of_its_step(write
     assert kinds.index("node_start") < first < last < kinds.index("llm_token_usage")
     # What is not kept has no place in the order of what is.
     assert {frame["id"] for frame in frames if frame["type"] == DELTA} == {None}
-    kept = [int(frame["id"]) for frame in frames if frame["type"] != DELTA]
-    assert kept == list(range(1, len(kept) + 1))
+    event_ids = [int(frame["id"]) for frame in frames if frame["type"] != DELTA]
+    assert event_ids == list(range(1, len(event_ids) + 1))
     assert DELTA not in [event["type"] for event in await writer.agency.list_events("poet", run_id)]
     assert [frame["payload"] for frame in frames if frame["type"] == "run_end"] == [{"output": HELLO}]
     steps = {(frame["payload"]["node_id"], frame["payload"]["step"]) for frame in frames if frame["type"] == DELTA}
@@ -144,11 +144,11 @@ async def test_a_model_that_refuses_to_stream_is_asked_for_an_answer_in_one_piec
     await writer.create_agent("poet", "plain")
     behave = Upstream._behave
 
-    async def refuse_streams(fake: Upstream, request: Any, wire: Any, asked: Any, behaviour: Any) -> Any:
-        if asked.get("stream"):
+    async def refuse_streams(fake: Upstream, request: Any, wire: Any, body: Any, behaviour: Any) -> Any:
+        if body.get("stream"):
             fake.canned_answers["no"] = CannedAnswer(b'{"error": {"message": "Verify your organization."}}', 400)
             behaviour = type(behaviour)("said", "no")
-        return await behave(fake, request, wire, asked, behaviour)
+        return await behave(fake, request, wire, body, behaviour)
 
     monkeypatch.setattr(Upstream, "_behave", refuse_streams)
     run_id = await writer.agency.start_run("poet")
@@ -160,11 +160,11 @@ async def test_a_model_that_refuses_to_stream_is_asked_for_an_answer_in_one_piec
 
 async def test_users_follow_what_becomes_the_output_and_nothing_else(writer: Writer) -> None:
     user = writer.agency.end_user("ada")
-    for name, output, told in (("open", "{{ state.answer }}", HELLO), ("closed", "Thanks.", "")):
+    for name, output, expected_text in (("open", "{{ state.answer }}", HELLO), ("closed", "Thanks.", "")):
         await writer.create_agent(name, "slow-tokens:0.02", output, visibility="authenticated")
         run_id = await writer.agency.start_run(name, by=user)
         mine, owners = await asyncio.gather(writer.follow(name, run_id, user), writer.follow(name, run_id))
-        assert (join_deltas(mine), join_deltas(owners)) == (told, HELLO), name
+        assert (join_deltas(mine), join_deltas(owners)) == (expected_text, HELLO), name
 
 
 async def test_readers_in_other_processes_get_it_from_a_row_that_goes_with_the_run(writer: Writer) -> None:

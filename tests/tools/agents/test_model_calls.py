@@ -23,10 +23,10 @@ def build_saying(text: str) -> dict[str, Any]:
 
 async def read_model_calls(agency: Agency, agent: str, run_id: str, **more: Any) -> list[dict[str, Any]]:
     arguments = {"app_id": agency.app_id, "name": agent, "id": run_id, **more}
-    found: list[dict[str, Any]] = (await agency.harness.call("agents_runs_model_calls", agency.owner, **arguments))[
+    calls: list[dict[str, Any]] = (await agency.harness.call("agents_runs_model_calls", agency.owner, **arguments))[
         "model_calls"
     ]
-    return found
+    return calls
 
 
 async def test_a_run_shows_what_its_model_was_asked_and_answered(agency: Agency) -> None:
@@ -64,11 +64,11 @@ MESSAGES = st.fixed_dictionaries({"role": st.sampled_from(["system", "user", "to
 @given(st.lists(MESSAGES, max_size=60), st.integers(1, 3000))
 def test_a_prompt_keeps_its_first_message_and_its_newest(messages: list[dict[str, Any]], times: int) -> None:
     long = [{**message, "content": message["content"] * times} for message in messages]
-    kept, left_out = bound_prompt(long)
-    assert len(kept) + left_out == len(long)
-    assert sum(len(message["content"]) for message in kept) <= MOST_CHARACTERS
+    kept_messages, left_out = bound_prompt(long)
+    assert len(kept_messages) + left_out == len(long)
+    assert sum(len(message["content"]) for message in kept_messages) <= MOST_CHARACTERS
     clean = [message["content"].replace("\0", "\ufffd").replace("\\u0000", "\ufffd")[:4000] for message in long]
     if long:
-        assert kept[0]["content"] == clean[0]
-        newest = [message["content"] for message in kept[1:]]
+        assert kept_messages[0]["content"] == clean[0]
+        newest = [message["content"] for message in kept_messages[1:]]
         assert newest == clean[len(clean) - len(newest) :]

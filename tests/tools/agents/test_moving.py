@@ -112,8 +112,8 @@ class Place:
                 await asyncio.sleep(0.01)
 
     async def approve_run(self, run: str) -> None:
-        told = (await self.ask("GET", f"{run}/events.json"))["events"]
-        token = next(event["payload"]["approval_token"] for event in told if event["type"] == "run_paused")
+        events = (await self.ask("GET", f"{run}/events.json"))["events"]
+        token = next(event["payload"]["approval_token"] for event in events if event["type"] == "run_paused")
         await self.ask("POST", f"{run}/resume", {"approval_token": token, "approved": True})
 
     async def start_move(self, to: str) -> str:
@@ -135,12 +135,12 @@ class Place:
 
     async def count_rows(self) -> dict[str, int]:
         """How many rows of agents there are, in all regions together."""
-        counted = dict.fromkeys((table.name for table in ROWS), 0)
+        row_counts = dict.fromkeys((table.name for table in ROWS), 0)
         for database in self.databases:
             async with database.reading() as connection:
                 for table in ROWS:
-                    counted[table.name] += await connection.scalar(select(func.count()).select_from(table)) or 0
-        return {name: count for name, count in counted.items() if count}
+                    row_counts[table.name] += await connection.scalar(select(func.count()).select_from(table)) or 0
+        return {name: count for name, count in row_counts.items() if count}
 
 
 @pytest.fixture
@@ -158,41 +158,41 @@ async def place(tmp_path: Path) -> AsyncIterator[Place]:
 
 
 async def test_runs_go_on_where_the_app_has_gone_to_and_those_that_wait_can_be_decided_there(place: Place) -> None:
-    waiting, asking, decided = (
+    waiting_run, asking_run, decided_run = (
         await place.start_run("waiter"),
         await place.start_run("asker"),
         await place.start_run("asker"),
     )
-    await place.wait_for_status(waiting, "running")
-    for run in (asking, decided):
+    await place.wait_for_status(waiting_run, "running")
+    for run in (asking_run, decided_run):
         await place.wait_for_status(run, "paused")
     move = await place.start_move(EU)
     # While it moves runs can be read, and decided about; nothing is begun and nothing goes on.
-    assert await place.get_status(waiting) == "running"
+    assert await place.get_status(waiting_run) == "running"
     refusal = await place.ask("POST", f"/v1/{place.app}/agents/asker/runs", {"input": {}}, 503)
     assert refusal["error"] == "app_migrating"
-    await place.ask("POST", f"{asking}/cancel", None, 503)
-    await place.approve_run(decided)
+    await place.ask("POST", f"{asking_run}/cancel", None, 503)
+    await place.approve_run(decided_run)
     place.gate.open.set()
-    assert await place.get_status(waiting) == "running"
+    assert await place.get_status(waiting_run) == "running"
     await place.finish_move(move)
     await place.run_due_jobs()
-    assert [await place.get_status(run) for run in (waiting, asking)] == ["completed", "paused"]
+    assert [await place.get_status(run) for run in (waiting_run, asking_run)] == ["completed", "paused"]
     assert place.gate.calls == 2
     await place.run_due_jobs(10)
-    await place.wait_for_status(decided, "completed")
-    await place.approve_run(asking)
-    await place.wait_for_status(asking, "completed")
+    await place.wait_for_status(decided_run, "completed")
+    await place.approve_run(asking_run)
+    await place.wait_for_status(asking_run, "completed")
     assert (await place.ask("GET", f"/v1/{place.app}/kv/n"))["value"] == 2
-    for run in (waiting, asking, decided):
-        told = (await place.ask("GET", f"{run}/events.json"))["events"]
-        assert [event["seq"] for event in told] == list(range(1, len(told) + 1))
-        assert [event["type"] for event in told].count("run_paused") == (run != waiting)
+    for run in (waiting_run, asking_run, decided_run):
+        events = (await place.ask("GET", f"{run}/events.json"))["events"]
+        assert [event["seq"] for event in events] == list(range(1, len(events) + 1))
+        assert [event["type"] for event in events].count("run_paused") == (run != waiting_run)
     # And back again.
     await place.finish_move(await place.start_move("local"))
     again = await place.start_run("asker")
     await place.wait_for_status(again, "paused")
-    assert await place.get_status(asking) == "completed"
+    assert await place.get_status(asking_run) == "completed"
 
 
 async def test_an_app_is_not_moved_between_two_attempts_at_an_approved_call(place: Place) -> None:
@@ -202,8 +202,8 @@ async def test_an_app_is_not_moved_between_two_attempts_at_an_approved_call(plac
     # Somebody approved it, and the worker that made it wrote and died.
     async with services.database.writing() as connection:
         arguments = {"status": "approved", "decided_at": place.clock.now()}
-        changed = update(approvals).where(approvals.c.app_id == place.app).values(**arguments)
-        approval_id = (await connection.execute(changed.returning(approvals.c.id))).scalar_one()
+        statement = update(approvals).where(approvals.c.app_id == place.app).values(**arguments)
+        approval_id = (await connection.execute(statement.returning(approvals.c.id))).scalar_one()
     await services.regions["local"].kv.for_attempt(approval_id).incr(place.app, "n", 1, None, Quota())
     answer = await place.ask("POST", f"/v1/apps/{place.app}/move", {"dest_region": EU}, 202)
     move = f"/v1/apps/{place.app}/migrations/{answer['migration_id']}"
@@ -253,8 +253,8 @@ async def test_a_move_that_is_given_up_leaves_runs_to_go_on_where_they_were(plac
 async def test_a_deleted_app_leaves_no_runs_and_nothing_to_complain_of(
     place: Place, caplog: pytest.LogCaptureFixture
 ) -> None:
-    begun = [await place.start_run("waiter"), await place.start_run("asker")]
-    for run, status in zip(begun, ["running", "paused"], strict=True):
+    runs = [await place.start_run("waiter"), await place.start_run("asker")]
+    for run, status in zip(runs, ["running", "paused"], strict=True):
         await place.wait_for_status(run, status)
     await place.ask("DELETE", f"/apps/{place.app}")
     place.gate.open.set()

@@ -21,7 +21,7 @@ def load_example(heading: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("given", "status", "output"),
+    ("run_input", "status", "output"),
     [
         ({"email": "stranger@example.com", "amount": 10}, "completed", {"granted": False}),
         ({"email": "amina@example.com"}, "completed", {"granted": False}),
@@ -31,12 +31,12 @@ def load_example(heading: str) -> dict[str, Any]:
     ],
 )
 async def test_the_documented_example_of_conditions_does_what_the_page_says(
-    agency: Agency, given: dict[str, Any], status: str, output: Any
+    agency: Agency, run_input: dict[str, Any], status: str, output: Any
 ) -> None:
     await agency.put_key("member:amina@example.com", {"id": 7, "role": "member"})
     await agency.put_key("member:guest@example.com", {"id": 8, "role": "guest"})
     await agency.create_agent("refunds", load_example("Conditions"))
-    run = await agency.run_agent("refunds", input=given)
+    run = await agency.run_agent("refunds", input=run_input)
     assert (run["status"], run["output"]) == (status, output), run["error"]
     if status == "paused":
         run = await agency.decide("refunds", run["id"])
@@ -61,8 +61,8 @@ async def test_an_item_of_a_map_that_fails_leaves_the_others_their_results(agenc
         "output_key": "found",
         "on_error": "tell",
     }
-    done = {"type": "end", "output_template": "{{ state.found }}"}
-    await agency.create_agent("each", build_graph({"each": node, "done": done}, ("each", "done"), **KV))
+    end = {"type": "end", "output_template": "{{ state.found }}"}
+    await agency.create_agent("each", build_graph({"each": node, "done": end}, ("each", "done"), **KV))
     run = await agency.run_agent("each", input={"keys": ["a", "b", "c"]})
     assert run["status"] == "completed", run["error"]
     first, second, third = run["output"]
@@ -81,10 +81,10 @@ async def test_an_item_of_a_map_that_is_denied_leaves_the_others_their_results(a
         "output_key": "answers",
         "on_denied": "tell",
     }
-    done = {"type": "end", "output_template": "{{ state.answers }}"}
-    await agency.create_agent("each", build_graph({"each": node, "done": done}, ("each", "done"), **KV))
+    end = {"type": "end", "output_template": "{{ state.answers }}"}
+    await agency.create_agent("each", build_graph({"each": node, "done": end}, ("each", "done"), **KV))
     run = await agency.run_agent("each", input={"questions": ["One?", "Two?"]})
-    await agency.decide("each", run["id"], approved=False, index=0)
+    await agency.decide("each", run["id"], approves=False, index=0)
     run = await agency.decide("each", run["id"], index=1)
     assert run["status"] == "completed", run["error"]
     assert sum("error" in answer for answer in run["output"]) == 1
@@ -94,8 +94,8 @@ async def test_a_run_below_that_fails_is_something_to_decide_about(agency: Agenc
     get = {"type": "tool", "tool_ref": GET, "args_template": {"key": "nothing"}}
     await agency.create_agent("below", build_graph({"get": get, "done": {"type": "end"}}, ("get", "done"), **KV))
     ask = {"type": "agent", "agent": "below", "output_key": "told", "on_error": "tell"}
-    done = {"type": "end", "output_template": "{{ state.told.error.code }}"}
-    await agency.create_agent("above", build_graph({"ask": ask, "done": done}, ("ask", "done")))
+    end = {"type": "end", "output_template": "{{ state.told.error.code }}"}
+    await agency.create_agent("above", build_graph({"ask": ask, "done": end}, ("ask", "done")))
     run = await agency.wait_for_end("above", await agency.start_run("above"))
     assert (run["status"], run["output"]) == ("completed", "tool_failed"), run["error"]
     assert run["tainted"] is True

@@ -87,7 +87,7 @@ async def test_runs_that_did_not_end_well_are_replayed_as_far_as_they_got(agency
     await agency.create_agent("missing", tool_graph("kv_get", key="nothing"))
     await agency.create_agent("asker", tool_graph("interrupt", reason="Go on?"))
     agent = await agency.run_agent("missing")
-    decision = await agency.decide("asker", (await agency.run_agent("asker"))["id"], approved=False, reason="No.")
+    decision = await agency.decide("asker", (await agency.run_agent("asker"))["id"], approves=False, reason="No.")
     waiting = await agency.run_agent("asker")
     arguments = {"app_id": agency.app_id, "name": "asker", "id": waiting["id"]}
     await agency.harness.call("agents_runs_cancel", agency.owner, **arguments)

@@ -93,8 +93,8 @@ async def test_the_body_of_a_new_agent_can_be_looked_through_without_its_name(ap
     for name in ("greeter", "_"):
         answer = await app.ask("POST", f"/agents/{name}/validate", body)
         assert answer.json() == {"valid": True}, name
-        named = await app.ask("POST", f"/agents/{name}/validate", {**body, "name": "greeter"})
-        assert named.json() == {"valid": True}, name
+        response = await app.ask("POST", f"/agents/{name}/validate", {**body, "name": "greeter"})
+        assert response.json() == {"valid": True}, name
     refusal = await app.ask("POST", "/agents/_/validate", {**body, "visibilty": "private"})
     assert refusal.status_code == 400
     other = await app.ask("POST", "/agents/greeter/validate", {**body, "name": "another"})
@@ -112,14 +112,14 @@ async def test_a_graph_comes_back_with_the_version_that_was_sent(app: App, versi
 
 async def test_the_examples_of_the_tool_are_right(app: App) -> None:
     tool = app.baobab.application.registry.tools["agents_create"]
-    found = []
+    results = []
     for paragraph in tool.description.split("\n\n"):
         if '{"spec_version"' in paragraph:
             graph_spec = json.loads(paragraph[paragraph.index("{") :])
             answer = await app.ask("POST", "/agents/_/validate", {"graph_spec": graph_spec})
-            found.append(answer.json())
-    assert len(found) == 3
-    assert all(one["valid"] for one in found), found
+            results.append(answer.json())
+    assert len(results) == 3
+    assert all(one["valid"] for one in results), results
 
 
 async def test_the_nearest_tool_is_told(app: App) -> None:
@@ -131,8 +131,8 @@ async def test_the_nearest_tool_is_told(app: App) -> None:
 async def test_a_graph_is_looked_through(app: App) -> None:
     for name in ("any", "_"):
         assert (await app.ask("POST", f"/agents/{name}/validate", {"graph_spec": GREET})).json() == {"valid": True}
-    texted = {**GREET, "spec_version": "1"}
-    assert (await app.create_agent("texted", texted))["graph_spec"] == texted
+    spec = {**GREET, "spec_version": "1"}
+    assert (await app.create_agent("texted", spec))["graph_spec"] == spec
     wrong = {**GREET, "entry": "nowhere"}
     body = (await app.ask("POST", "/agents/any/validate", {"graph_spec": wrong})).json()
     assert body["valid"] is False
@@ -160,17 +160,17 @@ async def test_what_is_no_graph_at_all_is_told_apart_from_a_graph_that_is_wrong(
     app: App, body: Any, status: int, code: str | None
 ) -> None:
     answer = await app.ask("POST", "/agents/any/validate", body)
-    told = answer.json()
-    assert answer.status_code == status, told
-    assert code is None or told["code"] == code
+    answer_json = answer.json()
+    assert answer.status_code == status, answer_json
+    assert code is None or answer_json["code"] == code
     if status == 400:
-        assert told["error"] == "Invalid body"
-        assert {"path", "message"} == set(told["issues"][0])
+        assert answer_json["error"] == "Invalid body"
+        assert {"path", "message"} == set(answer_json["issues"][0])
     if status == 422:
-        assert told["issues"] == [{"path": [], "message": "must be an object"}]
+        assert answer_json["issues"] == [{"path": [], "message": "must be an object"}]
     if status == 200:
-        assert told["valid"] is False
-        assert {"path": ["nodes"], "message": "is required"} in told["issues"]
+        assert answer_json["valid"] is False
+        assert {"path": ["nodes"], "message": "is required"} in answer_json["issues"]
 
 
 async def test_a_public_agent_needs_somebody_who_has_looked(app: App) -> None:
@@ -191,9 +191,9 @@ async def test_the_same_body_leads_to_the_same_run_and_another_waits(app: App) -
     assert other.status_code == 409
     assert other.json()["error"] == "conflict"
     assert other.json()["existing_run_id"] == first.json()["run_id"]
-    keyed = {"input": {"name": "Bob"}, "idempotency_key": "k1"}
-    assert (await app.ask("POST", "/agents/greeter/runs", keyed)).status_code == 201
-    response = await app.ask("POST", "/agents/greeter/runs", {**keyed, "input": {}})
+    body = {"input": {"name": "Bob"}, "idempotency_key": "k1"}
+    assert (await app.ask("POST", "/agents/greeter/runs", body)).status_code == 201
+    response = await app.ask("POST", "/agents/greeter/runs", {**body, "input": {}})
     assert (response.status_code, response.json()["error"]) == (409, "idempotency_key_reuse")
 
 
@@ -264,14 +264,14 @@ async def test_users_do_not_reach_their_runs_of_an_agent_that_has_become_private
     await app.ask("PATCH", "/agents/asker", {"visibility": "private"})
     body = {"approval_token": "appr_0", "approved": True}
     for by, run_id in zip((ada, anon), runs, strict=True):
-        for method, path, given in (
+        for method, path, request_body in (
             ("GET", "", None),
             ("GET", "/events.json", None),
             ("POST", "/cancel", {}),
             ("POST", "/resume", body),
             ("POST", "/stream-token", {}),
         ):
-            refusal = await app.ask(method, f"/public/runs/{run_id}{path}", given, by=by)
+            refusal = await app.ask(method, f"/public/runs/{run_id}{path}", request_body, by=by)
             assert (refusal.status_code, refusal.json()["error"]) == (403, "forbidden"), path
     assert (await app.ask("GET", "/agents/asker/runs", by=ada)).status_code == 403
     assert (await app.ask("GET", f"/agents/asker/runs/{runs[0]}/events", by=ada)).status_code == 403
@@ -350,16 +350,16 @@ async def test_anybody_runs_a_public_agent_and_follows_it_once_with_a_token(app:
 async def test_each_message_of_a_visitor_is_a_run_of_its_own_whichever_way_the_anon_key_comes(app: App) -> None:
     await app.create_agent("greeter", GREET, visibility="public", safety_acknowledged=True, dedupe_window_seconds=3600)
     anon = await app.anon_headers()
-    started = []
+    answers = []
     for by in (anon, {"authorization": f"Bearer {anon['apikey']}"}):
         for name in ("Ada", "Ada", "Bob"):
             body = {"input": {"name": name}}
-            started.append(await app.ask("POST", "/public/agents/greeter/runs", body, by=by))
-    assert [answer.status_code for answer in started] == [202] * 6
-    assert len({answer.json()["run_id"] for answer in started}) == 6
+            answers.append(await app.ask("POST", "/public/agents/greeter/runs", body, by=by))
+    assert [answer.status_code for answer in answers] == [202] * 6
+    assert len({answer.json()["run_id"] for answer in answers}) == 6
     await app.run_due_jobs()
     for by in (anon, {"authorization": f"Bearer {anon['apikey']}"}):
-        read = await app.ask("GET", f"/public/runs/{started[0].json()['run_id']}", by=by)
+        read = await app.ask("GET", f"/public/runs/{answers[0].json()['run_id']}", by=by)
         assert (read.status_code, read.json()["run"]["caller_kind"]) == (200, "anonymous")
 
 
@@ -370,18 +370,18 @@ async def test_a_pause_is_told_alike_as_a_list_as_a_stream_and_over_a_websocket(
     await app.run_due_jobs()
     path = f"/public/runs/{body['run_id']}"
     events = (await app.ask("GET", f"{path}/events.json", by=anon)).json()["events"]
-    (paused,) = [event["payload"] for event in events if event["type"] == "run_paused"]
-    flat = {name: value for name, value in paused.items() if name != "payload"}
-    assert paused["payload"] == flat
+    (pause,) = [event["payload"] for event in events if event["type"] == "run_paused"]
+    flat = {name: value for name, value in pause.items() if name != "payload"}
+    assert pause["payload"] == flat
     assert {"tool_name", "args", "approval_token"} < set(flat)
     await app.ask("POST", f"{path}/cancel", by=anon)
     answer = await app.ask("GET", f"{path}/events?token={body['stream_token']}", by={})
-    told = [frame.split("data: ")[1] for frame in answer.text.split("\n\n") if "event: run_paused" in frame]
+    stream_texts = [frame.split("data: ")[1] for frame in answer.text.split("\n\n") if "event: run_paused" in frame]
     again = (await app.ask("POST", f"{path}/stream-token", {}, by=anon)).json()["stream_token"]
     socket = await read_socket(app, f"/v1/{app.id}{path}/ws", f"token={again}")
     frames = [json.loads(message["text"]) for message in socket if "text" in message]
-    (framed,) = [frame["payload"] for frame in frames if frame["type"] == "run_paused"]
-    assert [json.loads(text) for text in told] == [framed] == [paused]
+    (socket_pause,) = [frame["payload"] for frame in frames if frame["type"] == "run_paused"]
+    assert [json.loads(text) for text in stream_texts] == [socket_pause] == [pause]
 
 
 async def test_runs_conversations_and_people_are_deleted_by_admins_and_nobody_else(app: App) -> None:
@@ -441,17 +441,17 @@ async def test_public_runs_are_limited_by_address_and_day_and_number(app: App) -
 
 async def read_socket(app: App, path: str, query: str) -> list[dict[str, Any]]:
     """Everything that a WebSocket is sent."""
-    sent: list[dict[str, Any]] = []
-    connected = asyncio.Event()
+    messages: list[dict[str, Any]] = []
+    connect_event = asyncio.Event()
 
     async def receive() -> dict[str, Any]:
-        if connected.is_set():
+        if connect_event.is_set():
             await asyncio.Event().wait()
-        connected.set()
+        connect_event.set()
         return {"type": "websocket.connect"}
 
     async def send(message: dict[str, Any]) -> None:
-        sent.append(message)
+        messages.append(message)
 
     headers = [(b"host", ADDRESS.removeprefix("http://").encode())]
     scope = {
@@ -464,7 +464,7 @@ async def read_socket(app: App, path: str, query: str) -> list[dict[str, Any]]:
     server: Any = app.baobab.client._transport
     async with asyncio.timeout(TIMEOUT_SECONDS):
         await server.app(scope, receive, send)
-    return sent
+    return messages
 
 
 async def test_runs_are_listed_by_pages_and_by_what_is_asked_for(app: App) -> None:

@@ -54,8 +54,8 @@ async def test_a_run_calls_a_model_and_ends_with_its_output(agency: Agency) -> N
 async def test_a_graph_reads_by_a_tool(agency: Agency) -> None:
     await agency.put_key("note", {"text": "hello"})
     read = {**READ, "args_template": {"key": "{{ input.key }}"}}
-    done = {"type": "end", "output_template": "{{ state.found.value.text }}!"}
-    await agency.create_agent("reader", build_graph({"read": read, "done": done}, ("read", "done"), **KV))
+    end = {"type": "end", "output_template": "{{ state.found.value.text }}!"}
+    await agency.create_agent("reader", build_graph({"read": read, "done": end}, ("read", "done"), **KV))
     run = await agency.run_agent("reader", input={"key": "note"})
     assert run["output"] == "hello!", run
     assert run["tainted"] is True
@@ -89,7 +89,7 @@ async def test_a_refused_write_ends_the_run(agency: Agency) -> None:
     spec = build_graph({"ask": ask, "done": {"type": "end", "output_template": "ok"}}, ("ask", "done"), **KV)
     await agency.create_agent("asker", spec)
     run = await agency.run_agent("asker")
-    run = await agency.decide("asker", run["id"], approved=False, reason="No.")
+    run = await agency.decide("asker", run["id"], approves=False, reason="No.")
     assert run["status"] == "failed"
     assert run["error"] == {"message": "No.", "type": "approval_denied"}
     assert (await agency.list_events("asker", run["id"], "run_failed"))[0]["payload"]["reason"] == "approval_denied"
@@ -99,17 +99,17 @@ async def test_a_read_that_the_graph_narrows_waits_for_a_person(agency: Agency) 
     await agency.put_key("note", "hello")
     ref = {**READ["tool_ref"], "mode_override": "read_write"}
     read = {**READ, "tool_ref": ref, "args_template": {"key": "note"}}
-    done = {"type": "end", "output_template": "{{ state.found.value }}"}
-    await agency.create_agent("reader", build_graph({"read": read, "done": done}, ("read", "done"), **KV))
+    end = {"type": "end", "output_template": "{{ state.found.value }}"}
+    await agency.create_agent("reader", build_graph({"read": read, "done": end}, ("read", "done"), **KV))
     run = await agency.run_agent("reader")
     assert run["status"] == "paused", run["error"]
-    (paused,) = await agency.list_events("reader", run["id"], "run_paused")
-    flat = {name: value for name, value in paused["payload"].items() if name != "payload"}
-    assert paused["payload"]["payload"] == flat
+    (pause_event,) = await agency.list_events("reader", run["id"], "run_paused")
+    flat = {name: value for name, value in pause_event["payload"].items() if name != "payload"}
+    assert pause_event["payload"]["payload"] == flat
     run = await agency.decide("reader", run["id"])
     assert (run["status"], run["output"]) == ("completed", "hello"), run
-    (ended,) = await agency.list_events("reader", run["id"], "tool_call_end")
-    assert ended["payload"]["duration_ms"] >= 0
+    (end_event,) = await agency.list_events("reader", run["id"], "tool_call_end")
+    assert end_event["payload"]["duration_ms"] >= 0
 
 
 async def test_a_run_that_is_cancelled_at_any_moment_of_a_step_leaves_nothing_half_begun(agency: Agency) -> None:
@@ -120,7 +120,7 @@ async def test_a_run_that_is_cancelled_at_any_moment_of_a_step_leaves_nothing_ha
     await agency.put_key("a", "first")
     await agency.create_agent("reader", build_graph(nodes, *pairwise(names), tools={"builtin": ["kv_get"]}))
     watch = agency.harness.services.of(RunWatcher)
-    cancelled = 0
+    cancelled_count = 0
     for ticks in range(40):
         run_id = await agency.start_run("reader")
         while run_id not in watch._cancels:
@@ -129,21 +129,21 @@ async def test_a_run_that_is_cancelled_at_any_moment_of_a_step_leaves_nothing_ha
             await asyncio.sleep(0)
         for cancel in watch._cancels.get(run_id, ()):
             cancel()
-        cancelled += (await agency.wait_for_run("reader", run_id))["status"] == "cancelled"
+        cancelled_count += (await agency.wait_for_run("reader", run_id))["status"] == "cancelled"
         agency.harness.clock.advance(1)
     gc.collect()
-    assert cancelled
+    assert cancelled_count
 
 
-@pytest.mark.parametrize("begun", [False, True], ids=["before it began", "under way"])
-async def test_a_run_whose_job_was_given_up_ends(agency: Agency, begun: bool) -> None:
+@pytest.mark.parametrize("has_begun", [False, True], ids=["before it began", "under way"])
+async def test_a_run_whose_job_was_given_up_ends(agency: Agency, has_begun: bool) -> None:
     ask = {"type": "tool", "tool_ref": {"source": "builtin", "name": "interrupt"}, "args_template": {"reason": "?"}}
     spec = build_graph({"ask": ask, "done": {"type": "end", "output_template": 1}}, ("ask", "done"), **KV)
     await agency.create_agent("asker", spec)
     run = await agency.run_agent("asker")
     database, job_id = agency.harness.services.database, f"run:{run['id']}"
     # As it stands when a thousand attempts have ended with their processes.
-    values = {"status": "running", "job_id": job_id} if begun else {"status": "queued", "job_id": None}
+    values = {"status": "running", "job_id": job_id} if has_begun else {"status": "queued", "job_id": None}
     async with database.writing() as connection:
         await connection.execute(update(jobs).where(jobs.c.id == job_id).values(error="Each attempt ended."))
         await connection.execute(update(runs).where(runs.c.id == run["id"]).values(**values))

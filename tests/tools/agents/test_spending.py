@@ -57,11 +57,11 @@ async def test_many_starts_at_once_never_pass_the_budget_of_the_day(agency: Agen
     await agency.create_agent("say", SAY, default_model="lab/ok", daily_budget_usd=0.2)
     runs = await asyncio.gather(*(agency.start_run("say", input={"name": str(n)}) for n in range(20)))
     ends = [await agency.wait_for_end("say", run_id) for run_id in runs]
-    completed = [run for run in ends if run["status"] == "completed"]
-    assert 1 <= len(completed) < 20
-    assert {run["error"]["type"] for run in ends if run not in completed} == {"daily_budget_usd"}
-    assert len(fake.requests) == len(completed)
-    assert await get_spent(agency, "say") == pytest.approx(len(completed) * ANSWER_USD)
+    completed_runs = [run for run in ends if run["status"] == "completed"]
+    assert 1 <= len(completed_runs) < 20
+    assert {run["error"]["type"] for run in ends if run not in completed_runs} == {"daily_budget_usd"}
+    assert len(fake.requests) == len(completed_runs)
+    assert await get_spent(agency, "say") == pytest.approx(len(completed_runs) * ANSWER_USD)
     assert await get_spent(agency, "say") <= 0.2
     agency.harness.clock.advance(86_400)
     assert (await agency.run_agent("say", input={"name": "Ada"}))["status"] == "completed"
@@ -72,8 +72,8 @@ async def test_a_budget_that_is_used_up_takes_no_more_runs_until_tomorrow(agency
     await agency.create_agent("say", SAY, default_model="lab/ok")
     assert (await agency.run_agent("say", input={"name": "Ada"}))["status"] == "completed"
     # What was spent before it was bounded counts.
-    bounded: dict[str, Any] = {"app_id": agency.app_id, "name": "say", "daily_budget_usd": ANSWER_USD}
-    await agency.harness.call("agents_update", agency.owner, **bounded)
+    arguments: dict[str, Any] = {"app_id": agency.app_id, "name": "say", "daily_budget_usd": ANSWER_USD}
+    await agency.harness.call("agents_update", agency.owner, **arguments)
     refusal = await agency.catch_refusal(
         "agents_run", agency.owner, app_id=agency.app_id, name="say", input={"name": "Bob"}
     )
@@ -105,8 +105,8 @@ async def test_what_was_charged_before_a_process_died_is_in_the_cost_of_its_run(
     # As it is left by a process that dies when the model has answered: charged, and not written down in the run.
     credits_, organisation = agency.harness.services.credits, agency.owner.organisation_id
     spender = Spender(run["id"], ((run["agent_id"], None),))
-    lost = await credits_.reserve(organisation, 10**8, purpose="ai.chat", ttl_seconds=60, spender=spender)
-    await credits_.settle(lost, 7_000_000, Usage("lab/ok", 4, 3))
+    reservation = await credits_.reserve(organisation, 10**8, purpose="ai.chat", ttl_seconds=60, spender=spender)
+    await credits_.settle(reservation, 7_000_000, Usage("lab/ok", 4, 3))
     run = await agency.decide("asks", run["id"])
     assert run["status"] == "completed", run
     assert run["usage"]["cost_usd"] == pytest.approx(2 * ANSWER_USD + 0.007)

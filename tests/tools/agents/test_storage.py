@@ -11,8 +11,8 @@ _NAMES = ("read_storage", "write_storage")
 
 def _graph(prompt: str) -> dict[str, Any]:
     think = {"type": "llm", "input_template": prompt, "output_key": "answer", "tools": tool_refs(*_NAMES)}
-    done = {"type": "end", "output_template": "{{ state.answer }}"}
-    return build_graph({"think": think, "done": done}, ("think", "done"), tools={"builtin": list(_NAMES)})
+    end = {"type": "end", "output_template": "{{ state.answer }}"}
+    return build_graph({"think": think, "done": end}, ("think", "done"), tools={"builtin": list(_NAMES)})
 
 
 async def test_a_model_reads_a_file_and_its_write_waits_for_a_person(agency: Agency) -> None:

@@ -16,9 +16,9 @@ SAY = build_graph(
 )
 
 
-def agent_graph(agent: str, **given: Any) -> dict[str, Any]:
+def agent_graph(agent: str, **input_template: Any) -> dict[str, Any]:
     """A graph that runs an agent and returns what that returns."""
-    node = {"type": "agent", "agent": agent, "input_template": given, "output_key": "answer"}
+    node = {"type": "agent", "agent": agent, "input_template": input_template, "output_key": "answer"}
     return build_graph({"run": node, "done": DONE}, ("run", "done"))
 
 
@@ -32,8 +32,8 @@ def tool_graph(tool: str, **arguments: Any) -> dict[str, Any]:
 async def get_child_run(agency: Agency, agent: str, run_id: str) -> dict[str, Any]:
     """The run of an agent that is a step of another run."""
     result = await agency.harness.call("agents_runs_list", agency.owner, app_id=agency.app_id, name=agent)
-    (found,) = [run for run in result["runs"] if run["parent_run_id"] == run_id]
-    return dict(found)
+    (child_run,) = [run for run in result["runs"] if run["parent_run_id"] == run_id]
+    return dict(child_run)
 
 
 async def test_an_agent_runs_another_and_goes_on_with_its_output(agency: Agency) -> None:
@@ -94,8 +94,8 @@ async def test_a_call_that_waits_below_is_told_above_and_decided_at_either(agenc
     await run_due_jobs(agency.harness)
     run = await agency.get_run("top", run_id)
     assert run["status"] == "running"
-    (told,) = await agency.list_events("top", run_id, "run_paused")
-    payload = told["payload"]
+    (pause_event,) = await agency.list_events("top", run_id, "run_paused")
+    payload = pause_event["payload"]
     assert (payload["agent"], payload["tool_name"]) == ("writer", "kv_put")
     middle, writer = run["waiting_for"]
     assert (middle["agent"], middle["status"], middle["decisions"]) == ("middle", "running", [])
@@ -109,27 +109,29 @@ async def test_a_call_that_waits_below_is_told_above_and_decided_at_either(agenc
     assert run["status"] == "completed", run
     assert (await agency.get_key("note"), run["waiting_for"]) == ('"hello"', [])
     events = await agency.list_events("top", run_id)
-    (resumed,) = [event["payload"] for event in events if event["type"] == "run_resumed"]
-    assert (resumed["run_id"], resumed["agent"], resumed["decision"]) == (payload["run_id"], "writer", "approved")
+    (resume,) = [event["payload"] for event in events if event["type"] == "run_resumed"]
+    assert (resume["run_id"], resume["agent"], resume["decision"]) == (payload["run_id"], "writer", "approved")
     assert [event["seq"] for event in events] == list(range(1, len(events) + 1))
 
 
 async def test_a_visitor_answers_what_a_private_part_of_the_agent_asks(agency: Agency) -> None:
     await agency.create_agent("asker", tool_graph("interrupt", reason="Go on?"))
     await agency.create_agent("open", agent_graph("asker"), visibility="public", safety_acknowledged=True)
-    visitor, named = Anonymous(agency.app_id), {"app_id": agency.app_id}
-    result = await agency.harness.call("agents_public_run", visitor, **named, name="open", input={})
+    visitor, arguments = Anonymous(agency.app_id), {"app_id": agency.app_id}
+    result = await agency.harness.call("agents_public_run", visitor, **arguments, name="open", input={})
     await run_due_jobs(agency.harness)
-    named["id"] = result["run_id"]
-    listed_result = await agency.harness.call("agents_public_events_list", visitor, **named)
+    arguments["id"] = result["run_id"]
+    listed_result = await agency.harness.call("agents_public_events_list", visitor, **arguments)
     (token,) = [
         event["payload"]["approval_token"] for event in listed_result["events"] if event["type"] == "run_paused"
     ]
     body = {"approval_token": token, "approved": True}
     stranger = await agency.harness.call("agents_public_run", visitor, app_id=agency.app_id, name="open", input={})
-    refusal = await agency.catch_refusal("agents_public_resume", visitor, **named | {"id": stranger["run_id"]}, **body)
+    refusal = await agency.catch_refusal(
+        "agents_public_resume", visitor, **arguments | {"id": stranger["run_id"]}, **body
+    )
     assert refusal.status == 409
-    assert (await agency.harness.call("agents_public_resume", visitor, **named, **body))["status"] == "running"
+    assert (await agency.harness.call("agents_public_resume", visitor, **arguments, **body))["status"] == "running"
     assert (await agency.wait_for_end("open", result["run_id"]))["status"] == "completed"
 
 
@@ -139,7 +141,7 @@ async def test_a_run_below_that_fails_fails_the_one_above(agency: Agency) -> Non
     run_id = await agency.start_run("boss")
     await run_due_jobs(agency.harness)
     child = await get_child_run(agency, "asker", run_id)
-    await agency.decide("asker", child["id"], approved=False, reason="No.")
+    await agency.decide("asker", child["id"], approves=False, reason="No.")
     run = await agency.wait_for_end("boss", run_id)
     assert run["status"] == "failed"
     assert run["error"] == {"type": "approval_denied", "message": "asker: No."}

@@ -35,15 +35,15 @@ async def _list(tasks: Agency) -> list[tuple[str, str]]:
 
 def _graph(prompt: str, *names: str) -> dict[str, Any]:
     think = {"type": "llm", "input_template": prompt, "output_key": "answer", "tools": tool_refs(*names)}
-    done = {"type": "end", "output_template": "{{ state.answer }}"}
-    return build_graph({"think": think, "done": done}, ("think", "done"), tools={"builtin": list(names)})
+    end = {"type": "end", "output_template": "{{ state.answer }}"}
+    return build_graph({"think": think, "done": end}, ("think", "done"), tools={"builtin": list(names)})
 
 
 def _tool_node(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
     ref = {"source": "builtin", "name": name}
     node = {"type": "tool", "tool_ref": ref, "args_template": arguments, "output_key": "answer"}
-    done = {"type": "end", "output_template": "{{ state.answer }}"}
-    return build_graph({"call": node, "done": done}, ("call", "done"), tools={"builtin": [name]})
+    end = {"type": "end", "output_template": "{{ state.answer }}"}
+    return build_graph({"call": node, "done": end}, ("call", "done"), tools={"builtin": [name]})
 
 
 async def test_a_model_queries_a_table_and_its_write_waits_for_a_person(tasks: Agency) -> None:
@@ -114,7 +114,7 @@ async def test_runs_of_users_read_what_policies_open_and_are_not_offered_writes(
     query = json.dumps({"table": "tasks"})
     await tasks.create_agent("reader", _graph(f"/call query_table {query}", *_NAMES), visibility="authenticated")
     run = await tasks.run_agent("reader", tasks.end_user("ada"))
-    [ended] = await tasks.list_events("reader", run["id"], "tool_call_end")
-    assert ended["payload"]["status"] == "ok"
+    [end_event] = await tasks.list_events("reader", run["id"], "tool_call_end")
+    assert end_event["payload"]["status"] == "ok"
     # No policy opens a row to users.
     assert "One" not in str(run)

@@ -78,8 +78,8 @@ async def test_the_system_prompt_is_sent_once_and_is_the_present_one(agency: Age
     await agency.create_agent("chat", chat_graph(system_prompt="Be brief."), default_model="lab/m")
     for number in range(3):
         await send_text(agency, f"turn {number}")
-    changed = chat_graph(system_prompt="Be long.")
-    await agency.harness.call("agents_update", agency.owner, app_id=agency.app_id, name="chat", graph_spec=changed)
+    new_graph = chat_graph(system_prompt="Be long.")
+    await agency.harness.call("agents_update", agency.owner, app_id=agency.app_id, name="chat", graph_spec=new_graph)
     await send_text(agency, "turn 3")
     assert [text for role, text in last_messages(provider) if role == "system"] == ["Be long."]
     assert last_user_texts(provider) == [f"turn {number}" for number in range(4)]
@@ -165,9 +165,9 @@ async def test_a_visitor_is_known_by_its_id_and_not_by_its_address(agency: Agenc
             "ip": ip,
             **more,
         }
-        started: dict[str, Any] = await agency.harness.call("agents_public_run", Anonymous(agency.app_id), **arguments)
+        run: dict[str, Any] = await agency.harness.call("agents_public_run", Anonymous(agency.app_id), **arguments)
         await run_due_jobs(agency.harness)
-        return started
+        return run
 
     first = await visit("one", "192.0.2.1")
     stranger = await visit("who else", "192.0.2.1")
@@ -207,14 +207,14 @@ async def test_a_turn_that_is_too_large_is_remembered_without_its_calls(agency: 
 
 async def test_a_long_thread_costs_a_turn_no_more_than_a_short_one(agency: Agency, provider: Upstream) -> None:
     await agency.create_agent("chat", chat_graph(remembers_messages=4), default_model="lab/m")
-    grown = []
+    turn_sizes = []
     for number in range(60):
         run = await send_text(agency, f"turn {number:02}")
-        grown.append(await _measure_rows(agency, run["id"]))
+        turn_sizes.append(await _measure_rows(agency, run["id"]))
     assert last_user_texts(provider) == ["turn 57", "turn 58", "turn 59"]
-    assert [rows for rows, _ in grown[-1]] == [rows for rows, _ in grown[5]]
+    assert [rows for rows, _ in turn_sizes[-1]] == [rows for rows, _ in turn_sizes[5]]
     # How long a call took is written down too, in one digit or in two.
-    assert all(abs(late - early) < 10 for (_, late), (_, early) in zip(grown[-1], grown[5], strict=True))
+    assert all(abs(late - early) < 10 for (_, late), (_, early) in zip(turn_sizes[-1], turn_sizes[5], strict=True))
     assert len(await list_messages(agency)) == 120
     async with agency.harness.services.database.reading() as connection:
         assert (await connection.execute(select(threads.c.last_position))).scalars().all() == [120]
@@ -228,13 +228,13 @@ async def _measure_rows(agency: Agency, run_id: str) -> list[tuple[int, int]]:
         (events.c.run_id, events.c.payload),
         (messages.c.run_id, messages.c.message),
     )
-    kept = []
+    sizes = []
     async with agency.harness.services.database.reading() as connection:
         for of, value in columns:
             size = func.coalesce(func.sum(func.length(cast(value, Text))), 0)
             rows, size = (await connection.execute(select(func.count(), size).where(of == run_id))).one()
-            kept.append((rows, size))
-    return kept
+            sizes.append((rows, size))
+    return sizes
 
 
 async def test_runs_that_have_ended_cost_a_start_nothing(steps: list[int], agency: Agency) -> None:
@@ -242,33 +242,33 @@ async def test_runs_that_have_ended_cost_a_start_nothing(steps: list[int], agenc
     await send_text(agency, "first")
     database = agency.harness.services.database
     async with database.reading() as connection:
-        ended = dict((await connection.execute(select(runs))).mappings().one())
+        run_row = dict((await connection.execute(select(runs))).mappings().one())
     few = await _steps_of_a_start(steps, agency)
     async with database.writing() as connection:
-        await connection.execute(insert(runs), [{**ended, "id": str(number)} for number in range(5000)])
+        await connection.execute(insert(runs), [{**run_row, "id": str(number)} for number in range(5000)])
     assert await _steps_of_a_start(steps, agency) <= few + 20
 
 
 @pytest.fixture
 def steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many hundreds of steps SQLite has made; none on other databases. Before an installation is opened."""
-    counted = [0]
+    counter = [0]
 
     def count(_: SqliteConnection) -> bool:
-        counted[0] += 1
+        counter[0] += 1
         return False
 
     monkeypatch.setattr("baobab.storage.sqlite_connection._BUDGET", 100)
     monkeypatch.setattr(SqliteConnection, "_must_stop", count)
-    return counted
+    return counter
 
 
 async def _steps_of_a_start(steps: list[int], agency: Agency) -> int:
     before = steps[0]
     await agency.start_run("chat", input={"say": str(before)}, thread_id="t")
-    made = steps[0] - before
+    step_count = steps[0] - before
     await run_due_jobs(agency.harness)
-    return made
+    return step_count
 
 
 def answer_with_call(tool: str, arguments: str) -> CannedAnswer:

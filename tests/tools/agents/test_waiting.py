@@ -109,9 +109,9 @@ async def test_a_call_beside_one_that_waits_for_a_person_waits_for_its_limit(age
     prompt = '/call scarce_one {}\n/call scarce_one {}\n/call interrupt {"reason": "Go on?"}\n/say Done.'
     tools = [{"source": "builtin", "name": name} for name in names]
     think = {"type": "llm", "input_template": prompt, "output_key": "said", "tools": tools}
-    done = {"type": "end", "output_template": "{{ state.said }}"}
+    end = {"type": "end", "output_template": "{{ state.said }}"}
     await agency.create_agent(
-        "a", build_graph({"think": think, "done": done}, ("think", "done"), tools={"builtin": names})
+        "a", build_graph({"think": think, "done": end}, ("think", "done"), tools={"builtin": names})
     )
     run = await agency.run_agent("a")
     assert run["status"] == "paused", run
@@ -127,8 +127,8 @@ async def test_a_call_beside_one_that_waits_for_a_person_waits_for_its_limit(age
 async def test_what_does_not_fit_among_the_calls_that_wait_for_people_waits_for_room(agency: Agency) -> None:
     ask: dict[str, Any] = {"type": "map", "over": "{{ input.items }}", "output_key": "asked"}
     ask |= {"tool_ref": {"source": "builtin", "name": "interrupt"}, "args_template": {"reason": "{{ item }}"}}
-    done = {"type": "end", "output_template": "{{ state.asked }}"}
-    spec = build_graph({"ask": ask, "done": done}, ("ask", "done"), tools={"builtin": ["interrupt"]})
+    end = {"type": "end", "output_template": "{{ state.asked }}"}
+    spec = build_graph({"ask": ask, "done": end}, ("ask", "done"), tools={"builtin": ["interrupt"]})
     await agency.create_agent("a", {**spec, "limits": {"max_tool_calls": 500, "timeout_seconds": 3600}})
     run = await agency.run_agent("a", input={"items": [f"item {number}" for number in range(102)]})
     arguments = {"app_id": agency.app_id, "name": "a", "id": run["id"]}

@@ -56,8 +56,8 @@ class Delivery:
 
     @property
     def payload(self) -> dict[str, Any]:
-        told: dict[str, Any] = json.loads(self.body)
-        return told
+        payload: dict[str, Any] = json.loads(self.body)
+        return payload
 
     @property
     def signatures(self) -> list[str]:
@@ -65,8 +65,8 @@ class Delivery:
 
     def sign(self, secret: str) -> str:
         """The signature that standardwebhooks.com describes."""
-        signed = f"{self.headers['webhook-id']}.{self.headers['webhook-timestamp']}.".encode() + self.body
-        mac = hmac.digest(base64.b64decode(secret.removeprefix("whsec_")), signed, "sha256")
+        signed_bytes = f"{self.headers['webhook-id']}.{self.headers['webhook-timestamp']}.".encode() + self.body
+        mac = hmac.digest(base64.b64decode(secret.removeprefix("whsec_")), signed_bytes, "sha256")
         return "v1," + base64.b64encode(mac).decode()
 
 
@@ -75,7 +75,7 @@ class Receiver:
 
     def __init__(self, refusing: int = 0) -> None:
         self.refusing = refusing
-        self.received: list[Delivery] = []
+        self.deliveries: list[Delivery] = []
         self.url = ""
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -85,7 +85,7 @@ class Receiver:
             body += message.get("body", b"")
             if not message.get("more_body"):
                 break
-        self.received.append(Delivery({name.decode(): value.decode() for name, value in scope["headers"]}, body))
+        self.deliveries.append(Delivery({name.decode(): value.decode() for name, value in scope["headers"]}, body))
         self.refusing -= 1
         status = 500 if self.refusing >= 0 else 204
         await send({"type": "http.response.start", "status": status, "headers": []})
@@ -118,15 +118,15 @@ async def test_a_webhook_that_is_refused_is_sent_again_with_the_same_key_and_eve
     async with start_receiver(refusing=3) as receiver:
         run = await agency.run_agent("say", webhook_url=receiver.url)
         await run_retries(agency)
-    assert len(receiver.received) == 4
-    (event_id,) = {each.payload["event_id"] for each in receiver.received}
-    for delivery in receiver.received:
+    assert len(receiver.deliveries) == 4
+    (event_id,) = {each.payload["event_id"] for each in receiver.deliveries}
+    for delivery in receiver.deliveries:
         assert delivery.headers["idempotency-key"] == run["id"]
         assert delivery.headers["webhook-id"] == event_id
-    payload = receiver.received[0].payload
+    payload = receiver.deliveries[0].payload
     assert payload.pop("finished_at")
-    named = {"app_id": agency.app_id, "agent": agent["name"], "run_id": run["id"], "event_id": event_id}
-    assert payload == {**named, "type": "run.completed", "status": "completed", "output": run["output"]}
+    run_fields = {"app_id": agency.app_id, "agent": agent["name"], "run_id": run["id"], "event_id": event_id}
+    assert payload == {**run_fields, "type": "run.completed", "status": "completed", "output": run["output"]}
     delivery = (await agency.get_run("say", run["id"]))["webhook_delivery"]
     assert (delivery["attempts"], delivery["status"], delivery["event_id"]) == (4, 204, event_id)
     assert delivery["delivered_at"]
@@ -136,12 +136,12 @@ async def test_a_webhook_that_is_never_taken_is_given_up_and_sent_again_when_it_
     await agency.create_agent("ask", ASK)
     async with start_receiver(refusing=5) as receiver:
         run = await agency.run_agent("ask", webhook_url=receiver.url)
-        assert (receiver.received, run["webhook_delivery"]) == ([], None)
+        assert (receiver.deliveries, run["webhook_delivery"]) == ([], None)
         arguments = {"app_id": agency.app_id, "name": "ask", "id": run["id"]}
         assert (await agency.catch_refusal("agents_runs_webhook", agency.owner, **arguments)).code == "run_under_way"
-        await agency.decide("ask", run["id"], approved=False, reason="No.")
+        await agency.decide("ask", run["id"], approves=False, reason="No.")
         await run_retries(agency)
-        assert [each.payload["error"] for each in receiver.received] == [
+        assert [each.payload["error"] for each in receiver.deliveries] == [
             {"type": "approval_denied", "message": "No."}
         ] * 5
         given_up = (await agency.get_run("ask", run["id"]))["webhook_delivery"]
@@ -150,8 +150,8 @@ async def test_a_webhook_that_is_never_taken_is_given_up_and_sent_again_when_it_
         await run_retries(agency)
         await agency.harness.call("agents_runs_webhook", agency.owner, **arguments)
         await run_retries(agency)
-    assert len(receiver.received) == 7
-    assert len({each.headers["webhook-id"] for each in receiver.received}) == 1
+    assert len(receiver.deliveries) == 7
+    assert len({each.headers["webhook-id"] for each in receiver.deliveries}) == 1
     assert (await agency.get_run("ask", run["id"]))["webhook_delivery"]["delivered_at"]
 
 
@@ -168,7 +168,7 @@ async def test_whoever_cancels_is_told_by_webhook_too(agency: Agency) -> None:
         run = await agency.run_agent("ask", webhook_url=receiver.url)
         await agency.harness.call("agents_runs_cancel", agency.owner, app_id=agency.app_id, name="ask", id=run["id"])
         await run_retries(agency)
-    assert [(each.payload["type"], each.payload["status"]) for each in receiver.received] == [
+    assert [(each.payload["type"], each.payload["status"]) for each in receiver.deliveries] == [
         ("run.cancelled", "cancelled")
     ]
 
@@ -181,7 +181,7 @@ async def test_a_webhook_goes_to_no_private_address(agency: Agency) -> None:
             run = await agency.run_agent("say", webhook_url=f"http://{host}:{port}/", input={"host": host})
             assert run["status"] == "completed"
         await run_retries(agency)
-    assert receiver.received == []
+    assert receiver.deliveries == []
     assert (await agency.get_run("say", run["id"]))["webhook_delivery"]["status"] is None
 
 
@@ -192,7 +192,7 @@ async def test_webhooks_are_signed_with_the_secret_and_for_a_time_with_the_earli
         async def deliver_webhook() -> Delivery:
             await agency.run_agent("say", webhook_url=receiver.url)
             await run_due_jobs(agency.harness)
-            return receiver.received[-1]
+            return receiver.deliveries[-1]
 
         assert (await deliver_webhook()).signatures == []
         first = await rotate_secret(agency)
@@ -221,8 +221,8 @@ async def test_a_secret_is_shown_once_and_kept_sealed(agency: Agency) -> None:
     await rotate_secret(agency)
     result = await agency.harness.call("agents_webhook_secret_get", agency.owner, **arguments)
     assert result["earlier_until"] > agency.harness.clock.now()
-    kept = b"".join(path.read_bytes() for path in agency.harness.data.glob("*.db*"))
-    assert secret.encode() not in kept
+    stored_bytes = b"".join(path.read_bytes() for path in agency.harness.data.glob("*.db*"))
+    assert secret.encode() not in stored_bytes
 
 
 async def test_the_webhook_of_a_users_run_says_no_more_than_the_user_may_read(agency: Agency) -> None:
@@ -231,9 +231,9 @@ async def test_the_webhook_of_a_users_run_says_no_more_than_the_user_may_read(ag
     await agency.create_agent("think", spec, visibility="authenticated")
     callers: list[tuple[Any, bool]] = [(agency.end_user("ada"), False), (agency.owner, True)]
     async with start_receiver() as receiver:
-        for caller, quoted in callers:
+        for caller, is_quoted in callers:
             run = await agency.run_agent("think", caller, webhook_url=receiver.url)
             await run_due_jobs(agency.harness)
-            error = receiver.received[-1].payload["error"]
-            assert (error["type"], error == run["error"]) == ("model_failed", quoted)
+            error = receiver.deliveries[-1].payload["error"]
+            assert (error["type"], error == run["error"]) == ("model_failed", is_quoted)
             assert isinstance(caller, Account) == ("quotes" in error)

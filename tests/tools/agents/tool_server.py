@@ -76,9 +76,9 @@ class FakeToolServer:
     def mcp(self) -> str:
         return f"{self.url}/mcp"
 
-    def redescribe(self, tool: types.Tool, **changed: Any) -> None:
+    def redescribe(self, tool: types.Tool, **changes: Any) -> None:
         """Describe a tool otherwise from now on."""
-        self.tools = [each.model_copy(update=changed) if each.name == tool.name else each for each in self.tools]
+        self.tools = [each.model_copy(update=changes) if each.name == tool.name else each for each in self.tools]
 
 
 @contextlib.asynccontextmanager
@@ -120,8 +120,8 @@ def _build_server(fake: FakeToolServer) -> Server[Any]:
         if fake.answer is not None:
             return fake.answer
         text = types.TextContent(type="text", text="It is full." if fake.fails else f"{params.name} done")
-        structured = None if fake.fails else {"got": params.arguments}
-        return types.CallToolResult(content=[text], structured_content=structured, is_error=fake.fails)
+        structured_content = None if fake.fails else {"got": params.arguments}
+        return types.CallToolResult(content=[text], structured_content=structured_content, is_error=fake.fails)
 
     return Server("fake", on_list_tools=list_tools, on_call_tool=call_tool)
 
@@ -195,8 +195,8 @@ class _ToolServerApp:
         if self._fake.clients.get(unquote_plus(client_id)) != unquote_plus(secret):
             await _send_answer(send, 401, b'{"error": "invalid_client"}')
             return
-        told = {"access_token": self._fake.bearer, "token_type": "Bearer", "expires_in": 600}
-        await _send_answer(send, 200, json.dumps(told).encode())
+        body = {"access_token": self._fake.bearer, "token_type": "Bearer", "expires_in": 600}
+        await _send_answer(send, 200, json.dumps(body).encode())
 
 
 async def _wait_for_disconnect(receive: Any) -> None:

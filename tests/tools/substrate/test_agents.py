@@ -80,7 +80,7 @@ async def test_what_the_policy_holds_waits_in_the_ledger_too(agency: Agency, sub
 
 async def test_what_a_person_denies_is_not_proposed(agency: Agency, substrate: Substrate) -> None:
     await agency.create_agent("clerk", build_proposing())
-    run = await agency.decide("clerk", (await agency.run_agent("clerk"))["id"], approved=False)
+    run = await agency.decide("clerk", (await agency.run_agent("clerk"))["id"], approves=False)
     assert (run["status"], run["error"]["type"]) == ("failed", "approval_denied")
     assert len((await substrate.call("actions"))["actions"]) == 1
 

@@ -19,14 +19,14 @@ async def register_server(agency: Agency, url: str, by: Caller | None = None, **
 
 
 async def probe_server(agency: Agency, server: dict[str, Any], **more: Any) -> dict[str, Any]:
-    found: dict[str, Any] = await agency.harness.call(
+    probe: dict[str, Any] = await agency.harness.call(
         "mcp_servers_probe", agency.owner, app_id=agency.app_id, id=server["id"], **more
     )
-    return found
+    return probe
 
 
-def tool_states(shown: dict[str, Any]) -> dict[str, str]:
-    return {tool["name"]: tool["state"] for tool in shown["tools"]}
+def tool_states(server: dict[str, Any]) -> dict[str, str]:
+    return {tool["name"]: tool["state"] for tool in server["tools"]}
 
 
 def tool_ref(server: dict[str, Any], name: str, **more: str) -> dict[str, str]:
@@ -40,13 +40,13 @@ def tools_section(server: dict[str, Any], *names: str, **overrides: Any) -> dict
 def call_graph(server: dict[str, Any], name: str, arguments: dict[str, Any], **overrides: Any) -> dict[str, Any]:
     """A graph that makes one call and answers its result."""
     call = {"type": "tool", "tool_ref": tool_ref(server, name), "args_template": arguments, "output_key": "found"}
-    done = {"type": "end", "output_template": "{{ state.found }}"}
-    return build_graph({"call": call, "done": done}, ("call", "done"), tools=tools_section(server, name, **overrides))
+    end = {"type": "end", "output_template": "{{ state.found }}"}
+    return build_graph({"call": call, "done": end}, ("call", "done"), tools=tools_section(server, name, **overrides))
 
 
 async def get_failure(agency: Agency, name: str = "a") -> dict[str, Any]:
     """Returns the error of a call that failed."""
     run = await agency.run_agent(name)
     assert run["status"] == "failed", run
-    told: dict[str, Any] = (await agency.list_events(name, run["id"], "tool_call_end"))[-1]["payload"]["error"]
-    return told
+    error: dict[str, Any] = (await agency.list_events(name, run["id"], "tool_call_end"))[-1]["payload"]["error"]
+    return error

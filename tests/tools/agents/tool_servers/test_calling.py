@@ -33,9 +33,9 @@ async def test_a_tool_that_only_reads_is_called_at_once_and_taints_the_run(
     assert run["status"] == "completed", run
     assert run["output"] == {"text": "search done", "structured": {"got": {"query": "trees"}}, "parts": []}
     assert run["tainted"] is True
-    (made,) = fake.calls
-    assert (made.tool, made.arguments) == ("search", {"query": "trees"})
-    assert made.meta["idempotencyKey"] == f"{run['id']}:1"
+    (call,) = fake.calls
+    assert (call.tool, call.arguments) == ("search", {"query": "trees"})
+    assert call.meta["idempotencyKey"] == f"{run['id']}:1"
 
 
 async def test_any_other_tool_waits_for_a_person_and_is_called_once(agency: Agency, fake: FakeToolServer) -> None:
@@ -50,9 +50,9 @@ async def test_any_other_tool_waits_for_a_person_and_is_called_once(agency: Agen
     assert result["preview"] == f"It calls `send` of the tool server `docs` at {fake.mcp}."
     run = await agency.decide("a", run["id"])
     assert run["status"] == "completed", run
-    (made,) = fake.calls
-    assert made.arguments == {"to": "Ada", "text": "Hello"}
-    assert made.meta["idempotencyKey"] == payload["approval_id"]
+    (call,) = fake.calls
+    assert call.arguments == {"to": "Ada", "text": "Hello"}
+    assert call.meta["idempotencyKey"] == payload["approval_id"]
 
 
 async def test_a_person_can_change_the_arguments_and_neither_the_tool_nor_the_server(
@@ -61,10 +61,10 @@ async def test_a_person_can_change_the_arguments_and_neither_the_tool_nor_the_se
     server = await register_server(agency, fake.mcp)
     await agency.create_agent("a", call_graph(server, "send", {"to": "Ada", "text": "Hello"}))
     run = await agency.run_agent("a")
-    edited = {"to": "Bo", "tool": "search", "server_id": "another", "app_id": "app_000000000002"}
-    run = await agency.decide("a", run["id"], arguments=edited)
+    edited_arguments = {"to": "Bo", "tool": "search", "server_id": "another", "app_id": "app_000000000002"}
+    run = await agency.decide("a", run["id"], arguments=edited_arguments)
     assert run["status"] == "completed", run
-    assert [(made.tool, made.arguments) for made in fake.calls] == [("send", edited)]
+    assert [(call.tool, call.arguments) for call in fake.calls] == [("send", edited_arguments)]
 
 
 @pytest.mark.parametrize("accepted_before", ["the decision", "the execution of an edited call", "neither"])
@@ -81,14 +81,14 @@ async def test_an_approval_is_of_the_tool_as_it_was_then(
         await probe_server(agency, server, accept=True)
         result = await agency.harness.call("approvals_get", agency.owner, approval_id=payload["approval_id"])
         assert "changed since" in str(result["preview"])
-    edited: dict[str, Any] = {"arguments": {"to": "Bo"}} if "edited" in accepted_before else {}
-    run = await agency.decide("a", run["id"], **edited)
+    edits: dict[str, Any] = {"arguments": {"to": "Bo"}} if "edited" in accepted_before else {}
+    run = await agency.decide("a", run["id"], **edits)
     if accepted_before == "neither":
         assert (run["status"], len(fake.calls)) == ("completed", 1)
         return
     assert (run["status"], run["error"]["type"], fake.calls) == ("failed", "tool_failed", [])
-    (ended,) = await agency.list_events("a", run["id"], "tool_call_end")
-    assert ended["payload"]["error"]["details"]["code"] == "tool_changed"
+    (end_event,) = await agency.list_events("a", run["id"], "tool_call_end")
+    assert end_event["payload"]["error"]["details"]["code"] == "tool_changed"
     assert "changed since this call was proposed" in run["error"]["message"]
     # Proposed anew it is of the tool as it is now.
     run = await agency.run_agent("a")
@@ -103,9 +103,9 @@ async def test_a_call_that_was_made_is_not_proposed_anew_when_its_tool_changes(
     send = tool_ref(server, "send")
     prompt = '/call send {"to": "Ada"}\n/call send {"to": "Bo"}\n/say Done.'
     think = {"type": "llm", "input_template": prompt, "output_key": "answer", "tools": [send]}
-    done = {"type": "end", "output_template": "{{ state.answer }}"}
+    end = {"type": "end", "output_template": "{{ state.answer }}"}
     await agency.create_agent(
-        "a", build_graph({"think": think, "done": done}, ("think", "done"), tools=tools_section(server, "send"))
+        "a", build_graph({"think": think, "done": end}, ("think", "done"), tools=tools_section(server, "send"))
     )
     run = await agency.run_agent("a")
     run = await agency.decide("a", run["id"], index=0)
@@ -144,7 +144,7 @@ async def test_a_refused_call_is_not_made(agency: Agency, fake: FakeToolServer) 
     server = await register_server(agency, fake.mcp)
     await agency.create_agent("a", call_graph(server, "send", {}))
     run = await agency.run_agent("a")
-    run = await agency.decide("a", run["id"], approved=False)
+    run = await agency.decide("a", run["id"], approves=False)
     assert (run["status"], run["error"]["type"], fake.calls) == ("failed", "approval_denied", [])
 
 
@@ -153,15 +153,15 @@ async def test_a_model_is_told_of_the_tools_and_calls_them(agency: Agency, fake:
     search, send = tool_ref(server, "search"), tool_ref(server, "send")
     prompt = '/call search {"query": "a"}\n/then send {"to": "$1.text"}\n/say Done.'
     think = {"type": "llm", "input_template": prompt, "output_key": "answer", "tools": [search, send]}
-    done = {"type": "end", "output_template": "{{ state.answer }}"}
-    spec = build_graph({"think": think, "done": done}, ("think", "done"), tools=tools_section(server, "search", "send"))
+    end = {"type": "end", "output_template": "{{ state.answer }}"}
+    spec = build_graph({"think": think, "done": end}, ("think", "done"), tools=tools_section(server, "search", "send"))
     await agency.create_agent("a", spec)
     run = await agency.run_agent("a")
     assert run["status"] == "paused", run
     run = await agency.decide("a", run["id"])
     assert run["status"] == "completed", run
     assert run["output"].endswith("Done.")
-    assert [made.arguments for made in fake.calls] == [{"query": "a"}, {"to": "search done"}]
+    assert [call.arguments for call in fake.calls] == [{"query": "a"}, {"to": "search done"}]
 
 
 async def test_a_server_is_named_in_graphs_and_events_and_tells_tools_of_one_name_apart(
@@ -174,15 +174,17 @@ async def test_a_server_is_named_in_graphs_and_events_and_tells_tools_of_one_nam
         tools.append({"source": "mcp", "server_id": "docs", "name": "send"})
         prompt = '/call docs_search {"query": "a"}\n/call other_docs_search {"query": "b"}\n/then send {"to": "Ada"}'
         think = {"type": "llm", "input_template": prompt, "output_key": "answer", "tools": tools}
-        listed = [
+        server_refs = [
             {"server_id": "docs", "tools": ["search", "send"]},
             {"server_id": "other docs", "tools": ["search"]},
         ]
-        spec = build_graph({"think": think, "done": {"type": "end"}}, ("think", "done"), tools={"mcp_servers": listed})
+        spec = build_graph(
+            {"think": think, "done": {"type": "end"}}, ("think", "done"), tools={"mcp_servers": server_refs}
+        )
         await agency.create_agent("a", spec)
         run = await agency.run_agent("a")
         assert run["status"] == "paused", run
-        assert [[made.arguments for made in each.calls] for each in (fake, other)] == [
+        assert [[call.arguments for call in each.calls] for each in (fake, other)] == [
             [{"query": "a"}],
             [{"query": "b"}],
         ]
@@ -195,7 +197,7 @@ async def test_a_server_is_named_in_graphs_and_events_and_tells_tools_of_one_nam
 
 
 @pytest.mark.parametrize(
-    ("text", "structured"),
+    ("text", "structured_content"),
     [
         ('{"found": [1, 2]}', {"found": [1, 2]}),
         (' [{"id": 7}]', [{"id": 7}]),
@@ -207,13 +209,13 @@ async def test_a_server_is_named_in_graphs_and_events_and_tells_tools_of_one_nam
     ids=["object", "list", "number", "words", "deep", "long"],
 )
 async def test_an_object_or_list_that_comes_as_text_alone_is_read(
-    agency: Agency, fake: FakeToolServer, text: str, structured: Any
+    agency: Agency, fake: FakeToolServer, text: str, structured_content: Any
 ) -> None:
     server = await register_server(agency, fake.mcp)
     await agency.create_agent("a", call_graph(server, "search", {"query": "x"}))
     fake.answer = types.CallToolResult(content=[types.TextContent(type="text", text=text)])
     run = await agency.run_agent("a")
-    assert run["output"] == {"text": text, "structured": structured, "parts": []}, run["error"]
+    assert run["output"] == {"text": text, "structured": structured_content, "parts": []}, run["error"]
 
 
 async def test_in_a_run_that_has_read_outside_text_calls_that_only_read_ask_too(
@@ -222,24 +224,24 @@ async def test_in_a_run_that_has_read_outside_text_calls_that_only_read_ask_too(
     server = await register_server(agency, fake.mcp)
     search = {"type": "tool", "tool_ref": tool_ref(server, "search")}
     one, two = {**search, "args_template": {"query": "1"}}, {**search, "args_template": {"query": "2"}}
-    done = {"type": "end", "output_template": "ok"}
+    end = {"type": "end", "output_template": "ok"}
     spec = build_graph(
-        {"one": one, "two": two, "done": done}, ("one", "two"), ("two", "done"), tools=tools_section(server, "search")
+        {"one": one, "two": two, "done": end}, ("one", "two"), ("two", "done"), tools=tools_section(server, "search")
     )
     await agency.create_agent("a", spec)
     run = await agency.run_agent("a")
-    assert (run["status"], [made.arguments for made in fake.calls]) == ("paused", [{"query": "1"}])
+    assert (run["status"], [call.arguments for call in fake.calls]) == ("paused", [{"query": "1"}])
     await agency.create_agent("b", spec, taint_checks=False)
     assert (await agency.run_agent("b"))["status"] == "completed"
 
 
-@pytest.mark.parametrize("narrowed", ["acl", "server", "ref"])
-async def test_what_is_narrowed_anywhere_asks(agency: Agency, fake: FakeToolServer, narrowed: str) -> None:
-    acl = {"search": {"mode": "read_write"}} if narrowed == "acl" else {}
+@pytest.mark.parametrize("narrowed_place", ["acl", "server", "ref"])
+async def test_what_is_narrowed_anywhere_asks(agency: Agency, fake: FakeToolServer, narrowed_place: str) -> None:
+    acl = {"search": {"mode": "read_write"}} if narrowed_place == "acl" else {}
     server = await register_server(agency, fake.mcp, tool_acl=acl)
-    override = {"search": {"mode_override": "read_write"}} if narrowed == "server" else {}
+    override = {"search": {"mode_override": "read_write"}} if narrowed_place == "server" else {}
     spec = call_graph(server, "search", {"query": "x"}, **override)
-    if narrowed == "ref":
+    if narrowed_place == "ref":
         spec["nodes"]["call"]["tool_ref"]["mode_override"] = "read_write"
     await agency.create_agent("a", spec)
     run = await agency.run_agent("a")
@@ -258,19 +260,19 @@ async def test_an_owner_cannot_make_a_tool_read_only_that_its_server_does_not(
 
 
 @pytest.mark.parametrize(
-    ("exposed", "override"), [(False, {}), (True, {}), (True, {"exposed_to_override": "developer_only"})]
+    ("is_exposed", "override"), [(False, {}), (True, {}), (True, {"exposed_to_override": "developer_only"})]
 )
 async def test_users_of_the_app_cause_calls_only_where_the_owner_says_so(
-    agency: Agency, fake: FakeToolServer, exposed: bool, override: dict[str, str]
+    agency: Agency, fake: FakeToolServer, is_exposed: bool, override: dict[str, str]
 ) -> None:
-    acl = {"search": {"exposed_to": "end_user"}} if exposed else {}
+    acl = {"search": {"exposed_to": "end_user"}} if is_exposed else {}
     server = await register_server(agency, fake.mcp, tool_acl=acl)
     spec = call_graph(server, "search", {"query": "x"}, **({"search": override} if override else {}))
     await agency.create_agent("a", spec, visibility="authenticated")
     run = await agency.run_agent("a", agency.end_user("ada"))
-    allowed = exposed and not override
-    assert run["status"] == ("completed" if allowed else "failed"), run
-    assert len(fake.calls) == int(allowed)
+    is_allowed = is_exposed and not override
+    assert run["status"] == ("completed" if is_allowed else "failed"), run
+    assert len(fake.calls) == int(is_allowed)
 
 
 async def test_a_users_call_that_waits_is_decided_by_those_who_run_the_app(
@@ -281,7 +283,7 @@ async def test_a_users_call_that_waits_is_decided_by_those_who_run_the_app(
     run = await agency.run_agent("a", agency.end_user("ada"))
     assert run["status"] == "paused", run
     run = await agency.decide("a", run["id"])
-    assert (run["status"], [made.arguments for made in fake.calls]) == ("completed", [{"to": "Ada"}])
+    assert (run["status"], [call.arguments for call in fake.calls]) == ("completed", [{"to": "Ada"}])
 
 
 async def test_a_user_approves_what_the_graph_sends_to_a_server_and_nothing_else(
@@ -298,7 +300,7 @@ async def test_a_user_approves_what_the_graph_sends_to_a_server_and_nothing_else
         await agency.decide("a", run["id"], by=ada, arguments={"to": "Bob"})
     assert fake.calls == []
     run = await agency.decide("a", run["id"], by=ada)
-    assert (run["status"], [made.arguments for made in fake.calls]) == ("completed", [{"to": "Ada"}])
+    assert (run["status"], [call.arguments for call in fake.calls]) == ("completed", [{"to": "Ada"}])
 
 
 async def test_a_tool_that_says_it_failed_ends_the_run_with_its_words(agency: Agency, fake: FakeToolServer) -> None:
@@ -315,9 +317,9 @@ async def test_the_words_of_a_tool_that_failed_taint_the_run(agency: Agency, fak
     search = tool_ref(server, "search")
     prompt = '/call search {"query": "1"}\n/then search {"query": "2"}\n/say Done.'
     think = {"type": "llm", "input_template": prompt, "output_key": "answer", "tools": [search]}
-    done = {"type": "end", "output_template": "{{ state.answer }}"}
+    end = {"type": "end", "output_template": "{{ state.answer }}"}
     await agency.create_agent(
-        "a", build_graph({"think": think, "done": done}, ("think", "done"), tools=tools_section(server, "search"))
+        "a", build_graph({"think": think, "done": end}, ("think", "done"), tools=tools_section(server, "search"))
     )
     run = await agency.run_agent("a")
     assert (run["status"], run["tainted"], len(fake.calls)) == ("paused", True, 1), run

@@ -56,26 +56,26 @@ async def test_visitors_see_neither_what_the_app_pays_nor_what_its_credentials_b
     call = {"type": "tool", "tool_ref": search, "args_template": {"query": "secret-plan"}, "output_key": "found"}
     say = {"type": "llm", "input_template": "/say Hello.", "output_key": "said"}
     nodes = {"call": call, "say": say, "done": {"type": "end", "output_template": "{{ state.said }}"}}
-    listed = {"mcp_servers": [{"server_id": "docs", "tools": ["search"]}]}
-    spec = build_graph(nodes, ("call", "say"), ("say", "done"), tools=listed)
+    tools = {"mcp_servers": [{"server_id": "docs", "tools": ["search"]}]}
+    spec = build_graph(nodes, ("call", "say"), ("say", "done"), tools=tools)
     agent = {"name": "a", "graph_spec": spec, "visibility": "public", "safety_acknowledged": True}
     assert (await baobab.client.post(f"{base}/agents", json=agent, headers=baobab.owner)).status_code == 201
     response = await baobab.client.post(f"{base}/public/agents/a/runs", json={"input": {}}, headers=anon)
     opened_body = response.json()
     await run_due_jobs(baobab.application)
     path = f"{base}/public/runs/{opened_body['run_id']}"
-    shown = [await baobab.client.get(f"{path}/events.json", headers=anon)]
-    shown.append(await baobab.client.get(f"{path}/events?token={opened_body['stream_token']}"))
-    shown.append(await baobab.client.get(path, headers=anon))
-    for answer in shown:
+    answers = [await baobab.client.get(f"{path}/events.json", headers=anon)]
+    answers.append(await baobab.client.get(f"{path}/events?token={opened_body['stream_token']}"))
+    answers.append(await baobab.client.get(path, headers=anon))
+    for answer in answers:
         assert answer.status_code == 200
-        for hidden in ("secret-plan", "search done", "cost_usd", '"model"'):
-            assert hidden not in answer.text
-    assert "tool_call_end" in shown[0].text
-    assert "Hello." in shown[1].text
+        for hidden_text in ("secret-plan", "search done", "cost_usd", '"model"'):
+            assert hidden_text not in answer.text
+    assert "tool_call_end" in answers[0].text
+    assert "Hello." in answers[1].text
     own = await baobab.client.get(f"{base}/agents/a/runs/{opened_body['run_id']}/events.json", headers=baobab.owner)
-    for told in ("secret-plan", "search done", "cost_usd", '"model"'):
-        assert told in own.text
+    for text in ("secret-plan", "search done", "cost_usd", '"model"'):
+        assert text in own.text
 
 
 @pytest.mark.parametrize("inside", [False, True], ids=["its own tool", "a run below"])

@@ -72,8 +72,8 @@ async def test_a_token_is_fetched_with_a_clients_credentials_and_held_until_it_e
     auth |= {"token_url": f"{fake.url}/token", "scope": "read"}
     server = await register_server(agency, fake.mcp, auth=auth)
     assert server["auth"] == {**auth, "client_secret": "***"}
-    asked = {"grant_type": "client_credentials", "scope": "read", "resource": fake.mcp}
-    assert fake.token_requests == [asked]
+    token_request = {"grant_type": "client_credentials", "scope": "read", "resource": fake.mcp}
+    assert fake.token_requests == [token_request]
     assert (await probe_server(agency, server))["ok"] is True
     assert len(fake.token_requests) == 1
     agency.harness.clock.advance(600)
@@ -106,13 +106,13 @@ async def test_a_credential_that_the_server_repeats_is_not_told(
     agency: Agency, fake: FakeToolServer, fails: bool
 ) -> None:
     fake.bearer = TOKEN
-    said = f"The token {TOKEN} may not do this."
+    complaint = f"The token {TOKEN} may not do this."
     server = await register_server(agency, fake.mcp, auth={"type": "bearer", "token": TOKEN})
     await agency.create_agent("a", call_graph(server, "search", {"query": "x"}))
     if fails:
-        fake.answer = types.CallToolResult(content=[types.TextContent(type="text", text=said)], is_error=True)
+        fake.answer = types.CallToolResult(content=[types.TextContent(type="text", text=complaint)], is_error=True)
     else:
-        fake.complaint = said
+        fake.complaint = complaint
     failure = await get_failure(agency)
     assert "The token *** may not do this." in failure["message"]
     assert TOKEN.encode() not in agency.harness.read_database()
@@ -169,7 +169,7 @@ async def test_only_runs_call_its_tools(agency: Agency, fake: FakeToolServer) ->
 
 
 @pytest.mark.parametrize(
-    "given",
+    "fields",
     [
         {"url": "http://93.184.216.34/mcp", "auth": {"type": "bearer", "token": TOKEN}},
         {"url": "http://93.184.216.34/mcp", "auth_header": f"Bearer {TOKEN}"},
@@ -185,17 +185,17 @@ async def test_only_runs_call_its_tools(agency: Agency, fake: FakeToolServer) ->
     ],
     ids=["bearer", "header", "token url"],
 )
-async def test_no_credential_is_sent_in_clear_to_a_public_host(agency: Agency, given: dict[str, Any]) -> None:
-    error = await agency.catch_refusal("mcp_servers_create", agency.owner, app_id=agency.app_id, name="s", **given)
+async def test_no_credential_is_sent_in_clear_to_a_public_host(agency: Agency, fields: dict[str, Any]) -> None:
+    error = await agency.catch_refusal("mcp_servers_create", agency.owner, app_id=agency.app_id, name="s", **fields)
     assert (error.status, error.code) == (400, "EGRESS_CREDENTIAL_IN_CLEAR")
 
 
 async def test_a_result_that_repeats_the_credential_is_told_without_it(agency: Agency, fake: FakeToolServer) -> None:
     fake.bearer = TOKEN
-    said = f"You sent {TOKEN}."
+    text = f"You sent {TOKEN}."
     server = await register_server(agency, fake.mcp, auth={"type": "bearer", "token": TOKEN})
-    content = [types.TextContent(type="text", text=said)]
-    fake.answer = types.CallToolResult(content=content, structured_content={"headers": [{TOKEN: said}]})
+    content = [types.TextContent(type="text", text=text)]
+    fake.answer = types.CallToolResult(content=content, structured_content={"headers": [{TOKEN: text}]})
     await agency.create_agent("a", call_graph(server, "search", {"query": "x"}))
     run = await agency.run_agent("a")
     assert run["status"] == "completed", run
