@@ -107,8 +107,8 @@ for_substrate_reject = for_substrate_approve
 async def find_result(world: World, caller: Caller, capability: str, field: str, **payload: Any) -> str:
     """A field of what an action did, or an id of nobody's."""
     result = (await propose(world, caller, capability, **payload)).get("result") or {}
-    found: str = result.get(field, f"{field[:3]}_{_NOBODYS}")
-    return found
+    value: str = result.get(field, f"{field[:3]}_{_NOBODYS}")
+    return value
 
 
 async def for_substrate_entity(world: World, caller: Caller) -> dict[str, Any]:
@@ -211,7 +211,7 @@ async def for_substrate_outbox_cancel(world: World, caller: Caller) -> dict[str,
 
 
 async def for_substrate_outbox_retry(world: World, caller: Caller) -> dict[str, Any]:
-    named = await for_substrate_outbox_cancel(world, caller)
-    path = f"/v1/me/substrate/outbox/{named['outbox_id']}/cancel"
+    arguments = await for_substrate_outbox_cancel(world, caller)
+    path = f"/v1/me/substrate/outbox/{arguments['outbox_id']}/cancel"
     await caller.client.post(path, headers=caller.headers)
-    return named
+    return arguments

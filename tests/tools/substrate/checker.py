@@ -43,10 +43,10 @@ async def find_faults(database: Database, organisation_id: str) -> list[str]:
         memories = {row["id"]: row for row in await load(tables.memory)}
         keys = {(row["entity_id"], row["name"], row["value"], row["type"]) for row in await load(tables.entity_keys)}
         (settings,) = await load(tables.settings)
-        used = await recount(connection.execute, organisation_id)
+        used_bytes = await recount(connection.execute, organisation_id)
     faults = [*_check_changes(changes, settings), *_check_actions(actions, changes)]
-    if settings["used_bytes"] not in (None, used):
-        faults.append(f"{settings['used_bytes']} bytes are counted, and {used} are there")
+    if settings["used_bytes"] not in (None, used_bytes):
+        faults.append(f"{settings['used_bytes']} bytes are counted, and {used_bytes} are there")
     faults += [*_check_rows(rows, actions, changes), *_check_indexes(rows, memories, keys)]
     return faults + _check_entities(rows["entities"]) + _check_references(rows)
 
@@ -94,8 +94,8 @@ def _check_rows(rows: dict[str, dict[str, Any]], actions: dict[str, Any], change
             faults.append(f"{row_id}: it is{' not' if row is None else ''} there, unlike its changes say")
         elif row is not None and row["action_id"]:
             faults += _check_writer(row, steps, actions)
-    known = {row_id for _, row_id in history}
-    faults += [f"{row_id}: nothing has made it" for table in rows.values() for row_id in table.keys() - known]
+    changed_ids = {row_id for _, row_id in history}
+    faults += [f"{row_id}: nothing has made it" for table in rows.values() for row_id in table.keys() - changed_ids]
     return faults
 
 
@@ -111,23 +111,23 @@ def _check_writer(row: Any, steps: list[Any], actions: dict[str, Any]) -> list[s
         if step["action_id"] and actions[step["action_id"]]["capability"] not in UNDOING
     ]
     standing = [writer for writer in writers if actions[writer]["status"] != "reverted"]
-    expected = standing[-1] if standing else writers[0]
+    last_writer = standing[-1] if standing else writers[0]
     if not standing and row.get("status") != "reversed":
         return [f"{row['id']}: all that made it is undone, and it is there"]
-    return [] if row["action_id"] == expected else [f"{row['id']}: written by {row['action_id']}, not {expected}"]
+    return [] if row["action_id"] == last_writer else [f"{row['id']}: written by {row['action_id']}, not {last_writer}"]
 
 
 def _check_indexes(rows: dict[str, dict[str, Any]], memories: dict[str, Any], keys: set[Any]) -> list[str]:
     faults = []
-    remembered = {row_id for name in KINDS.values() for row_id in rows[name]}
-    if remembered != memories.keys():
-        faults.append(f"the index has other memories: {remembered ^ memories.keys()}")
+    memory_ids = {row_id for name in KINDS.values() for row_id in rows[name]}
+    if memory_ids != memories.keys():
+        faults.append(f"the index has other memories: {memory_ids ^ memories.keys()}")
     for row_id, memory in memories.items():
         row = rows[KINDS[memory["kind"]]].get(row_id)
         if row is None:
             continue
-        told = [row.get(name) for name in ("status", "supersedes", "source_artifact_id", "updated_at")]
-        if told != [memory[name] for name in ("status", "supersedes", "source_artifact_id", "updated_at")]:
+        fields = [row.get(name) for name in ("status", "supersedes", "source_artifact_id", "updated_at")]
+        if fields != [memory[name] for name in ("status", "supersedes", "source_artifact_id", "updated_at")]:
             faults.append(f"{row_id}: the index has it as it was")
         words = tag_words(memory["organisation_id"], split_words(row.get("title") or row["description"]))
         if not set(words) <= set(memory["words"].split()):
@@ -146,11 +146,11 @@ def _check_entities(entities: dict[str, Any]) -> list[str]:
     if len(emails) != len(set(emails)):
         faults.append("two entities have one address")
     for entity_id in entities:
-        seen, at = set(), entity_id
-        while at not in seen and at in entities and entities[at]["merged_into"] is not None:
-            seen.add(at)
+        visited_ids, at = set(), entity_id
+        while at not in visited_ids and at in entities and entities[at]["merged_into"] is not None:
+            visited_ids.add(at)
             at = entities[at]["merged_into"]
-        if at in seen or at not in entities:
+        if at in visited_ids or at not in entities:
             faults.append(f"{entity_id}: it was merged into {at}, which leads nowhere")
     return faults
 

@@ -18,7 +18,7 @@ def name_tool(name: str) -> dict[str, Any]:
 
 def build_proposing(capability: str = "record_learning", **further: Any) -> dict[str, Any]:
     payload = {"title": "Found: {{ state.found.results.0.title }}", "description": "An agent has read it."}
-    proposed = {"capability": capability, "payload": payload, **further}
+    proposal = {"capability": capability, "payload": payload, **further}
     nodes: dict[str, Any] = {
         "search": {
             "type": "tool",
@@ -29,13 +29,13 @@ def build_proposing(capability: str = "record_learning", **further: Any) -> dict
         "propose": {
             "type": "tool",
             "tool_ref": name_tool("substrate_propose"),
-            "args_template": proposed,
+            "args_template": proposal,
             "output_key": "made",
         },
         "done": {"type": "end", "output_template": "{{ state.made }}"},
     }
-    offered = ["substrate_search_memory", "substrate_propose"]
-    return build_graph(nodes, ("search", "propose"), ("propose", "done"), tools={"builtin": offered})
+    tool_names = ["substrate_search_memory", "substrate_propose"]
+    return build_graph(nodes, ("search", "propose"), ("propose", "done"), tools={"builtin": tool_names})
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ class SimulatedCrash(BaseException):
 class CrashingUnit(Unit):
     """A transaction that breaks off before the statement of a number."""
 
-    left: int = 0
+    statements_left: int = 0
 
     async def execute(self, statement: Any, rows: Any = None) -> Any:
         self._count()
@@ -31,8 +31,8 @@ class CrashingUnit(Unit):
         await super().write(statement, rows)
 
     def _count(self) -> None:
-        self.left -= 1
-        if not self.left:
+        self.statements_left -= 1
+        if not self.statements_left:
             raise SimulatedCrash
 
 
@@ -40,14 +40,14 @@ async def propose_until(substrate: Substrate, statements: int, capability: str, 
     """Proposes, and breaks off before the statement of this number. Whether there were so many."""
     services, organisation = substrate.harness.services, substrate.owner.organisation_id
     unit = CrashingUnit(services.database, write=True, lock=organisation)
-    unit.left = statements
+    unit.statements_left = statements
     try:
         await proposals.propose(unit, services, organisation, Proposer("human", "test"), capability, payload)
     except SimulatedCrash as crash:
         await unit.rollback(crash)
         return True
     # A commit may have a statement of its own.
-    unit.left = 0
+    unit.statements_left = 0
     await unit.commit()
     return False
 

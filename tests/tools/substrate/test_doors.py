@@ -23,8 +23,8 @@ async def test_a_key_of_the_substrate_opens_it_and_no_other_key_does(baobab: Bao
     }
     response = await client.post(f"{BASE}/actions/propose", json=body, headers=key)
     assert response.status_code == 200, response.text
-    (found,) = (await client.get(f"{BASE}/entities?q=zoe&count=true", headers=ada.headers)).json()["entities"]
-    assert (found["id"], found["_sim"], "sim" in found) == (response.json()["result"]["entity_id"], 1.0, False)
+    (entity,) = (await client.get(f"{BASE}/entities?q=zoe&count=true", headers=ada.headers)).json()["entities"]
+    assert (entity["id"], entity["_sim"], "sim" in entity) == (response.json()["result"]["entity_id"], 1.0, False)
     other = await create_key(baobab, ada.headers)
     refusal = await client.get(f"{BASE}/entities", headers=other)
     assert (refusal.status_code, refusal.json()["error"]["code"]) == (403, "AUTH_INSUFFICIENT_PERMISSIONS")
@@ -50,11 +50,11 @@ async def test_an_mcp_client_says_what_led_to_its_proposals_in_a_header(baobab: 
     by["x-platform-trigger-context"] = '{"mail": 7}'
     arguments = {"capability": "record_decision", "payload": {"title": "Ship", "kind": "vision"}}
     view = "/mcp?toolsets=substrate"
-    for own, kept in (({}, {"mail": 7}), ({"trigger_context": "a question"}, {"text": "a question"})):
+    for own, expected_context in (({}, {"mail": 7}), ({"trigger_context": "a question"}, {"text": "a question"})):
         result = await call_tool(baobab, "substrate_propose", arguments | own, by=by, era=era, path=view)
         action_id = result["structuredContent"]["action_id"]
         action = (await baobab.client.get(f"{BASE}/actions/{action_id}", headers=ada.headers)).json()
-        assert action["trigger_context"] == kept
+        assert action["trigger_context"] == expected_context
 
 
 async def test_a_key_that_must_ask_waits_in_the_one_inbox(baobab: Baobab) -> None:
@@ -63,8 +63,8 @@ async def test_a_key_that_must_ask_waits_in_the_one_inbox(baobab: Baobab) -> Non
     body = {"capability": "record_decision", "payload": {"title": "Ship", "kind": "vision"}}
     waits = await client.post(f"{BASE}/actions/propose", json=body, headers=key)
     assert (waits.status_code, waits.json()["error"]["code"]) == (428, "APPROVAL_REQUIRED")
-    (asked,) = (await client.get("/v1/approvals?status=pending", headers=ada.headers)).json()["approvals"]
-    assert asked["tool"] == "substrate_propose"
+    (approval,) = (await client.get("/v1/approvals?status=pending", headers=ada.headers)).json()["approvals"]
+    assert approval["tool"] == "substrate_propose"
     assert (await client.get(f"{BASE}/actions", headers=ada.headers)).json()["actions"] == []
 
 

@@ -30,18 +30,20 @@ async def test_an_upsert_finds_an_entity_by_its_keys_and_then_by_its_address(sub
 
 
 async def test_a_patch_is_a_merge_patch_and_refused_when_the_entity_has_changed_since(substrate: Substrate) -> None:
-    made = await substrate.do("upsert_entity", type="person", display_name="Ada", attrs={"a": 1, "b": {"c": 2, "d": 3}})
-    entity = await substrate.call("entity", entity_id=made["entity_id"])
-    arguments = {"entity_id": made["entity_id"], "attrs": {"a": None, "b": {"c": 4}}}
-    seen = entity["updated_at"].isoformat()
-    result = await substrate.call("update_entity", **arguments, if_updated_at=seen)
-    assert result["result"] == {"entity_id": made["entity_id"]}
-    assert (await substrate.call("entity", entity_id=made["entity_id"]))["attrs"] == {"b": {"c": 4, "d": 3}}
+    upsert = await substrate.do(
+        "upsert_entity", type="person", display_name="Ada", attrs={"a": 1, "b": {"c": 2, "d": 3}}
+    )
+    entity = await substrate.call("entity", entity_id=upsert["entity_id"])
+    arguments = {"entity_id": upsert["entity_id"], "attrs": {"a": None, "b": {"c": 4}}}
+    updated_at = entity["updated_at"].isoformat()
+    result = await substrate.call("update_entity", **arguments, if_updated_at=updated_at)
+    assert result["result"] == {"entity_id": upsert["entity_id"]}
+    assert (await substrate.call("entity", entity_id=upsert["entity_id"]))["attrs"] == {"b": {"c": 4, "d": 3}}
     with pytest.raises(BaobabError) as refusal:
-        await substrate.call("update_entity", **arguments, if_updated_at=seen)
+        await substrate.call("update_entity", **arguments, if_updated_at=updated_at)
     assert (refusal.value.code, refusal.value.status) == ("precondition_failed", 409)
     with pytest.raises(BaobabError) as refusal:
-        await substrate.call("update_entity", entity_id=made["entity_id"])
+        await substrate.call("update_entity", entity_id=upsert["entity_id"])
     assert (refusal.value.status, refusal.value.message) == (400, "There is nothing to change.")
 
 
@@ -49,12 +51,12 @@ async def test_a_patch_is_a_merge_patch_and_refused_when_the_entity_has_changed_
 async def test_attributes_do_not_grow_without_end_by_small_changes(
     substrate: Substrate, capability: str, field: str
 ) -> None:
-    named = {"id": "ent_large"} | ({"type": "person", "display_name": "Ada"} if capability == "upsert_entity" else {})
+    fields = {"id": "ent_large"} | ({"type": "person", "display_name": "Ada"} if capability == "upsert_entity" else {})
     half, quarter = "x" * 32_000, "x" * 16_000
     await substrate.do("upsert_entity", id="ent_large", type="person", display_name="Ada", attrs={"a": half, "b": half})
     with pytest.raises(BaobabError, match="at most 65536 bytes"):
-        await substrate.propose(capability, **named, **{field: {"c": half}})
-    await substrate.do(capability, **named, **{field: {"a": quarter, "c": quarter}})
+        await substrate.propose(capability, **fields, **{field: {"c": half}})
+    await substrate.do(capability, **fields, **{field: {"a": quarter, "c": quarter}})
     entity = await substrate.call("entity", entity_id="ent_large")
     assert {name: len(value) for name, value in entity["attrs"].items()} == {"a": 16_000, "b": 32_000, "c": 16_000}
 
@@ -96,14 +98,14 @@ async def test_pages_of_entities_go_on_at_the_cursor(substrate: Substrate) -> No
         (await substrate.do("upsert_entity", type="company", display_name=str(number)))["entity_id"]
         for number in range(5)
     ]
-    found, cursor = [], None
+    found_ids, cursor = [], None
     while True:
         page = await substrate.call("entities", type="company", limit=2, cursor=cursor)
-        found += [row["id"] for row in page["entities"]]
+        found_ids += [row["id"] for row in page["entities"]]
         cursor = page["next_cursor"]
         if cursor is None:
             break
-    assert found == ids[::-1]
+    assert found_ids == ids[::-1]
 
 
 @pytest.mark.parametrize("capability", ["update_entity", "patch_entity"])
@@ -150,10 +152,10 @@ async def test_an_entity_of_many_aliases_lists_the_first_and_counts_all(substrat
         open_ledger(unit, services, organisation_id) as ledger,
     ):
         for number in range(206):
-            made = {"id": f"ent_{number:03}", "type": "person", "display_name": f"Ada {number}"}
-            await propose_in(ledger, proposer, "upsert_entity", made)
+            person = {"id": f"ent_{number:03}", "type": "person", "display_name": f"Ada {number}"}
+            await propose_in(ledger, proposer, "upsert_entity", person)
             if number:
-                merge = {"loser_id": made["id"], "winner_id": "ent_000", "reason": "One."}
+                merge = {"loser_id": person["id"], "winner_id": "ent_000", "reason": "One."}
                 await propose_in(ledger, proposer, "merge_entities", merge, skip_approval=True)
     entity = await substrate.call("entity", entity_id="ent_205")
     assert (entity["id"], entity["alias_count"], len(entity["aliases"])) == ("ent_000", 205, 200)

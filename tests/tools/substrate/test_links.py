@@ -85,9 +85,9 @@ async def test_whoever_signs_up_under_an_address_that_is_known_changes_no_entity
 async def test_an_app_is_linked_only_to_an_organisation_of_ones_own(substrate: Substrate, app_id: str) -> None:
     stranger = await substrate.harness.sign_up("eve@example.com")
     for caller, organisation in ((substrate.owner, stranger.organisation_id), (stranger, None)):
-        asked: Any = {} if organisation is None else {"organization_id": organisation}
+        arguments: Any = {} if organisation is None else {"organization_id": organisation}
         with pytest.raises(BaobabError) as refusal:
-            await substrate.harness.call("apps_link_substrate", caller, app_id=app_id, **asked)
+            await substrate.harness.call("apps_link_substrate", caller, app_id=app_id, **arguments)
         assert refusal.value.status in (403, 404)
 
 
@@ -99,8 +99,8 @@ async def test_either_side_ends_a_link(substrate: Substrate, app_id: str) -> Non
     assert refusal.value.status == 403
     async with services.database.writing_unit(lock=app_id) as unit:
         # As if she had been a member of both organisations when the link was made.
-        linked = update(apps).where(apps.c.id == app_id)
-        await unit.execute(linked.values(substrate_organization_id=eve.organisation_id))
+        statement = update(apps).where(apps.c.id == app_id)
+        await unit.execute(statement.values(substrate_organization_id=eve.organisation_id))
     assert (await call("substrate_apps", eve))["apps"] == [{"app_id": app_id, "name": "shop", "users": False}]
     assert (await call("substrate_apps", substrate.owner))["apps"] == []
     assert (await call("apps_unlink_substrate", eve, app_id=app_id))["organization_id"] is None
@@ -144,13 +144,13 @@ async def test_a_long_way_back_is_previewed_in_parts(substrate: Substrate, monke
         await substrate.do("record_learning", title=str(number), description="x")
         await substrate.do("record_decision", title=str(number), kind="vision")
     await substrate.do("place_call", to="Ada", purpose="Ask")
-    undone = []
+    previews = []
     while (preview := await substrate.call("restore_preview", day=day))["payloads"]:
-        undone.append((preview["would_undo"], preview["has_more"]))
+        previews.append((preview["would_undo"], preview["has_more"]))
         for payload in preview["payloads"]:
             await substrate.do("bulk_revert_actions", **payload)
     parts = [{"record_decision": 2, "record_learning": 1}, {"record_learning": 2, "record_decision": 1}]
-    assert undone == [(parts[0], True), (parts[1], False)]
+    assert previews == [(parts[0], True), (parts[1], False)]
     assert preview["would_stay"] == {"place_call": 1}
     assert [row["title"] for row in (await substrate.call("memory_list", kinds="learnings"))["results"]] == ["Before"]
 

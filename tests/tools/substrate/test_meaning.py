@@ -13,8 +13,8 @@ from tests.tools.substrate.conftest import Substrate
 
 
 async def learn(substrate: Substrate, title: str, description: str = "x", **further: Any) -> str:
-    done = await substrate.do("record_learning", title=title, description=description, **further)
-    return str(done["learning_id"])
+    result = await substrate.do("record_learning", title=title, description=description, **further)
+    return str(result["learning_id"])
 
 
 async def fill(substrate: Substrate) -> None:
@@ -81,9 +81,9 @@ async def test_a_changed_fact_does_not_erase_what_was_known_before(substrate: Su
     clock = substrate.harness.clock
     old = await learn(substrate, "Ada lives in Paris")
     clock.advance(3600)
-    before, moved = clock.now(), clock.now() + timedelta(hours=1)
+    before, moved_at = clock.now(), clock.now() + timedelta(hours=1)
     clock.advance(7200)
-    new = await learn(substrate, "Ada lives in Rome", replaces=old, valid_from=moved.isoformat())
+    new = await learn(substrate, "Ada lives in Rome", replaces=old, valid_from=moved_at.isoformat())
     clock.advance(1)
 
     async def ask(**moments: Any) -> list[str]:
@@ -94,14 +94,14 @@ async def test_a_changed_fact_does_not_erase_what_was_known_before(substrate: Su
     assert await ask(known_at=before) == [old]
     assert await ask(known_at=clock.now()) == [new]
     assert await ask(valid_at=before) == [old, new][:1]
-    assert await ask(valid_at=moved) == [new]
-    assert await ask(valid_at=moved, known_at=before) == [old]
+    assert await ask(valid_at=moved_at) == [new]
+    assert await ask(valid_at=moved_at, known_at=before) == [old]
     assert (await substrate.call("search_memory", q="Ada lives", known_at=before))["results"][0]["id"] == old
     with pytest.raises(BaobabError) as refusal:
         await learn(substrate, "Ada lives in Oslo", replaces=old)
     assert refusal.value.code == "wrong_status"
     with pytest.raises(BaobabError):
-        await learn(substrate, "Never", valid_from=moved.isoformat(), valid_to=before.isoformat())
+        await learn(substrate, "Never", valid_from=moved_at.isoformat(), valid_to=before.isoformat())
 
 
 async def test_what_was_known_is_found_among_many_nearer_memories_of_later(substrate: Substrate) -> None:
@@ -122,11 +122,11 @@ async def test_what_was_known_is_found_among_many_nearer_memories_of_later(subst
 
 async def test_what_was_known_is_told_as_it_was_then(substrate: Substrate) -> None:
     clock = substrate.harness.clock
-    made = await substrate.do("record_commitment", description="Send the report", status="tentative")
+    commitment = await substrate.do("record_commitment", description="Send the report", status="tentative")
     clock.advance(60)
     then = clock.now()
     clock.advance(60)
-    arguments = {"commitment_id": made["commitment_id"], "status": "broken", "description": "Send nothing"}
+    arguments = {"commitment_id": commitment["commitment_id"], "status": "broken", "description": "Send nothing"}
     await substrate.do("update_commitment", **arguments)
     (row,) = (await substrate.call("memory_list", known_at=then))["results"]
     assert (row["title"], row["status"]) == ("Send the report", "tentative")
@@ -163,13 +163,13 @@ async def test_duplicates_are_proposed_once_a_day_and_wait_for_a_person(substrat
 
     ids = [await learn(substrate, "Customers pay late", "Most pay after sixty days.") for _ in range(2)]
     await learn(substrate, "The moon", "It is far away.")
-    (proposed,) = await look()
-    assert (proposed["status"], proposed["proposed_by_kind"]) == ("proposed", "agent")
-    assert {proposed["payload"]["kept_id"], *proposed["payload"]["duplicate_ids"]} == set(ids)
+    (action,) = await look()
+    assert (action["status"], action["proposed_by_kind"]) == ("proposed", "agent")
+    assert {action["payload"]["kept_id"], *action["payload"]["duplicate_ids"]} == set(ids)
     ids.append(await learn(substrate, "Customers pay late", "Most pay after sixty days."))
     # What waits is not proposed again with one more, and what a person has rejected never again.
     assert len(await look()) == 1
-    await substrate.call("reject", action_id=proposed["id"])
+    await substrate.call("reject", action_id=action["id"])
     wider, _ = await look()
     assert {wider["payload"]["kept_id"], *wider["payload"]["duplicate_ids"]} == set(ids)
     await substrate.call("reject", action_id=wider["id"])
@@ -188,13 +188,13 @@ async def test_who_has_switched_the_daily_proposals_off_gets_none(substrate: Sub
 
 
 async def test_what_is_kept_of_decisions_supersedes_the_others(substrate: Substrate) -> None:
-    kept, other = [
+    kept_id, other_id = [
         (await substrate.do("record_decision", title=title, kind="vision"))["decision_id"] for title in ("A", "B")
     ]
-    arguments = {"kept_id": kept, "duplicate_ids": [other], "reason": "the same", "title": "A, and B"}
+    arguments = {"kept_id": kept_id, "duplicate_ids": [other_id], "reason": "the same", "title": "A, and B"}
     await substrate.do("consolidate_memories", **arguments)
     rows = {row["id"]: row for row in (await substrate.call("memory_list"))["results"]}
-    assert (rows[kept]["title"], rows[other]["status"]) == ("A, and B", "superseded")
-    for wrong in ({"duplicate_ids": [kept]}, {"duplicate_ids": ["lrn_" + "0" * 26]}):
+    assert (rows[kept_id]["title"], rows[other_id]["status"]) == ("A, and B", "superseded")
+    for wrong in ({"duplicate_ids": [kept_id]}, {"duplicate_ids": ["lrn_" + "0" * 26]}):
         with pytest.raises(BaobabError):
             await substrate.do("consolidate_memories", **{**arguments, **wrong})

@@ -32,7 +32,7 @@ places = st.integers(0, 40)
 
 
 @dataclass
-class Done:
+class ModelAction:
     """An action that was done: the rows that it writes, makes and names, and what it makes of a state."""
 
     id: str
@@ -41,7 +41,7 @@ class Done:
     makes: set[str] = field(default_factory=set)
     names: set[str] = field(default_factory=set)
     reversible: bool = True
-    reverted: bool = False
+    is_reverted: bool = False
 
 
 class Remembering(RuleBasedStateMachine):
@@ -50,7 +50,7 @@ class Remembering(RuleBasedStateMachine):
         self.runner = asyncio.Runner()
         self.stack = AsyncExitStack()
         self.folder = tempfile.TemporaryDirectory()
-        self.done: list[Done] = []
+        self.actions: list[ModelAction] = []
         self.waiting: list[tuple[str, str, str]] = []
         self.counter = itertools.count()
 
@@ -61,8 +61,8 @@ class Remembering(RuleBasedStateMachine):
     async def _begin(self) -> None:
         clock, data = FixedClock(), Path(self.folder.name)
         opening = composition.open_application(load_settings(prepare_data(data), data=data), clock=clock)
-        opened = await self.stack.enter_async_context(opening)
-        harness = ToolHarness(opened.services, opened.registry, clock, data)
+        application = await self.stack.enter_async_context(opening)
+        harness = ToolHarness(application.services, application.registry, clock, data)
         self.substrate = Substrate(harness, await harness.sign_up("ada@example.com"))
 
     def teardown(self) -> None:
@@ -77,47 +77,47 @@ class Remembering(RuleBasedStateMachine):
 
     async def _propose(self, capability: str, payload: dict[str, Any]) -> tuple[str, Any]:
         self.substrate.harness.clock.advance(1)
-        made = await self.substrate.propose(capability, **payload)
-        if made["requires_approval"]:
-            approved = await self.substrate.call("approve", action_id=made["action_id"])
-            assert approved["status"] == "executed", approved
-            made["result"] = approved["result"]
-        return made["action_id"], made["result"]
+        proposal = await self.substrate.propose(capability, **payload)
+        if proposal["requires_approval"]:
+            action = await self.substrate.call("approve", action_id=proposal["action_id"])
+            assert action["status"] == "executed", action
+            proposal["result"] = action["result"]
+        return proposal["action_id"], proposal["result"]
 
     @property
     def state(self) -> State:
         """What the actions that stand make of nothing."""
         state: State = {}
-        for action in self.done:
-            if not action.reverted:
+        for action in self.actions:
+            if not action.is_reverted:
                 action.effect(state)
         return state
 
     def find_live(self, prefix: str, place: int) -> str | None:
         """One of the rows that there are."""
-        found = [row_id for row_id, row in self.state.items() if row_id.startswith(prefix) and not row.get("merged")]
-        return found[place % len(found)] if found else None
+        row_ids = [row_id for row_id, row in self.state.items() if row_id.startswith(prefix) and not row.get("merged")]
+        return row_ids[place % len(row_ids)] if row_ids else None
 
     @rule(number=numbers)
     def upsert_entity(self, number: int) -> None:
         key, name = f"k{number}", f"name {next(self.counter)}"
-        held = [row_id for row_id, row in self.state.items() if row.get("key") == key]
+        holder_ids = [row_id for row_id, row in self.state.items() if row.get("key") == key]
         # A merged one counts only where no other has the key; it stands for the one that it was merged into.
-        held.sort(key=lambda row_id: self.state[row_id]["merged"] is not None)
-        expected = self.resolve(held[0]) if held else None
-        asked = {"type": "person", "display_name": name, "canonical_keys": {"number": key}}
-        action_id, result = self.propose("upsert_entity", **asked)
+        holder_ids.sort(key=lambda row_id: self.state[row_id]["merged"] is not None)
+        expected_id = self.resolve(holder_ids[0]) if holder_ids else None
+        payload = {"type": "person", "display_name": name, "canonical_keys": {"number": key}}
+        action_id, result = self.propose("upsert_entity", **payload)
         entity_id = result["entity_id"]
-        assert result["was_insert"] == (expected is None)
-        if expected is None:
+        assert result["was_insert"] == (expected_id is None)
+        if expected_id is None:
 
             def insert(state: State) -> None:
                 state[entity_id] = {"name": name, "key": key, "attrs": {}, "merged": None}
 
-            self.done.append(Done(action_id, insert, {entity_id}, {entity_id}))
+            self.actions.append(ModelAction(action_id, insert, {entity_id}, {entity_id}))
         else:
-            assert entity_id == expected
-            self.done.append(Done(action_id, lambda s: s[entity_id].update(name=name, key=key), {entity_id}))
+            assert entity_id == expected_id
+            self.actions.append(ModelAction(action_id, lambda s: s[entity_id].update(name=name, key=key), {entity_id}))
 
     def resolve(self, entity_id: str) -> str:
         state = self.state
@@ -130,7 +130,9 @@ class Remembering(RuleBasedStateMachine):
         entity_id = self.find_live("ent_", place)
         if entity_id is not None:
             action_id, _ = self.propose("patch_entity", id=entity_id, attrs_patch={"value": value})
-            self.done.append(Done(action_id, lambda s: s[entity_id]["attrs"].update(value=value), {entity_id}))
+            self.actions.append(
+                ModelAction(action_id, lambda s: s[entity_id]["attrs"].update(value=value), {entity_id})
+            )
 
     @rule(place=places, other=places)
     def merge(self, place: int, other: int) -> None:
@@ -142,49 +144,49 @@ class Remembering(RuleBasedStateMachine):
             return
         action_id, _ = self.propose("merge_entities", loser_id=loser, winner_id=winner, reason="one")
         effect: Callable[[State], None] = lambda s: s[loser].update(merged=winner)  # noqa: E731
-        self.done.append(Done(action_id, effect, {loser}, names={winner}, reversible=False))
+        self.actions.append(ModelAction(action_id, effect, {loser}, names={winner}, reversible=False))
 
     @rule(place=places)
     def unmerge(self, place: int) -> None:
-        merged = [row_id for row_id, row in self.state.items() if row.get("merged")]
-        if merged:
-            entity_id = merged[place % len(merged)]
+        merged_ids = [row_id for row_id, row in self.state.items() if row.get("merged")]
+        if merged_ids:
+            entity_id = merged_ids[place % len(merged_ids)]
             action_id, _ = self.propose("unmerge_entities", entity_id=entity_id, reason="two")
             effect: Callable[[State], None] = lambda s: s[entity_id].update(merged=None)  # noqa: E731
-            self.done.append(Done(action_id, effect, {entity_id}, reversible=False))
+            self.actions.append(ModelAction(action_id, effect, {entity_id}, reversible=False))
 
     @rule(place=places)
     def record_commitment(self, place: int) -> None:
         party = self.find_live("ent_", place)
-        named = {} if party is None else {"from_entity": party}
-        action_id, result = self.propose("record_commitment", description="Pay", status="confirmed", **named)
+        party_field = {} if party is None else {"from_entity": party}
+        action_id, result = self.propose("record_commitment", description="Pay", status="confirmed", **party_field)
         row_id = result["commitment_id"]
         effect: Callable[[State], None] = lambda s: s.update({row_id: {"status": "confirmed"}})  # noqa: E731
-        self.done.append(Done(action_id, effect, {row_id}, {row_id}, {party} if party else set()))
+        self.actions.append(ModelAction(action_id, effect, {row_id}, {row_id}, {party} if party else set()))
 
     @rule(place=places, status=st.sampled_from(["fulfilled", "broken"]))
     def update_commitment(self, place: int, status: str) -> None:
         row_id = self.find_live("com_", place)
         if row_id is not None:
             action_id, _ = self.propose("update_commitment", commitment_id=row_id, status=status)
-            self.done.append(Done(action_id, lambda s: s[row_id].update(status=status), {row_id}))
+            self.actions.append(ModelAction(action_id, lambda s: s[row_id].update(status=status), {row_id}))
 
     @rule()
     def record_decision(self) -> None:
         action_id, result = self.propose("record_decision", title="Ship", kind="vision")
         row_id = result["decision_id"]
         effect: Callable[[State], None] = lambda s: s.update({row_id: {"status": "active"}})  # noqa: E731
-        self.done.append(Done(action_id, effect, {row_id}, {row_id}))
+        self.actions.append(ModelAction(action_id, effect, {row_id}, {row_id}))
 
     @rule(place=places)
     def wait_to_supersede(self, place: int) -> None:
         active = [row_id for row_id, row in self.state.items() if row.get("status") == "active"]
         if active:
             old = active[place % len(active)]
-            asked = {"old_decision_id": old, "new_title": "Wait", "kind": "vision"}
-            made = self.runner.run(self.substrate.propose("supersede_decision", **asked))
-            assert made["requires_approval"]
-            self.waiting.append((made["action_id"], old, "proposed"))
+            payload = {"old_decision_id": old, "new_title": "Wait", "kind": "vision"}
+            proposal = self.runner.run(self.substrate.propose("supersede_decision", **payload))
+            assert proposal["requires_approval"]
+            self.waiting.append((proposal["action_id"], old, "proposed"))
 
     @rule(place=places, word=st.sampled_from(["approve", "reject"]))
     def decide(self, place: int, word: str) -> None:
@@ -205,24 +207,24 @@ class Remembering(RuleBasedStateMachine):
                 state[old]["status"] = "superseded"
                 state[new] = {"status": "active"}
 
-            self.done.append(Done(action_id, effect, {old, new}, {new}, reversible=False))
+            self.actions.append(ModelAction(action_id, effect, {old, new}, {new}, reversible=False))
 
     def expect(self, code: str, capability: str, **payload: Any) -> None:
-        with pytest.raises(BaobabError) as refused:
+        with pytest.raises(BaobabError) as refusal:
             self.propose(capability, **payload)
-        assert refused.value.code == code
+        assert refusal.value.code == code
 
-    def find_later(self, action: Done) -> list[Done]:
+    def find_later(self, action: ModelAction) -> list[ModelAction]:
         """The actions that build on one and stand, the latest first, with the action itself."""
-        found = [action]
-        for other in self.done[self.done.index(action) + 1 :]:
-            if not other.reverted and any(other.writes & one.writes or other.names & one.makes for one in found):
-                found.append(other)
-        return found[::-1]
+        later = [action]
+        for other in self.actions[self.actions.index(action) + 1 :]:
+            if not other.is_reverted and any(other.writes & one.writes or other.names & one.makes for one in later):
+                later.append(other)
+        return later[::-1]
 
-    def foresee(self, action: Done, *, cascade: bool) -> str | None:
+    def foresee(self, action: ModelAction, *, cascade: bool) -> str | None:
         """The refusal of an undo; None where it is done."""
-        if action.reverted:
+        if action.is_reverted:
             return "already_reverted"
         if not action.reversible:
             return "not_reversible"
@@ -231,52 +233,52 @@ class Remembering(RuleBasedStateMachine):
 
     @rule(place=places, cascade=st.booleans())
     def revert(self, place: int, cascade: bool) -> None:
-        if not self.done:
+        if not self.actions:
             return
-        action = self.done[-1 - place % len(self.done)]
+        action = self.actions[-1 - place % len(self.actions)]
         refusal = self.foresee(action, cascade=cascade)
         if refusal is not None:
             self.expect(refusal, "revert_action", action_id=action.id, cascade=cascade)
             return
-        expected = self.find_later(action)
+        expected_actions = self.find_later(action)
         _, result = self.propose("revert_action", action_id=action.id, cascade=cascade)
-        assert set(result["reverted"]) == {each.id for each in expected}
-        for each in expected:
-            each.reverted = True
+        assert set(result["reverted"]) == {each.id for each in expected_actions}
+        for each in expected_actions:
+            each.is_reverted = True
 
-    @rule(chosen=st.lists(places, min_size=1, max_size=6), cascade=st.booleans())
-    def revert_many(self, chosen: list[int], cascade: bool) -> None:
-        if not self.done:
+    @rule(chosen_places=st.lists(places, min_size=1, max_size=6), cascade=st.booleans())
+    def revert_many(self, chosen_places: list[int], cascade: bool) -> None:
+        if not self.actions:
             return
-        at = sorted({place % len(self.done) for place in chosen}, reverse=True)
-        wanted, failed = [self.done[place] for place in at], {}
+        at = sorted({place % len(self.actions) for place in chosen_places}, reverse=True)
+        targets, expected_errors = [self.actions[place] for place in at], {}
         _, result = self.propose(
-            "bulk_revert_actions", action_ids=[each.id for each in reversed(wanted)], reason="x", cascade=cascade
+            "bulk_revert_actions", action_ids=[each.id for each in reversed(targets)], reason="x", cascade=cascade
         )
-        undone: set[str] = set()
-        for action in wanted:
-            if action.id in undone:
+        undone_ids: set[str] = set()
+        for action in targets:
+            if action.id in undone_ids:
                 continue
             refusal = self.foresee(action, cascade=cascade)
             if refusal is not None:
-                failed[action.id] = refusal
+                expected_errors[action.id] = refusal
                 continue
             for each in self.find_later(action):
-                each.reverted = True
-                undone.add(each.id)
-        assert {row["action_id"]: row["error"] for row in result["failed"]} == failed
-        assert set(result["reverted"]) == undone
+                each.is_reverted = True
+                undone_ids.add(each.id)
+        assert {row["action_id"]: row["error"] for row in result["failed"]} == expected_errors
+        assert set(result["reverted"]) == undone_ids
 
     @invariant()
     def look(self) -> None:
-        if not hasattr(self, "substrate") or not self.done:
+        if not hasattr(self, "substrate") or not self.actions:
             return
-        found, state = self.runner.run(self._read()), self.state
-        shown = {row_id: row for row_id, row in state.items() if not row.get("merged")}
-        for row in shown.values():
+        rows, state = self.runner.run(self._read()), self.state
+        expected_rows = {row_id: row for row_id, row in state.items() if not row.get("merged")}
+        for row in expected_rows.values():
             row.pop("key", None)
             row.pop("merged", None)
-        assert found == shown
+        assert rows == expected_rows
         database, organisation = self.substrate.harness.services.database, self.substrate.owner.organisation_id
         assert self.runner.run(find_faults(database, organisation)) == []
 
@@ -284,9 +286,9 @@ class Remembering(RuleBasedStateMachine):
         """What the substrate shows, but for decisions that are marked as undone."""
         self.substrate.harness.clock.advance(1)
         entities = (await self.substrate.call("entities", type="person", limit=200))["entities"]
-        found = {row["id"]: {"name": row["display_name"], "attrs": row["attrs"]} for row in entities}
+        rows = {row["id"]: {"name": row["display_name"], "attrs": row["attrs"]} for row in entities}
         memories = (await self.substrate.call("memory_list", limit=100))["results"]
-        return found | {row["id"]: {"status": row["status"]} for row in memories if row["status"] != "reversed"}
+        return rows | {row["id"]: {"status": row["status"]} for row in memories if row["status"] != "reversed"}
 
 
 Remembering.TestCase.settings = settings(max_examples=8, stateful_step_count=30, deadline=None)

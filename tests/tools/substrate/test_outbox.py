@@ -39,14 +39,14 @@ class Receiver:
 
     def __init__(self, refusing: int) -> None:
         self.refusing, self.url = refusing, ""
-        self.received: list[tuple[dict[str, str], bytes]] = []
+        self.deliveries: list[tuple[dict[str, str], bytes]] = []
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         body, more = b"", True
         while more:
             message = await receive()
             body, more = body + message.get("body", b""), message.get("more_body", False)
-        self.received.append(({name.decode(): value.decode() for name, value in scope["headers"]}, body))
+        self.deliveries.append(({name.decode(): value.decode() for name, value in scope["headers"]}, body))
         self.refusing -= 1
         await send({"type": "http.response.start", "status": 500 if self.refusing >= 0 else 204, "headers": []})
         await send({"type": "http.response.body", "body": b""})
@@ -81,7 +81,7 @@ async def test_an_executed_action_is_told_with_a_signature_of_its_body(substrate
         decision = await decide(substrate)
         await substrate.do("record_learning", title="Not told", description="Nobody has asked for it.")
         await run_due_jobs(substrate.harness)
-    ((headers, body),) = receiver.received
+    ((headers, body),) = receiver.deliveries
     assert headers["x-platform-signature"] == "sha256=" + hmac.new(SECRET.encode(), body, sha256).hexdigest()
     action = await substrate.call("action", action_id=decision["action_id"])
     assert json.loads(body) == {
@@ -104,10 +104,10 @@ async def test_what_waits_for_a_person_is_told_when_it_was_approved(substrate: S
         await register(substrate, receiver.url, "send_email_draft")
         waits = await substrate.propose("send_email_draft", to="bob@example.com", subject="Hello", body="Hi Bob")
         await run_due_jobs(substrate.harness)
-        assert receiver.received == []
+        assert receiver.deliveries == []
         await substrate.call("approve", action_id=waits["action_id"])
         await run_due_jobs(substrate.harness)
-    assert [json.loads(body)["action_id"] for _, body in receiver.received] == [waits["action_id"]]
+    assert [json.loads(body)["action_id"] for _, body in receiver.deliveries] == [waits["action_id"]]
 
 
 async def test_a_delivery_that_is_refused_is_tried_again_with_growing_pauses_and_the_same_id(
@@ -122,12 +122,12 @@ async def test_a_delivery_that_is_refused_is_tried_again_with_growing_pauses_and
         for pause in PAUSES[:2]:
             substrate.harness.clock.advance(pause - 1)
             await run_due_jobs(substrate.harness)
-            received_count = len(receiver.received)
+            received_count = len(receiver.deliveries)
             substrate.harness.clock.advance(1)
             await run_due_jobs(substrate.harness)
-            assert len(receiver.received) == received_count + 1
-    assert len({headers["x-platform-delivery"] for headers, _ in receiver.received}) == 1
-    assert len({body for _, body in receiver.received}) == 1
+            assert len(receiver.deliveries) == received_count + 1
+    assert len({headers["x-platform-delivery"] for headers, _ in receiver.deliveries}) == 1
+    assert len({body for _, body in receiver.deliveries}) == 1
     assert (await find_row(substrate))["state"] == "delivered"
 
 
@@ -136,19 +136,19 @@ async def test_after_eight_tries_a_delivery_is_given_up_until_somebody_retries_i
         await register(substrate, receiver.url)
         began = substrate.harness.clock.now()
         await decide(substrate)
-        tried_after, planned = [], []
+        tried_after, planned_times = [], []
         for minute in range(250):
-            received_count = len(receiver.received)
+            received_count = len(receiver.deliveries)
             await run_due_jobs(substrate.harness)
-            tried_after += [minute] * (len(receiver.received) - received_count)
-            if len(receiver.received) > received_count:
-                planned.append((await find_row(substrate))["next_attempt_at"])
+            tried_after += [minute] * (len(receiver.deliveries) - received_count)
+            if len(receiver.deliveries) > received_count:
+                planned_times.append((await find_row(substrate))["next_attempt_at"])
             substrate.harness.clock.advance(60)
         # Pauses of 1, 2, 4, 8, 16, 32 and 60 minutes; each try says when the next one is due.
         assert tried_after == [0, 1, 3, 7, 15, 31, 63, 123]
-        assert [round((each - began).total_seconds() / 60) for each in planned[:-1]] == tried_after[1:]
+        assert [round((each - began).total_seconds() / 60) for each in planned_times[:-1]] == tried_after[1:]
         row = await find_row(substrate)
-        assert (row["state"], row["attempts"], planned[-1]) == ("failed", 8, None)
+        assert (row["state"], row["attempts"], planned_times[-1]) == ("failed", 8, None)
         assert [each["id"] for each in (await substrate.call("outbox", state="failed"))["outbox"]] == [row["id"]]
         again = await substrate.call("outbox_retry", outbox_id=row["id"])
         assert (again["state"], again["attempts"]) == ("pending", 0)
@@ -162,14 +162,14 @@ async def test_after_eight_tries_a_delivery_is_given_up_until_somebody_retries_i
 async def test_pages_of_deliveries_leave_nothing_out_although_the_clock_stands_still(substrate: Substrate) -> None:
     await register(substrate, "https://told.invalid/")
     action_ids = [(await decide(substrate))["action_id"] for _ in range(3)]
-    told, before = [], None
+    listed_ids, before = [], None
     while True:
         page = await substrate.call("outbox", limit=1, before=before)
-        told += [row["action_id"] for row in page["outbox"]]
+        listed_ids += [row["action_id"] for row in page["outbox"]]
         before = page["next_before"]
         if before is None:
             break
-    assert told == action_ids[::-1]
+    assert listed_ids == action_ids[::-1]
 
 
 async def test_a_cancelled_delivery_is_not_tried_again(substrate: Substrate) -> None:
@@ -181,13 +181,13 @@ async def test_a_cancelled_delivery_is_not_tried_again(substrate: Substrate) -> 
         assert (await substrate.call("outbox_cancel", outbox_id=row["id"]))["state"] == "cancelled"
         substrate.harness.clock.advance(3600)
         await run_due_jobs(substrate.harness)
-        assert len(receiver.received) == 1
+        assert len(receiver.deliveries) == 1
         await decide(substrate)
         await run_due_jobs(substrate.harness)
         assert await substrate.call("outbox_target_delete", capability="record_decision") == {"deleted": True}
         substrate.harness.clock.advance(3600)
         await run_due_jobs(substrate.harness)
-        assert len(receiver.received) == 2
+        assert len(receiver.deliveries) == 2
     states = [each["state"] for each in (await substrate.call("outbox"))["outbox"]]
     assert states == ["cancelled", "cancelled"]
 
@@ -198,15 +198,15 @@ async def test_a_target_of_an_app_hears_only_of_what_that_app_proposed(substrate
         await register(substrate, receiver.url, source_app_id=app_id)
         await decide(substrate)
         await run_due_jobs(substrate.harness)
-    assert (receiver.received, (await substrate.call("outbox"))["outbox"]) == ([], [])
+    assert (receiver.deliveries, (await substrate.call("outbox"))["outbox"]) == ([], [])
 
 
 async def test_the_secret_is_never_shown_and_not_readable_in_the_database(substrate: Substrate) -> None:
     first = await register(substrate, "https://example.com/a")
     second = await register(substrate, "https://example.com/b")
-    (listed,) = (await substrate.call("outbox_targets"))["targets"]
-    assert listed == second == {**first, "webhook_url": "https://example.com/b"}
-    assert set(listed) == {"capability", "webhook_url", "source_app_id", "created_at", "updated_at"}
+    (target,) = (await substrate.call("outbox_targets"))["targets"]
+    assert target == second == {**first, "webhook_url": "https://example.com/b"}
+    assert set(target) == {"capability", "webhook_url", "source_app_id", "created_at", "updated_at"}
     assert SECRET.encode() not in substrate.harness.read_database()
 
 

@@ -17,10 +17,10 @@ DRAFT = {"to": "a@example.com", "subject": "Hello", "body": "Dear Ada"}
 
 async def record_principle(substrate: Substrate, type_: str, capability: str = "record_decision", **params: Any) -> str:
     spec = {"type": type_, "params": params}
-    made = await substrate.do(
+    result = await substrate.do(
         "record_principle", title="Careful", applies_to={"capability": capability}, constraint_spec=spec
     )
-    principle_id: str = made["principle_id"]
+    principle_id: str = result["principle_id"]
     return principle_id
 
 
@@ -48,8 +48,8 @@ async def test_a_principle_holds_against_yolo_mode_and_the_owner(substrate: Subs
     (conflict,) = result["verdict"]["conflicts"]
     assert (conflict["principle_id"], conflict["type"]) == (principle, "require_approval")
     assert (await substrate.call("approve", action_id=result["action_id"]))["status"] == "executed"
-    (kept,) = (await substrate.call("policy_conflicts"))["conflicts"]
-    assert (kept["status"], kept["resolution"]) == ("resolved", "approved")
+    (kept_conflict,) = (await substrate.call("policy_conflicts"))["conflicts"]
+    assert (kept_conflict["status"], kept_conflict["resolution"]) == ("resolved", "approved")
     await substrate.do("retire_principle", principle_id=principle, reason="over")
     assert (await decide_something(substrate))["requires_approval"] is False
 
@@ -75,7 +75,7 @@ async def test_a_principle_may_hold_for_one_role_of_those_addressed(substrate: S
         await substrate.propose("send_email_draft", **DRAFT, **({"target_role": role} if role else {}))
         for role in roles
     ]
-    assert [made["requires_approval"] for made in proposals] == [False, False, True, False, False]
+    assert [proposal["requires_approval"] for proposal in proposals] == [False, False, True, False, False]
 
 
 async def test_what_a_principle_forbids_is_approved_only_once_its_conflict_is_decided(substrate: Substrate) -> None:
@@ -106,12 +106,12 @@ async def test_a_principle_that_forbids_holds_for_what_was_proposed_before_it(
         await record_principle(substrate, "forbid", "send_email_draft")
     found_conflicts = (await substrate.call("policy_conflicts", status="open"))["conflicts"]
     conflicts = {row["action_id"]: row["id"] for row in found_conflicts if row["type"] == "forbid"}
-    assert conflicts.keys() == {made["action_id"] for made in waits}
-    for made in waits:
+    assert conflicts.keys() == {proposal["action_id"] for proposal in waits}
+    for proposal in waits:
         with pytest.raises(BaobabError) as refusal:
-            await substrate.call("approve", action_id=made["action_id"])
+            await substrate.call("approve", action_id=proposal["action_id"])
         assert refusal.value.code == "policy_conflict_open"
-        assert refusal.value.details == {"conflict_ids": [conflicts[made["action_id"]]]}
+        assert refusal.value.details == {"conflict_ids": [conflicts[proposal["action_id"]]]}
     allowed_action_id = waits[0]["action_id"]
     await substrate.call("resolve_policy_conflict", conflict_id=conflicts[allowed_action_id], resolution="allow")
     for action_id in (allowed_action_id, other["action_id"]):
@@ -120,7 +120,7 @@ async def test_a_principle_that_forbids_holds_for_what_was_proposed_before_it(
 
 async def test_there_are_no_more_principles_in_force_than_the_policy_reads(substrate: Substrate) -> None:
     principle = {"title": "Ask", "applies_to": {"capability": "place_call"}, "constraint_spec": {"type": "forbid"}}
-    made = await substrate.do("record_principle", **principle)
+    result = await substrate.do("record_principle", **principle)
     decisions, database = tables.decisions, substrate.harness.services.database
     async with database.writing(lock=substrate.owner.organisation_id) as connection:
         row = dict((await connection.execute(select(decisions))).mappings().one())
@@ -129,19 +129,19 @@ async def test_there_are_no_more_principles_in_force_than_the_policy_reads(subst
     with pytest.raises(BaobabError) as refusal:
         await substrate.propose("record_principle", **principle)
     assert (refusal.value.status, "at most 1000 principles" in refusal.value.message) == (400, True)
-    await substrate.do("retire_principle", principle_id=made["principle_id"], reason="One must go.")
+    await substrate.do("retire_principle", principle_id=result["principle_id"], reason="One must go.")
     await substrate.do("record_principle", **principle)
 
 
 async def test_only_owners_in_person_skip_the_approval(substrate: Substrate) -> None:
-    asked: Any = {"capability": "send_email_draft", "payload": DRAFT, "dangerously_skip_approval": True}
-    assert (await substrate.call("propose", **asked))["requires_approval"] is False
+    arguments: Any = {"capability": "send_email_draft", "payload": DRAFT, "dangerously_skip_approval": True}
+    assert (await substrate.call("propose", **arguments))["requires_approval"] is False
     owner = substrate.owner
     key = ScopedKey(owner.account_id, owner.organisation_id, "k", frozenset({"substrate"}))
     member = await substrate.harness.sign_up("member@example.com")
     for caller in (key, await join(substrate, member)):
         with pytest.raises(BaobabError) as refusal:
-            await substrate.harness.call("substrate_propose", caller, **asked)
+            await substrate.harness.call("substrate_propose", caller, **arguments)
         assert refusal.value.status == 403
 
 
@@ -185,10 +185,10 @@ async def test_an_agent_undoes_one_action_but_asks_for_more_and_for_what_was_app
     changed_proposal = await substrate.propose("update_entity", id=entity, display_name="Eve")
     assert (await undo(proposal["action_id"], cascade=True))["requires_approval"] is True
     assert (await undo(changed_proposal["action_id"], cascade=True))["requires_approval"] is False
-    kept, other = [
+    kept_id, other_id = [
         (await substrate.do("record_learning", title="Ask", description="x"))["learning_id"] for _ in range(2)
     ]
-    waits = await substrate.propose("consolidate_memories", kept_id=kept, duplicate_ids=[other], reason="Same.")
+    waits = await substrate.propose("consolidate_memories", kept_id=kept_id, duplicate_ids=[other_id], reason="Same.")
     await substrate.call("approve", action_id=waits["action_id"])
     assert (await undo(waits["action_id"]))["requires_approval"] is True
     assert (await substrate.propose("revert_action", action_id=waits["action_id"]))["requires_approval"] is False
@@ -206,6 +206,6 @@ async def test_snapshots_count_what_there_is_once_a_day(substrate: Substrate) ->
             await take_snapshot(unit.execute, services.database.dialect, organisation, now.date(), now)
     (snapshot,) = (await substrate.call("snapshots", days=1))["snapshots"]
     assert snapshot["snapshot_date"] == now.date()
-    counted = {name: snapshot[name] for name in ("entity_count", "decision_count_24h", "overdue_commitments")}
-    assert counted == {"entity_count": 2, "decision_count_24h": 1, "overdue_commitments": 1}
+    counts = {name: snapshot[name] for name in ("entity_count", "decision_count_24h", "overdue_commitments")}
+    assert counts == {"entity_count": 2, "decision_count_24h": 1, "overdue_commitments": 1}
     assert (snapshot["pending_actions"], snapshot["entities_by_type"]) == (1, {"person": 1, "self": 1})

@@ -42,10 +42,10 @@ async def test_a_rejected_action_is_never_done_and_keeps_the_reason(substrate: S
 
 
 async def test_a_proposal_that_is_repeated_after_its_rejection_says_why(substrate: Substrate) -> None:
-    asked: Any = {"capability": "place_call", "payload": {"to": "Ada", "purpose": "Ask"}, "idempotency_key": "once"}
-    waits = await substrate.call("propose", **asked)
+    arguments: Any = {"capability": "place_call", "payload": {"to": "Ada", "purpose": "Ask"}, "idempotency_key": "once"}
+    waits = await substrate.call("propose", **arguments)
     await substrate.call("reject", action_id=waits["action_id"], reason="too early")
-    again = await substrate.call("propose", **asked)
+    again = await substrate.call("propose", **arguments)
     assert again["verdict"] == {"result": "rejected", "reason": "too early", "conflicts": []}
     assert (again["requires_approval"], again["result"], again["replay"]) == (False, None, True)
 
@@ -86,8 +86,8 @@ async def test_what_cannot_be_done_is_refused_and_leaves_nothing(
 async def test_a_payload_that_does_not_fit_is_refused_with_its_schema(substrate: Substrate) -> None:
     with pytest.raises(BaobabError) as refusal:
         await substrate.propose("record_commitment", description="Deliver", status="open")
-    listed = {each["name"]: each["payload_schema"] for each in (await substrate.call("capabilities"))["capabilities"]}
-    assert refusal.value.details["payload_schema"] == listed["record_commitment"]
+    schemas = {each["name"]: each["payload_schema"] for each in (await substrate.call("capabilities"))["capabilities"]}
+    assert refusal.value.details["payload_schema"] == schemas["record_commitment"]
     assert "confirmed" in refusal.value.details["payload_schema"]["properties"]["status"]["enum"]
 
 
@@ -95,14 +95,14 @@ async def test_pages_of_actions_leave_nothing_out_although_the_clock_stands_stil
     action_ids = [
         (await substrate.propose("record_decision", title=str(n), kind="vision"))["action_id"] for n in range(5)
     ]
-    found, before = [], None
+    found_ids, before = [], None
     while True:
         page = await substrate.call("actions", limit=2, before=before)
-        found += [row["id"] for row in page["actions"]]
+        found_ids += [row["id"] for row in page["actions"]]
         before = page["next_before"] and page["next_before"].isoformat()
         if before is None:
             break
-    assert found == action_ids[::-1]
+    assert found_ids == action_ids[::-1]
 
 
 async def test_a_page_of_large_actions_is_shorter_and_nothing_is_left_out(substrate: Substrate) -> None:

@@ -22,8 +22,8 @@ TEXT = "x" * 5000
 
 async def read_used(substrate: Substrate) -> int:
     settings = await substrate.call("settings")
-    used: int = settings["used_bytes"]
-    return used
+    used_bytes: int = settings["used_bytes"]
+    return used_bytes
 
 
 async def leave_room(substrate: Substrate, monkeypatch: pytest.MonkeyPatch, room: int) -> None:
@@ -35,8 +35,8 @@ async def leave_room(substrate: Substrate, monkeypatch: pytest.MonkeyPatch, room
 
 
 async def learn(substrate: Substrate, title: str) -> str:
-    made = await substrate.do("record_learning", title=title, description=TEXT)
-    learning_id: str = made["learning_id"]
+    result = await substrate.do("record_learning", title=title, description=TEXT)
+    learning_id: str = result["learning_id"]
     return learning_id
 
 
@@ -59,8 +59,8 @@ async def test_all_that_is_kept_is_counted_and_forgetting_gives_it_back(substrat
     failing = await substrate.propose("supersede_decision", **old, new_title="b", kind="vision")
     for _ in range(2):
         row = {"table": "learnings", "row": {"id": f"lrn_{1:026}", "title": "file", "description": TEXT}}
-        imported = await substrate.import_lines(json.dumps(row).encode())
-    assert imported["result"]["skipped"] == 1
+        result = await substrate.import_lines(json.dumps(row).encode())
+    assert result["result"]["skipped"] == 1
     await substrate.do("supersede_decision", **old, new_title="c", kind="vision")
     assert (await substrate.call("approve", action_id=failing["action_id"]))["status"] == "failed"
     await check(substrate)
@@ -196,8 +196,8 @@ async def test_little_is_added_to_a_limited_memory_before_it_is_counted(
     await learn(substrate, "before")
     await leave_room(substrate, monkeypatch, 0)
     await forget_count(substrate)
-    asked = [substrate.do("record_learning", title=f"no. {n}", description=large) for n in range(50)]
-    answers = await asyncio.gather(*asked, return_exceptions=True)
+    calls = [substrate.do("record_learning", title=f"no. {n}", description=large) for n in range(50)]
+    answers = await asyncio.gather(*calls, return_exceptions=True)
     assert 0 < sum(isinstance(answer, dict) for answer in answers) < 1024 // 30
     refusal = next(answer for answer in answers if isinstance(answer, BaobabError))
     assert (refusal.code, refusal.remedy) == ("plan_limit_exceeded", "Try again in a minute or two.")

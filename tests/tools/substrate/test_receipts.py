@@ -70,13 +70,13 @@ async def test_a_third_party_checks_the_receipts_offline(substrate: Substrate, t
     first = await substrate.call("receipts", limit=3)
     rest = await substrate.call("receipts", limit=3, after=first["next_after"])
     assert verify(key, tmp_path, first, rest).stdout == "4 receipts are in order.\n"
-    said = result["receipts"][0]["salt"] + json.dumps(payload, ensure_ascii=False, separators=(",", ":"))
-    assert hashlib.sha256(said.encode()).hexdigest() == bodies[0]["payload_sha256"]
+    salted_text = result["receipts"][0]["salt"] + json.dumps(payload, ensure_ascii=False, separators=(",", ":"))
+    assert hashlib.sha256(salted_text.encode()).hexdigest() == bodies[0]["payload_sha256"]
     changed_payload = json.loads(json.dumps(result))
     changed_payload["receipts"][1]["body"] = changed_payload["receipts"][1]["body"].replace("rejected", "executed")
     left_out = {**result, "receipts": [result["receipts"][0], *result["receipts"][2:]]}
-    for forged in (changed_payload, left_out, rest):
-        assert verify(key, tmp_path, forged).returncode == 1
+    for forgery in (changed_payload, left_out, rest):
+        assert verify(key, tmp_path, forgery).returncode == 1
     other = Substrate(substrate.harness, await substrate.harness.sign_up("eve@example.com"))
     await other.do("record_commitment", **payload)
     assert "InvalidSignature" in verify(key, tmp_path, await other.call("receipts")).stderr
@@ -93,9 +93,9 @@ async def test_what_is_forgotten_is_nowhere_any_more_and_the_receipts_still_hold
     await substrate.do("patch_entity", id=entity, attrs_patch={"note": secret + " again"})
     waiting = await substrate.propose("delete_entity", id=entity, reason=f"{secret} asked for it")
     artifact = (await substrate.do("upsert_source_artifact", kind="note", title=secret))["artifact_id"]
-    told = {"title": secret, "description": secret, "source_artifact_id": artifact}
-    learning = (await substrate.do("record_learning", **told))["learning_id"]
-    learning_id = (await substrate.do("record_learning", **{**told, "title": "Other", "description": "x"}))[
+    fields = {"title": secret, "description": secret, "source_artifact_id": artifact}
+    learning = (await substrate.do("record_learning", **fields))["learning_id"]
+    learning_id = (await substrate.do("record_learning", **{**fields, "title": "Other", "description": "x"}))[
         "learning_id"
     ]
     proposal = await substrate.propose("record_learning", title=secret, description="twice")
@@ -120,10 +120,10 @@ async def test_what_is_forgotten_is_nowhere_any_more_and_the_receipts_still_hold
     (row,) = (await substrate.call("memory_list"))["results"]
     assert (row["id"], row["source_artifact_id"]) == (learning_id, None)
     await require_consistency(substrate)
-    told = await substrate.call("receipts")
-    assert verify(told["public_key"], tmp_path, told).returncode == 0
+    receipts = await substrate.call("receipts")
+    assert verify(receipts["public_key"], tmp_path, receipts).returncode == 0
     with pytest.raises(BaobabError) as refusal:
-        await substrate.do("revert_action", action_id=json.loads(told["receipts"][0]["body"])["action_id"])
+        await substrate.do("revert_action", action_id=json.loads(receipts["receipts"][0]["body"])["action_id"])
     assert refusal.value.code == "not_reversible"
 
 

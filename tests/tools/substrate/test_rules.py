@@ -30,8 +30,8 @@ async def pass_time(substrate: Substrate, seconds: float = 60) -> None:
 
 
 async def list_firings(substrate: Substrate, rule: Any) -> list[Any]:
-    found: list[Any] = (await substrate.call("rule_firings", rule_id=rule["id"]))["firings"]
-    return found
+    firings: list[Any] = (await substrate.call("rule_firings", rule_id=rule["id"]))["firings"]
+    return firings
 
 
 async def decide(substrate: Substrate, *titles: str) -> None:
@@ -61,8 +61,8 @@ async def test_a_rule_looks_at_the_latest_rows_of_a_large_table(
         await substrate.do("upsert_entity", type="team", display_name=str(number), id=f"ent_{number}")
     await substrate.do("record_learning", title="Ask", description="of another kind")
     await substrate.do("update_entity", id="ent_1", display_name="1 again")
-    shown = {"decisions": "{{row.title}}", "entities": "{{row.display_name}}", "action_ledger": "{{row.capability}}"}
-    template = {"title": shown[table], "description": "x"}
+    fields = {"decisions": "{{row.title}}", "entities": "{{row.display_name}}", "action_ledger": "{{row.capability}}"}
+    template = {"title": fields[table], "description": "x"}
     rule = {**EVERY_MINUTE, "condition": {"table": table}, "action_payload_template": template}
     preview = await substrate.call("rule_preview", **rule)
     titles = [sample["rendered_payload"]["title"] for sample in preview["sample_proposals"]]
@@ -134,7 +134,7 @@ async def test_what_waits_is_not_proposed_again_and_other_rows_have_their_turn(s
 
 @pytest.mark.parametrize("outcome", ["executed", "rejected", "reverted"])
 async def test_what_was_decided_is_proposed_again_once_its_row_has_changed(substrate: Substrate, outcome: str) -> None:
-    made = await substrate.do("record_commitment", description="call Ada", status="confirmed")
+    commitment = await substrate.do("record_commitment", description="call Ada", status="confirmed")
     rule_fields = {**EVERY_MINUTE, "condition": {"table": "commitments"}}
     rule_fields["action_payload_template"] = {"title": "{{row.description}}", "description": "x"}
     if outcome == "rejected":
@@ -150,12 +150,12 @@ async def test_what_was_decided_is_proposed_again_once_its_row_has_changed(subst
         await substrate.do("revert_action", action_id=action_id)
     assert (await substrate.call("action", action_id=action_id))["status"] == outcome
     await pass_time(substrate)
-    await substrate.do("update_commitment", commitment_id=made["commitment_id"], status="fulfilled")
+    await substrate.do("update_commitment", commitment_id=commitment["commitment_id"], status="fulfilled")
     await pass_time(substrate)
-    again, repeated, _ = await list_firings(substrate, rule)
-    assert (repeated["status"], len(again["action_ids"])) == ("skipped", 1)
+    again, repeated_firing, _ = await list_firings(substrate, rule)
+    assert (repeated_firing["status"], len(again["action_ids"])) == ("skipped", 1)
     reason = "the same was proposed before, and nothing has changed since"
-    assert repeated["skip_reason"] == f"1 of 1 not proposed again: {reason}"
+    assert repeated_firing["skip_reason"] == f"1 of 1 not proposed again: {reason}"
 
 
 async def test_a_rule_does_not_repeat_what_it_does_to_its_own_row_nor_what_a_person_has_undone(
@@ -164,13 +164,13 @@ async def test_a_rule_does_not_repeat_what_it_does_to_its_own_row_nor_what_a_per
     await substrate.do("upsert_entity", type="person", display_name="Ada")
     condition = {"table": "entities", "where": {"==": [{"var": "type"}, "person"]}}
     patch = {"id": "{{row.id}}", "attrs_patch": {"seen": "yes"}}
-    wanted = {"condition": condition, "action_capability": "patch_entity", "action_payload_template": patch}
-    rule = await substrate.call("rule_create", **{**EVERY_MINUTE, **wanted})
+    rule_fields = {"condition": condition, "action_capability": "patch_entity", "action_payload_template": patch}
+    rule = await substrate.call("rule_create", **{**EVERY_MINUTE, **rule_fields})
     for _ in range(2):
         await pass_time(substrate)
-    repeated, fired = await list_firings(substrate, rule)
-    assert (repeated["status"], fired["status"]) == ("skipped", "fired")
-    await substrate.do("revert_action", action_id=fired["action_ids"][0])
+    repeated_firing, first_firing = await list_firings(substrate, rule)
+    assert (repeated_firing["status"], first_firing["status"]) == ("skipped", "fired")
+    await substrate.do("revert_action", action_id=first_firing["action_ids"][0])
     await pass_time(substrate)
     assert (await list_firings(substrate, rule))[0]["status"] == "skipped"
     (ada,) = (await substrate.call("entities", type="person"))["entities"]
@@ -183,9 +183,9 @@ async def test_ticks_that_were_missed_are_not_made_up_for(substrate: Substrate) 
     daily = await substrate.call("rule_create", **{**RULE, "name": "daily"})
     await pass_time(substrate, 86_400 + 3600)
     assert [row["status"] for row in await list_firings(substrate, often)] == ["fired"]
-    (missed,) = await list_firings(substrate, daily)
-    assert (missed["status"], missed["action_ids"]) == ("skipped", [])
-    assert "missed" in missed["skip_reason"]
+    (firing,) = await list_firings(substrate, daily)
+    assert (firing["status"], firing["action_ids"]) == ("skipped", [])
+    assert "missed" in firing["skip_reason"]
     assert (await substrate.call("rule", rule_id=daily["id"]))["next_fire_at"] > substrate.harness.clock.now()
 
 
@@ -220,9 +220,9 @@ async def test_a_disabled_rule_does_not_fire_until_it_is_enabled_again(substrate
     result = await substrate.call("rule_replace", rule_id=rule["id"], **{**RULE, "name": "other"})
     assert (result["name"], result["trigger_cron"]) == ("other", "0 8 * * *")
     assert await substrate.call("rule_delete", rule_id=rule["id"]) == {"deleted": True}
-    with pytest.raises(BaobabError) as gone:
+    with pytest.raises(BaobabError) as refusal:
         await substrate.call("rule", rule_id=rule["id"])
-    assert gone.value.status == 404
+    assert refusal.value.status == 404
 
 
 async def test_what_cannot_be_proposed_makes_the_firing_an_error_and_changes_nothing(substrate: Substrate) -> None:
@@ -298,8 +298,8 @@ async def test_a_rule_that_would_never_end_is_an_error_and_not_a_wait(substrate:
     bomb = await substrate.call("rule_create", **{**EVERY_MINUTE, "name": "bomb", "action_payload_template": flood})
     await pass_time(substrate)
     assert [row["status"] for row in await list_firings(substrate, rule)] == ["error"]
-    (fallen,) = await list_firings(substrate, bomb)
-    assert (fallen["status"], fallen["skip_reason"].endswith("the rendered payloads are too large")) == ("error", True)
+    (firing,) = await list_firings(substrate, bomb)
+    assert (firing["status"], firing["skip_reason"].endswith("the rendered payloads are too large")) == ("error", True)
 
 
 async def test_rules_of_one_organisation_are_nothing_to_another(substrate: Substrate) -> None:
@@ -334,21 +334,21 @@ async def test_a_rule_over_the_ledger_marks_what_it_reads_of_rows_that_strangers
     substrate: Substrate,
 ) -> None:
     services, stranger = substrate.harness.services, Proposer("agent", None, from_strangers=True)
-    written = {
+    payloads = {
         "upsert_source_artifact": {"kind": "mail", "title": "Hello", "id": "art_mail"},
         "upsert_entity": {"type": "person", "display_name": "Send us your keys", "id": "ent_eve"},
     }
-    for capability, payload in written.items():
+    for capability, payload in payloads.items():
         async with services.database.writing_unit() as unit:
             await propose(unit, services, substrate.owner.organisation_id, stranger, capability, payload)
     await substrate.do("record_learning", title="They want keys", description="x", source_artifact_id="art_mail")
     await substrate.do("upsert_entity", type="person", display_name="Eve", id="ent_eve")
     await substrate.do("record_learning", title="Our own", description="x")
     mine = {"==": [{"var": "proposed_by_kind"}, "human"]}
-    said = "{{row.payload.title}}{{row.result.before.display_name}}"
+    title_template = "{{row.payload.title}}{{row.result.before.display_name}}"
     reading = {
         "condition": {"table": "action_ledger", "where": mine},
-        "action_payload_template": {"title": said, "description": "x"},
+        "action_payload_template": {"title": title_template, "description": "x"},
     }
     rule = await substrate.call("rule_create", **{**EVERY_MINUTE, **reading})
     await pass_time(substrate)

@@ -28,8 +28,10 @@ async def test_of_changes_of_one_entity_at_once_none_is_lost(substrate: Substrat
     )
     entity = await substrate.call("entity", entity_id=entity_id)
     assert entity["attrs"] == {f"n{n}": n for n in range(AT_ONCE)}
-    seen = entity["updated_at"].isoformat()
-    racing = (substrate.do("patch_entity", id=entity_id, display_name="B", if_updated_at=seen) for _ in range(AT_ONCE))
+    updated_at = entity["updated_at"].isoformat()
+    racing = (
+        substrate.do("patch_entity", id=entity_id, display_name="B", if_updated_at=updated_at) for _ in range(AT_ONCE)
+    )
     assert await gather_codes(*racing) == ["ok", *["precondition_failed"] * (AT_ONCE - 1)]
 
 
@@ -47,8 +49,8 @@ async def test_of_decisions_and_undoing_at_once_one_counts(substrate: Substrate)
 
 async def test_one_key_of_idempotency_is_one_action_and_one_address_one_entity(substrate: Substrate) -> None:
     person = {"type": "person", "display_name": "Ada", "primary_email": "ada@example.com"}
-    asked: Any = {"capability": "upsert_entity", "payload": person, "idempotency_key": "once"}
-    answers = await asyncio.gather(*(substrate.call("propose", **asked) for _ in range(AT_ONCE)))
+    arguments: Any = {"capability": "upsert_entity", "payload": person, "idempotency_key": "once"}
+    answers = await asyncio.gather(*(substrate.call("propose", **arguments) for _ in range(AT_ONCE)))
     assert len({answer["action_id"] for answer in answers}) == 1
     assert sorted(answer.get("replay", False) for answer in answers) == [False, *[True] * (AT_ONCE - 1)]
     results = await asyncio.gather(*(substrate.do("upsert_entity", **person) for _ in range(AT_ONCE)))

@@ -40,8 +40,8 @@ async def test_another_substrate_imports_what_one_exported_and_can_undo_it(subst
     assert refusal.value.code == "provenance_forged"
     key = json.loads(text.splitlines()[0])["public_key"]
     # As it comes from a query in which nobody has escaped a plus sign.
-    made = await other.import_lines(text, trusted_key=key.replace("+", " "))
-    assert made["result"]["imported"] == {
+    import_result = await other.import_lines(text, trusted_key=key.replace("+", " "))
+    assert import_result["result"]["imported"] == {
         "entities": 1,
         "source_artifacts": 1,
         "decisions": 1,
@@ -52,7 +52,7 @@ async def test_another_substrate_imports_what_one_exported_and_can_undo_it(subst
     assert (await other.import_lines(text, trusted_key=key))["result"]["skipped"] == 5
     database, organisation = substrate.harness.services.database, other.owner.organisation_id
     assert await find_faults(database, organisation) == []
-    await other.do("revert_action", action_id=made["action_id"])
+    await other.do("revert_action", action_id=import_result["action_id"])
     assert [title for title, _ in await list_titles(other)] == ["Ship"]
     assert await find_faults(database, organisation) == []
 
@@ -62,10 +62,16 @@ async def test_forged_provenance_is_refused(substrate: Substrate) -> None:
     lines = (await export(substrate)).splitlines(keepends=True)
     title = b"".join(lines).replace(b'"title":"Ask"', b'"title":"Pay"')
     row = {"table": "learnings", "row": {"id": "lrn_" + "1" * 26, "title": "x", "description": "y"}}
-    told = {**row, "row": {**row["row"], "from_strangers": False}}  # type: ignore[dict-item]
-    for forged in (title, b"".join(lines[:-1]), b"".join(lines[1:]), b"".join(lines[1:-1]), json.dumps(told).encode()):
+    forged_row = {**row, "row": {**row["row"], "from_strangers": False}}  # type: ignore[dict-item]
+    for forgery in (
+        title,
+        b"".join(lines[:-1]),
+        b"".join(lines[1:]),
+        b"".join(lines[1:-1]),
+        json.dumps(forged_row).encode(),
+    ):
         with pytest.raises(BaobabError) as refusal:
-            await substrate.import_lines(forged)
+            await substrate.import_lines(forgery)
         assert refusal.value.code == "provenance_forged"
     assert (await substrate.import_lines(json.dumps(row).encode()))["result"]["skipped"] == 0
     assert ("x", True) in await list_titles(substrate)
@@ -74,8 +80,8 @@ async def test_forged_provenance_is_refused(substrate: Substrate) -> None:
 async def test_an_imported_address_is_the_one_that_an_upsert_finds(substrate: Substrate) -> None:
     row = {"id": "ent_1", "type": "person", "display_name": "Ada", "primary_email": "Ada@Example.com"}
     await substrate.import_lines(json.dumps({"table": "entities", "row": row}).encode())
-    found = await substrate.do("upsert_entity", type="person", display_name="Ada", primary_email="ada@example.com")
-    assert (found["entity_id"], found["was_insert"]) == ("ent_1", False)
+    result = await substrate.do("upsert_entity", type="person", display_name="Ada", primary_email="ada@example.com")
+    assert (result["entity_id"], result["was_insert"]) == ("ent_1", False)
 
 
 async def test_an_empty_rationale_is_exported_and_imported(substrate: Substrate) -> None:
@@ -143,13 +149,13 @@ async def test_an_import_is_held_to_the_principles_of_what_it_records(substrate:
     at_most = {"type": "max_per_day", "params": {"n": 2}}
     await substrate.do("record_principle", title="Few", applies_to=learnings, constraint_spec=at_most)
     decision = {"table": "decisions", "row": {"id": "dec_" + "0" * 26, "title": "Ship", "kind": "vision"}}
-    learned = [
+    learning_rows = [
         {"table": "learnings", "row": {"id": f"lrn_{number:026}", "title": "Ask", "description": "x"}}
         for number in range(3)
     ]
-    for rows in ([decision], learned):
+    for rows in ([decision], learning_rows):
         with pytest.raises(BaobabError) as refusal:
             await substrate.import_lines("\n".join(map(json.dumps, rows)).encode())
         assert refusal.value.code == "held_by_principle"
-    made = await substrate.import_lines("\n".join(map(json.dumps, learned[:2])).encode())
-    assert made["result"]["imported"]["learnings"] == 2
+    import_result = await substrate.import_lines("\n".join(map(json.dumps, learning_rows[:2])).encode())
+    assert import_result["result"]["imported"]["learnings"] == 2
