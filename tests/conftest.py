@@ -4,6 +4,7 @@ import contextlib
 import functools
 import gc
 import itertools
+import logging
 import os
 import shutil
 from collections.abc import AsyncIterator, Iterator, Mapping
@@ -45,6 +46,18 @@ _NAMES = itertools.count(1)
 
 # A fifth of what it takes to collect the tests would be to look for garbage among them, which there is not.
 gc.disable()
+
+
+class _Loggers(dict[str, Any]):
+    """All loggers by name. Pytest iterates over them before each test, and a server may import a library meanwhile, in
+    a thread, which adds one.
+    """
+
+    def values(self) -> Any:
+        return list(super().values())
+
+
+logging.Logger.manager.loggerDict = _Loggers(logging.Logger.manager.loggerDict)
 
 # It says what disagrees, as tests do.
 pytest.register_assert_rewrite("tests.crash.ledger")

@@ -107,3 +107,9 @@ async def test_why_the_database_does_not_answer_is_in_the_log_before_there_is_a_
     lines = [json.loads(JsonLines().format(record)) for record in caplog.records if record.levelname == "WARNING"]
     (line,) = [line for line in lines if line.get("request_id") == "seen-by-operator"]
     assert line["reason"] == "there is no such column"
+
+
+def test_a_library_that_is_imported_in_a_thread_makes_no_test_fail_by_its_logger() -> None:
+    for _ in logging.Logger.manager.loggerDict.values():
+        logging.getLogger("late library")
+    assert "late library" in logging.Logger.manager.loggerDict
