@@ -1,10 +1,8 @@
 """Calls providers through LiteLLM, which translates between OpenAI's wire format and theirs."""
 
 import asyncio
-import re
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from functools import cache, partial
-from json import JSONDecodeError
 from types import ModuleType
 from typing import Any
 
@@ -12,15 +10,15 @@ from pydantic_core import from_json, to_json
 
 from baobab.runtime.gateway.errors import UpstreamFailed, UpstreamMalformed, UpstreamTimeout
 from baobab.runtime.gateway.events import DONE, encode_event
+from baobab.runtime.gateway.library_errors import may_be_local, translate_error
 from baobab.runtime.gateway.litellm_import import load_litellm
 from baobab.runtime.gateway.parameters import DROP, ask_without_refused, is_default, is_parameter
 from baobab.runtime.gateway.provider_stream import ProviderStream
-from baobab.runtime.gateway.refusal import build_refusal
 from baobab.runtime.gateway.retry_timeouts import DEFAULT_TIMEOUTS
 from baobab.runtime.gateway.upstream import Upstream
 from baobab.runtime.gateway.usage_meter import UsageMeter
+from baobab.runtime.gateway.wires.chat_fields import find_malformed_field
 from baobab.runtime.gateway.wires.fields import field_error, list_objects
-from baobab.tools.core.errors import BaobabError
 
 _CONNECT_SECONDS = 10.0
 # The parameters that LiteLLM takes by name; it passes on others only in `extra_body`.
@@ -52,7 +50,6 @@ _KNOWN_PARAMETERS = frozenset(
         "encoding_format",
     )
 )
-_WORD = re.compile(r"[a-z_]+")
 _OWN_FIELDS = frozenset(("model", "stream", "stream_options", DROP))
 # Fields that are not sent to a provider. Anthropic refuses the fields that only OpenAI has.
 _WITHHELD_FIELDS: Mapping[str, frozenset[str]] = {
@@ -275,18 +272,32 @@ async def _post_request(
         arguments["extra_body"] = extra_fields
     if upstream.api_base:
         arguments["api_base"] = upstream.api_base
+    handover = _Handover()
     try:
         return await call(
             model=f"{upstream.provider}/{upstream.model}",
             api_key=upstream.api_key,
             num_retries=0,
             max_retries=0,
+            logger_fn=handover.notice,
             **arguments,
             **options,
         )
     except Exception as exc:  # noqa: BLE001 - the library raises its providers' errors, of many kinds
-        failure = translate_error(library, exc, body, upstream)
+        is_local = not handover.has_begun and may_be_local(library, exc)
+        malformed_field = find_malformed_field(body) if is_local else None
+        failure = malformed_field or translate_error(library, exc, body, upstream)
         raise failure from failure.__cause__ or exc
+
+
+class _Handover:
+    """Notices when the library has translated a request and is about to send it."""
+
+    def __init__(self) -> None:
+        self.has_begun = False
+
+    def notice(self, event: Mapping[str, Any]) -> None:
+        self.has_begun = self.has_begun or event.get("log_event_type") == "pre_api_call"
 
 
 async def _call_with_timeout(
@@ -299,71 +310,6 @@ async def _call_with_timeout(
             return await _call_library(library, call, upstream, body, meter, retry_timeouts.total)
     except TimeoutError as exc:
         raise UpstreamTimeout from exc
-
-
-def translate_error(
-    library: Any, exc: Exception, body: Mapping[str, Any] | None = None, upstream: Upstream | None = None
-) -> BaobabError:
-    """Turns an exception of the library into one of the gateway's errors."""
-    kinds = library.exceptions
-    if isinstance(exc, kinds.UnsupportedParamsError):
-        return _build_unsupported_error(str(exc), body or {}, upstream)
-    http, causes = library.httpx, tuple(_list_causes(exc))
-    transport_error = next((cause for cause in causes if isinstance(cause, http.TransportError)), None)
-    if isinstance(transport_error, (http.ConnectError, http.ConnectTimeout, http.PoolTimeout)):
-        return UpstreamFailed("The model's provider cannot be reached.").mark_unbilled()
-    if transport_error is not None:
-        timed_out = isinstance(transport_error, http.TimeoutException)
-        return UpstreamTimeout() if timed_out else UpstreamFailed("The model's provider broke off.")
-    if any(isinstance(cause, JSONDecodeError) for cause in causes) and not any(
-        isinstance(cause, http.HTTPStatusError) for cause in causes
-    ):
-        return UpstreamMalformed()
-    status = getattr(exc, "status_code", None)
-    if isinstance(status, int):
-        headers = getattr(exc, "litellm_response_headers", None) or {}
-        error = _parse_provider_error(str(exc))
-        if isinstance(exc, kinds.ContextWindowExceededError):
-            error["code"] = "context_length_exceeded"
-        elif isinstance(exc, kinds.ContentPolicyViolationError):
-            error.setdefault("code", "content_policy_violation")
-        return build_refusal(status, to_json({"error": error}), headers, body, upstream)
-    is_malformed = isinstance(exc, (TypeError, LookupError, ValueError, AttributeError))
-    return UpstreamMalformed() if is_malformed else UpstreamFailed()
-
-
-def _build_unsupported_error(words: str, body: Mapping[str, Any], upstream: Upstream | None) -> BaobabError:
-    """Builds the error for a parameter that the library itself refuses: the first one that its message names."""
-    parameters = [name for name in _WORD.findall(words) if is_parameter(name) and name in body]
-    error = {
-        "message": words.partition("litellm.UnsupportedParamsError: ")[2] or words,
-        "type": "unsupported_parameter",
-    }
-    if parameters:
-        error["param"] = parameters[0]
-    return build_refusal(400, to_json({"error": error}), None, body, upstream)
-
-
-def _parse_provider_error(words: str) -> dict[str, Any]:
-    """Finds the provider's error in the library's message, a text with JSON at its end."""
-    start = words.find("{")
-    if start >= 0:
-        try:
-            payload = from_json(words[start:], allow_partial=True)
-        except ValueError:
-            payload = None
-        error = payload.get("error") if isinstance(payload, dict) else None
-        if isinstance(error, dict):
-            return dict(error)
-    return {"message": words.rpartition("Exception - ")[2]}
-
-
-def _list_causes(exc: BaseException) -> Iterator[BaseException]:
-    """Yields an exception and its causes, because the library gives status 500 to errors without a status."""
-    cause: BaseException | None = exc
-    while cause is not None:
-        yield cause
-        cause = cause.__cause__ or cause.__context__
 
 
 def build_adding_client(library: ModuleType, fields: Mapping[str, Any]) -> Any:

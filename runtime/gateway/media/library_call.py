@@ -6,7 +6,7 @@ from types import ModuleType
 from typing import Any
 
 from baobab.runtime.gateway.errors import RequestRefused, UpstreamTimeout
-from baobab.runtime.gateway.translate import translate_error
+from baobab.runtime.gateway.library_errors import translate_error
 from baobab.runtime.gateway.upstream import Upstream
 
 

@@ -11,13 +11,13 @@ from pydantic_core import from_json, to_json
 
 from baobab.runtime.egress import EgressStream
 from baobab.runtime.gateway.errors import RequestRefused, UpstreamMalformed
+from baobab.runtime.gateway.library_errors import translate_error
 from baobab.runtime.gateway.litellm_import import load_litellm
 from baobab.runtime.gateway.media.content_type import DETECTION_BYTES, detect_content_type
 from baobab.runtime.gateway.media.files import RemoteFiles
 from baobab.runtime.gateway.media.library_call import call_library
 from baobab.runtime.gateway.media.model import MediaRequest, MediaStatus, Progress, Rendering
 from baobab.runtime.gateway.model import Model
-from baobab.runtime.gateway.translate import translate_error
 from baobab.runtime.gateway.upstream import Upstream
 
 _LONGEST = 60
