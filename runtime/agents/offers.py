@@ -5,13 +5,15 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from functools import partial
 from hashlib import sha256
 from typing import Any
 
+from baobab.runtime.agents.arguments import find_argument_issues
 from baobab.runtime.agents.remote.errors import ToolServerNotFound
 from baobab.runtime.agents.remote.server import ToolServer, load_servers
 from baobab.runtime.agents.remote.tool_description import ToolDescription
-from baobab.runtime.agents.spec import GraphSpec, LlmNode, Mode, ToolKey, ToolRef
+from baobab.runtime.agents.spec import Exposure, GraphSpec, LlmNode, Mode, ToolKey, ToolRef
 from baobab.runtime.agents.validation import ToolOffer
 from baobab.storage.database import Execute
 from baobab.tools.core.auth.callers import EndUser
@@ -59,7 +61,8 @@ class ToolOffers:
         registered_tool, graph_name = registration
         is_for_users = graph_name.for_users and registered_tool.access.admits(_SOMEBODY)
         mode: Mode = "read_only" if registered_tool.effect == "read" else "read_write"
-        return ToolOffer(mode, "end_user" if is_for_users else "developer_only")
+        exposed_to: Exposure = "end_user" if is_for_users else "developer_only"
+        return ToolOffer(mode, exposed_to, partial(find_argument_issues, registered_tool, graph_name))
 
     def get_remote_tool(self, ref: ToolRef) -> ToolDescription:
         """Returns a tool of a tool server, as it was accepted. Raises ToolServerNotFound, ToolNotOffered and

@@ -38,7 +38,7 @@ _NODES: dict[str, type[BaseModel]] = {
 }
 _ROUNDS = 3
 _TYPES = "llm, tool, map, agent or end"
-_MESSAGES = {
+MESSAGES = {
     "missing": "is required",
     "string_type": "must be text",
     "int_type": "must be a whole number",
@@ -203,7 +203,7 @@ def _build_issue(fault: ErrorDetails, graph: Any) -> Issue:
         case "value_error":
             message = str(context["error"])
         case other:
-            message = _MESSAGES.get(other) or re.sub(r"^\w+ should ", "must ", fault["msg"])
+            message = MESSAGES.get(other) or re.sub(r"^\w+ should ", "must ", fault["msg"])
     return Issue(path, message)
 
 

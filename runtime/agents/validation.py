@@ -1,9 +1,9 @@
 """Validates a graph before it is saved for an agent. Nothing of it is run, rendered or evaluated."""
 
 import difflib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from typing import Any, Protocol
 
@@ -43,6 +43,12 @@ class ToolOffer:
 
     mode: Mode
     exposed_to: Exposure
+    find_argument_issues: Callable[[Mapping[str, Any]], Iterable[Issue]] = field(
+        default=lambda _arguments: (), compare=False
+    )
+    """Finds what the tool refuses of the arguments of a node, by paths within them. The tools of tool servers refuse
+    nothing here.
+    """
 
 
 class OfferSource(Protocol):
@@ -76,11 +82,15 @@ def find_issues(value: Any, tools: OfferSource) -> tuple[GraphSpec | None, list[
     are_edges_known = "edges" not in shape.unknown and not any(path[0] == "edges" for path in shape.replaced_paths)
     # If a node could not be read, it is not known which keys it writes.
     complete = are_edges_known and not any(path[0] == "nodes" for path in shape.replaced_paths)
-    tool_issues = () if "tools" in shape.unknown else _find_tool_issues(spec, tools)
+    offers = _CachedOffers(tools)
+    tool_issues = () if "tools" in shape.unknown else _find_tool_issues(spec, offers)
+    argument_issues = _find_argument_issues(spec, offers, {issue.path[:3] for issue in shape.issues})
     text_issues = (_find_text_issues(spec, complete=complete), _find_schema_issues(spec))
     rule_issues = (
         issue
-        for issue in chain(find_wiring_issues(spec, are_edges_known=are_edges_known), tool_issues, *text_issues)
+        for issue in chain(
+            find_wiring_issues(spec, are_edges_known=are_edges_known), tool_issues, argument_issues, *text_issues
+        )
         if issue.path[:1] not in shape.replaced_paths and issue.path[:2] not in shape.replaced_paths
     )
     return spec, list(islice(chain(shape.issues, rule_issues), MAX_ISSUES))
@@ -90,9 +100,10 @@ def narrow_offer(offer: ToolOffer, *overrides: Override) -> ToolOffer:
     """Narrows an offer by overrides: the strictest mode and exposure win."""
     modes = {offer.mode, *(override.mode_override for override in overrides)}
     exposures = {offer.exposed_to, *(override.exposed_to_override for override in overrides)}
-    return ToolOffer(
-        "read_write" if "read_write" in modes else "read_only",
-        "developer_only" if "developer_only" in exposures else "end_user",
+    return replace(
+        offer,
+        mode="read_write" if "read_write" in modes else "read_only",
+        exposed_to="developer_only" if "developer_only" in exposures else "end_user",
     )
 
 
@@ -114,8 +125,7 @@ def find_self_approvals(spec: GraphSpec, tools: OfferSource) -> list[Issue]:
 # --- tools ------------------------------------------------------------------------------------------------------
 
 
-def _find_tool_issues(spec: GraphSpec, tools: OfferSource) -> Iterator[Issue]:
-    offers = _CachedOffers(tools)
+def _find_tool_issues(spec: GraphSpec, offers: "_CachedOffers") -> Iterator[Issue]:
     paths_by_ref = dict(_list_refs(spec))
     servers = {server.server_id: server for server in reversed(spec.tools.mcp_servers)}
     yield from _find_repeats(("tools", "builtin"), spec.tools.builtin)
@@ -144,6 +154,18 @@ def _find_tool_issues(spec: GraphSpec, tools: OfferSource) -> Iterator[Issue]:
             elif ref.source == "function":
                 yield Issue(where, offer)
             seen_keys.add(ref.key)
+
+
+def _find_argument_issues(
+    spec: GraphSpec, offers: "_CachedOffers", unreadable_paths: AbstractSet[Path]
+) -> Iterator[Issue]:
+    for node_id, node in spec.nodes.items():
+        path: Path = ("nodes", node_id, "args_template")
+        if not isinstance(node, ToolNode | MapNode) or path in unreadable_paths:
+            continue
+        if isinstance(offer := offers.get_offer(node.tool_ref), ToolOffer):
+            for issue in offer.find_argument_issues(node.args_template):
+                yield Issue((*path, *issue.path), issue.message)
 
 
 class _CachedOffers:

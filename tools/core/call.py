@@ -180,7 +180,7 @@ class Tool:
         return model.__dict__ | further if further else model.__dict__
 
     @cached_property
-    def _names(self) -> tuple[frozenset[str], frozenset[str] | None]:
+    def argument_names(self) -> tuple[frozenset[str], frozenset[str] | None]:
         """The names of required arguments, and of all known ones; None if the tool takes any further argument."""
         fields = {info.alias or name: info for name, info in self.arguments.model_fields.items()}
         required_names = frozenset(name for name, info in fields.items() if info.is_required())
@@ -188,7 +188,7 @@ class Tool:
 
     def names_fit(self, arguments: Mapping[str, Any]) -> bool:
         """Returns whether no required argument is missing and none unknown. An `app_id` of null counts as missing."""
-        required_names, allowed_names = self._names
+        required_names, allowed_names = self.argument_names
         keys = arguments.keys()
         names_app = self.app_parameter is None or arguments.get(self.app_parameter) is not None
         return names_app and required_names <= keys and (allowed_names is None or keys <= allowed_names)

@@ -23,7 +23,7 @@ def invalid(error: ValidationError, model: type[BaseModel], schema: Mapping[str,
     schema: the model's JSON Schema, whose examples are shown.
     """
     faults = error.errors(include_url=False, include_context=False, include_input=False)
-    fields = [{"field": _path(fault["loc"]), "problem": _problem(fault, schema)} for fault in faults[:_MOST]]
+    fields = [{"field": _path(fault["loc"]), "problem": describe_fault(fault, schema)} for fault in faults[:_MOST]]
     first, kind = fields[0], faults[0]["type"]
     message = f"`{first['field']}`: {first['problem']}."
     missing_names = [_path(fault["loc"]) for fault in faults[:_MOST] if fault["type"] == "missing"]
@@ -42,7 +42,7 @@ Location = tuple[str | int, ...]
 def find_nulls(arguments: Mapping[str, Any], error: ValidationError) -> set[Location]:
     """Returns the paths of known fields, at any depth, that were refused and are null."""
     faults = error.errors(include_url=False, include_input=False)
-    places = (_follow(arguments, fault["loc"]) for fault in faults if fault["type"] != "extra_forbidden")
+    places = (follow(arguments, fault["loc"]) for fault in faults if fault["type"] != "extra_forbidden")
     return {place for place, value in places if value is None and place and isinstance(place[-1], str)}
 
 
@@ -50,7 +50,7 @@ def find_missing(arguments: Mapping[str, Any], error: ValidationError) -> set[Lo
     """Returns the paths of required fields, at any depth, that are missing."""
     faults = error.errors(include_url=False, include_input=False)
     missing_locations = [fault["loc"] for fault in faults if fault["type"] == "missing"]
-    return {(*_follow(arguments, location)[0], location[-1]) for location in missing_locations}
+    return {(*follow(arguments, location)[0], location[-1]) for location in missing_locations}
 
 
 def leave_out(value: Any, places: set[Location], path: Location = ()) -> Any:
@@ -63,7 +63,7 @@ def leave_out(value: Any, places: set[Location], path: Location = ()) -> Any:
     return value
 
 
-def _follow(value: Any, location: Location) -> tuple[Location, Any]:
+def follow(value: Any, location: Location) -> tuple[Location, Any]:
     """Returns the path of a fault as far as it exists, and the value there. Branches of unions are skipped."""
     path: list[str | int] = []
     for part in location:
@@ -106,7 +106,8 @@ def _path(location: tuple[Any, ...]) -> str:
     return ".".join(parts)[:200] or "body"
 
 
-def _problem(fault: Any, schema: Mapping[str, Any]) -> str:
+def describe_fault(fault: Any, schema: Mapping[str, Any]) -> str:
+    """Returns what is wrong with a value. schema: the JSON Schema around it, whose examples are shown."""
     if fault["type"] == "dict_type":
         # Pydantic calls it by its name in Python, which no client sends.
         return "input should be an object"

@@ -116,7 +116,8 @@ async def test_words_of_a_schema_are_inert_and_quoted(questioner: Questioner) ->
 async def test_what_is_no_schema_ends_the_run_with_a_reason(questioner: Questioner) -> None:
     run = None
     try:
-        run, _ = await questioner.ask({"type": "thing"})
+        # Without the placeholder, the agent could not be made.
+        run, _ = await questioner.ask({"type": "{{ input.key }}"})
     except ValueError:
         listed = await questioner.open(f"/console/apps/{questioner.app_id}/runs?agent=questioner&status=failed")
         assert "JSON Schema" in listed.text
