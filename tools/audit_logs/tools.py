@@ -74,6 +74,7 @@ async def audit_logs_list(
     resource_id: Word | None = None,
     actor_id: Word | None = None,
     user_id: Word | None = None,
+    success: bool | None = None,
     since: Annotated[Moment | None, Field(alias="from")] = None,
     to: Moment | None = None,
     limit: Annotated[int, Field(ge=1, le=500)] = 100,
@@ -90,6 +91,7 @@ async def audit_logs_list(
     resource_id: the id of that thing.
     actor_id: id of the account, key or user that acted.
     user_id: the same as actor_id.
+    success: true for what was done, false for what was refused or failed.
     since: rows from this moment on; ISO 8601, UTC if it names no zone.
     to: rows before this moment; ISO 8601, UTC if it names no zone.
     limit: how many rows at most.
@@ -103,6 +105,7 @@ async def audit_logs_list(
         (table.c.resource_id, resource_id),
         (table.c.actor_id, actor_id),
         (table.c.actor_id, user_id),
+        (table.c.success, success),
     )
     conditions = [table.c.app_id == app_id]
     conditions += [column == value for column, value in filters if value is not None]

@@ -8,15 +8,18 @@ from baobab.http.console.visit import Visit
 from baobab.tools.core.escaping import escape_json
 
 _SHOWN = 50
-_FILTERS = ("category", "action", "event_type", "actor_id", "from", "to")
+_FILTERS = ("category", "action", "event_type", "actor_id", "success", "from", "to")
 
 
 async def show_log(visit: Visit) -> Context:
     app = await read_app(visit)
-    filters = {name: visit.query[name].strip() for name in _FILTERS if visit.query.get(name, "").strip()}
+    filters: dict[str, Any] = {
+        name: visit.query[name].strip() for name in _FILTERS if visit.query.get(name, "").strip()
+    }
     offset = visit.query.get("offset", "")
     position: dict[str, Any] = {"offset": int(offset)} if offset.isdecimal() and len(offset) < 8 else {}
-    page = await visit.call("audit_logs_list", app_id=app["id"], limit=_SHOWN, **filters, **position)
+    outcome = {"success": filters["success"] == "true"} if "success" in filters else {}
+    page = await visit.call("audit_logs_list", app_id=app["id"], limit=_SHOWN, **{**filters, **outcome}, **position)
     rows = [{**row, "data": escape_json(row["event_data"], indent=2) if row["event_data"] else ""}
             for row in page["logs"]]  # fmt: skip
     return {

@@ -142,6 +142,19 @@ async def test_the_audit_log_is_filtered_and_paged(visitor: Runner) -> None:
     assert (await visitor.baobab.client.get(f"{log}?from=never", headers=visitor.browser)).status_code == 400
 
 
+async def test_the_audit_log_shows_only_what_was_refused(visitor: Runner) -> None:
+    await visitor.baobab.create_app(name="taken")
+    path = f"/apps/{visitor.app_id}"
+    await visitor.baobab.client.patch(path, json={"name": "taken"}, headers=visitor.baobab.owner)
+    log = f"/console/apps/{visitor.app_id}/audit-log"
+    refused_page, succeeded_page = [await visitor.open(f"{log}?success={value}") for value in ("false", "true")]
+    assert refused_page.text.count('<li class="row">') == 1
+    assert "app.rename_failed" in refused_page.text
+    assert '<option value="false" selected>refused</option>' in refused_page.text
+    assert "app.create" in succeeded_page.text
+    assert "app.rename_failed" not in succeeded_page.text
+
+
 async def test_a_mail_to_a_user_is_read_with_its_code(visitor: Runner) -> None:
     mails = f"/console/apps/{visitor.app_id}/mails"
     assert "No mail yet" in (await visitor.open(mails)).text

@@ -12,6 +12,7 @@ from sqlalchemy import select
 from baobab.storage.tables import metadata
 from tests.conftest import Baobab
 from tests.installation import open_installation
+from tests.mcp_server.mcp_requests import call_tool
 from tests.people import create_key, create_person
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -188,6 +189,21 @@ async def test_the_actor_is_found_by_either_name_of_the_filter(baobab: Baobab) -
     assert (await list_logs(baobab, app, actor_id=admin.id, user_id=USER))["total"] == 0
 
 
+async def test_the_outcome_is_a_filter_over_rest_and_mcp(baobab: Baobab) -> None:
+    app, taken = await baobab.create_app(), await baobab.create_app(name="taken-name")
+    await baobab.client.patch(f"/apps/{app}", json={"name": "taken-name"}, headers=baobab.owner)
+    await pause_app(baobab, app)
+    failed, succeeded = ["app.rename_failed"], ["app.config.paused", "app.create"]
+    for success, event_types in ((False, failed), (True, succeeded)):
+        logs = await list_logs(baobab, app, success=str(success).lower())
+        assert ([row["event_type"] for row in logs["logs"]], logs["total"]) == (event_types, len(event_types))
+        result = await call_tool(baobab, "audit_logs_list", {"app_id": app, "success": success})
+        assert [row["event_type"] for row in result["structuredContent"]["logs"]] == event_types
+    assert (await list_logs(baobab, app))["total"] == 3
+    assert (await list_logs(baobab, taken, success="false"))["logs"] == []
+    assert (await list_logs(baobab, app, success="false", event_type="app.create"))["logs"] == []
+
+
 async def test_pages_hold_every_row_once_newest_first(baobab: Baobab) -> None:
     app = await baobab.create_app()
     for number in range(7):
@@ -234,6 +250,8 @@ async def test_from_is_inclusive_and_to_is_exclusive_and_both_know_zones(baobab:
         {"since": "2026-01-01T00:00:00Z"},
         {"category": "everything"},
         {"action": "read"},
+        {"success": "perhaps"},
+        {"success": ""},
         {"limit": "501"},
         {"limit": "0"},
         {"offset": "-1"},
