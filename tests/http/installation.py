@@ -73,10 +73,10 @@ class Installation:
         pieces: the content as it arrives.
         """
         raw_path, _, query = target.encode("latin-1").partition(b"?")
-        sent = content if content is not None else b"" if body is None else json.dumps(body).encode()
+        body_bytes = content if content is not None else b"" if body is None else json.dumps(body).encode()
         pairs = [(b"host", host.encode("latin-1"))]
-        if sent:
-            pairs.append((b"content-length", b"%d" % len(sent)))
+        if body_bytes:
+            pairs.append((b"content-length", b"%d" % len(body_bytes)))
         pairs += [(name.lower().encode(), value.encode("latin-1")) for name, value in (headers or {}).items()]
         scope: dict[str, Any] = {
             "type": "http",
@@ -88,7 +88,7 @@ class Installation:
         scope |= {"path": target.partition("?")[0], "raw_path": raw_path, "query_string": query, "root_path": ""}
         scope |= {"headers": pairs, "client": (address, 40000), "server": ("127.0.0.1", 8000)}
         messages: list[dict[str, Any]] = []
-        parts = [sent] if pieces is None else [*pieces, b""]
+        parts = [body_bytes] if pieces is None else [*pieces, b""]
         last = len(parts) - 1
         incoming = iter([{"type": "http.request", "body": part, "more_body": n < last} for n, part in enumerate(parts)])
 
@@ -102,8 +102,8 @@ class Installation:
 
         await self.server(scope, receive, send)
         start = messages[0]
-        decoded = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in start["headers"]]
-        return Answer(start["status"], decoded, b"".join(message.get("body", b"") for message in messages[1:]))
+        answer_pairs = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in start["headers"]]
+        return Answer(start["status"], answer_pairs, b"".join(message.get("body", b"") for message in messages[1:]))
 
     async def create_app(self, by: Headers | None = None, **settings: Any) -> App:
         """A new app of the first account, or of whoever `by` is."""
@@ -127,8 +127,8 @@ class Installation:
         claims = {"sub": account_id, "org_id": organization_id}
         return bearer_headers(await self.application.services.signers.mint("platform", claims, lifetime))
 
-    async def create_key(self, by: Headers, **wanted: Any) -> dict[str, str]:
-        answer = await self.ask("POST", "/api-keys", by, {"name": "a key", **wanted})
+    async def create_key(self, by: Headers, **options: Any) -> dict[str, str]:
+        answer = await self.ask("POST", "/api-keys", by, {"name": "a key", **options})
         assert answer.status == 201, answer.content
         return bearer_headers(answer.json["key"])
 

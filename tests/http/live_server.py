@@ -28,11 +28,11 @@ async def serve_installation(data: Path, variables: dict[str, str]) -> AsyncIter
 
 
 @contextlib.asynccontextmanager
-async def serve_on_socket(server: Server, given: Settings) -> AsyncIterator[httpx.AsyncClient]:
+async def serve_on_socket(server: Server, settings: Settings) -> AsyncIterator[httpx.AsyncClient]:
     """Yields a client of an open server, which listens at an address of its own meanwhile."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        options = {**serving._uvicorn_options(given), "loop": "asyncio", "timeout_graceful_shutdown": 1}
+        options = {**serving._uvicorn_options(settings), "loop": "asyncio", "timeout_graceful_shutdown": 1}
         assert server.rest_app is not None
         running = _QuietServer(uvicorn.Config(server.rest_app, lifespan="off", **options))
         task = asyncio.create_task(running.serve([listener]))

@@ -47,8 +47,8 @@ def settings() -> dict[str, str]:
 
 @pytest.fixture
 async def live_baobab(tmp_path: Path) -> AsyncIterator[Baobab]:
-    async with serve_installation(tmp_path / "data", {"BAOBAB_PLAN": "enterprise"}) as opened:
-        yield opened
+    async with serve_installation(tmp_path / "data", {"BAOBAB_PLAN": "enterprise"}) as served_baobab:
+        yield served_baobab
 
 
 async def create_waiting_run(baobab: Baobab) -> tuple[str, str, dict[str, str]]:
@@ -71,8 +71,8 @@ async def create_waiting_run(baobab: Baobab) -> tuple[str, str, dict[str, str]]:
 async def _find_key_id(baobab: Baobab, name: str) -> str:
     body = (await baobab.client.get("/api-keys", headers=baobab.owner)).json()
     keys = body.get("keys") or body.get("api_keys") or body["data"]
-    [found] = [one for one in keys if one["name"] == name]
-    value: str = found["id"] if "id" in found else found["key_id"]
+    [key] = [one for one in keys if one["name"] == name]
+    value: str = key["id"] if "id" in key else key["key_id"]
     return value
 
 
@@ -104,20 +104,20 @@ async def test_a_websocket_on_another_path_is_refused_cleanly(
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
-@pytest.mark.parametrize(("sent", "code"), [("x" * (MOST_MESSAGE_BYTES + 1), 1009), (b"\xff\xfe", 1007)])
+@pytest.mark.parametrize(("message", "code"), [("x" * (MOST_MESSAGE_BYTES + 1), 1009), (b"\xff\xfe", 1007)])
 async def test_what_a_socket_takes_in_is_a_few_bytes_of_text(
-    live_baobab: Baobab, sent: Any, code: int, caplog: pytest.LogCaptureFixture
+    live_baobab: Baobab, message: Any, code: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     app, run, anon = await create_waiting_run(live_baobab)
     token = await create_stream_token(live_baobab, app, run, anon)
-    async with connect(websocket_url(live_baobab, f"/v1/{app}/public/runs/{run}/ws?token={token}")) as opened:
-        await opened.recv()
-        await opened.send(sent, text=True) if isinstance(sent, bytes) else await opened.send(sent)
+    async with connect(websocket_url(live_baobab, f"/v1/{app}/public/runs/{run}/ws?token={token}")) as connection:
+        await connection.recv()
+        await connection.send(message, text=True) if isinstance(message, bytes) else await connection.send(message)
         with contextlib.suppress(ConnectionClosed):
             async with asyncio.timeout(TIMEOUT_SECONDS):
-                async for _ in opened:
+                async for _ in connection:
                     pass
-    assert opened.close_code == code
+    assert connection.close_code == code
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
@@ -126,10 +126,10 @@ async def test_one_address_may_open_so_many_streams_of_events_and_no_more(live_b
     async with contextlib.AsyncExitStack() as stack:
         for _ in range(32):
             token = await create_stream_token(live_baobab, app, run, anon)
-            opened = await stack.enter_async_context(
+            connection = await stack.enter_async_context(
                 connect(websocket_url(live_baobab, f"/v1/{app}/public/runs/{run}/ws?token={token}"))
             )
-            await opened.recv()
+            await connection.recv()
         token = await create_stream_token(live_baobab, app, run, anon)
         refusal = await live_baobab.client.get(f"/v1/{app}/public/runs/{run}/events?token={token}")
         assert refusal.status_code == 429, refusal.text
@@ -148,19 +148,19 @@ async def test_streams_of_one_organisation_leave_places_for_others(baobab: Baoba
 
     def open_one(stack: contextlib.ExitStack, tenant: str) -> None:
         set_tenant(tenant)
-        stack.enter_context(streams.hold_place(ANONYMOUS, "192.0.2.1", f"run-{len(opened)}"))
-        opened.append(tenant)
+        stack.enter_context(streams.hold_place(ANONYMOUS, "192.0.2.1", f"run-{len(tenants)}"))
+        tenants.append(tenant)
 
-    opened: list[str] = []
+    tenants: list[str] = []
     with contextlib.ExitStack() as stack:
         for tenant in ("crowd",) * 4 + ("small",) * 2 + ("other",) * 2:
             open_one(stack, tenant)
-            with pytest.raises(TooManyStreams) if len(opened) >= 4 else contextlib.nullcontext():
+            with pytest.raises(TooManyStreams) if len(tenants) >= 4 else contextlib.nullcontext():
                 # It has what it may have while half of all are taken.
                 with contextlib.ExitStack() as further:
                     open_one(further, "crowd")
-                opened.pop()
-    assert opened == ["crowd"] * 4 + ["small"] * 2 + ["other"] * 2
+                tenants.pop()
+    assert tenants == ["crowd"] * 4 + ["small"] * 2 + ["other"] * 2
 
 
 async def test_a_stream_of_events_ends_when_its_key_is_revoked(
@@ -210,7 +210,7 @@ async def test_securing_an_app_ends_the_streams_of_visitors_and_voids_their_stre
     live_baobab: Baobab, monkeypatch: pytest.MonkeyPatch, signed_in_elsewhere: bool
 ) -> None:
     app, run, anon = await create_waiting_run(live_baobab)
-    token, unused = (
+    token, unused_token = (
         await create_stream_token(live_baobab, app, run, anon),
         await create_stream_token(live_baobab, app, run, anon),
     )
@@ -235,16 +235,16 @@ async def test_securing_an_app_ends_the_streams_of_visitors_and_voids_their_stre
         beats = of_owner.aiter_text()
         for _ in range(3):
             await anext(beats)
-    for late, again in ((unused, ""), (token, "&since_seq=1")):
+    for late, again in ((unused_token, ""), (token, "&since_seq=1")):
         refusal = await live_baobab.client.get(f"{path}?token={late}{again}", headers=headers)
         assert refusal.status_code == 401, refusal.text
     async with connect(
-        websocket_url(live_baobab, f"/v1/{app}/public/runs/{run}/ws?token={unused}&since_seq=1")
-    ) as opened:
-        assert "requires sign-in" in str(await opened.recv())
+        websocket_url(live_baobab, f"/v1/{app}/public/runs/{run}/ws?token={unused_token}&since_seq=1")
+    ) as connection:
+        assert "requires sign-in" in str(await connection.recv())
         with pytest.raises(ConnectionClosed):
-            await opened.recv()
-    assert opened.close_code == 1008
+            await connection.recv()
+    assert connection.close_code == 1008
 
 
 async def test_visitors_never_spend_what_the_app_and_its_owner_have(baobab: Baobab) -> None:

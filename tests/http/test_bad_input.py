@@ -118,8 +118,8 @@ def json_types(schema: Mapping[str, Any]) -> set[str]:
         return set().union(*(json_types(choice) for choice in schema["anyOf"]))
     if "enum" in schema or "const" in schema:
         return {_json_type(value) for value in schema.get("enum", [schema.get("const")])}
-    named = schema.get("type")
-    return set(SAMPLES) if named is None else {named, "integer"} if named == "number" else {named}
+    type_name = schema.get("type")
+    return set(SAMPLES) if type_name is None else {type_name, "integer"} if type_name == "number" else {type_name}
 
 
 def _json_type(value: object) -> str:
@@ -137,7 +137,7 @@ class Scene:
 
     def fill_path(self, tool: Tool, **instead: str) -> str:
         assert tool.rest is not None
-        known = {
+        known_parts = {
             "app_id": self.app.id,
             "organization_id": self.organization,
             "account_id": self.account,
@@ -148,7 +148,7 @@ class Scene:
         }
         path = tool.rest.path
         for name in tool.rest.path_parameters:
-            text = instead.get(name, known.get(name, UUID))
+            text = instead.get(name, known_parts.get(name, UUID))
             path = path.replace(f"{{{name}:path}}", text).replace(f"{{{name}}}", text)
         return path
 
@@ -191,10 +191,10 @@ def bad_queries(tool: Tool, scene: Scene) -> Iterator[BadRequest]:
         "&".join(["x=1"] * 201),
     ]
     for name in tool.rest.query_parameters:
-        taken = json_types(tool.input_schema["properties"][name])
+        types = json_types(tool.input_schema["properties"][name])
         texts = [*QUERY_TEXTS]
-        if not taken & {"string", "array"}:
-            texts += QUERY_NUMBERS if taken & {"integer", "number"} else QUERY_BOOLEANS
+        if not types & {"string", "array"}:
+            texts += QUERY_NUMBERS if types & {"integer", "number"} else QUERY_BOOLEANS
         queries += [f"{name}={text}" for text in texts]
         queries += [
             f"{name}=1&{name}=1",
@@ -217,31 +217,31 @@ def bad_bodies(tool: Tool, scene: Scene) -> Iterator[BadRequest]:  # noqa: PLR09
     for name in (*tool.rest.path_parameters, *tool.rest.query_parameters):
         yield BadRequest(f"path parameter {name} in the body", path, json.dumps({**good, name: scene.app.id}).encode())
     if tool.rest.whole_body is not None:
-        taken = json_types(tool.input_schema["properties"][tool.rest.whole_body])
-        wrong = [json.dumps(value) for kind, values in SAMPLES.items() if kind not in taken for value in values]
+        types = json_types(tool.input_schema["properties"][tool.rest.whole_body])
+        wrong = [json.dumps(value) for kind, values in SAMPLES.items() if kind not in types for value in values]
         for text in filter(None, [*wrong, *NEVER, *SELDOM, *NO_NUMBERS]):
             yield BadRequest(f"body {text[:30]}", path, text.encode("latin-1"))
         if isinstance(good, dict):
             for name, text in itertools.product([*good, "no_such_field"], NO_NUMBERS):
                 yield BadRequest(f"{name} = {text} in the body", path, _write_object(good, name, text))
         return
-    required = tool.input_schema.get("required", ())
+    required_names = tool.input_schema.get("required", ())
     for name in tool.rest.body_parameters:
         rest = {field: value for field, value in good.items() if field != name}
-        if name in required:
+        if name in required_names:
             yield BadRequest(f"{name} missing", path, json.dumps(rest).encode())
         field = tool.input_schema["properties"][name]
         info = next(i for n, i in tool.arguments.model_fields.items() if name in {n, i.alias})
-        taken = json_types(field)
-        nullable = "null" in taken or not info.is_required()
-        wrong = [json.dumps(value) for kind, values in SAMPLES.items() if kind not in taken for value in values]
+        types = json_types(field)
+        nullable = "null" in types or not info.is_required()
+        wrong = [json.dumps(value) for kind, values in SAMPLES.items() if kind not in types for value in values]
         if nullable:
             wrong = [text for text in wrong if text != "null"]
         # They are refused before anybody knows which field they are for.
         texts = [*wrong, *(NEVER if name == tool.rest.body_parameters[0] else [])]
-        if taken & {"number", "array", "object"}:
+        if types & {"number", "array", "object"}:
             texts += NO_NUMBERS
-        if taken != set(SAMPLES):
+        if types != set(SAMPLES):
             texts += [*SELDOM, "1" + "0" * 400]
         elif name in {"value", "expected", "next"}:
             texts += [*SELDOM, "[1e400]"]
@@ -257,8 +257,8 @@ def bad_bodies(tool: Tool, scene: Scene) -> Iterator[BadRequest]:  # noqa: PLR09
 
 def _write_object(members: Mapping[str, Any], name: str, text: str) -> bytes:
     """A JSON object in which one member has a text for its value, whether or not that is JSON."""
-    kept = (f"{json.dumps(key)}:{json.dumps(value)}" for key, value in members.items() if key != name)
-    return ("{" + ",".join([*kept, f"{json.dumps(name)}:{text}"]) + "}").encode("latin-1")
+    other_members = (f"{json.dumps(key)}:{json.dumps(value)}" for key, value in members.items() if key != name)
+    return ("{" + ",".join([*other_members, f"{json.dumps(name)}:{text}"]) + "}").encode("latin-1")
 
 
 GOOD_BODIES = {("data_insert", b"[]")}
@@ -314,12 +314,12 @@ async def count_rows(world: Installation) -> dict[str, int]:
     """How many rows each table has, and what the key-value store holds."""
     await world.application.services.audit_log.flush()
     async with world.application.services.database.reading() as connection:
-        counted = await connection.exec_driver_sql(COUNT_ROWS)
-        counts: dict[str, int] = {row[0]: row[1] for row in counted}
+        result = await connection.exec_driver_sql(COUNT_ROWS)
+        counts: dict[str, int] = {row[0]: row[1] for row in result}
         rows = (await connection.exec_driver_sql("SELECT id, updated_at FROM apps")).all()
     for row in rows:
-        app_id, updated = row.id, row.updated_at
-        counts[f"{app_id} {updated}"] = 1
+        app_id, updated_at = row.id, row.updated_at
+        counts[f"{app_id} {updated_at}"] = 1
         usage = await world.application.services.regions["local"].kv.usage(app_id)
         counts[f"kv {app_id}"] = usage.keys * 10**9 + usage.bytes
     return counts
@@ -356,14 +356,14 @@ async def test_bad_input_is_refused_and_changes_nothing(
     assert tool.rest is not None
     wants_token = not getattr(tool.access, "keys", True)
     home = (await world.ask("GET", "/platform/me", world.owner)).json["organizations"][0]["id"]
-    pinned = scene.organization if "organization_id" in tool.rest.path_parameters else home
+    organization_id = scene.organization if "organization_id" in tool.rest.path_parameters else home
     of_user = tool.access.admits(EndUser(app.id, UUID)) and not tool.access.admits(Account(UUID, UUID))
     caller = (
         await world.user_headers(app, UUID)
         if of_user
         else scene.token
         if wants_token
-        else await world.create_key(scene.token, organization_id=pinned)
+        else await world.create_key(scene.token, organization_id=organization_id)
     )
     before = await count_rows(world)
     faults = []

@@ -159,10 +159,10 @@ def test_the_script_has_nowhere_to_keep_a_key(client: TestClient) -> None:
 def test_the_script_finds_every_element_it_asks_for(client: TestClient) -> None:
     script = client.get("/docs/docs.js").text
 
-    wanted = set(re.findall(r'byId\("([\w-]+)"\)', script))
-    made = set(re.findall(r'\bid: "([\w-]+)"', script)) | set(Page(client.get("/docs").text).ids)
-    assert wanted
-    assert wanted <= made
+    used_ids = set(re.findall(r'byId\("([\w-]+)"\)', script))
+    defined_ids = set(re.findall(r'\bid: "([\w-]+)"', script)) | set(Page(client.get("/docs").text).ids)
+    assert used_ids
+    assert used_ids <= defined_ids
 
 
 def test_the_page_stays_small(client: TestClient) -> None:

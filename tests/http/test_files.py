@@ -20,8 +20,8 @@ MEGABYTE = bytes(2**20)
 
 @pytest.fixture
 async def live(tmp_path: Path, settings: dict[str, str]) -> AsyncIterator[Baobab]:
-    async with serve_installation(tmp_path / "data", settings) as opened:
-        yield opened
+    async with serve_installation(tmp_path / "data", settings) as served_baobab:
+        yield served_baobab
 
 
 @pytest.fixture
@@ -53,10 +53,10 @@ async def find_download(live: Baobab, app: str, file_id: str) -> str:
 
 async def store(live: Baobab, app: str, content: bytes, content_type: str = "application/octet-stream") -> str:
     """Stores a file, and returns the path at which it can be read."""
-    announced = await announce(live, app, len(content), content_type)
-    response = await put(live, announced["path"], content, content_type)
+    announcement = await announce(live, app, len(content), content_type)
+    response = await put(live, announcement["path"], content, content_type)
     assert response.status_code == 200, response.text
-    return await find_download(live, app, announced["objectId"])
+    return await find_download(live, app, announcement["objectId"])
 
 
 def list_bytes(live: Baobab, app: str) -> list[Path]:
@@ -66,7 +66,7 @@ def list_bytes(live: Baobab, app: str) -> list[Path]:
 
 
 async def test_a_large_file_goes_in_and_out_without_being_held_in_memory(live: Baobab, app: str) -> None:
-    announced = await announce(live, app, 64 * 2**20)
+    announcement = await announce(live, app, 64 * 2**20)
 
     async def content() -> AsyncIterator[bytes]:
         for _ in range(64):
@@ -76,27 +76,27 @@ async def test_a_large_file_goes_in_and_out_without_being_held_in_memory(live: B
     await live.client.get(await store(live, app, b"warm"))
     tracemalloc.start()
     try:
-        assert (await put(live, announced["path"], content())).status_code == 200
-        received = 0
-        path = await find_download(live, app, announced["objectId"])
+        assert (await put(live, announcement["path"], content())).status_code == 200
+        received_bytes = 0
+        path = await find_download(live, app, announcement["objectId"])
         async with live.client.stream("GET", path) as answer:
             assert answer.headers["content-length"] == str(64 * 2**20)
             async for piece in answer.aiter_raw():
-                received += len(piece)
+                received_bytes += len(piece)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert received == 64 * 2**20
+    assert received_bytes == 64 * 2**20
     # Of the client in this process, too.
     assert peak < 16 * 2**20
 
 
 async def test_an_upload_of_a_gigabyte_that_is_cut_in_the_middle_leaves_nothing(live: Baobab, app: str) -> None:
-    announced = await announce(live, app, GB)
+    announcement = await announce(live, app, GB)
     url = live.client.base_url
     reader, writer = await asyncio.open_connection(url.host, url.port)
     head = (
-        f"PUT {announced['path']} HTTP/1.1\r\nHost: {url.host}\r\nContent-Length: {GB}\r\n"
+        f"PUT {announcement['path']} HTTP/1.1\r\nHost: {url.host}\r\nContent-Length: {GB}\r\n"
         "Content-Type: application/octet-stream\r\n\r\n"
     )
     writer.write(head.encode())
@@ -111,19 +111,19 @@ async def test_an_upload_of_a_gigabyte_that_is_cut_in_the_middle_leaves_nothing(
     assert (await live.client.get(f"/storage/{app}/objects", headers=live.owner)).json() == []
     assert await reader.read() == b""
     # It can be sent again from the beginning, or be given up.
-    answer = await put(live, announced["path"], b"short")
+    answer = await put(live, announcement["path"], b"short")
     assert answer.status_code == 400
-    response = await live.client.delete(f"/storage/{app}/{announced['objectId']}", headers=live.owner)
+    response = await live.client.delete(f"/storage/{app}/{announcement['objectId']}", headers=live.owner)
     assert response.status_code == 204
     usage = (await announce(live, app, 4 * GB - 2 * GB))["_meta"]["resource_info"]
     assert (usage["storage_used_bytes"], usage["files_count"]) == (0, 0)
 
 
 async def test_a_refusal_is_told_before_a_large_body_is_sent(live: Baobab, app: str) -> None:
-    announced = await announce(live, app, GB)
+    announcement = await announce(live, app, GB)
     url = live.client.base_url
     reader, writer = await asyncio.open_connection(url.host, url.port)
-    path = announced["path"].replace("signature=", "signature=A")
+    path = announcement["path"].replace("signature=", "signature=A")
     head = f"PUT {path} HTTP/1.1\r\nHost: {url.host}\r\nContent-Length: {GB}\r\nExpect: 100-continue\r\n\r\n"
     writer.write(head.encode())
     async with asyncio.timeout(TIMEOUT_SECONDS):
@@ -132,7 +132,7 @@ async def test_a_refusal_is_told_before_a_large_body_is_sent(live: Baobab, app: 
 
 
 @pytest.mark.parametrize(
-    ("asked", "status", "expected", "told"),
+    ("range_header", "status", "content", "content_range"),
     [
         ("bytes=0-0", 206, b"0", "bytes 0-0/10"),
         ("bytes=2-4", 206, b"234", "bytes 2-4/10"),
@@ -150,15 +150,15 @@ async def test_a_refusal_is_told_before_a_large_body_is_sent(live: Baobab, app: 
     ],
 )
 async def test_a_range_is_answered_as_rfc_9110_says(
-    live: Baobab, app: str, asked: str, status: int, expected: bytes | None, told: str | None
+    live: Baobab, app: str, range_header: str, status: int, content: bytes | None, content_range: str | None
 ) -> None:
     path = await store(live, app, b"0123456789")
-    answer = await live.client.get(path, headers={"range": asked})
-    assert (answer.status_code, answer.headers.get("content-range")) == (status, told)
-    assert expected is None or answer.content == expected
-    head = await live.client.head(path, headers={"range": asked})
-    assert (head.status_code, head.headers.get("content-range"), head.content) == (status, told, b"")
-    assert expected is None or head.headers["content-length"] == str(len(expected))
+    answer = await live.client.get(path, headers={"range": range_header})
+    assert (answer.status_code, answer.headers.get("content-range")) == (status, content_range)
+    assert content is None or answer.content == content
+    head = await live.client.head(path, headers={"range": range_header})
+    assert (head.status_code, head.headers.get("content-range"), head.content) == (status, content_range, b"")
+    assert content is None or head.headers["content-length"] == str(len(content))
 
 
 async def test_a_download_that_was_cut_goes_on_where_it_was_if_the_file_is_the_same(live: Baobab, app: str) -> None:
@@ -188,7 +188,7 @@ async def test_an_empty_file_is_a_file(live: Baobab, app: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content_type", "shown"),
+    ("content_type", "is_inline"),
     [
         ("image/png", True),
         ("text/plain", True),
@@ -203,11 +203,11 @@ async def test_an_empty_file_is_a_file(live: Baobab, app: str) -> None:
     ],
 )
 async def test_a_browser_shows_only_what_can_hold_no_script(
-    live: Baobab, app: str, content_type: str, shown: bool
+    live: Baobab, app: str, content_type: str, is_inline: bool
 ) -> None:
     path = await store(live, app, b"<script>alert(1)</script>", content_type)
     headers = (await live.client.get(path)).headers
-    assert headers["content-disposition"].partition(";")[0] == ("inline" if shown else "attachment")
+    assert headers["content-disposition"].partition(";")[0] == ("inline" if is_inline else "attachment")
     assert headers["content-type"].startswith(content_type.partition(";")[0])
     assert headers["x-content-type-options"] == "nosniff"
     assert "sandbox" in headers["content-security-policy"]
@@ -218,14 +218,18 @@ async def test_pages_of_allowed_origins_send_and_read_files(live: Baobab, app: s
     origin = "https://shop.example.com"
     body = {"allowed_origins": [origin]}
     await live.client.patch(f"/v1/{app}/config/cors", json=body, headers=live.owner)
-    announced = await announce(live, app, 5)
-    asked = {"origin": origin, "access-control-request-method": "PUT", "access-control-request-headers": "content-type"}
-    preflight = await live.client.options(announced["path"], headers=asked)
+    announcement = await announce(live, app, 5)
+    preflight_headers = {
+        "origin": origin,
+        "access-control-request-method": "PUT",
+        "access-control-request-headers": "content-type",
+    }
+    preflight = await live.client.options(announcement["path"], headers=preflight_headers)
     assert preflight.status_code == 204
     assert preflight.headers["access-control-allow-origin"] == origin
     headers = {"origin": origin, "content-type": "application/octet-stream"}
-    assert (await live.client.put(announced["path"], content=b"hello", headers=headers)).status_code == 200
-    refusal = await live.client.get(announced["path"], headers={"origin": "https://evil.example"})
+    assert (await live.client.put(announcement["path"], content=b"hello", headers=headers)).status_code == 200
+    refusal = await live.client.get(announcement["path"], headers={"origin": "https://evil.example"})
     assert refusal.status_code == 403
 
 

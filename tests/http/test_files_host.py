@@ -98,13 +98,13 @@ async def test_pages_of_the_console_may_show_pictures_from_there(world: Installa
 async def test_other_hosts_send_readers_there(world: Installation, app: App) -> None:
     address = await store(world, app)
     target = take_target(address)
-    encoded = target.replace("app_", "app%5F")
+    encoded_target = target.replace("app_", "app%5F")
     for host in (API, "127.0.0.1:8000"):
-        for asked in (target, encoded):
-            answer = await world.ask("GET", asked, host=host)
-            assert (answer.status, answer.content) == (307, b""), (host, asked)
+        for request_target in (target, encoded_target):
+            answer = await world.ask("GET", request_target, host=host)
+            assert (answer.status, answer.content) == (307, b""), (host, request_target)
             location = answer.headers["location"]
-            assert location == f"https://{host_of(app)}{asked}"
+            assert location == f"https://{host_of(app)}{request_target}"
             assert (await world.ask("GET", take_target(location), host=host_of(app))).content == b"hello"
     short = target.replace(f"/storage/{app.id}/", "/storage/")
     answer = await world.ask("GET", short, host=f"{app.subdomain}.{API}")
@@ -118,7 +118,7 @@ async def test_other_hosts_send_readers_there(world: Installation, app: App) -> 
 async def test_the_host_of_files_serves_the_files_of_its_app_and_nothing_else(world: Installation, app: App) -> None:
     address, other = await store(world, app), await world.create_app()
     target = take_target(address)
-    refused = [
+    requests = [
         ("GET", target, host_of(other)),
         ("PUT", target, host_of(app)),
         ("GET", f"/storage/{app.id}/objects", host_of(app)),
@@ -134,10 +134,10 @@ async def test_the_host_of_files_serves_the_files_of_its_app_and_nothing_else(wo
         "/openapi.json",
         "/.well-known/oauth-protected-resource",
     )
-    refused += [("GET", path, host_of(app)) for path in paths]
-    for method, asked, host in refused:
-        answer = await world.ask(method, asked, world.owner, host=host)
-        assert (answer.status, answer.json["error"]["code"]) == (421, "HOST_REFUSED"), (method, asked)
+    requests += [("GET", path, host_of(app)) for path in paths]
+    for method, request_target, host in requests:
+        answer = await world.ask(method, request_target, world.owner, host=host)
+        assert (answer.status, answer.json["error"]["code"]) == (421, "HOST_REFUSED"), (method, request_target)
     for host in (DOMAIN, f"a.b.{DOMAIN}", f"app-1.{DOMAIN}", f"app_.{DOMAIN}", f".{DOMAIN}", f"x{DOMAIN}"):
         answer = await world.ask("GET", target, host=host)
         assert answer.status in (404, 421), host
@@ -146,17 +146,21 @@ async def test_the_host_of_files_serves_the_files_of_its_app_and_nothing_else(wo
 async def test_a_page_at_the_host_of_files_is_no_page_of_the_platform(world: Installation, app: App) -> None:
     for origin in (f"https://{host_of(app)}", f"https://{DOMAIN}:8443", f"https://x.{DOMAIN}"):
         answer = await world.ask("GET", "/apps", world.owner | {"origin": origin}, host=API)
-        allowed = origin == f"https://{DOMAIN}:8443"
+        is_allowed = origin == f"https://{DOMAIN}:8443"
         # The domain itself may be the subdomain of an app, as it is below the platform's.
-        assert (answer.status == 200) == allowed, origin
+        assert (answer.status == 200) == is_allowed, origin
     address = await store(world, app)
     origin = "https://shop.example"
     changed_answer = await world.ask(
         "PATCH", f"/v1/{app.id}/config/cors", world.owner, {"allowed_origins": [origin]}, host=API
     )
     assert changed_answer.status == 200
-    asked = {"origin": origin, "access-control-request-method": "GET", "access-control-request-headers": "range"}
-    preflight = await world.ask("OPTIONS", take_target(address), asked, host=host_of(app))
+    preflight_headers = {
+        "origin": origin,
+        "access-control-request-method": "GET",
+        "access-control-request-headers": "range",
+    }
+    preflight = await world.ask("OPTIONS", take_target(address), preflight_headers, host=host_of(app))
     assert (preflight.status, preflight.headers["access-control-allow-origin"]) == (204, origin)
     served_answer = await world.ask("GET", take_target(address), {"origin": origin}, host=host_of(app))
     assert (served_answer.status, served_answer.headers["access-control-allow-origin"]) == (200, origin)

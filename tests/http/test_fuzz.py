@@ -82,12 +82,16 @@ class FuzzTarget:
 
     def send(self, case: Any, headers: dict[str, str]) -> httpx.Response:
         """Send a case byte by byte as `requests` would, but to the application in this process."""
-        prepared: Any = requests.Request(**case.as_transport_kwargs(base_url=ADDRESS, headers=headers)).prepare()
-        body = prepared.body.encode() if isinstance(prepared.body, str) else prepared.body
+        prepared_request: Any = requests.Request(
+            **case.as_transport_kwargs(base_url=ADDRESS, headers=headers)
+        ).prepare()
+        body = prepared_request.body.encode() if isinstance(prepared_request.body, str) else prepared_request.body
         ours = {"host", "content-length"} if headers else {"host", "content-length", "authorization"}
-        sent = {name: value for name, value in prepared.headers.items() if name.lower() not in ours}
-        url = httpx.URL(ADDRESS).copy_with(raw_path=prepared.path_url.encode())
-        return self.loop.run_until_complete(self.client.request(prepared.method, url, content=body, headers=sent))
+        own_headers = {name: value for name, value in prepared_request.headers.items() if name.lower() not in ours}
+        url = httpx.URL(ADDRESS).copy_with(raw_path=prepared_request.path_url.encode())
+        return self.loop.run_until_complete(
+            self.client.request(prepared_request.method, url, content=body, headers=own_headers)
+        )
 
     def ask_as_owner(self, method: str, path: str, body: Any = None) -> Any:
         asking = self.client.request(method, path, json=body, headers={"authorization": f"Bearer {KEY}"})
@@ -153,16 +157,16 @@ def test_whatever_is_sent_the_answer_is_one_that_the_document_describes(running:
 def test_a_nasty_segment_in_any_place_of_any_path_is_refused_in_the_usual_shape(running: Any, segment: Any) -> None:
     running.start_anew()
     owner = {"authorization": f"Bearer {KEY}"}
-    known = {**running.places, "token": "inv_a"}
+    known_places = {**running.places, "token": "inv_a"}
     for path, item in running.schema.raw_schema["paths"].items():
         for place in re.findall(r"\{(\w+)\}", path):
-            put = collections.defaultdict(lambda: "a", {**known, place: segment})
-            filled = path.format_map(put)
+            put = collections.defaultdict(lambda: "a", {**known_places, place: segment})
+            filled_path = path.format_map(put)
             for method in item:
-                url = httpx.URL(ADDRESS).copy_with(raw_path=filled.encode())
+                url = httpx.URL(ADDRESS).copy_with(raw_path=filled_path.encode())
                 response = running.client.request(method, url, headers=owner, json=None if method == "get" else {})
                 answer = running.loop.run_until_complete(response)
-                assert answer.status_code < 500, f"{method} {filled}: {answer.text}"
+                assert answer.status_code < 500, f"{method} {filled_path}: {answer.text}"
                 assert "set-cookie" not in answer.headers
                 if not answer.is_success:
-                    assert "error" in answer.json(), f"{method} {filled}"
+                    assert "error" in answer.json(), f"{method} {filled_path}"

@@ -84,8 +84,8 @@ async def test_programs_get_markdown(baobab: Baobab, path: str, accept: str) -> 
     assert "accept" in answer.headers["vary"]
     assert answer.text.startswith("# ")
     for target in re.findall(r"\]\(([^)#\s]+)", answer.text):
-        linked = urlsplit(urljoin(HERE + path, target))
-        assert (await baobab.client.get(linked.path)).status_code == 200, target
+        link = urlsplit(urljoin(HERE + path, target))
+        assert (await baobab.client.get(link.path)).status_code == 200, target
 
 
 async def test_a_program_that_asks_what_this_is_gets_json(baobab: Baobab) -> None:

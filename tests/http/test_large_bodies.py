@@ -19,8 +19,8 @@ LARGE = 3 * 2**20
 
 @pytest.fixture
 async def live_baobab(tmp_path: Path) -> AsyncIterator[Baobab]:
-    async with serve_installation(tmp_path / "data", {"BAOBAB_PLAN": "playground"}) as opened:
-        yield opened
+    async with serve_installation(tmp_path / "data", {"BAOBAB_PLAN": "playground"}) as served_baobab:
+        yield served_baobab
 
 
 async def status_before_the_body(live_baobab: Baobab, path: str, headers: dict[str, str], length: str) -> int:
@@ -81,7 +81,7 @@ async def test_one_tenants_large_bodies_are_parsed_in_turns_with_anothers(
     live_baobab: Baobab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     many, one = [await create_person(live_baobab, name) for name in ("many", "one")]
-    all_came, came, parsed = threading.Event(), list[bytes](), list[bytes]()
+    all_came, came, beginnings = threading.Event(), list[bytes](), list[bytes]()
     parse = LargeBodyParser.parse
 
     async def count(self: LargeBodyParser, raw: bytes, *, any_value: bool) -> Any:
@@ -92,7 +92,7 @@ async def test_one_tenants_large_bodies_are_parsed_in_turns_with_anothers(
 
     def parse_when_all_came(raw: bytes) -> dict[str, Any]:
         assert all_came.wait(20)
-        parsed.append(raw[:9])
+        beginnings.append(raw[:9])
         return parse_object(raw)
 
     async def send(whose: Person, name: bytes) -> None:
@@ -103,6 +103,6 @@ async def test_one_tenants_large_bodies_are_parsed_in_turns_with_anothers(
     monkeypatch.setattr(LargeBodyParser, "parse", count)
     monkeypatch.setattr("baobab.http.request.parse_object", parse_when_all_came)
     await asyncio.gather(*(send(many, b"many") for _ in range(6)), send(one, b"none"))
-    assert len(parsed) == 7
+    assert len(beginnings) == 7
     # One of theirs was begun before it came, and one is theirs by turn.
-    assert parsed.index(b'{"none": ') <= 2
+    assert beginnings.index(b'{"none": ') <= 2

@@ -235,8 +235,8 @@ async def test_the_page_asks_for_the_second_factor_and_sets_one_up_for_who_is_in
     assert len(codes) == 10
     assert f'href="{BACK}&amp;access_token=' in response.text
 
-    asked = await visitor.send("password", email=EMAIL, password=PASSWORD)
-    fields = read_fields(asked.text)
+    password_response = await visitor.send("password", email=EMAIL, password=PASSWORD)
+    fields = read_fields(password_response.text)
     refusal = await visitor.send(**{**fields, "code": "nothing"})
     assert refusal.status_code == 400
     assert read_fields(refusal.text)["challenge"] == fields["challenge"]

@@ -35,8 +35,8 @@ async def test_a_browser_is_led_to_the_console(baobab: Baobab, path: str, target
 async def test_nobody_is_led_out_of_the_console(baobab: Baobab, hostile: str) -> None:
     answer = await baobab.client.get(f"/approvals/{hostile}", headers=BROWSER)
     if answer.status_code == 307:
-        found = urljoin("http://testserver/approvals/x", answer.headers["location"])
-        assert found.startswith("http://testserver/console/approvals/")
+        destination = urljoin("http://testserver/approvals/x", answer.headers["location"])
+        assert destination.startswith("http://testserver/console/approvals/")
         assert "set-cookie" not in answer.headers
     else:
         assert answer.status_code == 404

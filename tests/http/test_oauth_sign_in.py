@@ -43,17 +43,17 @@ class Provider:
     key: Any = field(default_factory=lambda: EC_KEY)
     header: dict[str, Any] = field(default_factory=dict)
     keys: list[Any] = field(default_factory=lambda: [RSA_KEY, EC_KEY])
-    issued: dict[str, dict[str, str]] = field(default_factory=dict)
-    seen: list[dict[str, Any]] = field(default_factory=list)
+    queries_by_code: dict[str, dict[str, str]] = field(default_factory=dict)
+    token_requests: list[dict[str, Any]] = field(default_factory=list)
     jwks_requests: int = 0
 
     def authorize(self, address: str) -> dict[str, str]:
         """Signs in at an address, and returns the parameters that the browser brings back."""
-        asked = {name: values[0] for name, values in parse_qs(urlsplit(address).query).items()}
-        assert asked["response_type"] == "code"
-        code = f"code-{len(self.issued)}"
-        self.issued[code] = asked
-        return {"code": code, "state": asked["state"]}
+        query = {name: values[0] for name, values in parse_qs(urlsplit(address).query).items()}
+        assert query["response_type"] == "code"
+        code = f"code-{len(self.queries_by_code)}"
+        self.queries_by_code[code] = query
+        return {"code": code, "state": query["state"]}
 
     def routes(self) -> list[web.RouteDef]:
         return [
@@ -65,26 +65,28 @@ class Provider:
 
     async def answer_token(self, request: web.Request) -> web.Response:
         form = {name: str(value) for name, value in (await request.post()).items()}
-        self.seen.append({**form, "basic": request.headers.get("authorization")})
-        asked = self.issued.pop(form["code"], None)
-        if asked is None or form["redirect_uri"] != asked["redirect_uri"]:
+        self.token_requests.append({**form, "basic": request.headers.get("authorization")})
+        query = self.queries_by_code.pop(form["code"], None)
+        if query is None or form["redirect_uri"] != query["redirect_uri"]:
             return web.json_response({"error": "invalid_grant"}, status=400)
-        if "code_challenge" in asked:
+        if "code_challenge" in query:
             digest = hashlib.sha256(form["code_verifier"].encode()).digest()
-            assert base64.urlsafe_b64encode(digest).decode().rstrip("=") == asked["code_challenge"]
+            assert base64.urlsafe_b64encode(digest).decode().rstrip("=") == query["code_challenge"]
         now = int(time.time())
         claims = {"iss": self.url, "aud": "client", "iat": now, "exp": now + 60, "sub": "u1", **self.claims}
-        if "nonce" in asked:
-            claims = {"nonce": asked["nonce"], **claims}
+        if "nonce" in query:
+            claims = {"nonce": query["nonce"], **claims}
         return web.json_response({"access_token": "provider's", "id_token": self.sign(claims)})
 
     def sign(self, claims: dict[str, Any]) -> str:
         algorithm = self.header.get("alg") or ("RS256" if self.key is RSA_KEY else "ES256")
         if algorithm in ("none", "HS256"):
-            signed = f"{encode_part(self.header)}.{encode_part(claims)}"
+            signing_input = f"{encode_part(self.header)}.{encode_part(claims)}"
             # With the public key as the secret: a verifier that trusts the header takes it.
-            mac = hmac.digest(RSA_KEY.as_pem(private=False), signed.encode(), "sha256")
-            return f"{signed}." + ("" if algorithm == "none" else base64.urlsafe_b64encode(mac).decode().rstrip("="))
+            mac = hmac.digest(RSA_KEY.as_pem(private=False), signing_input.encode(), "sha256")
+            return f"{signing_input}." + (
+                "" if algorithm == "none" else base64.urlsafe_b64encode(mac).decode().rstrip("=")
+            )
         header = {"alg": algorithm, "kid": self.key.kid, **self.header}
         return jwt.encode(header, claims, self.key, algorithms=[algorithm])
 
@@ -158,22 +160,27 @@ class Site:
     async def start(self, slug: str = "google", **query: str) -> Any:
         return await self.baobab.client.get(f"/auth/{self.app}/oauth/{slug}", params=query)
 
-    async def come_back(self, slug: str, returned: dict[str, str], started: Any, *, post: bool = False) -> Any:
-        path, cookie = f"/auth/{self.app}/oauth/{slug}/callback", started.headers["set-cookie"].partition(";")[0]
+    async def come_back(
+        self, slug: str, callback_query: dict[str, str], started_response: Any, *, post: bool = False
+    ) -> Any:
+        path, cookie = (
+            f"/auth/{self.app}/oauth/{slug}/callback",
+            started_response.headers["set-cookie"].partition(";")[0],
+        )
         # The cookie is sent by hand: a client that keeps cookies would bring those of other tests.
         self.baobab.client.cookies.clear()
         if post:
             headers = {"cookie": cookie, "origin": "https://appleid.apple.com"}
-            return await self.baobab.client.post(path, data={**returned, "more": "1"}, headers=headers)
-        query = {**returned, "authuser": "0"}
+            return await self.baobab.client.post(path, data={**callback_query, "more": "1"}, headers=headers)
+        query = {**callback_query, "authuser": "0"}
         cookie = f'settings={{"theme": "dark"}}; a b; {cookie}'
         return await self.baobab.client.get(path, params=query, headers={"cookie": cookie})
 
     async def sign_in(self, slug: str = "google", **query: str) -> Any:
         response = await self.start(slug, **query)
         assert response.status_code == 302, response.text
-        returned = self.provider.authorize(response.headers["location"])
-        return await self.come_back(slug, returned, response)
+        callback_query = self.provider.authorize(response.headers["location"])
+        return await self.come_back(slug, callback_query, response)
 
 
 @pytest.fixture
@@ -209,17 +216,21 @@ async def test_a_user_comes_back_signed_in_with_tokens_in_the_query(site: Site, 
 
 
 async def test_a_secret_is_sealed_and_never_answered(site: Site) -> None:
-    made = await site.configure("apple", metadata={"teamId": "T", "keyId": "K", "privateKey": "private text"})
+    created_config = await site.configure("apple", metadata={"teamId": "T", "keyId": "K", "privateKey": "private text"})
     configs = (await site.baobab.client.get(site.config, headers=site.baobab.owner)).json()["configs"]
     one = (await site.baobab.client.get(f"{site.config}/apple", headers=site.baobab.owner)).json()["config"]
-    assert made == one == configs[0]
-    assert made["scopes"] == ["name", "email"]
-    assert made["callback_url"] == f"http://127.0.0.1:8000/auth/{site.app}/oauth/apple/callback"
-    assert made["provider_metadata"] == {**made["provider_metadata"], "teamId": "T", "privateKey": "(hidden)"}
+    assert created_config == one == configs[0]
+    assert created_config["scopes"] == ["name", "email"]
+    assert created_config["callback_url"] == f"http://127.0.0.1:8000/auth/{site.app}/oauth/apple/callback"
+    assert created_config["provider_metadata"] == {
+        **created_config["provider_metadata"],
+        "teamId": "T",
+        "privateKey": "(hidden)",
+    }
     async with site.baobab.application.services.regions["local"].database.reading() as connection:
         (row,) = (await connection.execute(select(user_providers).where(user_providers.c.app_id == site.app))).all()
     for text in ("a secret", "private text"):
-        assert text not in json.dumps(made)
+        assert text not in json.dumps(created_config)
         assert text not in row.client_secret + row.provider_metadata
 
 
@@ -228,15 +239,15 @@ async def test_apple_answers_with_a_form_and_tells_the_name_once(site: Site) -> 
     metadata = {"teamId": "TEAM", "keyId": "KEY", "privateKey": key.as_pem(private=True).decode()}
     await site.configure("apple", metadata=metadata)
     site.provider.claims = {"email": "ada@example.com", "email_verified": "true"}
-    started = await site.start("apple")
-    query = parse_qs(urlsplit(started.headers["location"]).query)
+    started_response = await site.start("apple")
+    query = parse_qs(urlsplit(started_response.headers["location"]).query)
     assert query["response_mode"] == ["form_post"]
-    returned = site.provider.authorize(started.headers["location"])
-    posted = {**returned, "user": json.dumps({"name": {"firstName": "Ada", "lastName": "Lovelace"}})}
-    back = await site.come_back("apple", posted, started, post=True)
+    callback_query = site.provider.authorize(started_response.headers["location"])
+    form = {**callback_query, "user": json.dumps({"name": {"firstName": "Ada", "lastName": "Lovelace"}})}
+    back = await site.come_back("apple", form, started_response, post=True)
     assert back.status_code == 200, back.text
     assert back.json()["user"]["display_name"] == "Ada Lovelace"
-    secret = jwt.decode(site.provider.seen[0]["client_secret"], key, algorithms=["ES256"])
+    secret = jwt.decode(site.provider.token_requests[0]["client_secret"], key, algorithms=["ES256"])
     assert (secret.header["kid"], secret.claims["iss"], secret.claims["sub"]) == ("KEY", "TEAM", "client")
 
 
@@ -256,12 +267,12 @@ async def test_x_gets_the_secret_in_a_header_and_its_users_an_address_of_ours(si
     site.provider.profile = {"data": {"id": "9", "username": "ada", "name": "Ada"}}
     user = (await site.sign_in("x")).json()["user"]
     assert (user["email"], user["email_verified"]) == ("ada@users.noreply.x.local", False)
-    assert site.provider.seen[0]["basic"] == "Basic " + base64.b64encode(b"client:a secret").decode()
-    assert "client_secret" not in site.provider.seen[0]
+    assert site.provider.token_requests[0]["basic"] == "Basic " + base64.b64encode(b"client:a secret").decode()
+    assert "client_secret" not in site.provider.token_requests[0]
 
 
 @pytest.mark.parametrize(
-    ("slug", "profile", "verified"),
+    ("slug", "profile", "is_verified"),
     [
         ("discord", {"id": "1", "username": "a", "email": "a@example.com", "verified": True}, True),
         ("facebook", {"id": "1", "name": "a", "email": "a@example.com"}, False),
@@ -269,15 +280,15 @@ async def test_x_gets_the_secret_in_a_header_and_its_users_an_address_of_ours(si
         ("company", {"sub": "1", "name": "a", "email": "a@example.com", "email_verified": True}, True),
     ],
 )
-async def test_each_provider_vouches_for_what_it_can(site: Site, slug: str, profile: Any, verified: bool) -> None:
+async def test_each_provider_vouches_for_what_it_can(site: Site, slug: str, profile: Any, is_verified: bool) -> None:
     await site.configure(slug, id_token=False)
     site.provider.profile = profile
     user = (await site.sign_in(slug)).json()["user"]
-    assert (user["email"], user["email_verified"], user["display_name"]) == ("a@example.com", verified, "a")
+    assert (user["email"], user["email_verified"], user["display_name"]) == ("a@example.com", is_verified, "a")
 
 
 @pytest.mark.parametrize(
-    "forged",
+    "forgery",
     [
         {"claims": {"aud": "another client"}},
         {"claims": {"iss": "https://evil.example"}},
@@ -290,9 +301,9 @@ async def test_each_provider_vouches_for_what_it_can(site: Site, slug: str, prof
     ],
     ids=["audience", "issuer", "expired", "nonce", "nobody", "unsigned", "another key", "public key as secret"],
 )
-async def test_a_forged_id_token_signs_nobody_in(site: Site, forged: dict[str, Any]) -> None:
+async def test_a_forged_id_token_signs_nobody_in(site: Site, forgery: dict[str, Any]) -> None:
     await site.configure()
-    for name, value in forged.items():
+    for name, value in forgery.items():
         setattr(site.provider, name, value)
     back = await site.sign_in()
     assert back.status_code == 400, back.text
@@ -313,36 +324,38 @@ async def test_only_the_browser_that_began_comes_back_and_only_once(site: Site) 
     await site.configure()
     site.provider.claims = {"email": "ada@example.com"}
     mine, others = await site.start(), await site.start()
-    returned = site.provider.authorize(mine.headers["location"])
+    callback_query = site.provider.authorize(mine.headers["location"])
     callback = f"/auth/{site.app}/oauth/google/callback"
     cookie = mine.headers["set-cookie"].partition(";")[0]
     site.baobab.client.cookies.clear()
     for query, headers in (
-        (returned, {}),
-        ({**returned, "cookies": cookie}, {}),
-        (returned, {"cookie": others.headers["set-cookie"].partition(";")[0]}),
-        ({"code": returned["code"]}, {"cookie": cookie}),
-        ({**returned, "state": returned["state"][:-1] + "_"}, {"cookie": cookie}),
-        ({"state": returned["state"]}, {"cookie": cookie}),
-        ({"state": returned["state"], "error": "access_denied"}, {"cookie": cookie}),
+        (callback_query, {}),
+        ({**callback_query, "cookies": cookie}, {}),
+        (callback_query, {"cookie": others.headers["set-cookie"].partition(";")[0]}),
+        ({"code": callback_query["code"]}, {"cookie": cookie}),
+        ({**callback_query, "state": callback_query["state"][:-1] + "_"}, {"cookie": cookie}),
+        ({"state": callback_query["state"]}, {"cookie": cookie}),
+        ({"state": callback_query["state"], "error": "access_denied"}, {"cookie": cookie}),
     ):
         refusal = await site.baobab.client.get(callback, params=query, headers=headers)
         assert (refusal.status_code, refusal.json()["error"][:12]) == (400, "OAuth error:"), query
-    assert site.provider.seen == []
-    back = await site.come_back("google", returned, mine)
+    assert site.provider.token_requests == []
+    back = await site.come_back("google", callback_query, mine)
     assert back.status_code == 200
     assert "Max-Age=0" in back.headers["set-cookie"]
-    assert (await site.come_back("google", returned, mine)).status_code == 400
+    assert (await site.come_back("google", callback_query, mine)).status_code == 400
 
 
 async def test_who_comes_back_too_late_begins_anew(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     await site.configure()
     monkeypatch.setattr(oauth_flow, "_MINUTES", 0)
-    started = await site.start()
+    started_response = await site.start()
     monkeypatch.undo()
-    back = await site.come_back("google", site.provider.authorize(started.headers["location"]), started)
+    back = await site.come_back(
+        "google", site.provider.authorize(started_response.headers["location"]), started_response
+    )
     assert (back.status_code, back.json()["error"]) == (400, "OAuth error: invalid or expired state")
-    assert site.provider.seen == []
+    assert site.provider.token_requests == []
     site.provider.claims = {"email": "ada@example.com"}
     assert (await site.sign_in()).status_code == 200
 
@@ -351,9 +364,9 @@ async def test_a_flow_of_one_app_does_not_end_in_another(site: Site) -> None:
     await site.configure()
     other = Site(site.baobab, site.provider, await site.baobab.create_app())
     await other.configure()
-    started = await site.start()
-    returned = site.provider.authorize(started.headers["location"])
-    back = await other.come_back("google", returned, started)
+    started_response = await site.start()
+    callback_query = site.provider.authorize(started_response.headers["location"])
+    back = await other.come_back("google", callback_query, started_response)
     assert (back.status_code, back.json()["error"]) == (400, "OAuth error: state mismatch")
 
 
@@ -497,8 +510,8 @@ async def test_a_flow_that_begins_on_the_apps_own_host_begins_where_it_ends(site
     address = urlsplit(response.headers["location"])
     assert f"{address.scheme}://{address.netloc}{address.path}" == f"{ADDRESS}/auth/{site.app}/oauth/google"
     started_response = await client.get(response.headers["location"])
-    returned = site.provider.authorize(started_response.headers["location"])
-    back = await site.come_back("google", returned, started_response)
+    callback_query = site.provider.authorize(started_response.headers["location"])
+    back = await site.come_back("google", callback_query, started_response)
     assert back.headers["location"].startswith(query["redirect_to"] + "&access_token=")
 
 

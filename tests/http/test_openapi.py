@@ -123,13 +123,13 @@ async def test_every_answer_and_every_error_of_a_tool_is_described(baobab: Baoba
         for kind in errors_of(tool):
             if kind.status in tool.rest.statuses:
                 continue
-            told = responses[str(kind.status)]["x-errors"]
+            entries = responses[str(kind.status)]["x-errors"]
             entry = {
                 "code": tool.toolset.envelope.code(kind),
                 "message": name_operations(kind.summary, baobab.application.registry.name_by_route),
                 "remediation": name_operations(kind.remediation, baobab.application.registry.name_by_route),
             }
-            assert entry in told, f"{tool.name}: {kind.__name__}"
+            assert entry in entries, f"{tool.name}: {kind.__name__}"
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,7 @@ async def test_operations_whose_body_has_required_fields_show_an_example(documen
 async def test_example_bodies_are_accepted_by_the_running_server(baobab: Baobab, document: Any) -> None:
     app, ada = await baobab.create_app(), await create_person(baobab, "example-owner")
     home = (await baobab.client.post("/v1/organizations", json={"name": "Team"}, headers=ada.headers)).json()["id"]
-    moved = {"app_1a2b3c4d5e6f": app, "0b8f1d6e-5c8e-4f0e-9a54-3f0d8a7c2e11": home}
+    real_ids = {"app_1a2b3c4d5e6f": app, "0b8f1d6e-5c8e-4f0e-9a54-3f0d8a7c2e11": home}
     places = {"app_id": app, "organization_id": home, "key": "k", "pattern": "user:{user.id}:**", "name": "greeter"}
     places |= {
         "capability": "record_decision",
@@ -218,15 +218,21 @@ async def test_example_bodies_are_accepted_by_the_running_server(baobab: Baobab,
     )
     places["document_id"] = added_response.json()["documentId"]
     by_account = ("platform_", "organisations_", "substrate_")
-    tried = 0
+    request_count = 0
     for method, path, operation in iterate_operations(document):
         content = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
         name = operation["operationId"]
         # What their examples name was given to nobody, is nowhere, or is asked over the network.
-        unfounded = ["platform_refresh", "oauth_decide", "moves_start", "agents_runs_resume", "agents_public_resume"]
-        unfounded += ["substrate_rule_replace"]
-        unfounded += ["auth_login", "auth_refresh", "auth_verify_email", "auth_magic_link_verify"]
-        unfounded += [
+        unusable_names = [
+            "platform_refresh",
+            "oauth_decide",
+            "moves_start",
+            "agents_runs_resume",
+            "agents_public_resume",
+        ]
+        unusable_names += ["substrate_rule_replace"]
+        unusable_names += ["auth_login", "auth_refresh", "auth_verify_email", "auth_magic_link_verify"]
+        unusable_names += [
             "auth_reset_password",
             "auth_update_me",
             "users_update",
@@ -251,31 +257,31 @@ async def test_example_bodies_are_accepted_by_the_running_server(baobab: Baobab,
             "notices_channel_confirm",
             "files_update",
         ]
-        if "example" not in content or name in unfounded or name.startswith(("mcp_servers_", "model_servers_")):
+        if "example" not in content or name in unusable_names or name.startswith(("mcp_servers_", "model_servers_")):
             continue
         text = json.dumps(content["example"])
-        for shown, real in moved.items():
-            text = text.replace(shown, real)
-        filled = re.sub(r"\{(\w+)\}", lambda found: places[found[1]], path)
+        for example_id, real_id in real_ids.items():
+            text = text.replace(example_id, real_id)
+        filled_path = re.sub(r"\{(\w+)\}", lambda match: places[match[1]], path)
         if name in ("kv_incr", "kv_decr"):
             await baobab.client.delete(f"/v1/{app}/kv/k", headers=baobab.owner)
         headers = ada.headers if name.startswith(by_account) else baobab.owner
-        answer = await baobab.client.request(method, filled, content=text, headers=headers)
+        answer = await baobab.client.request(method, filled_path, content=text, headers=headers)
         assert answer.is_success, f"{name}: {answer.text}"
         if name == "config_pause":
-            await baobab.client.patch(filled, json={"paused": False}, headers=headers)
+            await baobab.client.patch(filled_path, json={"paused": False}, headers=headers)
         assert str(answer.status_code) in operation["responses"], name
-        tried += 1
-    assert tried >= 25
+        request_count += 1
+    assert request_count >= 25
 
 
 async def test_the_command_line_prints_the_document_that_the_server_answers(
     document: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("BAOBAB_DATA", raising=False)
-    printed = CliRunner().invoke(main, ["openapi"])
-    assert printed.exit_code == 0, printed.output
-    assert json.loads(printed.output) == document
+    result = CliRunner().invoke(main, ["openapi"])
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.output) == document
     assert document["servers"] == [{"url": ADDRESS}]
 
 
@@ -328,8 +334,8 @@ class TestErrorPage:
     async def test_the_documentation_url_of_a_refusal_leads_to_its_section(
         self, baobab: Baobab, page: Any, method: Any, path: str, headers: Any
     ) -> None:
-        sent = baobab.owner if "owner" in headers else headers
-        error = (await baobab.client.request(method, path, headers=sent)).json()["error"]
+        all_headers = baobab.owner if "owner" in headers else headers
+        error = (await baobab.client.request(method, path, headers=all_headers)).json()["error"]
         base, _, anchor = error["documentation_url"].partition("#")
         assert base.endswith("/docs/errors")
         assert f'id="{anchor}"' in page

@@ -33,17 +33,17 @@ async def test_one_sign_in_lasts_for_many_pages_and_ends_with_signing_out(baobab
     cookie = parse_cookie(response)
     assert "httponly" in cookie
     assert (cookie["samesite"], cookie["path"], cookie["max-age"]) == ("strict", "/session", str(7 * 24 * 3600))
-    sent = {**PAGE, "cookie": f"{cookie['name']}={cookie['value']}"}
-    renewed_response = await client.post("/session/token", headers=sent)
+    headers = {**PAGE, "cookie": f"{cookie['name']}={cookie['value']}"}
+    renewed_response = await client.post("/session/token", headers=headers)
     bearer = {"authorization": f"Bearer {renewed_response.json()['token']}"}
     me = await client.get("/platform/me", headers=bearer)
     assert me.json()["user"]["email"] == "ada@example.com"
     # The cookie is no credential anywhere else.
-    assert (await client.get("/platform/me", headers={"cookie": sent["cookie"]})).status_code == 401
+    assert (await client.get("/platform/me", headers={"cookie": headers["cookie"]})).status_code == 401
     now = parse_cookie(renewed_response)
-    sent = {**PAGE, "cookie": f"{now['name']}={now['value']}"}
+    headers = {**PAGE, "cookie": f"{now['name']}={now['value']}"}
     client.cookies.clear()
-    ended_response = await client.request("DELETE", "/session", headers=sent)
+    ended_response = await client.request("DELETE", "/session", headers=headers)
     assert (ended_response.status_code, parse_cookie(ended_response)["max-age"]) == (200, "0")
 
 
@@ -58,24 +58,24 @@ async def test_one_sign_in_lasts_for_many_pages_and_ends_with_signing_out(baobab
 )
 @pytest.mark.own_installation
 async def test_other_sites_cannot_use_the_session(baobab: Baobab, headers: dict[str, str]) -> None:
-    begun = await baobab.client.post("/session", json=await sign_up(baobab), headers=PAGE)
-    cookie = parse_cookie(begun)
+    sign_in_response = await baobab.client.post("/session", json=await sign_up(baobab), headers=PAGE)
+    cookie = parse_cookie(sign_in_response)
     baobab.client.cookies.clear()
-    sent = {**headers, "cookie": f"{cookie['name']}={cookie['value']}"}
+    all_headers = {**headers, "cookie": f"{cookie['name']}={cookie['value']}"}
     for method, path in (("POST", "/session/token"), ("DELETE", "/session")):
-        assert (await baobab.client.request(method, path, headers=sent)).status_code == 403
+        assert (await baobab.client.request(method, path, headers=all_headers)).status_code == 403
     refusal = await baobab.client.post("/session", json={"email": "a@b.c", "password": "x"}, headers=headers)
     assert refusal.status_code == 403
 
 
 async def test_a_pasted_key_lasts_twelve_hours_and_not_beyond_its_revocation(baobab: Baobab) -> None:
     body = (await baobab.client.post("/api-keys", json={"name": "mine"}, headers=baobab.owner)).json()
-    begun = await baobab.client.post("/session", json={"key": body["key"]}, headers=PAGE)
-    cookie = parse_cookie(begun)
+    sign_in_response = await baobab.client.post("/session", json={"key": body["key"]}, headers=PAGE)
+    cookie = parse_cookie(sign_in_response)
     assert cookie["max-age"] == "43200"
     assert body["key"] not in cookie["value"]
-    sent = {**PAGE, "cookie": f"{cookie['name']}={cookie['value']}"}
-    token = (await baobab.client.post("/session/token", headers=sent)).json()["token"]
+    headers = {**PAGE, "cookie": f"{cookie['name']}={cookie['value']}"}
+    token = (await baobab.client.post("/session/token", headers=headers)).json()["token"]
     bearer = {"authorization": f"Bearer {token}"}
     assert (await baobab.client.get("/platform/me", headers=bearer)).status_code == 200
     await baobab.client.delete(f"/api-keys/{body['key_id']}", headers=baobab.owner)

@@ -35,8 +35,8 @@ def on_both_loops(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..
     extra = inspect.Parameter("loop_factory", inspect.Parameter.KEYWORD_ONLY)
     run.__signature__ = signature.replace(parameters=[*signature.parameters.values(), extra])  # type: ignore[attr-defined]
     factories = [pytest.param(asyncio.new_event_loop, id="asyncio"), pytest.param(uvloop.new_event_loop, id="uvloop")]
-    parametrized: Callable[..., None] = pytest.mark.parametrize("loop_factory", factories)(run)
-    return parametrized
+    parametrized_test: Callable[..., None] = pytest.mark.parametrize("loop_factory", factories)(run)
+    return parametrized_test
 
 
 class QuickProtocol(GuardedProtocol):
@@ -133,7 +133,7 @@ async def fail_if_called(scope: Any, receive: Any, send: Any) -> None:
 
 def parse_refusals(answer: bytes) -> list[tuple[int, dict[str, str]]]:
     """The (status, error) of the one refusal in these bytes, after checking its shape."""
-    found = []
+    refusals = []
     for part in re.split(rb"HTTP/1\.1 (?=\d{3} )", answer)[1:]:
         head, _, body = part.partition(b"\r\n\r\n")
         if not head.startswith(b"2"):
@@ -143,8 +143,8 @@ def parse_refusals(answer: bytes) -> list[tuple[int, dict[str, str]]]:
             error = json.loads(body)["error"]
             assert error.keys() == {"code", "message", "remediation"}
             assert all(error.values())
-            found.append((int(head[:3]), error))
-    return found
+            refusals.append((int(head[:3]), error))
+    return refusals
 
 
 def parse_refusal(answer: bytes) -> tuple[int, str]:
@@ -309,17 +309,19 @@ async def test_a_broken_body_ends_the_request_for_the_application_too() -> None:
 
 @on_both_loops
 async def test_trailers_do_not_join_the_headers() -> None:
-    seen: list[bytes] = []
+    names: list[bytes] = []
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         await read_body(receive)
-        seen.extend(name for name, _ in scope["headers"])
+        names.extend(name for name, _ in scope["headers"])
         await respond(send, b"done")
 
-    trailed = b"1\r\na\r\n0\r\nHost: evil\r\nAuthorization: evil\r\n\r\n"
+    body_with_trailers = b"1\r\na\r\n0\r\nHost: evil\r\nAuthorization: evil\r\n\r\n"
     async with start_server(app) as server:
-        await server.exchange(b"POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n" + CHUNKED + b"\r\n", trailed)
-    assert seen == [b"host", b"connection", b"transfer-encoding"]
+        await server.exchange(
+            b"POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n" + CHUNKED + b"\r\n", body_with_trailers
+        )
+    assert names == [b"host", b"connection", b"transfer-encoding"]
 
 
 # -- time -------------------------------------------------------------------------------------------------------------
@@ -513,20 +515,20 @@ async def test_a_refusal_arrives_although_the_client_is_still_sending() -> None:
 
 @on_both_loops
 async def test_a_lost_connection_ends_the_running_request_although_another_is_queued() -> None:
-    ended = asyncio.Event()
+    end_event = asyncio.Event()
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         await receive()
         message = await receive()
         if message["type"] == "http.disconnect":
-            ended.set()
+            end_event.set()
 
     async with start_server(app, QuickProtocol) as server:
         _, writer = await server.connect()
         writer.write(GET + GET)
         await asyncio.sleep(0.05)
         writer.close()
-        await asyncio.wait_for(ended.wait(), 2)
+        await asyncio.wait_for(end_event.wait(), 2)
 
 
 AT_ONCE: ContextVar[str] = ContextVar("at_once", default="")
@@ -552,11 +554,11 @@ async def test_a_request_has_a_task_and_a_context_of_its_own_whether_it_waits_or
     last = b"GET /c HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
     async with start_server(answer_at_once) as server:
         one_by_one = await server.exchange(*requests, last, pause=0.05)
-        pipelined = await server.exchange(b"".join(requests) + last)
+        pipelined_answers = await server.exchange(b"".join(requests) + last)
     in_order = [b"/a;", b"/wait1;", b"/b;", b"/wait2;", b"/c;"]
     assert re.findall(rb"\r\n\r\n(.*?;)", one_by_one) == in_order
     # The task of a queued request is made by the one before it, and begins with what that one has set.
-    assert re.findall(rb"/\w+;", pipelined) == in_order
+    assert re.findall(rb"/\w+;", pipelined_answers) == in_order
 
 
 @pytest.mark.parametrize(
@@ -583,10 +585,10 @@ async def test_an_answer_at_once_keeps_the_connection_or_closes_it(
 
 @on_both_loops
 async def test_an_error_before_the_first_wait_fails_its_request_only(caplog: pytest.LogCaptureFixture) -> None:
-    broken = b"GET /broken HTTP/1.1\r\nHost: x\r\n\r\n"
+    broken_request = b"GET /broken HTTP/1.1\r\nHost: x\r\n\r\n"
     async with start_server(answer_at_once) as server:
-        answer = await server.exchange(b"GET /a HTTP/1.1\r\nHost: x\r\n\r\n" + broken)
-        alone = await server.exchange(broken)
+        answer = await server.exchange(b"GET /a HTTP/1.1\r\nHost: x\r\n\r\n" + broken_request)
+        alone = await server.exchange(broken_request)
         after = await server.exchange(b"GET /a HTTP/1.0\r\nHost: x\r\n\r\n")
     assert b"/a;HTTP/1.1 500 " in answer
     assert alone.startswith(b"HTTP/1.1 500 ")
@@ -610,18 +612,18 @@ async def test_a_body_that_comes_slowly_reaches_an_application_that_has_begun() 
 
 @on_both_loops
 async def test_a_client_that_leaves_in_the_middle_ends_a_request_that_waits_for_its_body() -> None:
-    ended = asyncio.Event()
+    end_event = asyncio.Event()
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         assert await read_body(receive) is None
-        ended.set()
+        end_event.set()
 
     async with start_server(app) as server:
         _, writer = await server.connect()
         writer.write(b"POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\nab")
         await asyncio.sleep(0.05)
         writer.close()
-        await asyncio.wait_for(ended.wait(), _PATIENCE_SECONDS)
+        await asyncio.wait_for(end_event.wait(), _PATIENCE_SECONDS)
 
 
 async def websocket_echo(scope: Any, receive: Any, send: Any) -> None:
@@ -671,17 +673,17 @@ async def test_shutdown_lets_running_requests_finish_and_drops_the_rest() -> Non
     class Patient(GuardedProtocol):
         head_seconds = linger_seconds = 60.0
 
-    broken = b"POST / HTTP/1.1\r\nHost: x\r\n" + CHUNKED + b"\r\nzz\r\n"
+    broken_request = b"POST / HTTP/1.1\r\nHost: x\r\n" + CHUNKED + b"\r\nzz\r\n"
     async with start_server(app, Patient) as server:
         connections = [await server.connect() for _ in range(5)]
-        requests = [GET, b"", b"GET / HT", b"nonsense\r\n\r\n", broken]
+        requests = [GET, b"", b"GET / HT", b"nonsense\r\n\r\n", broken_request]
         for (_, writer), request in zip(connections, requests, strict=True):
             writer.write(request)
         await asyncio.sleep(0.1)
-        stopped = asyncio.get_running_loop().time()
-    assert asyncio.get_running_loop().time() - stopped < Patient.head_seconds / 2
-    finished, *others = [await reader.read() for reader, _ in connections]
-    assert finished.endswith(b"finished")
+        stop_time = asyncio.get_running_loop().time()
+    assert asyncio.get_running_loop().time() - stop_time < Patient.head_seconds / 2
+    finished_answer, *others = [await reader.read() for reader, _ in connections]
+    assert finished_answer.endswith(b"finished")
     assert others[:2] == [b"", b""]
     assert [parse_refusal(other)[0] for other in others[2:]] == [400, 400]
     for _, writer in connections:

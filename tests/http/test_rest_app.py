@@ -71,15 +71,15 @@ async def test_head_is_answered_with_the_headers_of_get(world: Installation, app
 # Request ids and what every answer carries
 
 
-@pytest.mark.parametrize("given", ["a", "req_1", "A.b-c_9", "x" * 64, "550e8400-e29b-41d4-a716-446655440000"])
-async def test_a_request_id_that_is_given_comes_back(world: Installation, given: str) -> None:
+@pytest.mark.parametrize("request_id", ["a", "req_1", "A.b-c_9", "x" * 64, "550e8400-e29b-41d4-a716-446655440000"])
+async def test_a_request_id_that_is_given_comes_back(world: Installation, request_id: str) -> None:
     for path in ("/health", "/nothing", "/docs"):
-        assert (await world.ask("GET", path, {"x-request-id": given})).headers["x-request-id"] == given
+        assert (await world.ask("GET", path, {"x-request-id": request_id})).headers["x-request-id"] == request_id
 
 
-@pytest.mark.parametrize("given", [None, "", " ", "a b", "x" * 65, "\xe9", "a\r\nb: c", "a;b", "<script>", "../a"])
-async def test_any_other_request_id_is_replaced_by_one_of_ours(world: Installation, given: str | None) -> None:
-    headers = {} if given is None else {"x-request-id": given}
+@pytest.mark.parametrize("request_id", [None, "", " ", "a b", "x" * 65, "\xe9", "a\r\nb: c", "a;b", "<script>", "../a"])
+async def test_any_other_request_id_is_replaced_by_one_of_ours(world: Installation, request_id: str | None) -> None:
+    headers = {} if request_id is None else {"x-request-id": request_id}
     ids = [(await world.ask("GET", "/health", headers)).headers["x-request-id"] for _ in range(3)]
     assert all(re.fullmatch(r"req_[0-9a-f]{11,}", one) for one in ids)
     assert len(set(ids)) == 3
@@ -101,10 +101,10 @@ async def test_every_answer_forbids_sniffing_and_names_its_request_once(world: I
 
 async def test_a_caller_is_told_what_is_left_of_its_allowance(world: Installation) -> None:
     key = await world.create_key(world.owner)
-    for left in (599, 598):
+    for remaining_count in (599, 598):
         answer = await world.ask("GET", "/apps", key)
         assert answer.headers["ratelimit-policy"] == '"caller";q=600;w=60'
-        assert re.fullmatch(rf'"caller";r={left};t=\d+', answer.headers["ratelimit"])
+        assert re.fullmatch(rf'"caller";r={remaining_count};t=\d+', answer.headers["ratelimit"])
     assert "ratelimit" not in (await world.ask("GET", "/health")).headers
 
 
@@ -150,14 +150,14 @@ async def test_a_foreign_host_is_refused_at_every_path(world: Installation, host
 
 
 async def test_a_websocket_from_a_foreign_host_is_closed_before_it_opens(world: Installation) -> None:
-    sent: list[dict[str, Any]] = []
+    messages: list[dict[str, Any]] = []
     incoming = iter([{"type": "websocket.connect"}])
 
     async def receive() -> dict[str, Any]:
         return next(incoming)
 
     async def send(message: dict[str, Any]) -> None:
-        sent.append(message)
+        messages.append(message)
 
     scope = {
         "type": "websocket",
@@ -167,7 +167,7 @@ async def test_a_websocket_from_a_foreign_host_is_closed_before_it_opens(world: 
         "headers": [(b"host", b"evil.example")],
     }
     await world.server(scope, receive, send)
-    assert [(message["type"], message["code"]) for message in sent] == [("websocket.close", 1008)]
+    assert [(message["type"], message["code"]) for message in messages] == [("websocket.close", 1008)]
 
 
 # An app's own host
@@ -222,8 +222,8 @@ async def test_a_page_of_an_allowed_origin_may_call_and_is_told_so(world: Instal
     assert preflight.headers[CORS] == origin
     assert preflight.headers["access-control-allow-credentials"] == "true"
     assert preflight.headers["access-control-allow-methods"] == "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
-    allowed = {name.strip().lower() for name in preflight.headers["access-control-allow-headers"].split(",")}
-    assert {"content-type", "authorization", "x-organization-id", "x-platform-as-user", "apikey"} <= allowed
+    allowed_names = {name.strip().lower() for name in preflight.headers["access-control-allow-headers"].split(",")}
+    assert {"content-type", "authorization", "x-organization-id", "x-platform-as-user", "apikey"} <= allowed_names
     for method, path, status in [
         ("GET", "/none", 404),
         ("GET", "/_stats", 200),
@@ -243,14 +243,23 @@ async def test_a_page_of_an_allowed_origin_may_send_what_clients_of_models_send(
     app = await world.create_app()
     origin = "https://shop.example.com"
     await set_origins(world, app, origin)
-    sent = ["x-stainless-lang", "x-stainless-runtime-version", "anthropic-version", "anthropic-beta", "x-api-key"]
-    sent += ["anthropic-dangerous-direct-browser-access", "openai-organization", "user-agent"]
-    asked = {**PREFLIGHT, "access-control-request-headers": ",".join([*sent, "x-made-up", "cookie"])}
-    preflight = await world.ask("OPTIONS", f"/v1/{app.id}/chat/completions", {"origin": origin, **asked})
-    allowed = {name.strip().lower() for name in preflight.headers["access-control-allow-headers"].split(",")}
-    assert set(sent) <= allowed
-    assert not {"x-made-up", "cookie"} & allowed
-    other = {"origin": "https://evil.example.com", **asked}
+    header_names = [
+        "x-stainless-lang",
+        "x-stainless-runtime-version",
+        "anthropic-version",
+        "anthropic-beta",
+        "x-api-key",
+    ]
+    header_names += ["anthropic-dangerous-direct-browser-access", "openai-organization", "user-agent"]
+    preflight_headers = {
+        **PREFLIGHT,
+        "access-control-request-headers": ",".join([*header_names, "x-made-up", "cookie"]),
+    }
+    preflight = await world.ask("OPTIONS", f"/v1/{app.id}/chat/completions", {"origin": origin, **preflight_headers})
+    allowed_names = {name.strip().lower() for name in preflight.headers["access-control-allow-headers"].split(",")}
+    assert set(header_names) <= allowed_names
+    assert not {"x-made-up", "cookie"} & allowed_names
+    other = {"origin": "https://evil.example.com", **preflight_headers}
     stranger = await world.ask("OPTIONS", f"/v1/{app.id}/chat/completions", other)
     assert (stranger.status, stranger.headers.get(CORS)) == (403, None)
 
@@ -339,9 +348,11 @@ async def test_an_organisation_is_chosen_by_header_among_the_callers_own(world: 
     apps = (await world.ask("GET", "/apps", token | {"x-organization-id": team})).json["apps"]
     assert [row["id"] for row in apps] == [app.id]
     assert app.id not in [row["id"] for row in (await world.ask("GET", "/apps", token)).json["apps"]]
-    for wanted in (foreign, "nothing", "", "%00", "\xff", "x" * 5000, f"{team}, {home}"):
+    for organization_id in (foreign, "nothing", "", "%00", "\xff", "x" * 5000, f"{team}, {home}"):
         check_refusal(
-            await world.ask("GET", "/apps", token | {"x-organization-id": wanted}), 403, "AUTH_INSUFFICIENT_PERMISSIONS"
+            await world.ask("GET", "/apps", token | {"x-organization-id": organization_id}),
+            403,
+            "AUTH_INSUFFICIENT_PERMISSIONS",
         )
     # A key stays in its organisation, but may name it.
     assert (await world.ask("GET", "/apps", world.owner | {"x-organization-id": home})).status == 200
@@ -421,10 +432,10 @@ async def test_large_bodies_are_answered_as_small_ones_are(world: Installation, 
     assert (await world.ask("POST", app.kv + "/_batch", content=batch)).status == 413
     answer = await world.ask("POST", app.kv + "/_batch", world.owner, content=batch)
     assert (answer.status, answer.json) == (200, {"results": []})
-    asked = b'{"messages": [{"role": "user", "content": "Hello!"}]}' + padding
+    body = b'{"messages": [{"role": "user", "content": "Hello!"}]}' + padding
     answers = await asyncio.gather(
-        *(world.ask("POST", "/v1/chat/completions", world.owner, content=asked) for _ in range(4)),
-        world.ask("POST", "/v1/chat/completions", world.owner, content=asked + b"x"),
+        *(world.ask("POST", "/v1/chat/completions", world.owner, content=body) for _ in range(4)),
+        world.ask("POST", "/v1/chat/completions", world.owner, content=body + b"x"),
     )
     assert [answer.status for answer in answers] == [200, 200, 200, 200, 400]
 

@@ -23,8 +23,8 @@ MEGABYTE = 2**20
 
 @pytest.fixture
 async def live(tmp_path: Path, settings: dict[str, str]) -> AsyncIterator[Baobab]:
-    async with serve_installation(tmp_path / "data", settings) as opened:
-        yield opened
+    async with serve_installation(tmp_path / "data", settings) as served_baobab:
+        yield served_baobab
 
 
 @pytest.fixture
@@ -101,16 +101,16 @@ async def test_what_came_before_the_connection_broke_stays(live: Baobab, app: st
         f"Upload-Offset: 0\r\nContent-Type: application/offset+octet-stream\r\n"
         f"Authorization: {live.owner['authorization']}\r\n\r\n"
     )
-    sent = 11 * MEGABYTE
-    writer.write(head.encode() + content[:sent])
+    sent_length = 11 * MEGABYTE
+    writer.write(head.encode() + content[:sent_length])
     await writer.drain()
     writer.close()
     await writer.wait_closed()
     async with asyncio.timeout(TIMEOUT_SECONDS):
-        while await read_offset(live, path) < sent:
+        while await read_offset(live, path) < sent_length:
             await asyncio.sleep(0.01)
     assert await list_files(live, app) == []
-    assert (await append(live, path, sent, content[sent:])).status_code == 204
+    assert (await append(live, path, sent_length, content[sent_length:])).status_code == 204
     assert await read_digest(live, app) == hashlib.sha256(content).hexdigest()
 
 
@@ -129,7 +129,7 @@ async def test_of_two_requests_that_go_on_at_the_same_place_one_does(live: Baoba
 
 
 @pytest.mark.parametrize(
-    ("changed", "status"),
+    ("changes", "status"),
     [
         ({"tus-resumable": "0.2.2"}, 412),
         ({"tus-resumable": None}, 412),
@@ -141,12 +141,12 @@ async def test_of_two_requests_that_go_on_at_the_same_place_one_does(live: Baoba
     ],
 )
 async def test_a_request_that_does_not_fit_the_protocol_is_refused(
-    live: Baobab, app: str, changed: dict[str, str | None], status: int
+    live: Baobab, app: str, changes: dict[str, str | None], status: int
 ) -> None:
     path = await begin_path(live, app, 5)
-    headers = {**live.owner, **TUS, "upload-offset": "0", "content-type": "application/offset+octet-stream", **changed}
-    sent = {name: value for name, value in headers.items() if value is not None}
-    assert (await live.client.patch(path, content=b"hello", headers=sent)).status_code == status
+    headers = {**live.owner, **TUS, "upload-offset": "0", "content-type": "application/offset+octet-stream", **changes}
+    present_headers = {name: value for name, value in headers.items() if value is not None}
+    assert (await live.client.patch(path, content=b"hello", headers=present_headers)).status_code == status
     assert await read_offset(live, path) == 0
 
 
@@ -231,8 +231,8 @@ async def test_an_upload_begins_with_its_first_bytes(live: Baobab, app: str) -> 
     of_bytes = {**live.owner, **TUS, "content-type": "application/offset+octet-stream"}
 
     async def begin_with(size: int, first: Any, **headers: str) -> httpx.Response:
-        sent = {**of_bytes, "upload-length": str(size), **headers}
-        return await live.client.post(f"/storage/{app}/uploads", content=first, headers=sent)
+        all_headers = {**of_bytes, "upload-length": str(size), **headers}
+        return await live.client.post(f"/storage/{app}/uploads", content=first, headers=all_headers)
 
     half = await begin_with(len(content), content[: MEGABYTE + 7])
     assert (half.status_code, half.headers["upload-offset"]) == (201, str(MEGABYTE + 7)), half.text

@@ -64,12 +64,18 @@ async def test_an_access_token_is_verified_with_the_published_keys(baobab: Baoba
     token = (await post(baobab, app, "login", **ADA)).json()["access_token"]
     response = await baobab.client.get(f"/auth/{app}/.well-known/jwks.json")
     assert response.headers["cache-control"] == "public, max-age=300"
-    decoded = jwt.decode(token, KeySet.import_key_set(response.json()), algorithms=["RS256"])
-    claims = decoded.claims
-    assert decoded.header["kid"] == response.json()["keys"][0]["kid"]
+    decoded_token = jwt.decode(token, KeySet.import_key_set(response.json()), algorithms=["RS256"])
+    claims = decoded_token.claims
+    assert decoded_token.header["kid"] == response.json()["keys"][0]["kid"]
     assert claims["exp"] - claims["iat"] == 3600
-    known = {"iss": f"baobab:app:{app}", "app_id": app, "email": ADA["email"], "email_verified": False, "role": "user"}
-    assert {name: claims[name] for name in known} == known
+    expected_claims = {
+        "iss": f"baobab:app:{app}",
+        "app_id": app,
+        "email": ADA["email"],
+        "email_verified": False,
+        "role": "user",
+    }
+    assert {name: claims[name] for name in expected_claims} == expected_claims
 
 
 async def test_failures_are_worded_as_the_contract_says(baobab: Baobab, app: str) -> None:
@@ -120,8 +126,8 @@ async def test_an_app_that_asks_for_sign_in_lets_its_users_in(baobab: Baobab, ap
 
 @pytest.fixture
 async def live_baobab(tmp_path: Path) -> AsyncIterator[Baobab]:
-    async with serve_installation(tmp_path / "data", {"BAOBAB_PLAN": "enterprise"}) as opened:
-        yield opened
+    async with serve_installation(tmp_path / "data", {"BAOBAB_PLAN": "enterprise"}) as served_baobab:
+        yield served_baobab
 
 
 async def test_signing_out_ends_the_open_streams_of_the_user_at_once_and_no_others(

@@ -31,27 +31,27 @@ class Socket:
     """The client's end of a WebSocket."""
 
     def __init__(self) -> None:
-        self.sent: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
-        self._gone = asyncio.Event()
-        self._connected = False
+        self.messages: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        self._departure = asyncio.Event()
+        self._is_connected = False
 
     async def receive(self) -> dict[str, Any]:
-        if not self._connected:
-            self._connected = True
+        if not self._is_connected:
+            self._is_connected = True
             return {"type": "websocket.connect"}
-        await self._gone.wait()
+        await self._departure.wait()
         return {"type": "websocket.disconnect", "code": 1000}
 
     async def send(self, message: dict[str, Any]) -> None:
-        self.sent.put_nowait(message)
+        self.messages.put_nowait(message)
 
     def leave(self) -> None:
-        self._gone.set()
+        self._departure.set()
 
     async def read(self) -> Any:
         """The next frame, or the code that the socket was closed with."""
         async with asyncio.timeout(TIMEOUT_SECONDS):
-            message = await self.sent.get()
+            message = await self.messages.get()
         return message["code"] if message["type"] == "websocket.close" else json.loads(message["text"])
 
 
@@ -67,7 +67,7 @@ async def open_stream(world: Installation, by: Headers | None = None, **query: s
         "headers": [(b"host", HOST.encode()), *headers],
     }
     serving = asyncio.create_task(world.server(scope, socket.receive, socket.send))
-    assert (await socket.sent.get())["type"] == "websocket.accept"
+    assert (await socket.messages.get())["type"] == "websocket.accept"
     try:
         yield socket
     finally:
@@ -76,9 +76,9 @@ async def open_stream(world: Installation, by: Headers | None = None, **query: s
 
 
 async def get_ticket(world: Installation, by: Headers) -> str:
-    made = (await world.ask("POST", f"{BASE}/ws-ticket", by)).json
-    assert made["expires_in"] == 60
-    ticket: str = made["ticket"]
+    answer_json = (await world.ask("POST", f"{BASE}/ws-ticket", by)).json
+    assert answer_json["expires_in"] == 60
+    ticket: str = answer_json["ticket"]
     return ticket
 
 
@@ -94,8 +94,8 @@ async def test_after_hello_each_change_is_told_without_its_contents(world: Insta
         decision = await decide(world, ada)
         frames = [await socket.read(), await socket.read()]
     organisation = (await world.ask("GET", f"{BASE}/settings", ada)).json["organization_id"]
-    expected = [("action_ledger", decision["action_id"]), ("decisions", decision["result"]["decision_id"])]
-    assert frames == [{"tbl": tbl, "op": "insert", "id": row, "org": organisation} for tbl, row in expected]
+    expected_rows = [("action_ledger", decision["action_id"]), ("decisions", decision["result"]["decision_id"])]
+    assert frames == [{"tbl": tbl, "op": "insert", "id": row, "org": organisation} for tbl, row in expected_rows]
 
 
 async def test_a_ticket_opens_one_stream_and_a_second_try_is_closed_with_1008(
@@ -158,19 +158,21 @@ async def test_a_stream_ends_with_the_key_that_opened_it_or_got_its_ticket(
 ) -> None:
     monkeypatch.setattr(open_streams, "RECHECK_SECONDS", 0.0)
     monkeypatch.setattr("baobab.tools.substrate.change_feed._BEAT_SECONDS", 0.05)
-    made = (await world.ask("POST", "/api-keys", ada, {"name": "watcher", "scope": "substrate"})).json
-    key: Headers = {"authorization": f"Bearer {made['key']}"}
-    query = {"header": {}, "token": {"token": made["key"]}, "ticket": {"ticket": await get_ticket(world, key)}}[way]
+    created_key = (await world.ask("POST", "/api-keys", ada, {"name": "watcher", "scope": "substrate"})).json
+    key: Headers = {"authorization": f"Bearer {created_key['key']}"}
+    query = {"header": {}, "token": {"token": created_key["key"]}, "ticket": {"ticket": await get_ticket(world, key)}}[
+        way
+    ]
     async with open_stream(world, key if way == "header" else None, **query) as socket:
         assert (await socket.read())["type"] == "hello"
-        assert (await world.ask("DELETE", f"/api-keys/{made['key_id']}", ada)).status == 200
+        assert (await world.ask("DELETE", f"/api-keys/{created_key['key_id']}", ada)).status == 200
         assert await socket.read() == REFUSED
 
 
 async def test_a_ticket_of_a_revoked_key_opens_nothing(world: Installation, ada: Headers) -> None:
-    made = (await world.ask("POST", "/api-keys", ada, {"name": "watcher", "scope": "substrate"})).json
-    ticket = await get_ticket(world, {"authorization": f"Bearer {made['key']}"})
-    await world.ask("DELETE", f"/api-keys/{made['key_id']}", ada)
+    created_key = (await world.ask("POST", "/api-keys", ada, {"name": "watcher", "scope": "substrate"})).json
+    ticket = await get_ticket(world, {"authorization": f"Bearer {created_key['key']}"})
+    await world.ask("DELETE", f"/api-keys/{created_key['key_id']}", ada)
     async with open_stream(world, ticket=ticket) as socket:
         assert (await socket.read())["error"]["code"] == "AUTH_INVALID_API_KEY"
         assert await socket.read() == REFUSED

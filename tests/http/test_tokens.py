@@ -56,8 +56,9 @@ class Forge:
         return {**whose, "iat": now, "exp": now + 600}
 
     def sign(self, header: Any, claims: Any) -> str:
-        signed = f"{encode_part(header)}.{encode_part(claims)}"
-        return f"{signed}.{encode_base64(self.key.sign(signed.encode(), padding.PKCS1v15(), hashes.SHA256()))}"
+        signing_input = f"{encode_part(header)}.{encode_part(claims)}"
+        signature = self.key.sign(signing_input.encode(), padding.PKCS1v15(), hashes.SHA256())
+        return f"{signing_input}.{encode_base64(signature)}"
 
     def token(self, header: dict[str, Any] | None = None, **claims: Any) -> str:
         """A token that differs from a good one in what is given; None takes a claim or a field out."""
@@ -117,8 +118,10 @@ async def test_a_token_of_the_apps_own_key_is_taken(world: Installation, forge: 
 
 def sign_symmetric(secret: Callable[[Forge], bytes]) -> Callable[[Forge], str]:
     def make(forge: Forge) -> str:
-        signed = f"{encode_part(forge.header | {'alg': 'HS256'})}.{encode_part(forge.claims)}"
-        return f"{signed}.{encode_base64(hmac.new(secret(forge), signed.encode(), hashlib.sha256).digest())}"
+        signing_input = f"{encode_part(forge.header | {'alg': 'HS256'})}.{encode_part(forge.claims)}"
+        return (
+            f"{signing_input}.{encode_base64(hmac.new(secret(forge), signing_input.encode(), hashlib.sha256).digest())}"
+        )
 
     return make
 
@@ -128,15 +131,15 @@ def sign_with_other_key(forge: Forge, header: dict[str, Any] | None = None) -> s
 
 
 def sign_elliptic(forge: Forge) -> str:
-    signed = f"{encode_part(forge.header | {'alg': 'ES256'})}.{encode_part(forge.claims)}"
-    signature = ec.generate_private_key(ec.SECP256R1()).sign(signed.encode(), ec.ECDSA(hashes.SHA256()))
-    return f"{signed}.{encode_base64(signature)}"
+    signing_input = f"{encode_part(forge.header | {'alg': 'ES256'})}.{encode_part(forge.claims)}"
+    signature = ec.generate_private_key(ec.SECP256R1()).sign(signing_input.encode(), ec.ECDSA(hashes.SHA256()))
+    return f"{signing_input}.{encode_base64(signature)}"
 
 
 def sign_probabilistic(forge: Forge) -> str:
-    signed = f"{encode_part(forge.header | {'alg': 'PS256'})}.{encode_part(forge.claims)}"
+    signing_input = f"{encode_part(forge.header | {'alg': 'PS256'})}.{encode_part(forge.claims)}"
     pss = padding.PSS(padding.MGF1(hashes.SHA256()), padding.PSS.DIGEST_LENGTH)
-    return f"{signed}.{encode_base64(forge.key.sign(signed.encode(), pss, hashes.SHA256()))}"
+    return f"{signing_input}.{encode_base64(forge.key.sign(signing_input.encode(), pss, hashes.SHA256()))}"
 
 
 def build_unsigned(algorithm: Any) -> Callable[[Forge], str]:

@@ -28,16 +28,16 @@ async def test_an_agent_is_made_from_the_graph_that_the_page_proposes_and_talked
     chat = f"/console/apps/{visitor.app_id}/agents/talker/chat"
     page = await visitor.open(chat)
     fields = {name: re.findall(rf'name="{name}" value="([^"]+)"', page.text)[0] for name in ("thread", "once")}
-    said = await visitor.send(chat, page, text=f"Hello {HOSTILE}", **fields)
+    chat_response = await visitor.send(chat, page, text=f"Hello {HOSTILE}", **fields)
     await visitor.send(chat, page, text=f"Hello {HOSTILE}", **fields)
     await run_due_jobs(visitor.baobab.application)
-    page = await visitor.open(said.headers["location"])
+    page = await visitor.open(chat_response.headers["location"])
     assert page.text.count('aria-label="It answered"') == 1
     assert "<script>alert" not in page.text
 
 
 @pytest.mark.parametrize(
-    ("graph", "said"),
+    ("graph", "text"),
     [
         ("{", "It is not JSON"),
         ("[]", "The graph must be a JSON object"),
@@ -47,7 +47,7 @@ async def test_an_agent_is_made_from_the_graph_that_the_page_proposes_and_talked
     ],
 )
 async def test_a_graph_that_is_wrong_is_not_kept_and_what_is_wrong_is_said(
-    visitor: Runner, graph: str, said: str
+    visitor: Runner, graph: str, text: str
 ) -> None:
     await visitor.create_agent("keeper", build_graph())
     path = f"/console/apps/{visitor.app_id}/agents/keeper"
@@ -55,10 +55,10 @@ async def test_a_graph_that_is_wrong_is_not_kept_and_what_is_wrong_is_said(
     for action in ("check", "save"):
         answer = await visitor.send(f"{path}/{action}", page, graph=graph)
         assert answer.status_code == 200
-        assert said in answer.text
+        assert text in answer.text
         assert "<script>alert" not in answer.text
-    changed = build_graph() | {"limits": {"max_steps": 7}}
-    assert (await visitor.send(f"{path}/save", page, graph=json.dumps(changed))).status_code == 303
+    changed_graph = build_graph() | {"limits": {"max_steps": 7}}
+    assert (await visitor.send(f"{path}/save", page, graph=json.dumps(changed_graph))).status_code == 303
     assert "max_steps&#34;: 7" in (await visitor.open(path)).text
 
 

@@ -27,16 +27,16 @@ async def test_a_key_is_made_and_shown_once_and_revoked(visitor: Runner) -> None
     response = await visitor.send("/console/keys/create", page, **fields)
     assert response.status_code == 200
     (key,) = re.findall(r">(bb_sk_\w+)</pre>", response.text)
-    listed = await visitor.open("/console/keys")
-    assert key not in listed.text
-    rows = [row for row in listed.text.split('<li class="row">') if "from the console" in row]
+    key_page = await visitor.open("/console/keys")
+    assert key not in key_page.text
+    rows = [row for row in key_page.text.split('<li class="row">') if "from the console" in row]
     assert "kv · asks before every change" in rows[0]
     (path,) = re.findall(r'action="(/console/keys/[^"]+/revoke)"', rows[0])
     asks = path.replace("/revoke", "/asks")
-    assert (await visitor.send(asks, listed, of=organisation, tool="kv_incr", ask="never")).status_code == 303
+    assert (await visitor.send(asks, key_page, of=organisation, tool="kv_incr", ask="never")).status_code == 303
     assert "<code>kv_incr</code>: never ask" in (await visitor.open("/console/keys")).text
-    assert (await visitor.send(asks, listed, of=organisation, tool="nothing", ask="never")).status_code == 404
-    assert (await visitor.send(path, listed, of=organisation)).status_code == 303
+    assert (await visitor.send(asks, key_page, of=organisation, tool="nothing", ask="never")).status_code == 404
+    assert (await visitor.send(path, key_page, of=organisation)).status_code == 303
     refusal = await visitor.baobab.client.get("/apps", headers={"authorization": f"Bearer {key}"})
     assert refusal.status_code == 401
 
@@ -79,7 +79,7 @@ async def test_keys_are_found_by_prefix_and_a_value_is_made_changed_and_deleted(
     assert response.headers["location"] == f"{entry}&saved=1"
     page = await visitor.open(entry)
     assert "&#34;n&#34;: 1.5" in page.text
-    expected = unescape(re.findall(r'name="expected" value="([^"]*)"', page.text)[0])
+    expected_value = unescape(re.findall(r'name="expected" value="([^"]*)"', page.text)[0])
     assert "Who may use this key" in page.text
     assert "No rule names it." in page.text
     rule = {"pattern": "note:**", "read": "public", "write": "deny"}
@@ -88,7 +88,7 @@ async def test_keys_are_found_by_prefix_and_a_value_is_made_changed_and_deleted(
     assert "and anybody, without signing in" in page_text
     assert page_text.count('Rule <code class="theirs">note:**</code>') == 2
     assert (await visitor.send(f"{kv}/entry/expire", page, key="note:/a b", ttl="60")).status_code == 303
-    arguments = {"key": "note:/a b", "expected": expected, "value": '{"n": 2}'}
+    arguments = {"key": "note:/a b", "expected": expected_value, "value": '{"n": 2}'}
     assert (await visitor.send(f"{kv}/entry/store", page, **arguments)).status_code == 303
     assert re.search(r"It expires in (1 minute|less than a minute)", (await visitor.open(entry)).text)
     # Somebody else has changed it since this page was made.
@@ -233,9 +233,9 @@ async def test_rules_of_who_may_read_keys_are_listed_added_and_deleted(visitor: 
     assert "No rule yet" in page.text
     rule = {"pattern": "public:<b>:**", "read": "public", "write": "deny"}
     assert (await visitor.send(f"{path}/rules/add", page, **rule)).status_code == 303
-    listed = await visitor.open(path)
-    assert "read by anybody · written by no user" in listed.text
-    assert "<b>" not in listed.text
+    rule_page = await visitor.open(path)
+    assert "read by anybody · written by no user" in rule_page.text
+    assert "<b>" not in rule_page.text
     assert (await visitor.send(f"{path}/rules/add", page, **rule | {"read": "most"})).status_code == 400
     assert (await visitor.send(f"{path}/rules/delete", page, pattern=rule["pattern"])).status_code == 303
     assert "No rule yet" in (await visitor.open(path)).text

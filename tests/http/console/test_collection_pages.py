@@ -101,9 +101,9 @@ async def test_a_search_shows_chunks_in_their_document_with_the_words_marked(vis
     assert "Bread rises" in filtered_page_text
     assert "Baobabs store" not in filtered_page_text
     assert "No chunk matches" in (await visitor.open(f'{path}/search?q=water&filter={{"topic": "none"}}')).text
-    for asked in ("top=0", "top=x", "top=99999", "threshold=2", "threshold=nan", "filter=[", "filter=[]", "mode=all"):
-        page = await visitor.baobab.client.get(f"{path}/search?q=x&{asked}", headers=visitor.browser)
-        assert page.status_code == 400, asked
+    for query in ("top=0", "top=x", "top=99999", "threshold=2", "threshold=nan", "filter=[", "filter=[]", "mode=all"):
+        page = await visitor.baobab.client.get(f"{path}/search?q=x&{query}", headers=visitor.browser)
+        assert page.status_code == 400, query
 
 
 async def test_an_answer_names_the_chunks_on_which_each_sentence_stands(visitor: Runner) -> None:

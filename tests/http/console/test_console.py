@@ -55,8 +55,8 @@ async def test_whoever_is_not_signed_in_is_led_to_the_sign_in_and_back(baobab: B
 
 @pytest.mark.parametrize("back", ["//evil.example", "https://evil.example", "/\\evil.example", "/x%0d%0ay: z"])
 async def test_nobody_is_led_to_another_site(baobab: Baobab, back: str) -> None:
-    given = {"key": baobab.key, "back": back}
-    answer = await baobab.client.post("/console/sign-in", data=given, headers=OWN)
+    form = {"key": baobab.key, "back": back}
+    answer = await baobab.client.post("/console/sign-in", data=form, headers=OWN)
     assert answer.headers["location"] == "/console"
 
 
@@ -79,8 +79,8 @@ async def test_whoever_is_asked_can_have_the_key_always_ask_and_the_call_goes_on
     browser = await sign_in(baobab)
     page = await baobab.client.get(f"/console/approvals/{approval_id}", headers=browser)
     path = f"/console/approvals/{approval_id}/ask-always"
-    done = await baobab.client.post(path, data={"csrf": find_csrf(page)}, headers=browser)
-    assert done.headers["location"] == f"/console/approvals/{approval_id}"
+    form_response = await baobab.client.post(path, data={"csrf": find_csrf(page)}, headers=browser)
+    assert form_response.headers["location"] == f"/console/approvals/{approval_id}"
     keys = (await baobab.client.get("/api-keys", headers=baobab.owner)).json()["keys"]
     assert {key["name"]: key["asks"] for key in keys}["watched"] == {"apps_init": "always"}
     response = await baobab.client.get(f"/v1/approvals/{approval_id}", headers=baobab.owner)
@@ -93,11 +93,11 @@ async def test_nobody_decides_about_calls_of_another_organisation_by_their_id(ba
     stranger = await create_person(baobab, f"stranger-{form}")
     response = await baobab.client.post("/api-keys", json={"name": "theirs"}, headers=stranger.headers)
     browser = await sign_in(baobab, response.json()["key"])
-    given = {"csrf": find_csrf(await baobab.client.get("/console", headers=browser)), "ids": approval_id, "answer": "x"}
+    data = {"csrf": find_csrf(await baobab.client.get("/console", headers=browser)), "ids": approval_id, "answer": "x"}
     path = f"/console/approvals/{approval_id}"
     assert (await baobab.client.get(path, headers=browser)).status_code == 404
-    assert (await baobab.client.post(f"{path}/{form}", data=given, headers=browser)).status_code == 404
-    await baobab.client.post("/console/approvals/deny-all", data=given, headers=browser)
+    assert (await baobab.client.post(f"{path}/{form}", data=data, headers=browser)).status_code == 404
+    await baobab.client.post("/console/approvals/deny-all", data=data, headers=browser)
     found_response = await baobab.client.get(f"/v1/approvals/{approval_id}", headers=baobab.owner)
     assert found_response.json()["approval"]["status"] == "pending"
 
@@ -137,8 +137,8 @@ async def test_a_form_of_another_site_or_without_its_token_does_nothing(
     browser = await sign_in(baobab)
     page = await baobab.client.get(f"/console/approvals/{approval_id}", headers=browser)
     form = {"csrf": find_csrf(page) if csrf else "0" * 64}
-    sent = {**browser, **headers}
-    answer = await baobab.client.post(f"/console/approvals/{approval_id}/approve", data=form, headers=sent)
+    all_headers = {**browser, **headers}
+    answer = await baobab.client.post(f"/console/approvals/{approval_id}/approve", data=form, headers=all_headers)
     assert answer.status_code == 403
     page = await baobab.client.get(f"/console/approvals/{approval_id}", headers=browser)
     assert "/approve" in page.text
@@ -277,8 +277,8 @@ async def test_a_call_that_nobody_decided_in_time_says_so_and_is_not_made(baobab
     form = {"csrf": find_csrf(await baobab.client.get(f"/console/approvals/{approval_id}", headers=browser))}
     services = baobab.application.services
     async with services.database.writing(lock=None) as connection:
-        expired = update(approvals).where(approvals.c.id == approval_id).values(expires_at=services.clock.now())
-        await connection.execute(expired)
+        statement = update(approvals).where(approvals.c.id == approval_id).values(expires_at=services.clock.now())
+        await connection.execute(statement)
     late = await baobab.client.post(f"/console/approvals/{approval_id}/approve", data=form, headers=browser)
     assert late.status_code == 409
     page = await baobab.client.get(f"/console/approvals/{approval_id}", headers=browser)
@@ -305,9 +305,9 @@ async def test_all_that_one_asker_waits_for_is_denied_at_once(baobab: Baobab) ->
     browser = await sign_in(baobab)
     inbox = await baobab.client.get("/console", headers=browser)
     (form,) = re.findall(r'name="ids" value="([^"]+)"><p class="soft">3 calls shown here', inbox.text)
-    given = {"csrf": find_csrf(inbox), "ids": form}
-    done = await baobab.client.post("/console/approvals/deny-all", data=given, headers=browser)
-    assert (done.status_code, done.headers["location"]) == (303, "/console")
+    data = {"csrf": find_csrf(inbox), "ids": form}
+    form_response = await baobab.client.post("/console/approvals/deny-all", data=data, headers=browser)
+    assert (form_response.status_code, form_response.headers["location"]) == (303, "/console")
     for approval_id, status in [*((one, "rejected") for one in form.split()), (other, "pending")]:
         found_response = await baobab.client.get(f"/v1/approvals/{approval_id}", headers=baobab.owner)
         assert found_response.json()["approval"]["status"] == status
@@ -350,19 +350,19 @@ async def test_calls_alike_are_shown_with_what_they_say_and_only_those_are_appro
     for key in ("one", "two", "three"):
         assert f"&#34;of {key}&#34;" in page.text
     assert "of another run" not in page.text
-    (shown,) = re.findall(r'name="ids" value="([^"]+)"', page.text)
-    assert set(shown.split()) == {by_key[key] for key in ("one", "two", "three")}
+    (shown_ids,) = re.findall(r'name="ids" value="([^"]+)"', page.text)
+    assert set(shown_ids.split()) == {by_key[key] for key in ("one", "two", "three")}
     # Somebody is faster with one of them; and this browser has seen two only.
     await baobab.client.post(f"/v1/approvals/{by_key['two']}/reject", json={}, headers=baobab.owner)
     form = {"csrf": find_csrf(page), "ids": f"{by_key['two']} {by_key['one']}"}
     path = f"/console/approvals/{by_key['one']}/approve-alike"
     assert (await baobab.client.post(path, data=form, headers=browser)).status_code == 303
     await run_due_jobs(baobab.application)
-    found = {}
+    statuses = {}
     for key, approval_id in by_key.items():
         answer = await baobab.client.get(f"/v1/approvals/{approval_id}", headers=baobab.owner)
-        found[key] = answer.json()["approval"]["status"]
-    assert found == {"one": "executed", "two": "rejected", "three": "pending", "of another run": "pending"}
+        statuses[key] = answer.json()["approval"]["status"]
+    assert statuses == {"one": "executed", "two": "rejected", "three": "pending", "of another run": "pending"}
 
 
 async def test_a_key_sees_the_sessions_that_it_began_and_ends_one(baobab: Baobab) -> None:
@@ -371,7 +371,7 @@ async def test_a_key_sees_the_sessions_that_it_began_and_ends_one(baobab: Baobab
     browser, other = await sign_in(baobab, key), await sign_in(baobab, key)
     page = await baobab.client.get("/console/sessions", headers=browser)
     (path,) = re.findall(r'Another session</strong>.*?action="([^"]+)"', page.text, re.DOTALL)
-    done = await baobab.client.post(path, data={"csrf": find_csrf(page)}, headers=browser)
-    assert done.status_code == 303
+    form_response = await baobab.client.post(path, data={"csrf": find_csrf(page)}, headers=browser)
+    assert form_response.status_code == 303
     assert (await baobab.client.get("/console", headers=other)).status_code == 303
     assert (await baobab.client.get("/console", headers=browser)).status_code == 200

@@ -20,10 +20,10 @@ async def test_a_failed_job_shows_its_error_inert_and_is_tried_again(visitor: Ru
     now = visitor.baobab.application.services.clock.now()
     arguments = {"finished_at": now, "error": f"ValueError: {HOSTILE}", "attempts": 8}
     await put_job(visitor.baobab, "hook:?&1", kind="nobody_knows", arguments={"<b>": HOSTILE}, **arguments)
-    listed = await visitor.open("/console/jobs?state=failed")
-    assert 'href="/console/jobs/one?id=hook%3A%3F%261' in listed.text
+    job_list = await visitor.open("/console/jobs?state=failed")
+    assert 'href="/console/jobs/one?id=hook%3A%3F%261' in job_list.text
     page = await visitor.open("/console/jobs/one?id=hook%3A%3F%261")
-    for text in (listed.text, page.text):
+    for text in (job_list.text, page.text):
         assert "<script>alert" not in text
     response = await visitor.send("/console/jobs/one/retry", page, id="hook:?&1")
     assert response.status_code == 303

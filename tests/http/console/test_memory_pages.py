@@ -68,9 +68,9 @@ async def test_what_a_principle_forbids_is_allowed_once_and_then_approved(visito
     assert (await visitor.send(f"{path}/allow", page, of=of, conflict=conflict)).status_code == 303
     page = await visitor.open(path)
     assert (await visitor.send(f"{path}/approve", page, of=of)).status_code == 303
-    listed = await visitor.open("/console/substrate/actions?status=executed")
-    assert ("Call nobody" in listed.text, "by a person" in listed.text) == (True, True)
-    assert "<script>alert" not in listed.text
+    action_list = await visitor.open("/console/substrate/actions?status=executed")
+    assert ("Call nobody" in action_list.text, "by a person" in action_list.text) == (True, True)
+    assert "<script>alert" not in action_list.text
 
 
 async def test_an_action_shows_before_and_after_and_is_undone(visitor: Runner) -> None:

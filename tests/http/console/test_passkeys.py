@@ -115,10 +115,10 @@ async def test_answers_of_another_page_another_ceremony_or_nobody_are_refused(vi
     _, other_state = read_ceremony(page.text)
     options, state = read_ceremony((await client.get("/console/sign-in")).text)
     good = phone.get(options)
-    tampered = good | {"response": good["response"] | {"signature": "AAAA"}}
+    tampered_credential = good | {"response": good["response"] | {"signature": "AAAA"}}
     for fields in (
         {"state": other_state, "credential": json.dumps(good)},
-        {"state": state, "credential": json.dumps(tampered)},
+        {"state": state, "credential": json.dumps(tampered_credential)},
         {"state": state, "credential": "{}"},
         {"state": state, "credential": "[]"},
         {"state": state, "credential": "[" * 4000},

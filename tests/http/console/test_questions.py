@@ -43,8 +43,8 @@ class Questioner(Runner):
 
     async def read_run(self, run: str) -> dict[str, Any]:
         await run_due_jobs(self.baobab.application)
-        found: dict[str, Any] = (await self.open(f"{run}/run.json")).json()["run"]
-        return found
+        run_json: dict[str, Any] = (await self.open(f"{run}/run.json")).json()["run"]
+        return run_json
 
 
 @pytest.fixture
@@ -60,9 +60,9 @@ async def test_each_type_has_a_field_and_the_run_gets_the_answer(questioner: Que
     assert ">a\nb</textarea>" in page.text
     assert re.search(r'<input type="checkbox" name="answer-6.1" value="yes" checked>', page.text)
     # Those that are required, in their order; then the others by name.
-    typed = {"answer-0": "Because.", "answer-1": "green", "answer-2": "0.5", "answer-3": "3", "answer-5": "yes"}
-    typed |= {"answer-4": "x\r\n\r\ny", "answer-6.0": "yes"}
-    response = await questioner.send(f"{path}/answer", page, **typed)
+    form = {"answer-0": "Because.", "answer-1": "green", "answer-2": "0.5", "answer-3": "3", "answer-5": "yes"}
+    form |= {"answer-4": "x\r\n\r\ny", "answer-6.0": "yes"}
+    response = await questioner.send(f"{path}/answer", page, **form)
     assert response.status_code == 303, response.text
     assert (await questioner.read_run(run))["output"] == {
         "reason": "Because.",
@@ -119,8 +119,8 @@ async def test_what_is_no_schema_ends_the_run_with_a_reason(questioner: Question
         # Without the placeholder, the agent could not be made.
         run, _ = await questioner.ask({"type": "{{ input.key }}"})
     except ValueError:
-        listed = await questioner.open(f"/console/apps/{questioner.app_id}/runs?agent=questioner&status=failed")
-        assert "JSON Schema" in listed.text
+        run_list = await questioner.open(f"/console/apps/{questioner.app_id}/runs?agent=questioner&status=failed")
+        assert "JSON Schema" in run_list.text
     assert run is None
 
 

@@ -52,8 +52,8 @@ class Runner:
         """The path of the page of a run that has ended, or waits. `keeper` finds the value."""
         run_input = {"key": key, "value": value}
         if name != "asker":
-            stored = f"/v1/{self.app_id}/kv/{key}"
-            await self.baobab.client.put(stored, json={"value": value}, headers=self.baobab.owner)
+            key_path = f"/v1/{self.app_id}/kv/{key}"
+            await self.baobab.client.put(key_path, json={"value": value}, headers=self.baobab.owner)
         path = f"/v1/{self.app_id}/agents/{name}/runs"
         response = await self.baobab.client.post(path, json={"input": run_input}, headers=self.baobab.owner)
         assert response.status_code == 201, response.text
@@ -83,16 +83,16 @@ async def open_runner(baobab: Baobab) -> Runner:
 
 
 async def test_the_runs_of_an_app_are_listed_by_agent_and_state(runner: Runner) -> None:
-    waiting, ended = await runner.run("asker", key="a", value=1), await runner.run("keeper", key="b", value=2)
+    waiting_path, ended_path = await runner.run("asker", key="a", value=1), await runner.run("keeper", key="b", value=2)
     runs = f"/console/apps/{runner.app_id}/runs"
-    for query, shown in {
-        "": {waiting, ended},
-        "?agent=keeper": {ended},
-        "?agent=&status=paused": {waiting},
+    for query, shown_paths in {
+        "": {waiting_path, ended_path},
+        "?agent=keeper": {ended_path},
+        "?agent=&status=paused": {waiting_path},
         "?agent=keeper&status=paused": set(),
     }.items():
         page = await runner.open(runs + query)
-        assert {path for path in (waiting, ended) if f'href="{path}"' in page.text} == shown
+        assert {path for path in (waiting_path, ended_path) if f'href="{path}"' in page.text} == shown_paths
     assert (await runner.baobab.client.get(f"{runs}?status=tired", headers=runner.browser)).status_code == 400
 
 
@@ -109,12 +109,12 @@ async def test_a_run_shows_its_graph_its_calls_and_what_it_waits_for(runner: Run
     waiting = await runner.open(f"/console/approvals/{approval_id}")
     await runner.send(f"/console/approvals/{approval_id}/approve", waiting)
     await run_due_jobs(runner.baobab.application)
-    ended = await runner.open(path)
-    assert 'data-live="/console/session"' in ended.text
-    assert "Approved." in ended.text
-    assert len(re.findall(r'class="node done"', ended.text)) == 3
+    ended_page = await runner.open(path)
+    assert 'data-live="/console/session"' in ended_page.text
+    assert "Approved." in ended_page.text
+    assert len(re.findall(r'class="node done"', ended_page.text)) == 3
     # The result of the second call, as text.
-    assert "\\u202egnp.exe" in unescape(ended.text)
+    assert "\\u202egnp.exe" in unescape(ended_page.text)
 
 
 async def test_a_long_value_is_cut_and_a_page_of_its_own_has_all_of_it(runner: Runner) -> None:
@@ -136,18 +136,18 @@ async def test_a_long_timeline_is_read_in_parts(runner: Runner) -> None:
     response = await runner.baobab.client.post(path, json=body, headers=runner.baobab.owner)
     await run_due_jobs(runner.baobab.application)
     page = await runner.open(f"/console/apps/{runner.app_id}/runs/counter/{response.json()['run_id']}")
-    shown: list[str] = []
+    shown_keys: list[str] = []
     parts = 0
     while True:
         parts += 1
-        shown += re.findall(r"&#34;(key-\d+)&#34;", page.text.partition('aria-labelledby="timeline"')[2].partition(
+        shown_keys += re.findall(r"&#34;(key-\d+)&#34;", page.text.partition('aria-labelledby="timeline"')[2].partition(
             'id="input"')[0])  # fmt: skip
         earlier = re.search(r'href="([^"]+\?before=\d+)">', page.text)
         if earlier is None:
             break
         page = await runner.open(earlier[1])
     assert parts == 3
-    assert set(shown) == {f"key-{number}" for number in range(400)}
+    assert set(shown_keys) == {f"key-{number}" for number in range(400)}
 
 
 async def test_a_run_that_failed_says_why_and_what_to_do(runner: Runner) -> None:
@@ -186,10 +186,12 @@ async def test_a_run_goes_on_from_a_step_with_another_input_and_both_are_compare
     assert "after" in (await runner.open(other)).text
     # The form that is sent twice starts one run.
     assert (await runner.send(f"{path}/fork", page, **fields)).headers["location"] == other
-    compared = await runner.open(f"{path}/compare?with={other.rpartition('/')[2]}")
-    rows = re.findall(r'<tr class="differs"><td class="theirs">(.*?)</td><td class="theirs">(.*?)</td>', compared.text)
+    comparison = await runner.open(f"{path}/compare?with={other.rpartition('/')[2]}")
+    rows = re.findall(
+        r'<tr class="differs"><td class="theirs">(.*?)</td><td class="theirs">(.*?)</td>', comparison.text
+    )
     assert any("before" in left and "after" in right for left, right in rows)
-    assert 'step 1: first</td><td class="theirs">step 1: first' in compared.text
+    assert 'step 1: first</td><td class="theirs">step 1: first' in comparison.text
 
 
 @pytest.mark.parametrize(
@@ -204,9 +206,9 @@ async def test_a_fork_that_cannot_be_is_refused_in_words(runner: Runner, fields:
 
 async def test_a_run_is_downloaded_with_its_graph_and_all_its_events(runner: Runner) -> None:
     path = await runner.run("keeper", key="a", value=1)
-    sent = await runner.open(f"{path}/run.json")
-    assert sent.headers["content-disposition"] == 'attachment; filename="run.json"'
-    body = sent.json()
+    response = await runner.open(f"{path}/run.json")
+    assert response.headers["content-disposition"] == 'attachment; filename="run.json"'
+    body = response.json()
     assert body["run"]["status"] == "completed"
     assert body["graph_spec"]["entry"] == "first"
     assert [event["seq"] for event in body["events"]] == list(range(1, body["run"]["last_seq"] + 1))
@@ -217,11 +219,11 @@ async def test_a_run_is_downloaded_with_its_graph_and_all_its_events(runner: Run
 
 async def test_the_events_of_a_run_are_followed_to_its_end_by_whoever_is_signed_in(runner: Runner) -> None:
     path = await runner.run("keeper", key="a", value=1)
-    followed = await runner.open(f"{path}/live?since=2")
-    assert followed.headers["content-type"].startswith("text/event-stream")
-    assert "id: 3\n" in followed.text
-    assert "id: 2\n" not in followed.text
-    assert "event: run_end" in followed.text
+    response = await runner.open(f"{path}/live?since=2")
+    assert response.headers["content-type"].startswith("text/event-stream")
+    assert "id: 3\n" in response.text
+    assert "id: 2\n" not in response.text
+    assert "event: run_end" in response.text
     stranger = await runner.baobab.client.get(f"{path}/live")
     assert stranger.status_code == 401
     none = await runner.baobab.client.get(f"{path[:-4]}0000/live", headers=runner.browser)
@@ -233,8 +235,8 @@ async def test_an_app_shows_its_settings_and_they_are_changed(runner: Runner) ->
     path = f"/console/apps/{runner.app_id}"
     assert f'href="{path}"' in apps.text
     page = await runner.open(path)
-    done = await runner.send(f"{path}/access-mode", page, access_mode="public")
-    assert done.headers["location"] == f"{path}?saved=1"
+    saved_response = await runner.send(f"{path}/access-mode", page, access_mode="public")
+    assert saved_response.headers["location"] == f"{path}?saved=1"
     assert (await runner.send(f"{path}/access-mode", page, access_mode="ajar")).status_code == 400
     await runner.send(f"{path}/visibility", page, visibility="public", listed="yes")
     await runner.send(f"{path}/pause", page, paused="yes")

@@ -38,11 +38,11 @@ class Page(HTMLParser):
         self.feed(html)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        given = dict(attrs)
-        self.links += [str(given[name]) for name in ("href", "src") if given.get(name) is not None]
-        self.actions += [str(given[name]) for name in ("action", "formaction") if given.get(name) is not None]
-        self.inline += [f"{tag} {name}" for name in given if name == "style" or name.startswith("on")]
-        if tag == "style" or (tag == "script" and "src" not in given):
+        attributes = dict(attrs)
+        self.links += [str(attributes[name]) for name in ("href", "src") if attributes.get(name) is not None]
+        self.actions += [str(attributes[name]) for name in ("action", "formaction") if attributes.get(name) is not None]
+        self.inline += [f"{tag} {name}" for name in attributes if name == "style" or name.startswith("on")]
+        if tag == "style" or (tag == "script" and "src" not in attributes):
             self.inline.append(tag)
 
 

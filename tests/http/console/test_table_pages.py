@@ -53,13 +53,13 @@ async def test_rows_are_added_filtered_changed_deleted_and_brought_back(visitor:
     page_text = (await visitor.open(f"{path}?filter=name%3Dilike.*ben*%26id%3Dgt.1")).text
     assert "Ben &amp; Co &lt;b&gt;" in page_text
     assert "Ada" not in page_text
-    opened = await visitor.open(f"{path}/row?id=1")
+    row_page = await visitor.open(f"{path}/row?id=1")
     before = '{"id": 1, "name": "Ada"}'
     response = await visitor.send(
-        f"{path}/row/change", opened, id="1", before=before, row='{"id": 1, "name": "Lovelace"}'
+        f"{path}/row/change", row_page, id="1", before=before, row='{"id": 1, "name": "Lovelace"}'
     )
     assert response.status_code == 303
-    assert (await visitor.send(f"{path}/row/delete", opened, id="2")).status_code == 303
+    assert (await visitor.send(f"{path}/row/delete", row_page, id="2")).status_code == 303
     history = await visitor.open(f"/console/apps/{visitor.app_id}/row-changes")
     actions = re.findall(r'name="action_id" value="(\d+)"', history.text)
     undo = f"/console/apps/{visitor.app_id}/row-changes/undo"
@@ -84,9 +84,9 @@ async def test_who_sees_what_is_shown_side_by_side(visitor: Runner) -> None:
 async def test_a_table_is_exported_and_imported_after_it_was_checked(visitor: Runner) -> None:
     await _ask(visitor, "authors", [{"id": 1, "name": "=1+1"}, {"id": 2, "name": HOSTILE}])
     path = f"/console/apps/{visitor.app_id}/tables/authors"
-    exported = await visitor.open(f"{path}/rows.csv?filter=id%3Dlt.2")
-    assert exported.text == "id,name\r\n1,'=1+1\r\n"
-    assert "attachment" in exported.headers["content-disposition"]
+    csv_response = await visitor.open(f"{path}/rows.csv?filter=id%3Dlt.2")
+    assert csv_response.text == "id,name\r\n1,'=1+1\r\n"
+    assert "attachment" in csv_response.headers["content-disposition"]
     assert (await visitor.open(f"{path}/rows.jsonl?filter=id%3Dlt.2")).text == '{"id": 1, "name": "=1+1"}\n'
     page = await visitor.open(f"{path}/import")
     content = "id,name\r\n3,Ada\r\nx,Ben\r\n"

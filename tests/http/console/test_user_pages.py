@@ -78,8 +78,8 @@ async def test_one_session_is_ended_and_the_factors_of_a_user_are_shown(visitor:
     assert (await visitor.send(f"{path}/sessions/{first}/end", page)).status_code == 404
     # The session of a user is not ended by way of another one.
     other = await sign_up(visitor, "ben@example.com")
-    (left,) = (await client.get(f"{root}/sessions", headers=bearers[1])).json()["sessions"]
-    assert (await visitor.send(f"{other}/sessions/{left['id']}/end", page)).status_code == 404
+    (remaining_session,) = (await client.get(f"{root}/sessions", headers=bearers[1])).json()["sessions"]
+    assert (await visitor.send(f"{other}/sessions/{remaining_session['id']}/end", page)).status_code == 404
     assert (await client.get(f"{root}/me", headers=bearers[1])).status_code == 200
 
 
@@ -109,17 +109,17 @@ async def test_settings_are_saved_and_the_preview_shows_what_is_typed_before(vis
     page = await visitor.open(path)
     policy = page.headers["content-security-policy"]
     assert "frame-src 'self';" in policy
-    typed = await visitor.open(
+    preview_page = await visitor.open(
         f"{path}/preview?colour=%23ff8800&logo_url=https://cdn.example.com/l.png&invite_only=yes"
     )
-    assert "--accent: #ff8800" in typed.text
-    assert 'src="https://cdn.example.com/l.png"' in typed.text
-    assert "Create an account" not in typed.text
-    assert "<script" not in typed.text
+    assert "--accent: #ff8800" in preview_page.text
+    assert 'src="https://cdn.example.com/l.png"' in preview_page.text
+    assert "Create an account" not in preview_page.text
+    assert "<script" not in preview_page.text
     half = await visitor.open(f"{path}/preview?colour=%23ff&logo_url=javascript:alert(1)")
     assert ("--accent: #1d4ed8" in half.text, "javascript:" in half.text) == (True, False)
     # Nothing of it runs, whatever somebody has typed.
-    policy = typed.headers["content-security-policy"]
+    policy = preview_page.headers["content-security-policy"]
     assert policy.startswith("sandbox; default-src 'none';")
     assert "script-src" not in policy
     assert "frame-ancestors 'self'" in policy
