@@ -21,9 +21,9 @@ async def add_model(world: Installation, vendor: str, behaviour: str) -> str:
     if vendor != "openai":
         return await add_translated_model(world, behaviour, vendor)
     catalogue = world.application.services.part(Gateway).catalogue
-    known = catalogue.find_model("openai/gpt-5-pro")
-    assert known is not None
-    model = replace(known, id=f"openai/translated-{behaviour}", litellm=f"openai/{behaviour}")
+    base_model = catalogue.find_model("openai/gpt-5-pro")
+    assert base_model is not None
+    model = replace(base_model, id=f"openai/translated-{behaviour}", litellm=f"openai/{behaviour}")
     catalogue.register_models(f"responses {behaviour}", [model])
     return model.id
 

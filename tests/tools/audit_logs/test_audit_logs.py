@@ -190,17 +190,17 @@ async def test_the_actor_is_found_by_either_name_of_the_filter(baobab: Baobab) -
 
 
 async def test_the_outcome_is_a_filter_over_rest_and_mcp(baobab: Baobab) -> None:
-    app, taken = await baobab.create_app(), await baobab.create_app(name="taken-name")
+    app, other = await baobab.create_app(), await baobab.create_app(name="taken-name")
     await baobab.client.patch(f"/apps/{app}", json={"name": "taken-name"}, headers=baobab.owner)
     await pause_app(baobab, app)
-    failed, succeeded = ["app.rename_failed"], ["app.config.paused", "app.create"]
-    for success, event_types in ((False, failed), (True, succeeded)):
+    failure_types, success_types = ["app.rename_failed"], ["app.config.paused", "app.create"]
+    for success, event_types in ((False, failure_types), (True, success_types)):
         logs = await list_logs(baobab, app, success=str(success).lower())
         assert ([row["event_type"] for row in logs["logs"]], logs["total"]) == (event_types, len(event_types))
         result = await call_tool(baobab, "audit_logs_list", {"app_id": app, "success": success})
         assert [row["event_type"] for row in result["structuredContent"]["logs"]] == event_types
     assert (await list_logs(baobab, app))["total"] == 3
-    assert (await list_logs(baobab, taken, success="false"))["logs"] == []
+    assert (await list_logs(baobab, other, success="false"))["logs"] == []
     assert (await list_logs(baobab, app, success="false", event_type="app.create"))["logs"] == []
 
 
