@@ -82,3 +82,17 @@ async def test_rows_that_are_damaged_say_so_once_they_are_met(tmp_path: Path) ->
         assert (response.status_code, response.json()["error"]["code"]) == (500, "STORE_DAMAGED")
         status, checks = await fetch_readiness(client)
         assert (status, checks["database"]) == (503, "damaged")
+
+
+async def test_pages_that_meet_damaged_rows_say_so_too(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async with open_client(tmp_path) as client:
+        await create_app(client)
+    damage_page(tmp_path / "baobab.db", "sqlite_autoindex_console_sessions_1")
+    damage_page(tmp_path / "baobab.db", "sqlite_autoindex_console_sessions_2")
+    damage_page(tmp_path / "baobab.db", "console_sessions")
+    async with open_client(tmp_path) as client:
+        cookie = {"cookie": "baobab_console=" + "s" * 43}
+        page = await client.get("/console", headers=cookie)
+        assert (page.status_code, "damaged" in page.text) == (500, True)
+        assert (await client.get("/console/events", headers=cookie)).status_code == 500
+        assert any(record.levelname == "ERROR" and "damaged" in record.message for record in caplog.records)

@@ -26,13 +26,13 @@ from baobab.http.open_streams import OpenStreams, StreamLimits, stream_while_all
 from baobab.http.request import Request as RestRequest
 from baobab.http.request import Scope
 from baobab.http.streaming import send_stream
-from baobab.storage.database import DatabaseUnavailable
 from baobab.tools.console.errors import ConsoleSignedOut
 from baobab.tools.console.passkeys import begin_sign_in
 from baobab.tools.console.sessions import LiveSession, find_session
 from baobab.tools.core.auth.credentials import ANONYMOUS
 from baobab.tools.core.context import RequestContext
-from baobab.tools.core.errors import BaobabError, RateLimited, RouteNotFound, Unauthenticated, Unavailable
+from baobab.tools.core.errors import BaobabError, RateLimited, RouteNotFound, Unauthenticated
+from baobab.tools.core.outages import STORE_OUTAGES, translate_outage
 from baobab.tools.core.registry import Registry
 from baobab.tools.core.stream import Stream
 from baobab.tools.core.tenancy import set_tenant
@@ -144,8 +144,8 @@ class Console:
             return self._ask_to_sign_in(request, path)
         except ClientDisconnect:
             return Response(status_code=400)
-        except DatabaseUnavailable:
-            return self._render_error(Unavailable("The database does not answer."))
+        except STORE_OUTAGES as exc:
+            return self._render_error(translate_outage(exc, context.request_id))
         except BaobabError as error:
             return self._render_error(error)
 
@@ -265,8 +265,9 @@ class Console:
                 await send_stream(stream_while_open, 200, headers, receive, respond)
         except BaobabError as error:
             await Response(status_code=error.status, headers=_HEADERS)(request.scope, receive, respond)
-        except DatabaseUnavailable:
-            await Response(status_code=503, headers=_HEADERS)(request.scope, receive, respond)
+        except STORE_OUTAGES as exc:
+            status = translate_outage(exc, context.request_id).status
+            await Response(status_code=status, headers=_HEADERS)(request.scope, receive, respond)
 
     async def _open_changes(self, visit: Visit) -> Stream:
         organisations = frozenset(row["id"] for row in await visit.list_organisations())
