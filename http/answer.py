@@ -1,5 +1,6 @@
 """Renders results and errors as the headers and bytes of HTTP answers."""
 
+import math
 from collections.abc import Awaitable, Callable, MutableMapping
 from functools import lru_cache, partial
 from typing import Any
@@ -8,6 +9,7 @@ from pydantic_core import to_json
 
 from baobab.tools.core.envelopes import Envelope, envelope_for
 from baobab.tools.core.errors import BaobabError, RateLimited
+from baobab.tools.core.money import usd
 from baobab.tools.core.rate_limits import Allowance
 
 Headers = list[tuple[bytes, bytes]]
@@ -39,13 +41,29 @@ async def _send_in_two_messages(respond: Send, status: int, headers: Headers, bo
 
 async def send_error(reply: Reply, error: BaobabError, envelope: Envelope, docs: str, headers: Headers) -> None:
     body = to_json(envelope_for(envelope, type(error)).render(error, docs))
-    headers += [(name.encode(), value.encode("latin-1")) for name, value in error.http_headers.items()]
+    headers += [(name.encode(), value.encode("latin-1")) for name, value in error_headers(error).items()]
     if error.status == 401 and "www-authenticate" not in error.headers:
         headers.append((b"www-authenticate", b"Bearer"))
     if isinstance(error, RateLimited):
         headers += _exhausted_headers(error)
     headers += ((b"content-type", b"application/json"), (b"content-length", b"%d" % len(body)))
     await reply(error.status, headers, body)
+
+
+def error_headers(error: BaobabError) -> dict[str, str]:
+    """Returns an error's own headers and its wait: in seconds, and also in milliseconds if it is a fraction."""
+    seconds = error.retry_after
+    if seconds is None:
+        return error.headers
+    retry_headers = {"retry-after": str(math.ceil(seconds))}
+    if seconds != int(seconds):
+        retry_headers["retry-after-ms"] = str(math.ceil(seconds * 1000))
+    return {**error.headers, **retry_headers}
+
+
+def cost_header(cost: int) -> tuple[bytes, bytes]:
+    """Returns the header for what a call has cost, in nano-dollars."""
+    return b"x-baobab-cost-usd", f"{usd(cost):.9f}".encode()
 
 
 def allowance_headers(allowance: Allowance) -> Headers:
@@ -62,7 +80,7 @@ def _policy_header(name: str, limit: int, window: int) -> tuple[bytes, tuple[byt
 
 
 def _exhausted_headers(error: RateLimited) -> Headers:
-    limit, wait = str(error.details["limit"]).encode(), error.http_headers["retry-after"].encode()
+    limit, wait = str(error.details["limit"]).encode(), error_headers(error)["retry-after"].encode()
     return [
         (b"x-ratelimit-limit", limit),
         (b"x-ratelimit-remaining", b"0"),

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from baobab.http import query
-from baobab.http.answer import Send, allowance_headers
+from baobab.http.answer import Send, allowance_headers, cost_header
 from baobab.http.bodies import BODIES, FREE
 from baobab.http.open_streams import OpenStreams
 from baobab.http.request import LARGE, LargeBodyParser, Request, parse_small_body, read_form, read_json, stream_body
@@ -98,6 +98,8 @@ class Endpoint:
         headers += self._constant
         if call.headers is not None:
             headers += call.headers
+        if call.cost is not None:
+            headers.append(cost_header(call.cost))
         if isinstance(result, Stream):
             places = self._streams.hold_place(caller, request.ip, result.subject, result.places)
             with places if result.subject else nullcontext():

@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from baobab.http.answer import reply_to
+from baobab.http.answer import error_headers, reply_to
 from baobab.http.request import Request as RestRequest
 from baobab.storage.secrets import SecretUnreadable
 from baobab.tools.core.auth.callers import Account
@@ -147,7 +147,7 @@ class _Endpoint:
             response = await self.answer(self.sessions, request, context)
         except BaobabError as error:
             body = STRUCTURED.render(error, f"{base_url}/docs")
-            response = JSONResponse(body, error.status, {**_UNCACHED, **error.http_headers})
+            response = JSONResponse(body, error.status, {**_UNCACHED, **error_headers(error)})
             if isinstance(error, Unauthenticated):
                 self.sessions.clear_cookie(response)
         await response(scope, receive, respond)

@@ -11,7 +11,7 @@ from mcp.server.transport_security import TransportSecuritySettings
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS, SUPPORTED_PROTOCOL_VERSIONS
 from pydantic_core import to_json
 
-from baobab.http.answer import reply_to, send_error
+from baobab.http.answer import error_headers, reply_to, send_error
 from baobab.http.hosts import Addresses
 from baobab.http.request import Request
 from baobab.mcp_server.batches import MOST, ResponseCapture, is_batch, render_invalid_part
@@ -239,7 +239,7 @@ class McpEndpoint:
                     CALLER_REQUESTS.spend_of(client.caller, request.ip, self._registry.services.limits)
                 )
             except RateLimited as error:
-                wait = [(b"retry-after", error.http_headers["retry-after"].encode())]
+                wait = [(b"retry-after", error_headers(error)["retry-after"].encode())]
                 await refuse(respond, 429, error, wait, request_id=message.get("id"))
                 return
         if method == "initialize" and not self._sessions:

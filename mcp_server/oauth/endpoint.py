@@ -15,7 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from baobab.http.answer import reply_to
+from baobab.http.answer import error_headers, reply_to
 from baobab.http.hosts import Addresses
 from baobab.http.html_page import accepts, render_page
 from baobab.http.request import Request as RestRequest
@@ -126,7 +126,7 @@ server there and add it again.</p>
 
 def _render_error(error: BaobabError) -> Response:
     kind = "temporarily_unavailable" if isinstance(error, RateLimited) or error.status >= 500 else "invalid_request"
-    return _build_error_response(error.status, kind, f"{error.message} {error.remedy}", error.http_headers)
+    return _build_error_response(error.status, kind, f"{error.message} {error.remedy}", error_headers(error))
 
 
 def _build_error_response(status: int, error: str, description: str, headers: dict[str, str] | None = None) -> Response:

@@ -102,7 +102,7 @@ class RunToolbox:
                 # The call has an effect or takes long: all steps before it are written first.
                 await self.event_log.flush()
             result, finished_call = await self._run_with_waits(tool, bound_arguments, self.caller, context)
-            self.event_log.add_usage(cost=finished_call.cost)
+            self.event_log.add_usage(cost=finished_call.cost or 0)
         except ApprovalRequired as exc:
             expires_at = exc.details["expires_at"] if exc.details["status"] == "pending" else None
             details = {
@@ -207,7 +207,7 @@ class RunToolbox:
         payload = self._record_usage(answer, call, step, request["model"], round((time.monotonic() - began_at) * 1000))
         message, tokens = _parse_message(answer), (payload["input_tokens"], payload["output_tokens"])
         record = ModelCallRecord(
-            step, node_id, payload["model"], messages, message, None, *tokens, call.cost, payload["duration_ms"]
+            step, node_id, payload["model"], messages, message, None, *tokens, call.cost or 0, payload["duration_ms"]
         )
         self.event_log.add_model_call(record)
         return ModelAnswer(message)
@@ -301,13 +301,13 @@ class RunToolbox:
         """Counts what a model has used, and returns the usage for the event."""
         usage = answer.get("usage") or {}
         prompt, completion = int(usage.get("prompt_tokens") or 0), int(usage.get("completion_tokens") or 0)
-        self.event_log.add_usage(cost=call.cost, prompt_tokens=prompt, completion_tokens=completion)
+        self.event_log.add_usage(cost=call.cost or 0, prompt_tokens=prompt, completion_tokens=completion)
         payload: dict[str, Any] = {
             "input_tokens": prompt,
             "output_tokens": completion,
             # As requested, with the provider's name; where the app's default was used, only the answer names it.
             "model": requested_model or answer.get("model"),
-            "cost_usd": usd(call.cost),
+            "cost_usd": usd(call.cost or 0),
             "duration_ms": milliseconds,
             "step": step,
         }

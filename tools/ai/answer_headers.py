@@ -5,17 +5,14 @@ import logging
 from baobab.runtime.gateway.model import Model
 from baobab.runtime.gateway.reason import ProviderRefusal
 from baobab.tools.core.call import Call
-from baobab.tools.core.money import usd
 
 _log = logging.getLogger(__name__)
 
 
 def set_answer_headers(call: Call, model: Model, *, cost: int | None = None, cache: str | None = None) -> None:
-    """Sets the headers with the answer's model and, if known, its cost in nano-dollars and the state of the cache."""
+    """Sets the answer's cost in nano-dollars, if known, and the headers with its model and the state of the cache."""
     call.headers = [*(call.headers or ()), (b"x-baobab-model", model.id.encode())]
-    if cost is not None:
-        call.cost = cost
-        call.headers.append((b"x-baobab-cost-usd", f"{usd(cost):.9f}".encode()))
+    call.cost = cost
     if cache is not None:
         call.headers.append((b"x-baobab-cache", cache.encode()))
     call.audit.resource_id = model.id

@@ -307,7 +307,7 @@ class Call:
         """Whether another call invoked this one, in the same unit of work."""
         self.headers: list[tuple[bytes, bytes]] | None = None
         """Headers that accompany the result over REST."""
-        self.cost = 0
+        self.cost: int | None = None
         """The charge for the call in nano-dollars, if it is known together with the result."""
         self._audit: AuditNote | None = None
 

@@ -4,7 +4,6 @@ An error is a class: code, status and remedy are known before anything happens, 
 catalogue and docs/errors.md are made from them. Only the interfaces render errors.
 """
 
-import math
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
@@ -63,17 +62,6 @@ class BaobabError(Exception):
         self.headers = dict(headers or {})
         self.retry_after = retry_after
         super().__init__(self.message)
-
-    @property
-    def http_headers(self) -> dict[str, str]:
-        """The headers of the HTTP answer, with `retry_after` in seconds, and in milliseconds if it is a fraction."""
-        seconds = self.retry_after
-        if seconds is None:
-            return self.headers
-        retry_headers = {"retry-after": str(math.ceil(seconds))}
-        if seconds != int(seconds):
-            retry_headers["retry-after-ms"] = str(math.ceil(seconds * 1000))
-        return {**self.headers, **retry_headers}
 
     @property
     def message(self) -> str:
