@@ -185,8 +185,9 @@ async def test_a_stream_of_events_ends_when_its_key_is_revoked(
             pass
 
 
-async def test_a_stream_of_a_stranger_ends_when_the_agent_is_made_private(
-    live_baobab: Baobab, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("visibility", ["private", "authenticated"])
+async def test_a_stream_of_a_visitor_ends_when_the_agent_is_no_longer_public(
+    live_baobab: Baobab, monkeypatch: pytest.MonkeyPatch, visibility: str
 ) -> None:
     app, run, anon = await create_waiting_run(live_baobab)
     token = await create_stream_token(live_baobab, app, run, anon)
@@ -198,7 +199,7 @@ async def test_a_stream_of_a_stranger_ends_when_the_agent_is_made_private(
         pieces = answer.aiter_text()
         await anext(pieces)
         response = await live_baobab.client.patch(
-            f"/v1/{app}/agents/asker", json={"visibility": "private"}, headers=live_baobab.owner
+            f"/v1/{app}/agents/asker", json={"visibility": visibility}, headers=live_baobab.owner
         )
         assert response.status_code == 200, response.text
         async for _ in pieces:

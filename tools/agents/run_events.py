@@ -14,9 +14,10 @@ from baobab.runtime.agents.tables import AGENT_OF_RUN, ENDED, agents, events, ru
 from baobab.storage.database import Database, DatabaseUnavailable
 from baobab.tools.agents.fields import PAGE
 from baobab.tools.agents.redaction import is_outsider, redact_event
+from baobab.tools.agents.run_ownership import is_agent_available
 from baobab.tools.agents.schemas.agents import Events
 from baobab.tools.agents.tokens import approval_token
-from baobab.tools.core.auth.callers import Anonymous, Caller
+from baobab.tools.core.auth.callers import Anonymous, Caller, EndUser
 from baobab.tools.core.auth.deciders import ADMIN, STARTER, Decider, PendingDecision
 from baobab.tools.core.auth.tables import apps
 from baobab.tools.core.call import Call
@@ -188,7 +189,7 @@ async def _follow_visible(call: Call, run: Any, after: int, reader: Decider) -> 
         async for event in events:
             # Without events there is a heartbeat, so that this is checked every 15 seconds at the latest.
             if is_stranger and (event is None or loop.time() - checked_at > _BEAT_SECONDS):
-                if await _is_closed(database, run.id, by_visitor=by_visitor):
+                if await _is_closed(database, run, by_visitor=by_visitor):
                     return
                 checked_at = loop.time()
             yield event
@@ -199,13 +200,19 @@ def is_visitor(run: Any, reader: Decider) -> bool:
     return run.caller_kind == "anonymous" and isinstance(reader.caller, Anonymous)
 
 
-async def _is_closed(database: Database, run_id: str, *, by_visitor: bool) -> bool:
-    """Whether the reader has lost access: the agent is deleted or no longer public, or a visitor must now sign in."""
+async def _is_closed(database: Database, run: Any, *, by_visitor: bool) -> bool:
+    """Whether the reader has lost access: the agent is deleted or not for such readers any more, or a visitor must now
+    sign in.
+    """
+    # Other runs than a visitor's are read by a user, or by whom an app's server has given the token.
+    reader = Anonymous(run.app_id) if by_visitor else EndUser(run.app_id, "")
     query = select(agents.c.visibility, apps.c.access_mode).join(runs, AGENT_OF_RUN)
-    query = query.join(apps, apps.c.id == runs.c.app_id).where(runs.c.id == run_id)
+    query = query.join(apps, apps.c.id == runs.c.app_id).where(runs.c.id == run.id)
     async with database.reading() as connection:
         row = (await connection.execute(query)).first()
-    return row is None or row.visibility == "private" or (by_visitor and row.access_mode == "authenticated")
+    if row is None or not is_agent_available(row.visibility, reader):
+        return True
+    return by_visitor and row.access_mode == "authenticated"
 
 
 def _payload(services: Services, run: Any, row: Any, reader: Decider) -> dict[str, Any]:

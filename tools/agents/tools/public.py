@@ -13,7 +13,7 @@ from baobab.tools.agents.agent_rows import agent_meaning, get_agent_row
 from baobab.tools.agents.awaited_runs import list_awaited_runs
 from baobab.tools.agents.data import FREEZES
 from baobab.tools.agents.decisions import cancel_run, resume_run
-from baobab.tools.agents.errors import NotYourRun, RunNotFound, StreamTokenInvalid
+from baobab.tools.agents.errors import RunNotFound, StreamTokenInvalid
 from baobab.tools.agents.fields import (
     ApprovalToken,
     IdempotencyKey,
@@ -78,9 +78,6 @@ async def agents_public_run(
     Without an `idempotency_key`, each start of a visitor is a run of its own.
     """
     agent = await get_agent_row(call, app_id, name)
-    if agent.visibility == "private" and isinstance(call.caller, Anonymous):
-        # Strangers do not learn which agents exist.
-        raise NotYourRun
     row, is_new = await start_run(call, agent, RunRequest(input, idempotency_key, thread_id, visitor_id=visitor_id))
     call.audit.nothing_done = not is_new
     token = await _token(call, app_id, row.id)
