@@ -30,8 +30,6 @@ from baobab.storage.secrets import SecretUnreadable, Vault, digest_token
 from baobab.tools.core.errors import BadRequest
 
 LIFETIME_SECONDS = 300
-LONGEST_ID = 1023
-"""The longest id of a passkey, in bytes (WebAuthn, 5.1)."""
 _CONTEXT = "passkey ceremony:"
 _library: LateImport[Any] = LateImport(lambda: importlib.import_module("webauthn"))
 

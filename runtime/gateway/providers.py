@@ -14,7 +14,6 @@ from baobab.runtime.gateway.retry_timeouts import NO_TIMEOUTS, RetryTimeouts
 
 Wire = Literal["openai", "translated"]
 
-LOCAL_NAMES = ("ollama", "llamacpp", "vllm", "lmstudio")
 SERVER_NAME = r"[a-z][a-z0-9-]{0,31}"
 
 

@@ -79,12 +79,6 @@ class FilterTypeInvalid(InvalidType):
     remediation = "Compare with a number or a text; $in and $nin take a list, $exists true or false."
 
 
-class ModelChanged(Conflict):
-    code = "RAG_MODEL_UNAVAILABLE"
-    summary = "The model that made the vectors of this collection is not available now."
-    remediation = "Make the model available again, or create new vectors with another model, with op:rag_reindex."
-
-
 class StorageFull(BaobabError):
     code = "QUOTA_STORAGE_EXCEEDED"
     status = 402

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from baobab.tools.core.auth.callers import Account, Anonymous, AppKey, Caller, EndUser, ScopedKey
+from baobab.tools.core.auth.callers import Account, Anonymous, AppKey, Caller, EndUser
 from baobab.tools.core.auth.directory import App
 from baobab.tools.core.auth.roles import Role, require_role
 from baobab.tools.core.call import Call
@@ -57,25 +57,6 @@ class AnyAccount:
             )
         call.role = await call.services.directory.role(caller.organisation_id, caller.account_id)
         require_role(call.role, self.role)
-
-
-@dataclass(frozen=True, slots=True)
-class AnyCredential:
-    """An account or any key; not the users of an app."""
-
-    anonymous: bool = False
-    credential: bool = True
-    description: str = "An account, or any API key."
-    raises: tuple[type[BaobabError], ...] = (Unauthenticated, Forbidden)
-
-    def admits(self, caller: Caller) -> bool:
-        return isinstance(caller, (Account, AppKey, ScopedKey))
-
-    async def authorise(self, call: Call, arguments: Mapping[str, Any]) -> None:
-        if isinstance(call.caller, Anonymous):
-            raise Unauthenticated
-        if not self.admits(call.caller):
-            raise Forbidden(f"{call.tool.name} is for accounts and keys, not for the users of an app.")
 
 
 @dataclass(frozen=True, slots=True)
