@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 from sqlalchemy import event, text
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
-from baobab.storage.kv import Quota, SqliteEngine, Tier
+from baobab.storage.kv.engine import Quota, Tier
+from baobab.storage.kv.sqlite import SqliteEngine
 
 CALLERS = 64
 SECONDS = 0.8

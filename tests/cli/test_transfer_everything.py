@@ -12,7 +12,7 @@ from sqlalchemy import insert, select
 from baobab.server import Server
 from baobab.settings import load_settings
 from baobab.storage.databases import database_at
-from baobab.storage.objects import store_at
+from baobab.storage.objects.stores import store_at
 from baobab.storage.tables import metadata
 from baobab.tools.billing.ledger.credits import Credits
 from baobab.tools.core.auth.credentials import ANONYMOUS

@@ -16,7 +16,7 @@ import redis
 from baobab.server import Server
 from baobab.settings import load_settings
 from baobab.storage.identity import StoreLost
-from baobab.storage.kv import Entry, Quota, Tier
+from baobab.storage.kv.engine import Entry, Quota, Tier
 from baobab.storage.kv.engines import engine_at
 from tests.cli.server_process import TIMEOUT_SECONDS
 from tests.cli.test_transfer import run_command, stall_command

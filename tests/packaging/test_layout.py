@@ -1,6 +1,7 @@
 """The layers at the top: importable as baobab.<layer>, and in nobody's way."""
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -9,10 +10,16 @@ from pathlib import Path
 
 import pytest
 
+from baobab.tools import DOMAINS
+
 ROOT = Path(__file__).parents[2]
 TOOLS = ROOT / "tools"
+LAYERS = ("http", "mcp_server", "runtime", "storage", "tools")
 LARGEST_FILE_OF_TOOLS = 300
 """Lines of a file that may hold its tools and their schemas together."""
+LARGEST_FILE_OF_ALL_TOOLS = 400
+"""Lines of `tools.py`, which otherwise becomes a folder with one noun a file."""
+DEFINED = re.compile(r"^(async def|def|class) ", re.MULTILINE)
 REGISTRATIONS = {"tool": "tools.py", "job": "jobs.py", "gauge": "gauges.py"}
 
 
@@ -32,7 +39,7 @@ def test_the_standard_library_wins_in_the_repository_root(tmp_path: Path) -> Non
     assert find_imported("http.client", ROOT) == find_imported("http.client", tmp_path)
 
 
-@pytest.mark.parametrize("layer", ["http", "mcp_server", "runtime", "storage", "tools"])
+@pytest.mark.parametrize("layer", LAYERS)
 def test_a_link_leads_to_each_layer(layer: str) -> None:
     link = ROOT / "src" / "baobab" / layer
     assert link.is_symlink()
@@ -42,6 +49,32 @@ def test_a_link_leads_to_each_layer(layer: str) -> None:
 
 def test_tools_are_folders_and_a_list_of_them() -> None:
     assert [path.name for path in (ROOT / "tools").glob("*.py")] == ["__init__.py"]
+
+
+def is_only_imports(text: str) -> bool:
+    """Whether a module defines nothing: beside a docstring and a list of names, it imports."""
+    # Parsing all modules takes ten seconds.
+    if DEFINED.search(text):
+        return False
+    statements = ast.parse(text).body
+    imports = [each for each in statements if isinstance(each, ast.Import | ast.ImportFrom)]
+    names = [each for each in statements if isinstance(each, ast.Assign) and ast.unparse(each.targets[0]) == "__all__"]
+    has_docstring = bool(statements) and isinstance(statements[0], ast.Expr)
+    return bool(imports) and len(imports) + len(names) + has_docstring == len(statements)
+
+
+def test_no_module_holds_only_imports() -> None:
+    files = [file for folder in LAYERS for file in (ROOT / folder).rglob("*.py")]
+    files += [file for folder in ("", "cli", "cli/work") for file in (ROOT / "src/baobab" / folder).glob("*.py")]
+    assert len(files) > 500
+    import_only = [str(file.relative_to(ROOT)) for file in files if is_only_imports(file.read_text())]
+    # This one is what the lazy mount imports late, in a thread.
+    assert import_only == ["src/baobab/interfaces.py"]
+
+
+def test_every_folder_of_tools_is_the_framework_or_a_domain() -> None:
+    folders = {path.name for path in TOOLS.iterdir() if path.is_dir() and (path / "__init__.py").exists()}
+    assert folders == {"core", *DOMAINS}
 
 
 @cache
@@ -79,6 +112,12 @@ def is_in(path: Path, name: str) -> bool:
 
 def is_only_file_of_tools(path: Path) -> bool:
     return path.name == "tools.py" and len(path.read_text().splitlines()) <= LARGEST_FILE_OF_TOOLS
+
+
+def test_the_tools_of_a_domain_stand_in_a_folder_if_they_are_too_many_for_a_file() -> None:
+    files = {path for path in parse_domains() if path.name == "tools.py"}
+    assert files
+    assert [path for path in files if len(path.read_text().splitlines()) > LARGEST_FILE_OF_ALL_TOOLS] == []
 
 
 def test_the_tables_of_a_domain_stand_in_its_file_of_tables() -> None:

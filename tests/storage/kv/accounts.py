@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from baobab.storage.kv import Engine, Usage
+from baobab.storage.kv.engine import Engine, Usage
 
 
 async def recount_usage(engine: Engine, space: str) -> Usage:

@@ -7,7 +7,8 @@ import os
 import sys
 from pathlib import Path
 
-from baobab.storage.kv import Quota, SqliteEngine, Tier
+from baobab.storage.kv.engine import Quota, Tier
+from baobab.storage.kv.sqlite import SqliteEngine
 
 QUOTA = Quota(max_keys=1_000_000, max_bytes=1_000_000_000)
 

@@ -7,8 +7,9 @@ import psycopg
 import pytest
 import redis
 
-from baobab.storage.kv import Engine, SqliteEngine
+from baobab.storage.kv.engine import Engine
 from baobab.storage.kv.postgres.engine import PostgresEngine
+from baobab.storage.kv.sqlite import SqliteEngine
 from baobab.storage.kv.valkey.engine import ValkeyEngine
 from tests.servers import PostgresServer, ValkeyServer, start_postgres, start_valkey
 from tests.storage.kv.memory_engine import MemoryEngine

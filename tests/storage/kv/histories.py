@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from baobab.storage.kv import StoreUnavailable
+from baobab.storage.kv.errors import StoreUnavailable
 
 # What one key holds: bytes, or None where it is absent.
 State = bytes | None

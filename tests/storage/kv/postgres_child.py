@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 import sys
 
-from baobab.storage.kv import KeysExhausted, Quota, Tier
+from baobab.storage.kv.engine import Quota, Tier
+from baobab.storage.kv.errors import KeysExhausted
 from baobab.storage.kv.postgres.engine import PostgresEngine
 
 FREE = Quota()

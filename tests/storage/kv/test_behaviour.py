@@ -7,22 +7,8 @@ from typing import Any
 
 import pytest
 
-from baobab.storage.kv import (
-    ABSENT,
-    Delete,
-    Engine,
-    Get,
-    IntegerOverflow,
-    KeysExhausted,
-    NotAnInteger,
-    Op,
-    Quota,
-    Set,
-    StorageFull,
-    StoreUnavailable,
-    Tier,
-    Usage,
-)
+from baobab.storage.kv.engine import ABSENT, Delete, Engine, Get, Op, Quota, Set, Tier, Usage
+from baobab.storage.kv.errors import IntegerOverflow, KeysExhausted, NotAnInteger, StorageFull, StoreUnavailable
 
 FREE = Quota()
 D, E = Tier.DURABLE, Tier.EPHEMERAL

@@ -11,7 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from baobab.storage.kv import Engine, Entry, Quota, SqliteEngine, StoreUnavailable, Tier, Usage
+from baobab.storage.kv.engine import Engine, Entry, Quota, Tier, Usage
+from baobab.storage.kv.errors import StoreUnavailable
+from baobab.storage.kv.sqlite import SqliteEngine
 from tests.storage.kv.accounts import recount_usage
 from tests.storage.kv.test_files import other_connection
 

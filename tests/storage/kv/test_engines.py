@@ -8,9 +8,10 @@ from typing import Literal
 
 import pytest
 
-from baobab.storage.kv import Engine, SqliteEngine
+from baobab.storage.kv.engine import Engine
 from baobab.storage.kv.engines import engine_at
 from baobab.storage.kv.postgres.engine import PostgresEngine
+from baobab.storage.kv.sqlite import SqliteEngine
 from baobab.storage.kv.valkey.engine import ValkeyEngine
 
 

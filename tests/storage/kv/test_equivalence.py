@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from baobab.storage.kv import Delete, Engine, Entry, Get, KvError, Quota, Set, Tier
+from baobab.storage.kv.engine import Delete, Engine, Entry, Get, Quota, Set, Tier
+from baobab.storage.kv.errors import KvError
 from tests.storage.kv.memory_engine import MemoryEngine
 
 # An operation still to be asked: of an engine, in a space.

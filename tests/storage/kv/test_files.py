@@ -17,7 +17,9 @@ from typing import Any
 import apsw
 import pytest
 
-from baobab.storage.kv import Quota, SqliteEngine, StoreUnavailable, Tier, Usage
+from baobab.storage.kv.engine import Quota, Tier, Usage
+from baobab.storage.kv.errors import StoreUnavailable
+from baobab.storage.kv.sqlite import SqliteEngine
 from tests.storage.kv.accounts import recount_usage
 
 FREE = Quota()

@@ -17,9 +17,11 @@ import psycopg
 import pytest
 import redis
 
-from baobab.storage.kv import Delete, Engine, Entry, Get, Quota, Set, SpaceFrozen, SqliteEngine, Tier, Usage
+from baobab.storage.kv.engine import Delete, Engine, Entry, Get, Quota, Set, Tier, Usage
+from baobab.storage.kv.errors import SpaceFrozen
 from baobab.storage.kv.postgres.engine import PostgresEngine
 from baobab.storage.kv.postgres.statements import lock_id
+from baobab.storage.kv.sqlite import SqliteEngine
 from tests.servers import TIMEOUT_SECONDS, PostgresServer, ValkeyServer, start_postgres, start_valkey
 from tests.storage.kv.accounts import recount_usage
 from tests.storage.kv.test_carrying import export_all

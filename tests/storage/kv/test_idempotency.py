@@ -8,20 +8,9 @@ from typing import Any
 
 import pytest
 
-from baobab.storage.kv import (
-    Delete,
-    Engine,
-    Get,
-    KeysExhausted,
-    NotAnInteger,
-    Quota,
-    Set,
-    SqliteEngine,
-    StorageFull,
-    Tier,
-    Usage,
-)
-from baobab.storage.kv.engine import Op
+from baobab.storage.kv.engine import Delete, Engine, Get, Op, Quota, Set, Tier, Usage
+from baobab.storage.kv.errors import KeysExhausted, NotAnInteger, StorageFull
+from baobab.storage.kv.sqlite import SqliteEngine
 
 FREE = Quota()
 WEEK = 7 * 24 * 3600

@@ -17,18 +17,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from baobab.storage.kv import (
-    Delete,
-    Engine,
-    Get,
-    Op,
-    QueueFull,
-    Quota,
-    Set,
-    StoreUnavailable,
-    Tier,
-    Usage,
-)
+from baobab.storage.kv.engine import Delete, Engine, Get, Op, Quota, Set, Tier, Usage
+from baobab.storage.kv.errors import QueueFull, StoreUnavailable
 from baobab.storage.kv.postgres.engine import PostgresEngine
 from baobab.storage.kv.postgres.statements import lock_id
 from tests.servers import PostgresServer

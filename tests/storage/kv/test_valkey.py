@@ -15,7 +15,8 @@ import redis
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from baobab.storage.kv import Engine, Quota, StoreUnavailable, Tier, Usage
+from baobab.storage.kv.engine import Engine, Quota, Tier, Usage
+from baobab.storage.kv.errors import StoreUnavailable
 from baobab.storage.kv.valkey.engine import ValkeyEngine
 from tests.clock import FixedClock
 from tests.servers import TIMEOUT_SECONDS, ValkeyServer, start_valkey

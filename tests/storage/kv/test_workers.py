@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from baobab.storage.kv import Engine, KeysExhausted, Quota, Tier, Usage
+from baobab.storage.kv.engine import Engine, Quota, Tier, Usage
+from baobab.storage.kv.errors import KeysExhausted
 from tests.storage.kv.accounts import recount_usage
 from tests.storage.kv.histories import History
 from tests.storage.kv.worker_child import engine_at

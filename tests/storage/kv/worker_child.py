@@ -13,8 +13,10 @@ import os
 import sys
 from pathlib import Path
 
-from baobab.storage.kv import Engine, Quota, SpaceFrozen, SqliteEngine, Tier
+from baobab.storage.kv.engine import Engine, Quota, Tier
+from baobab.storage.kv.errors import SpaceFrozen
 from baobab.storage.kv.postgres.engine import PostgresEngine
+from baobab.storage.kv.sqlite import SqliteEngine
 from baobab.storage.kv.valkey.engine import ValkeyEngine
 
 FREE = Quota()

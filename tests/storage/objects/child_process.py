@@ -8,7 +8,8 @@ import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from baobab.storage.objects import ObjectStore, store_at
+from baobab.storage.objects.store import ObjectStore
+from baobab.storage.objects.stores import store_at
 
 CHUNK = 50_000
 

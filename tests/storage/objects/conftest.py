@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from baobab.storage.objects import ObjectStore, store_at
+from baobab.storage.objects.store import ObjectStore
+from baobab.storage.objects.stores import store_at
 from tests.storage.objects.s3_server import REGION, S3Server, start_s3_server
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
-from baobab.storage.objects import ObjectInfo, ObjectReader, ObjectStore
+from baobab.storage.objects.store import ObjectInfo, ObjectReader, ObjectStore
 
 
 async def split_chunks(content: bytes, size: int = 100_000) -> AsyncIterator[bytes]:

@@ -10,8 +10,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from baobab.storage.objects import InvalidContentType, InvalidKey, ObjectInfo, ObjectStore, TooLarge
-from baobab.storage.objects.errors import ObjectDamaged
+from baobab.storage.objects.errors import InvalidContentType, InvalidKey, ObjectDamaged, TooLarge
+from baobab.storage.objects.store import ObjectInfo, ObjectStore
 from tests.storage.objects.streams import put_object, read_content, read_whole, split_chunks
 
 # More than goes to S3 in one request.

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from baobab.storage.objects import ObjectInfo, ObjectStore
+from baobab.storage.objects.store import ObjectInfo, ObjectStore
 from tests.storage.objects.streams import put_object, read_content
 
 # Long enough to be cut in several places where names of files are short, and alike up to there.

@@ -14,8 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from baobab.storage.objects import ObjectDamaged, ObjectStore, StoreFull, StoreUnavailable, store_at
+from baobab.storage.objects.errors import ObjectDamaged, StoreFull, StoreUnavailable
 from baobab.storage.objects.local import LocalStore
+from baobab.storage.objects.store import ObjectStore
+from baobab.storage.objects.stores import store_at
 from tests.servers import TIMEOUT_SECONDS
 from tests.storage.objects.child_process import CHUNK
 from tests.storage.objects.streams import put_object, read_content

@@ -10,8 +10,10 @@ from pathlib import Path
 import boto3
 import pytest
 
-from baobab.storage.objects import ObjectDamaged, ObjectStore, StoreUnavailable, store_at
+from baobab.storage.objects.errors import ObjectDamaged, StoreUnavailable
 from baobab.storage.objects.s3 import S3Store
+from baobab.storage.objects.store import ObjectStore
+from baobab.storage.objects.stores import store_at
 from tests.storage.objects.s3_server import REGION, S3Server
 from tests.storage.objects.streams import put_object, read_content
 

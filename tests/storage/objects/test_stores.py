@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from baobab.storage.objects import store_at
+from baobab.storage.objects.stores import store_at
 from tests.storage.objects.streams import put_object, read_content
 
 
@@ -50,7 +50,7 @@ def test_what_is_no_address_is_refused_without_repeating_it(url: str, tmp_path: 
 
 def test_objects_in_a_folder_need_no_driver(tmp_path: Path) -> None:
     program = (
-        "import sys; from pathlib import Path; from baobab.storage.objects import store_at;"
+        "import sys; from pathlib import Path; from baobab.storage.objects.stores import store_at;"
         f"store_at('', Path({str(tmp_path)!r})); print('obstore' in sys.modules)"
     )
     process = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, timeout=60)

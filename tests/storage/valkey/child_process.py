@@ -6,7 +6,8 @@ import asyncio
 import sys
 
 from baobab.storage.clock import SystemClock
-from baobab.storage.kv import KeysExhausted, Quota, StorageFull, Tier
+from baobab.storage.kv.engine import Quota, Tier
+from baobab.storage.kv.errors import KeysExhausted, StorageFull
 from baobab.storage.kv.valkey.engine import ValkeyEngine
 from baobab.storage.valkey.pipeline import Pipeline
 from baobab.storage.valkey.windows import SlidingWindows

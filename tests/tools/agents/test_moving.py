@@ -23,7 +23,7 @@ from baobab.runtime.agents.tables import (
     writes,
 )
 from baobab.storage.database import Database
-from baobab.storage.kv import Quota
+from baobab.storage.kv.engine import Quota
 from baobab.tools.approvals.executor import JOB
 from baobab.tools.approvals.tables import approvals
 from baobab.tools.core.app_freezes import app_freezes
