@@ -1,4 +1,4 @@
-"""The results of the tools of API keys."""
+"""The fields that several tools of API keys take, and their results."""
 
 from datetime import datetime
 from typing import Annotated, Literal
@@ -8,6 +8,10 @@ from typing_extensions import TypedDict
 
 from baobab.tools.core.effects import Ask, Policy
 from baobab.tools.core.money import Usd
+from baobab.tools.core.types import NameText, Uuid
+
+KeyName = Annotated[str, NameText(100, min_length=1)]
+KeyId = Annotated[Uuid, Field(description="The key's id, as the list shows it.")]
 
 
 class KeyBudget(TypedDict):

@@ -2,7 +2,7 @@
 
 from baobab.tools.approvals import gauges, jobs, tools
 from baobab.tools.approvals.notices import jobs as notice_jobs
-from baobab.tools.approvals.notices import tools as notice_tools
+from baobab.tools.approvals.notices.tools import account_settings, channels, messages
 from baobab.tools.approvals.notices.toolset import notices
 from baobab.tools.approvals.toolset import approvals
 
@@ -13,6 +13,8 @@ MODULES = (
     jobs,
     tools,
     notice_jobs,
-    notice_tools,
+    account_settings,
+    channels,
+    messages,
 )
 """Importing these registers the tools, jobs and gauges of the toolsets."""

@@ -1,60 +1,40 @@
 """/api-keys: the keys that programs and agents carry."""
 
 import json
-from collections.abc import Mapping
 from dataclasses import replace
-from types import SimpleNamespace
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any
 
 from pydantic import Field
-from sqlalchemy import bindparam, insert, select, update
+from sqlalchemy import bindparam, insert, select
 from sqlalchemy.exc import IntegrityError
 
 from baobab.tools.api_keys import scopes as scoping
-from baobab.tools.api_keys.errors import KeyNotFound, KeyScopesUnclear, NeverAsks
-from baobab.tools.api_keys.schemas import CreatedKey, KeyBudget, Keys, ListedKey, Revoked
+from baobab.tools.api_keys.errors import KeyNotFound, KeyScopesUnclear
+from baobab.tools.api_keys.rows import LISTED, describe_key, find_role, get_live_row, sees_all
+from baobab.tools.api_keys.schemas import CreatedKey, KeyBudget, KeyId, KeyName, Keys, Revoked
+from baobab.tools.api_keys.toolset import api_keys
 from baobab.tools.core.auth import keys
 from baobab.tools.core.auth.access import AnyAccount
 from baobab.tools.core.auth.callers import Limits
 from baobab.tools.core.auth.key_limits import ToolsetNames, UnknownToolset, list_open_toolsets, narrow_limits
-from baobab.tools.core.auth.membership import load_role
-from baobab.tools.core.auth.roles import Role, rank, require_role
+from baobab.tools.core.auth.roles import Role, require_role
 from baobab.tools.core.auth.tables import api_keys as rows
 from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
 from baobab.tools.core.effects import Policy
-from baobab.tools.core.errors import (
-    AppNotFound,
-    BadRequest,
-    Forbidden,
-    KeyLimited,
-    MissingField,
-    NotFound,
-    ToolNotFound,
-)
+from baobab.tools.core.errors import AppNotFound, BadRequest, Forbidden, KeyLimited, MissingField, NotFound
 from baobab.tools.core.money import dollars
 from baobab.tools.core.plan_room import PlanLimitReached
-from baobab.tools.core.proposals import Decisions
-from baobab.tools.core.toolset import Guard, Mcp, Rest, Toolset
-from baobab.tools.core.types import OMITTED, AppId, Moment, NameText, Text, Uuid
-
-api_keys = Toolset("api_keys", "API keys: make, list and revoke them.")
+from baobab.tools.core.toolset import Guard, Mcp, Rest
+from baobab.tools.core.types import AppId, Moment, Text, Uuid
 
 _MOST_SCOPES = 10
-_MOST_ASKS = 200
-
-KeyName = Annotated[str, NameText(100, min_length=1)]
-KeyId = Annotated[Uuid, Field(description="The key's id, as the list shows it.")]
 OrganizationId = Annotated[Uuid, Field(description="One of your organisations; the credential's own by default.")]
-AskedTool = Annotated[str, Text(100, pattern=r"^[a-z][a-z0-9_]*$"), Field(description="The name of a tool.")]
 ScopeSought = Annotated[str, Text(60, min_length=1)]
 AdditionalScopes = Annotated[list[scoping.Additional], Field(max_length=_MOST_SCOPES)]
 LegacyScopes = Annotated[list[scoping.Legacy], Field(min_length=1, max_length=_MOST_SCOPES)]
-
-
-_LISTED = tuple(rows.c[name] for name in ListedKey.__annotations__)
 _LIST = (
-    select(*_LISTED)
+    select(*LISTED)
     .where(rows.c.organisation_id == bindparam("organisation"), rows.c.revoked_at.is_(None))
     .order_by(rows.c.created_at.desc(), rows.c.id)
 )
@@ -129,7 +109,7 @@ async def api_keys_create(
     else:
         organisation = organization_id or call.account.organisation_id
         required_role = "member"
-    role = await _role_in(call, organisation)
+    role = await find_role(call, organisation)
     if role is None:
         raise (
             NotFound("There is no such organisation.") if target_app_id is None else Forbidden("That app is not yours.")
@@ -202,120 +182,18 @@ async def api_keys_list(
       `app` list all keys of that kind.
     """
     organisation = organization_id or call.account.organisation_id
-    role = await _role_in(call, organisation)
+    role = await find_role(call, organisation)
     if role is None:
         raise NotFound("There is no such organisation.")
     query, values = _LIST, {"organisation": organisation}
-    if not _sees_all(role):
+    if not sees_all(role):
         query, values = _LIST_OF_ACCOUNT, {**values, "account": call.account.account_id}
     key_rows: Any = (await call.execute(query, values)).mappings()
-    return {"keys": [_describe(row) for row in key_rows if scope is None or scoping.has_scope(row["scopes"], scope)]}
-
-
-@api_keys.tool(
-    "PATCH /api-keys/{key_id}",
-    access=AnyAccount(),
-    effect="write",
-    raises=(KeyNotFound, MissingField, UnknownToolset),
-    audit=Audit("api_key.update", resource="api_key"),
-    mcp=Mcp(
-        keywords=(
-            "restrict a key, limit its tools or permissions, make a key read-only, rename a key or token; "
-            "Schlüssel einschränken, umbenennen; "
-            "restringir clave, cambiar permisos de una clave"
-        )
-    ),
-    guard=Guard(grants=True),
-)
-async def api_keys_update(
-    call: Call,
-    key_id: KeyId,
-    name: KeyName | None = None,
-    toolsets: ToolsetNames | None = OMITTED,
-    read_only: bool | None = None,
-    approval: Policy | None = None,
-) -> ListedKey:
-    """Rename a key or change its limits. Other fields stay. In force within 2 s.
-
-    name: what it is for, in a few words.
-    toolsets: the toolsets that the key may use; null for all.
-    read_only: whether it can only read.
-    approval: the mildest effect that waits for a person; `none` for never.
-    """
-    row = await _live(call, key_id)
-    changes: dict[str, Any] = {"name": name, "read_only": read_only, "approval": approval}
-    changes = {field: value for field, value in changes.items() if value is not None}
-    if toolsets is not OMITTED:
-        changes["toolsets"] = toolsets
-    if not changes:
-        raise MissingField("Nothing to change.", remediation="Send `name`, `toolsets`, `read_only` or `approval`.")
-    return await _change(call, row, changes)
-
-
-@api_keys.tool(
-    "PUT /api-keys/{key_id}/asks/{tool_name}",
-    access=AnyAccount(),
-    effect="write",
-    raises=(KeyNotFound, ToolNotFound, NeverAsks),
-    audit=Audit("api_key.update", resource="api_key"),
-    mcp=Mcp(
-        keywords=(
-            "always ask, never ask again, stop asking for approval of one tool, do not ask again, allow a tool without "
-            "confirmation; "
-            "nicht mehr fragen, immer fragen; "
-            "no volver a preguntar, preguntar siempre"
-        )
-    ),
-    rest=Rest(examples={"ask": "never"}),
-    guard=Guard(grants=True),
-)
-async def api_keys_ask(
-    call: Call, key_id: KeyId, tool_name: AskedTool, ask: Literal["always", "never", "by_effect"]
-) -> ListedKey:
-    """Set whether a key's calls of one tool wait for a person. In force within 2 s.
-
-    Calls that wait, and now need no approval, are withdrawn: the key can make them again.
-
-    tool_name: a tool that changes something, such as `kv_delete`.
-    ask: `always`, `never`, or `by_effect`: as the key's `approval` says.
-    """
-    tool = call.registry.find(tool_name)
-    if tool.effect == "read" and ask == "always":
-        raise NeverAsks
-    row = await _live(call, key_id)
-    # Two people may change the rules of one key at once.
-    await call.hold(row.organisation_id)
-    row = await _live(call, key_id)
-    asks = {name: rule for name, rule in (row.asks or {}).items() if name != tool_name}
-    if ask != "by_effect":
-        asks[tool_name] = ask
-    if len(asks) > _MOST_ASKS:
-        raise BadRequest(f"A key has rules for at most {_MOST_ASKS} tools.")
-    return await _change(call, row, {"asks": asks})
-
-
-async def _change(call: Call, row: Any, changes: dict[str, Any]) -> ListedKey:
-    """Changes the limits of a key on every worker, and withdraws what it need not ask for any more."""
-    # A budget says nothing about what asks.
-    new_limits = Limits.of(SimpleNamespace(**{**row._asdict(), "has_budget": False, **changes})) or Limits()
-    open_toolsets = list_open_toolsets(call.registry, new_limits.toolsets, asks=new_limits.asks)
-    changes["toolsets"] = None if open_toolsets is None else sorted(open_toolsets)
-    if "approval" in changes or "asks" in changes:
-        await call.services.part(Decisions).withdraw_exempt(call, row.id, new_limits)
-    await call.execute(update(rows).where(rows.c.id == row.id).values(**changes))
-    await call.services.notices.publish(call.unit, "key", row.digest)
-    await call.services.notices.publish(call.unit, "tools", f"key:{row.id}")
-    call.audit.data |= {"prefix": row.prefix, **changes}
-    changed_row: Any = (await call.execute(select(*_LISTED).where(rows.c.id == row.id))).mappings().one()
-    return _describe(changed_row)
-
-
-def _describe(row: Mapping[str, Any]) -> ListedKey:
-    return cast(ListedKey, {**row, "asks": row["asks"] or {}})
+    return {"keys": [describe_key(row) for row in key_rows if scope is None or scoping.has_scope(row["scopes"], scope)]}
 
 
 async def _preview_revoke(call: Call, key_id: KeyId, keep_made: bool) -> str:
-    row = await _live(call, key_id)
+    row = await get_live_row(call, key_id)
     last_use = f"last used {row.last_used_at:%Y-%m-%d %H:%M} UTC" if row.last_used_at else "never used"
     summary = f"It would revoke the key {json.dumps(row.name)} ({row.prefix}…), {last_use}"
     count = await keys.count_made(call, key_id)
@@ -347,28 +225,10 @@ async def api_keys_revoke(call: Call, key_id: KeyId, keep_made: bool = False) ->
 
     keep_made: revoke this key only, and leave all of that valid.
     """
-    row = await _live(call, key_id)
+    row = await get_live_row(call, key_id)
     revoked_count = await keys.revoke(call, rows.c.id == key_id, keep_made=keep_made)
     call.audit.data |= {"prefix": row.prefix, "keys_revoked": revoked_count}
     return {"revoked": True, "keys_revoked": revoked_count}
-
-
-async def _own(call: Call, key_id: str) -> Any:
-    """Returns the row of a key that the caller may change, revoked or not."""
-    row = (await call.execute(select(rows).where(rows.c.id == key_id))).first()
-    call.audit.resource_id = key_id
-    role = None if row is None else await _role_in(call, row.organisation_id)
-    if row is None or role is None or not (_sees_all(role) or row.account_id == call.account.account_id):
-        raise KeyNotFound
-    call.audit.organisation_id = row.organisation_id
-    return row
-
-
-async def _live(call: Call, key_id: str) -> Any:
-    row = await _own(call, key_id)
-    if row.revoked_at is not None:
-        raise KeyNotFound("This key has been revoked.")
-    return row
 
 
 def _limits(call: Call, requested_limits: Limits, toolsets: list[str] | None) -> Limits:
@@ -386,14 +246,3 @@ async def _app_organisation(call: Call, app_id: str, organisation_id: str | None
         raise KeyScopesUnclear("The app belongs to another organisation than `organization_id`.")
     call.audit.data["app_id"] = app.id
     return app.organisation_id
-
-
-async def _role_in(call: Call, organisation_id: str) -> Role | None:
-    """Returns the caller's role as this transaction sees it; an API key has one in its own organisation only."""
-    if call.account.key_id is not None and call.account.organisation_id != organisation_id:
-        return None
-    return await load_role(call, organisation_id, call.account.account_id)
-
-
-def _sees_all(role: Role) -> bool:
-    return rank(role) >= rank("admin")
