@@ -9,6 +9,7 @@ import pytest
 
 from baobab.tools.core import plans
 from baobab.tools.core.plans import Plan
+from tests.clock import FixedClock
 from tests.http.installation import Answer, App, Installation, open_installation
 
 
@@ -18,10 +19,17 @@ def plan() -> str:
 
 
 @pytest.fixture
-async def world(tmp_path: Path, plan: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Installation]:
+def clock() -> FixedClock:
+    return FixedClock()
+
+
+@pytest.fixture
+async def world(
+    tmp_path: Path, plan: str, clock: FixedClock, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Installation]:
     monkeypatch.setitem(plans.PLANS, "small", Plan("small", None, None, 1000, 3))
     monkeypatch.setitem(plans.PLANS, "tiny", Plan("tiny", 300, 3, None, None))
-    async with open_installation(tmp_path, plan=plan) as installation:
+    async with open_installation(tmp_path, clock, plan=plan) as installation:
         yield installation
 
 
@@ -33,7 +41,7 @@ async def send_batch(world: Installation, app: App, count: int) -> Answer:
     return await world.ask("POST", f"{app.kv}/_batch", world.owner, build_gets(count))
 
 
-async def test_a_full_batch_takes_the_whole_second_of_a_small_plan(world: Installation) -> None:
+async def test_a_full_batch_takes_the_whole_second_of_a_small_plan(world: Installation, clock: FixedClock) -> None:
     app, other = await world.create_app(), await world.create_app()
     assert (await world.ask("GET", f"{app.kv}/_stats", world.owner)).json["limit"] == {
         "max_ops_per_sec": 50,
@@ -41,7 +49,7 @@ async def test_a_full_batch_takes_the_whole_second_of_a_small_plan(world: Instal
         "max_keys_total": 100_000,
         "max_value_bytes": 256 * 1024,
     }
-    await asyncio.sleep(1.05)
+    clock.advance(1.05)
     answers = await asyncio.gather(*(send_batch(world, app, 100) for _ in range(4)), send_batch(world, other, 100))
     # Each app has a second of its own.
     assert answers.pop().status == 200
@@ -58,15 +66,15 @@ async def test_a_full_batch_takes_the_whole_second_of_a_small_plan(world: Instal
     assert refusal.headers["x-ratelimit-limit"] == "50"
     assert refusal.headers["x-ratelimit-remaining"] == "0"
     assert refusal.headers["x-ratelimit-reset"] == "1"
-    await asyncio.sleep(1.05)
+    clock.advance(1.05)
     assert (await send_batch(world, app, 100)).status == 200
 
 
 @pytest.mark.parametrize("plan", ["tiny"])
-async def test_every_operation_counts_and_what_is_refused_does_not(world: Installation) -> None:
+async def test_every_operation_counts_and_what_is_refused_does_not(world: Installation, clock: FixedClock) -> None:
     app = await world.create_app()
     await world.expose(app, ("a", "public", "deny"))
-    await asyncio.sleep(1.05)
+    clock.advance(1.05)
     calls = [("GET", "/a"), ("GET", "/b"), ("GET", "/_audit_recent"), ("POST", "/a/incr"), ("GET", "/_stats")]
     answers = await asyncio.gather(*(world.ask(method, app.kv + path, world.owner) for method, path in calls))
     statuses = [answer.status for answer in answers]
@@ -74,7 +82,7 @@ async def test_every_operation_counts_and_what_is_refused_does_not(world: Instal
     assert 429 not in statuses[:3]
     assert [answer.headers["ratelimit"] for answer in answers if answer.status == 200] == ['"kv";r=0;t=1']
     # A caller whom the rules turn away spends nothing of the app's.
-    await asyncio.sleep(1.05)
+    clock.advance(1.05)
     strangers = await asyncio.gather(*(world.ask("GET", f"{app.kv}/hidden") for _ in range(20)))
     assert {answer.status for answer in strangers} == {401}
     assert (await world.ask("GET", f"{app.kv}/_stats", world.owner)).json["ops_per_sec"] == 1
@@ -130,10 +138,10 @@ async def test_bytes_over_the_plans_storage_are_refused_to_the_byte(world: Insta
 
 
 @pytest.mark.parametrize("plan", ["small"])
-async def test_expired_entries_take_no_room(world: Installation) -> None:
+async def test_expired_entries_take_no_room(world: Installation, clock: FixedClock) -> None:
     app = await world.create_app()
     for key in "abc":
         await world.put(app, key, 1, ttl=1)
-    await asyncio.sleep(1.1)
+    clock.advance(1.1)
     await world.put(app, "d")
     assert (await world.ask("GET", f"{app.kv}/_stats", world.owner)).json["keys_total"] == 1
