@@ -1,14 +1,14 @@
 """Functions and a collation that Postgres has and SQLite lacks. Statements on apps' tables use them by name."""
 
 import json
-import os
 import sqlite3
 import uuid
 from decimal import ROUND_HALF_UP, Context, Decimal
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 
 from baobab.storage.data.english import search_text
+from baobab.storage.vectors.numpy_import import import_numpy
 
 _EXACT = Context(prec=4000)
 _WIDE = Context(prec=40_000)
@@ -100,7 +100,7 @@ def _measure_distance(metric: str, left: bytes | None, right: bytes | None) -> f
     """Returns the distance between two vectors, as pgvector computes it; None if there is none."""
     if left is None or right is None:
         return None
-    np = _import_numpy()
+    np = import_numpy()
     a, b = (np.frombuffer(packed_vector, dtype="<f4").astype("f8") for packed_vector in (left, right))
     if metric == "l2":
         return float(np.linalg.norm(a - b))
@@ -109,15 +109,6 @@ def _measure_distance(metric: str, left: bytes | None, right: bytes | None) -> f
         return -product
     size = float(np.linalg.norm(a) * np.linalg.norm(b))
     return 1 - product / size if size else None
-
-
-@lru_cache(maxsize=1)
-def _import_numpy() -> Any:
-    # Its threads wait for each other by spinning, and whoever imports it first decides for the process.
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    import numpy as np  # noqa: PLC0415 - few installations need it, and not at the start
-
-    return np
 
 
 def _fold(text: str | None) -> str | None:

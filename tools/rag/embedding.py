@@ -1,13 +1,13 @@
 """Vectors of texts, made by the app's models (`ai_embed`), of unit length and in the bytes that rows hold."""
 
 import asyncio
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from types import ModuleType
 
 from baobab.runtime.late_import import LateImport
+from baobab.storage.vectors.numpy_import import import_numpy
 from baobab.tools.core.auth.callers import Caller
 from baobab.tools.core.call import ToolRunner
 from baobab.tools.core.context import RequestContext
@@ -15,8 +15,7 @@ from baobab.tools.core.errors import Unavailable
 
 
 def _import_matrices() -> ModuleType:
-    # Its threads wait for each other by spinning, which is many times slower on a busy processor.
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    import_numpy()
     import_module("baobab.storage.vectors.vector_file")
     return import_module("baobab.storage.vectors.matrices")
 

@@ -19,6 +19,7 @@ from threading import Lock
 from typing import Protocol
 
 from baobab.runtime.gateway.builtin.lexical import LexicalEmbedder
+from baobab.storage.vectors.numpy_import import import_numpy
 
 MINILM = "baobab/minilm-l6-v2"
 LEXICAL = LexicalEmbedder.id
@@ -106,9 +107,8 @@ def load_embedder(embedder_id: str) -> Embedder:
 def _load(embedder_id: str) -> Embedder:
     if embedder_id == LEXICAL:
         return LexicalEmbedder()
-    # Both libraries read these when they start and would otherwise use threads of their own. numpy's threads wait for
-    # each other by spinning, which is many times slower on a busy processor.
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    import_numpy()
+    # The tokenizers read this when they start, and would otherwise use threads of their own.
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     from baobab.runtime.gateway.builtin.embedding_minilm import MiniLm  # noqa: PLC0415 - numpy and tokenizers
 

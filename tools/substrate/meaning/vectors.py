@@ -1,7 +1,6 @@
 """Vectors of texts, kept with a byte for each dimension, and with a bit for each, by which most are ruled out."""
 
 import asyncio
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -12,6 +11,7 @@ from typing import Any
 from baobab.runtime.gateway.builtin import embeddings
 from baobab.runtime.gateway.builtin.threads import THREADS
 from baobab.runtime.late_import import LateImport
+from baobab.storage.vectors.numpy_import import import_numpy
 
 _LONGEST = 4000
 """Characters of a text of which its vector is made."""
@@ -19,20 +19,12 @@ _COMPARED_AT_ONCE = 300
 """Vectors that are compared without a thread."""
 
 
-def _import_numpy() -> ModuleType:
-    # Its threads wait for each other by spinning, which is many times slower on a busy processor.
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    import numpy as np  # noqa: PLC0415 - a start must not pay for it
-
-    return np
-
-
 def _import_signs() -> ModuleType:
     NUMPY.import_now()
     return import_module("baobab.storage.vectors.signs")
 
 
-NUMPY = LateImport(_import_numpy)
+NUMPY = LateImport(import_numpy)
 SIGNS = LateImport(_import_signs)
 
 
