@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+import grimp
 import pytest
 
 from baobab.tools import DOMAINS
@@ -17,8 +18,12 @@ TOOLS = ROOT / "tools"
 LAYERS = ("http", "mcp_server", "runtime", "storage", "tools")
 LARGEST_FILE_OF_TOOLS = 300
 """Lines of a file that may hold its tools and their schemas together."""
+SMALLEST_FILE = 40
 LARGEST_FILE_OF_ALL_TOOLS = 350
 """Lines of `tools.py`, which otherwise becomes a folder with one noun a file."""
+NAMES_OF_A_DOMAIN = {"access", "errors", "gauges", "jobs", "schemas", "service", "tables", "tools", "toolset"}
+ROOMS_OF_NOUNS = re.compile(r"^baobab\.cli\.|\.tools\.\w+$|\.capabilities\.|\.console\.pages\.|\.documents\.child\.")
+"""Folders in which every file is a noun of its own: a command, tools, capabilities, a page, what a reader needs."""
 DEFINED = re.compile(r"^(async def|def|class) ", re.MULTILINE)
 REGISTRATIONS = {"tool": "tools.py", "job": "jobs.py", "gauge": "gauges.py"}
 
@@ -70,6 +75,23 @@ def test_no_module_holds_only_imports() -> None:
     import_only = [str(file.relative_to(ROOT)) for file in files if is_only_imports(file.read_text())]
     # This one is what the lazy mount imports late, in a thread.
     assert import_only == ["src/baobab/interfaces.py"]
+
+
+def is_small(module: str) -> bool:
+    file = ROOT / "src" / f"{module.replace('.', '/')}.py"
+    return file.exists() and len(file.read_text().splitlines()) < SMALLEST_FILE
+
+
+def test_a_small_module_with_a_single_importer_has_a_name_or_a_room_that_says_why() -> None:
+    graph = grimp.build_graph("baobab", "baobab.http", cache_dir=None)
+    modules = {module for module in graph.modules if len(graph.find_modules_that_directly_import(module)) == 1}
+    assert len(modules) > 100
+    small_modules = {module for module in modules if is_small(module) and not ROOMS_OF_NOUNS.search(module)}
+    # Its importer is long enough without it.
+    expected_modules = {"baobab.http.refusal_log"}
+    assert {
+        module for module in small_modules if module.rpartition(".")[2] not in NAMES_OF_A_DOMAIN
+    } == expected_modules
 
 
 def test_every_folder_of_tools_is_the_framework_or_a_domain() -> None:
