@@ -14,8 +14,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PRODUCT = ("src/baobab", "http", "mcp_server", "runtime", "storage", "tools")
-LAYERS = (*PRODUCT, "tests")
+LAYERS = ("src/baobab", "http", "mcp_server", "runtime", "storage", "tools", "tests")
 IRREGULAR = frozenset(
     {
         "begun",
@@ -83,8 +82,10 @@ IRREGULAR = frozenset(
     }
 )
 DEFINED = re.compile(r"\bdef\s+(\w+)")
+ASSIGNING = re.compile(r"^.* (?:\S{0,2}=|in|as) .*$", re.MULTILINE)
+"""The lines that may give a variable its value: only these are worth the slower expression below."""
 ASSIGNED = re.compile(
-    r"^ *([\w.*(), =]+)(?:: [^=\n]+)? [^\w\s]{0,2}= |\bfor ([\w*(), ]+) in |\bas \(?([\w, ]+)[:,)]|(\w+) :=",
+    r"^ *([\w.*()\[\]\"', =]+)(?:: [^=!\n]+)? [^\w\s=!<>]{0,2}= |\bfor ([\w*()\[\], ]+) in |\bas ([\w*(), ]+)|(\w+) :=",
     re.MULTILINE,
 )
 """Where variables get their values in formatted code, and some more places, which do no harm."""
@@ -118,8 +119,8 @@ def find_vague_variables(text: str) -> Iterator[ast.Name]:
     """The variables of a module that are named by a participle alone. A class's own fields do not count: most of them
     are fields of the API.
     """
-    targets = " ".join(chain.from_iterable(ASSIGNED.findall(text)))
-    if any(is_vague(name) for name in re.findall(r"(?<![.\w])\w+", targets)):
+    targets = " ".join(chain.from_iterable(ASSIGNED.findall("\n".join(ASSIGNING.findall(text)))))
+    if any(is_vague(name) for name in re.findall(r"(?<![.\w])\w+\b(?!\()", targets)):
         nodes = list(ast.walk(ast.parse(text)))
         fields = {target for node in nodes if isinstance(node, ast.ClassDef) for target in find_fields(node)}
         names = [node for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)]
@@ -156,7 +157,7 @@ def test_no_function_is_named_by_a_participle_alone() -> None:
 def test_no_variable_is_named_by_a_participle_alone() -> None:
     vague_names = [
         f"{path.relative_to(ROOT)}:{variable.lineno} {variable.id}"
-        for layer in PRODUCT
+        for layer in LAYERS
         for path in find_files(ROOT / layer)
         for variable in find_vague_variables(path.read_text())
     ]
@@ -171,12 +172,17 @@ def test_no_variable_is_named_by_a_participle_alone() -> None:
         "found += 1",
         "found, self.row = 1, 2",
         "(row, found), count = (1, 2), 3",
+        "[found, *_] = 1, 2",
+        'rows["a"], found = 1, 2',
         "row = found = 1",
         "row = [found for found in rows]",
         "row = {key: found for key, (found, _) in rows}",
+        'row = {"key": [found for found in rows if found["key"] != key]}',
         "for row, found in rows: ...",
+        "for [found] in rows: ...",
         "with lock as found: ...",
         "with lock as (row, found): ...",
+        "with lock as (row, (found, *rows)): ...",
         "if found := row: ...",
     ],
 )
