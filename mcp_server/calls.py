@@ -151,7 +151,7 @@ class ToolCalls:
         if limits is not None and limits.tools is not None and name not in limits.tools:
             return ToolNotFound(
                 f"The app does not give {name} to its users over MCP.",
-                remediation="Whoever runs the app names the tools with op:config_user_tools.",
+                remediation="Ask whoever runs the app to name the tools with op:config_user_tools.",
                 details={"name": name[:128]},
             )
         if not tool.access.admits(client.caller):

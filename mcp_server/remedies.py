@@ -14,7 +14,7 @@ _REMEDIES: Mapping[int, tuple[str, str]] = {
     ),
     types.METHOD_NOT_FOUND: ("PROTOCOL_METHOD_NOT_FOUND", "Use a method of your protocol version."),
     types.INVALID_PARAMS: ("PROTOCOL_INVALID_PARAMS", "Send the parameters of the method's schema."),
-    types.INTERNAL_ERROR: ("INTERNAL_ERROR", "Try again; if it stays, report the request id to the operator."),
+    types.INTERNAL_ERROR: ("INTERNAL_ERROR", "Try again. If it happens again, report the request id to the operator."),
     types.HEADER_MISMATCH: (
         "PROTOCOL_HEADER_MISMATCH",
         "Send MCP-Protocol-Version, Mcp-Method and Mcp-Name once each, with the same values as the body.",

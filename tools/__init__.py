@@ -37,6 +37,6 @@ DOMAINS = (
 
 
 def toolsets() -> Iterator["Toolset"]:
-    """The toolsets of every domain; importing a domain registers its tools."""
+    """Returns the toolsets of every domain; importing a domain registers its tools."""
     for domain in DOMAINS:
         yield from import_module(f"baobab.tools.{domain}").TOOLSETS

@@ -150,7 +150,7 @@ def _open(visit: Visit, fields: Fields) -> Mapping[str, Any]:
     try:
         ticket = visit.registry.services.vault.open(fields.get("ticket", ""), f"{_TICKET}{visit.app_id}")
     except SecretUnreadable as exc:
-        raise Unauthenticated("This form is over.", remediation="Sign in again.") from exc
+        raise Unauthenticated("This form has expired.", remediation="Sign in again.") from exc
     signed_in: Mapping[str, Any] = json.loads(ticket)
     return signed_in
 

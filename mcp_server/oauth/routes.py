@@ -27,7 +27,9 @@ _RESOURCE = "/.well-known/oauth-protected-resource"
 
 
 def oauth_routes(registry: Registry, base_url: str) -> list[Route]:
-    """base_url: the address of this installation, without a trailing slash.
+    """Builds the routes of the authorization server.
+
+    base_url: the address of this installation, without a trailing slash.
 
     It is the issuer. A client that uses another name of the server sees that name as the issuer.
     """

@@ -119,7 +119,10 @@ def _stop_at(stops: bool) -> Callable[[Sequence[Run], EvaluationContext], Any]:
 def _evaluate_all(
     calculate: Callable[[list[Any]], Any], size: Callable[[Any], int] | None = None
 ) -> Callable[[Sequence[Run], EvaluationContext], Any]:
-    """size: the bytes of a result, for operations that make texts or lists."""
+    """Makes an operation that evaluates all its arguments, then calculates the result from them.
+
+    size: the bytes of a result, for operations that make texts or lists.
+    """
 
     def run(arguments: Sequence[Run], data: EvaluationContext) -> Any:
         values = [argument(data) for argument in arguments]

@@ -26,7 +26,10 @@ class EntrySource(Protocol):
 
 
 async def survey(engine: EntrySource, *, with_tokens: bool) -> dict[str, Digest]:
-    """with_tokens: include the idempotency tokens, for engines that store them as entries."""
+    """Returns the digest of the entries of each space of an engine.
+
+    with_tokens: include the idempotency tokens, for engines that store them as entries.
+    """
     digests = {space: await _digest(engine, space) async for space in _spaces(engine)}
     if with_tokens:
         digests[SPACE] = await _digest(engine, SPACE)
@@ -42,7 +45,10 @@ async def find_foreign_space(engine: EntrySource, ours: dict[str, Digest]) -> st
 
 
 async def copy(source: EntrySource, target: Engine, spaces: dict[str, Digest]) -> None:
-    """spaces: what `survey` returned for the source. Spaces that are in the target already are skipped."""
+    """Copies the entries of all spaces from one engine to another.
+
+    spaces: what `survey` returned for the source. Spaces that are in the target already are skipped.
+    """
     for space, digest in spaces.items():
         if await _digest(target, space) == digest:
             continue

@@ -374,7 +374,7 @@ async def test_every_tool_has_a_title_for_people_and_every_argument_a_descriptio
     assert (await list_tools(baobab))["kv_delete"]["title"] == "Delete a key"
     # What is answered by one name and asked by another says so.
     run = (await list_tools(baobab, "/mcp?toolsets=agents"))["agents_runs_get"]["inputSchema"]["properties"]["id"]
-    assert "`run_id` that its start answered" in run["description"]
+    assert "`run_id` that its start returned" in run["description"]
 
 
 @each_era

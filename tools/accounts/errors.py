@@ -21,7 +21,7 @@ class EmailTaken(AlreadyExists):
 
 class WrongPassword(Forbidden):
     summary = "`current_password` is not this account's password."
-    remediation = "Send the account's present password as `current_password`."
+    remediation = "Send the account's current password as `current_password`."
 
 
 class NoAccountYet(NotFound):

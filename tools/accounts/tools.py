@@ -127,7 +127,7 @@ async def platform_login(call: Call, email: Email, password: AnyPassword) -> Sig
     mcp=Mcp(offered=False),
 )
 async def platform_refresh(call: Call, refresh_token: RefreshToken) -> Refreshed:
-    """Exchange a refresh token for a fresh pair of tokens; each refresh token is good for one use.
+    """Exchange a refresh token for a fresh pair of tokens; each refresh token works once.
 
     The same token sent again within 10 seconds gets the same new token, so that a lost answer or a second tab
     signs nobody out. Sent later, it ends the session with all its tokens.
@@ -261,7 +261,7 @@ async def _token(call: Call, account_id: str, email: str) -> str:
 
 
 async def _home_organisation(services: Services, account_id: str) -> str:
-    """The account's personal organisation."""
+    """Returns the account's personal organisation."""
     async with services.database.reading() as connection:
         return str((await connection.execute(select_memberships(account_id).limit(1))).one().id)
 

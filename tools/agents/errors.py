@@ -74,7 +74,7 @@ class NoGraph(BaobabError):
     code = "validation_error"
     status = 422
     summary = "`graph_spec` is not a JSON object."
-    remediation = "Send the graph as an object in `graph_spec`; what is wrong within one is answered as `issues`."
+    remediation = "Send the graph as an object in `graph_spec`; problems inside it are listed in `issues`."
 
 
 class AgentDisabled(BadRequest):
@@ -161,14 +161,14 @@ class LimitExceeded(BaobabError):
 
     code = "rate_limit_exceeded"
     status = 429
-    summary = "The agent takes no more runs for now."
+    summary = "The agent has reached a limit and starts no more runs for now."
     remediation = "Try again at `reset_at`, or when other runs have ended."
 
 
 class Overloaded(Unavailable):
     code = "agent_runtime_overloaded"
     summary = "Too many runs are waiting to start."
-    remediation = "Try again later, with growing pauses."
+    remediation = "Try again later, with exponential backoff."
 
     def __init__(self) -> None:
         super().__init__(self.summary)

@@ -11,7 +11,7 @@ from baobab.tools.core.types import JsonObject, Text, Uuid
 PAGE = 500
 """The largest number of events in one answer."""
 
-RunId = Annotated[Uuid, Field(description="The run: the `run_id` that its start answered.")]
+RunId = Annotated[Uuid, Field(description="The run: the `run_id` that its start returned.")]
 
 
 def _shallow(value: dict[str, Any]) -> dict[str, Any]:

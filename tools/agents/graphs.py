@@ -157,7 +157,7 @@ def check_node_approvers(caller: Caller, before: Any, after: Any) -> None:
         ):
             raise KeyLimited(
                 f"A key with limits cannot change who decides about the node `{node[:100]}`.",
-                remediation="Leave its `approvers` as they are, or have somebody do it who is signed in.",
+                remediation="Leave its `approvers` as they are, or ask somebody who is signed in to change them.",
                 details={"argument": "graph_spec"},
             )
 

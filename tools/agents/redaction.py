@@ -15,7 +15,7 @@ _NEUTRAL = {
 
 
 def is_outsider(caller: Caller) -> bool:
-    """Whether a caller is a user or a visitor of the app, not one of the people and keys that run it."""
+    """Returns whether a caller is a user or a visitor of the app, not one of the people and keys that run it."""
     return isinstance(caller, (EndUser, Anonymous))
 
 

@@ -185,7 +185,7 @@ def _acting_caller(call: Call, request: RunRequest) -> Caller:
     if request.as_user is None:
         return call.caller
     if isinstance(call.caller, EndUser):
-        raise NotYourRun("Only those who run the app start runs for its users.")
+        raise NotYourRun("Only those who run the app can start runs for its users.")
     key_id = call.caller.key_id if isinstance(call.caller, (Account, AppKey)) else None
     # A fork of a user's run acts as that user.
     role = "user" if request.origin is None else request.origin.run.caller.get("role", "user")

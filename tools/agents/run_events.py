@@ -196,13 +196,13 @@ async def _follow_visible(call: Call, run: Any, after: int, reader: Decider) -> 
 
 
 def is_visitor(run: Any, reader: Decider) -> bool:
-    """Whether somebody reads a visitor's run with the visitor's stream token."""
+    """Returns whether somebody reads a visitor's run with the visitor's stream token."""
     return run.caller_kind == "anonymous" and isinstance(reader.caller, Anonymous)
 
 
 async def _is_closed(database: Database, run: Any, *, by_visitor: bool) -> bool:
-    """Whether the reader has lost access: the agent is deleted or not for such readers any more, or a visitor must now
-    sign in.
+    """Returns whether the reader has lost access: the agent is deleted or not for such readers any more, or a visitor
+    must now sign in.
     """
     # Other runs than a visitor's are read by a user, or by whom an app's server has given the token.
     reader = Anonymous(run.app_id) if by_visitor else EndUser(run.app_id, "")

@@ -71,7 +71,7 @@ async def get_run_row(call: Call, app_id: str, run_id: str, agent: str | None = 
 
 
 def is_agent_available(visibility: str, caller: Caller) -> bool:
-    """Whether the caller may see an agent."""
+    """Returns whether the caller may see an agent."""
     match caller:
         case EndUser():
             return visibility in ("authenticated", "public")

@@ -132,7 +132,7 @@ def build_entry(
 
 
 def _is_complete(answer: Mapping[str, Any]) -> bool:
-    """Whether the answer is complete and no error."""
+    """Returns whether the answer is complete and no error."""
     if answer.get("error") is not None:
         return False
     choices, vectors = answer.get("choices"), answer.get("data")

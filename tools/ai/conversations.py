@@ -130,7 +130,7 @@ async def _resolve_references(call: Call, items: list[Any]) -> list[Any]:
 
 
 def _is_reference(item: Any) -> bool:
-    """Whether an item is a reference; the type may be missing if there is only an id."""
+    """Returns whether an item is a reference; the type may be missing if there is only an id."""
     return isinstance(item, dict) and (
         item.get("type") == "item_reference" or (item.get("type") is None and item.keys() <= {"id", "type"})
     )
@@ -179,7 +179,7 @@ def _read(piece: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _goes_on(item: Any) -> bool:
-    """Whether an item of an answer can be sent again: reasoning only if it is encrypted."""
+    """Returns whether an item of an answer can be sent again: reasoning only if it is encrypted."""
     return isinstance(item, dict) and (item.get("type") != "reasoning" or bool(item.get("encrypted_content")))
 
 

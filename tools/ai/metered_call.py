@@ -199,7 +199,7 @@ class MeteredCall:
         _log.error("the use of %s could not be written down", self.model.id, extra=fields)
 
     def _longest_output(self, prompt: int) -> int:
-        """The most tokens that an answer can have if the request has no limit."""
+        """Returns the most tokens that an answer can have if the request has no limit."""
         model = self.model
         return model.max_output or max((model.context_window or 0) - prompt, _USUAL_OUTPUT)
 
@@ -228,7 +228,7 @@ def _usage_name(model: Model) -> str:
 
 
 def cost(price: Price, meter: UsageMeter) -> int:
-    """The cost of the usage counted so far, at the model's price, in nano-dollars."""
+    """Returns the cost of the usage counted so far, at the model's price, in nano-dollars."""
     total = meter.prompt * price.prompt + meter.completion * price.completion
     for tokens, token_price in (
         (meter.cached, price.cached),

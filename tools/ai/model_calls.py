@@ -109,7 +109,9 @@ async def _fail_call(metered_call: MeteredCall, error: BaseException) -> None:
 
 
 def _drops_parameters(call: Call, body: Mapping[str, Any], ai_settings: AiSettings) -> bool:
-    """Whether optional parameters that a model does not take are left out: by the request, the app or the option."""
+    """Returns whether optional parameters that a model does not take are left out: by the request, the app or the
+    option.
+    """
     drops = body.get(DROP)
     if drops is None:
         drops = call.services.options.ai_drop_params if ai_settings.drop_params is None else ai_settings.drop_params
@@ -125,7 +127,7 @@ def _upstream_denied(error: UpstreamDenied) -> UpstreamDenied:
         f"Your own key {problem} the model's provider{': ' if reason else ''}{reason}.",
         headers=error.headers,
         retry_after=error.retry_after,
-        remediation="Set a valid one, or take it back: the app's `byokKey`, or the organisation's key for this provider"
+        remediation="Set a valid one, or remove it: the app's `byokKey`, or the organisation's key for this provider"
         " (op:provider_keys_set) or this server (op:model_servers_update).",
     )
 

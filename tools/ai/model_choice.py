@@ -59,7 +59,7 @@ def preview_model(modality: Modality) -> Handler:
 
 
 def is_model_allowed(gateway: Gateway, ai_settings: AiSettings, model: Model) -> bool:
-    """Whether the app's settings allow the model, under any of its names."""
+    """Returns whether the app's settings allow the model, under any of its names."""
     allowed_ids = allowed_models(gateway, ai_settings)
     return allowed_ids is None or model.id in allowed_ids
 

@@ -52,7 +52,7 @@ _OWN_TOOLS = ("function", "custom")
 
 
 def runs_itself(kind: Any) -> bool:
-    """Whether the caller runs tools of this type."""
+    """Returns whether the caller runs tools of this type."""
     return kind in _OWN_TOOLS
 
 
@@ -116,7 +116,7 @@ def _is_run_by_the_caller(tool: Mapping[str, Any], is_own_kind: Callable[[Any], 
 
 
 def _is_chosen(tool: Mapping[str, Any], further: Mapping[str, Any]) -> bool:
-    """Whether the model must use this tool, so that it cannot be left out."""
+    """Returns whether the model must use this tool, so that it cannot be left out."""
     choice = further.get("tool_choice")
     if not isinstance(choice, dict):
         return False

@@ -25,14 +25,14 @@ def build_scopes(
     """Returns the scopes to store. Raises KeyScopesUnclear rather than give a key more than was clearly requested."""
     if legacy is not None:
         if key_scope or target_app_id or additional or reach:
-            raise KeyScopesUnclear("`scopes` is the older form; it stands alone.")
+            raise KeyScopesUnclear("`scopes` is the older form, and cannot be combined with other fields.")
         return _single_purpose([str(scope) for scope in legacy])
     if reach == "both":
         raise KeyScopesUnclear("`scope: both` would be one key for two systems: make two keys.")
     if reach == "substrate":
         # `account` is the default of `key_scope`, so it does no harm here.
         if key_scope == "app" or target_app_id or additional:
-            raise KeyScopesUnclear("`scope: substrate` stands alone.")
+            raise KeyScopesUnclear("`scope: substrate` cannot be combined with other fields.")
         return [SUBSTRATE]
     if key_scope == "app":
         if target_app_id is None:
@@ -50,7 +50,7 @@ def scope_kind(scopes: Sequence[str]) -> str:
 
 
 def has_scope(scopes: Sequence[str], scope_filter: str) -> bool:
-    """Whether a key matches a filter: a scope, or `account` or `app` for all keys of that kind."""
+    """Returns whether a key matches a filter: a scope, or `account` or `app` for all keys of that kind."""
     match scope_filter:
         case "account":
             return ACCOUNT in scopes
@@ -64,6 +64,6 @@ def _single_purpose(scopes: Sequence[str]) -> list[str]:
     unique = list(dict.fromkeys(scopes))
     if SUBSTRATE in unique and len(unique) > 1:
         raise KeyScopesUnclear(
-            "`substrate` cannot be combined: the substrate takes no other keys, and its key nothing else."
+            "`substrate` cannot be combined with other scopes: a substrate key opens only the substrate."
         )
     return unique

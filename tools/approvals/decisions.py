@@ -115,7 +115,7 @@ class CallDecisions:
                 "decided_at": call.now,
                 "decided_by": call.account.account_id,
                 "decided_with": proposers.proposer_name(call.caller),
-                "reason": "The key's policy has changed: it need not ask for this any more.",
+                "reason": "The key's limits have changed: this call no longer needs approval.",
                 "finished_at": call.now,
                 **self._texts.seals.without_arguments(approval_id),
             }

@@ -22,7 +22,7 @@ _UNFINISHED = approvals.c.status.in_(("pending", "approved"))
 async def find_naming(
     execute: Execute, seals: FieldCipher, organisation_id: str, is_named: Callable[[str], bool]
 ) -> list[str]:
-    """The ids of an organisation's calls that are not made yet and whose arguments, as JSON, a function picks."""
+    """Returns the ids of an organisation's pending calls whose arguments, as JSON, a function picks."""
     of_organisation, after = approvals.c.organisation_id == organisation_id, ""
     approval_ids: list[str] = []
     while True:

@@ -15,5 +15,5 @@ async def approvals_execute(job: Job, approval_id: str) -> None:
 
 @approvals.job(every=60)
 async def approvals_tend(job: Job) -> None:
-    """Expire and forget."""
+    """Expire calls that nobody has decided in time, and erase old ones."""
     await service_of(job.services).tend()

@@ -130,7 +130,7 @@ class ProposedCalls:
             ).first() is not None
 
     async def has_proposal(self, call: Call, arguments: Mapping[str, Any], meaning: str | None) -> bool:
-        """Whether this call was proposed before and still waits, or has an outcome that was not handed out yet."""
+        """Returns whether this call was proposed before, and still waits or has an outcome to hand out."""
         query = select(approvals.c.id).where(*self._match_conditions(call, _digest(call, arguments, meaning))).limit(1)
         async with self._database.reading() as connection:
             return (await connection.execute(query)).first() is not None

@@ -133,7 +133,7 @@ class ApprovalService:
                 await connection.execute(update(approvals).where(approvals.c.id == approval_id).values(**values))
 
     async def has_ended(self, run_id: str, request_id: str) -> bool:
-        """Whether a call that a run proposed has been made, refused or left to expire."""
+        """Returns whether a call that a run proposed has been made, refused or left to expire."""
         conditions = (
             approvals.c.proposer == f"run:{run_id}",
             approvals.c.request_id == request_id,
@@ -198,7 +198,7 @@ class ApprovalService:
 
 
 def service_of(services: Services) -> ApprovalService:
-    """The implementation behind the port `services.approvals`."""
+    """Returns the implementation behind the port `services.approvals`."""
     service = services.approvals
     assert isinstance(service, ApprovalService)
     return service

@@ -256,7 +256,7 @@ async def _find(call: Call, approval_id: str) -> Any:
 
 
 async def _visible(call: Call, organisation_id: str) -> Any:
-    """Which approvals of an organisation are the caller's business."""
+    """Returns which approvals of an organisation are the caller's business."""
     caller = call.caller
     is_own = rows.c.proposer == proposers.proposer_name(caller)
     if caller.limits is None and isinstance(caller, (AppKey, EndUser)):

@@ -23,7 +23,7 @@ class ConsoleSignInUnclear(BadRequest):
 
 class ConsoleSignInTooOld(Forbidden):
     code = "CONSOLE_SIGN_IN_AGAIN"
-    summary = "The sign-in is too long ago to change how this account signs in."
+    summary = "This sign-in is too old to change how the account signs in."
     remediation = "Sign in to the console again, and repeat this within 15 minutes."
 
 

@@ -78,10 +78,11 @@ async def console_sign_in(
     key's limits.
 
     email: the account's address, with `password`.
+    password: the account's password, with `email`.
     key: an API key of an account.
     link: the secret of a one-time link, which the server prints when it starts, and `baobab sign-in-link`.
     state: of the sign-in by passkey that the page began, with `credential`.
-    credential: what the browser has answered, `credential.toJSON()`.
+    credential: what the browser returned: `credential.toJSON()`.
     """
     by_passkey = state is not None and credential is not None
     ways = (email is not None and password is not None, key is not None, link is not None, by_passkey)
@@ -197,8 +198,8 @@ async def console_passkey_add(
 ) -> AccountPasskey:
     """Add the passkey that the browser has made to the account, soon after a sign-in.
 
-    state: as the first half answered it.
-    credential: what the browser has answered, `credential.toJSON()`.
+    state: as op:console_passkey_begin returned it.
+    credential: what the browser returned: `credential.toJSON()`.
     name: what the person calls it.
     """
     await require_recent_sign_in(call, session_id)
@@ -250,7 +251,7 @@ async def console_passkey_remove(call: Call, session_id: SessionId, passkey_id: 
 
 
 def _in_force(call: Call) -> tuple[Any, ...]:
-    """The conditions of the caller's sessions that have not ended: a person's are all of the account."""
+    """Returns the conditions of the caller's sessions that have not ended: a person's are all of the account."""
     conditions = (
         rows.c.account_id == call.account.account_id,
         rows.c.revoked_at.is_(None),

@@ -17,7 +17,7 @@ from baobab.tools.core.errors import BaobabError, Conflict, Forbidden
 class TooManyPending(Conflict):
     code = "APPROVALS_TOO_MANY"
     summary = "Too many calls are waiting for approval already."
-    remediation = "Decide some of them (op:approvals_list), or wait until they expire; details.limit is the most."
+    remediation = "Decide some of them (op:approvals_list), or wait until they expire; details.limit is the maximum."
 
 
 class TooLargeToPropose(BaobabError):

@@ -206,7 +206,7 @@ class ApprovalRejected(Forbidden):
 class UrlRefused(Forbidden):
     code = "FILE_URL_INVALID"
     summary = "This address was not signed by this server for this file and method."
-    remediation = "Use the address exactly as this server answered it."
+    remediation = "Use the address exactly as this server returned it."
 
 
 class UrlExpired(Forbidden):
@@ -283,7 +283,7 @@ class RateLimited(BaobabError):
     code = "QUOTA_RATE_LIMIT"
     status = 429
     summary = "Too many requests."
-    remediation = "Wait for the seconds in Retry-After, then go on more slowly."
+    remediation = "Wait for the seconds in Retry-After, then send requests more slowly."
 
     def __init__(self, retry_after: int, limit: int, window: int) -> None:
         super().__init__(
@@ -307,7 +307,9 @@ class NoSocket(BaobabError):
     code = "HTTP_NO_WEBSOCKET"
     status = 400
     summary = "There is no WebSocket at this path."
-    remediation = "Send an ordinary request; docs/agents.md names the path at which a run can be followed so."
+    remediation = (
+        "Send an ordinary request. docs/agents.md names the path at which you can follow a run over a WebSocket."
+    )
 
 
 class TooManyStreams(BaobabError):
@@ -321,7 +323,7 @@ class Internal(BaobabError):
     code = "INTERNAL_ERROR"
     status = 500
     summary = "Something went wrong on our side."
-    remediation = "Try again; if it stays, report the request id to the operator."
+    remediation = "Try again. If it happens again, report the request id to the operator."
 
 
 class Damaged(Internal):
@@ -359,7 +361,7 @@ class AppPaused(BaobabError):
 class AppMigrating(Unavailable):
     code = "app_migrating"
     summary = "The app is being moved to another region. Until it has arrived, its data can be read but not written."
-    remediation = "Try again in a few seconds; op:moves_active shows how far it is."
+    remediation = "Try again in a few seconds; op:moves_active shows the progress."
 
     def __init__(self) -> None:
         super().__init__()

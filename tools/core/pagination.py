@@ -18,10 +18,12 @@ _TAG = 12
 
 class CursorInvalid(BadRequest):
     summary = "The cursor does not come from this list."
-    remediation = "Start again without a cursor, and pass each next_cursor on as it is."
+    remediation = "Start again without a cursor, and send each next_cursor back unchanged."
 
 
-Cursor = Annotated[str, Text(1024, min_length=1), Field(description="Where to go on: the cursor of the page before.")]
+Cursor = Annotated[
+    str, Text(1024, min_length=1), Field(description="Where to continue: the cursor of the previous page.")
+]
 PageSize = Annotated[int, Field(ge=1, le=500, description="Entries in one page.")]
 
 

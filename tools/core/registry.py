@@ -312,7 +312,7 @@ class Registry:
                 raise AppNotFound from exc
             # A call of another tenant changed the same at this moment. The next attempt sees what it did.
             _log.exception("%s: the rows have changed meanwhile", call.tool.name)
-            raise Unavailable("Another call changed the same at this moment.") from exc
+            raise Unavailable("Another call changed the same data at the same time.") from exc
         except STORE_OUTAGES as exc:
             raise translate_outage(exc, call.context.request_id, call.tool.name) from exc
 

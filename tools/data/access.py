@@ -45,7 +45,7 @@ class OpenToPolicies:
         elif not isinstance(caller, Anonymous) or caller.app_id not in (None, app_id):
             raise Forbidden("This key does not open the app's tables.")
         if not isinstance(caller, Account | AppKey) and (arguments.get("as_role") or arguments.get("as_user")):
-            raise Forbidden("Only those who run the app see it as somebody else.")
+            raise Forbidden("Only those who run the app can see it as somebody else.")
         if call.require_app().is_paused:
             raise AppPaused(call.require_app().paused_reason)
 

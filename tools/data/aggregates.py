@@ -35,8 +35,8 @@ def read_aggregate(table: TableInfo, text: str) -> Item | None:
 
 
 def find_type(function: str, kind: ColumnType, name: str) -> ColumnType:
-    """The type of an aggregate. A sum of integers is a number. A sum of bigints or numerics is exact, and answered as a
-    text.
+    """Returns the type of an aggregate. A sum of integers is a number. A sum of bigints or numerics is exact, and
+    returned as a text.
     """
     if function == "count":
         return _NUMBER
@@ -52,7 +52,7 @@ def find_type(function: str, kind: ColumnType, name: str) -> ColumnType:
 
 
 def find_groups(items: list[Item]) -> list[Item] | None:
-    """The items by which the rows are grouped. None if the query has no aggregates."""
+    """Returns the items by which the rows are grouped. None if the query has no aggregates."""
     groups = [item for item in items if item.tree[0] != "aggregate"]
     if len(groups) == len(items):
         return None

@@ -114,7 +114,7 @@ class Attempts:
             self._trim(self._sequences.add(_BYTES, len(content) - sum(size for (size,) in sizes)) - _MOST_BYTES)
 
     def is_expired(self, before: str) -> bool:
-        """Whether any result is older than a moment, or was stored by a version that did not note the time."""
+        """Returns whether any result is older than a moment, or was stored by a version that did not note the time."""
         text = f"SELECT 1 FROM {self._table} WHERE at IS NULL OR at < ? LIMIT 1"
         return bool(self._statements.rows(text, before))
 

@@ -14,7 +14,7 @@ _MOST_ASKED = 1000
 
 
 def describe_missing(table: TableInfo, column: Column) -> ForeignKeyViolation:
-    """The error for a row that refers to a row that does not exist."""
+    """Returns the error for a row that refers to a row that does not exist."""
     to = column.references
     assert to is not None
     return ForeignKeyViolation(
@@ -25,7 +25,7 @@ def describe_missing(table: TableInfo, column: Column) -> ForeignKeyViolation:
 
 
 def describe_held(table: TableInfo, column: Column) -> ForeignKeyViolation:
-    """The error for a row that other rows still refer to.
+    """Returns the error for a row that other rows still refer to.
 
     table, column: the referring column.
     """

@@ -114,7 +114,7 @@ class TableInfo:
         return tuple(column for column in self.columns.values() if column.generated is None)
 
     def name_reference(self, column: Column) -> str:
-        """The name that Postgres gives to the foreign key. Clients use it to choose one of several relations."""
+        """Returns the name that Postgres gives to the foreign key. Clients choose one of several relations by it."""
         return f"{self.name}_{column.name}_fkey"
 
     def column(self, name: str) -> Column:
@@ -178,7 +178,7 @@ class Catalogue:
         return self._views_as_tables.get(name) or self.table(name)
 
     def find_columns(self, readable: TableInfo, table: str, column: str) -> list[str]:
-        """The names under which a table or view shows a column of a table unchanged."""
+        """Returns the names under which a table or view shows a column of a table unchanged."""
         view = self.views.get(readable.name)
         if view is None:
             return [column] if readable.name == table else []
@@ -189,7 +189,7 @@ class Catalogue:
         return {view.name: self._as_table(view) for view in self.views.values()}
 
     def _as_table(self, view: View) -> TableInfo:
-        """A view in the form of a table, so that the same code reads both.
+        """Returns a view in the form of a table, so that the same code reads both.
 
         It has no policies, because those of its tables apply. A column that is shown unchanged keeps its reference.
         """

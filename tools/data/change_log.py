@@ -215,7 +215,7 @@ class LogReader:
         self._sequences = store.name_table(app_id, "_sequences")
 
     def find_last(self) -> int:
-        """The number of the last change; 0 if there is none."""
+        """Returns the number of the last change; 0 if there is none."""
         text = f"SELECT last FROM {self._sequences} WHERE name = ?"
         rows = self._statements.rows(text, _NUMBER)
         return int(rows[0][0]) if rows else 0
@@ -224,7 +224,7 @@ class LogReader:
         return self._read(f"WHERE id > ? ORDER BY id LIMIT {limit}", number)
 
     def read_action(self, action: int, most: int) -> list[Change]:
-        """The changes of one action, whose numbers follow each other. At most one more than `most` is returned."""
+        """Returns the changes of one action, whose numbers are consecutive: at most one more than `most`."""
         changes: list[Change] = []
         after = action - 1
         while page := self.read_after(after):
@@ -239,7 +239,7 @@ class LogReader:
         return self._read(f"WHERE run_id = ? ORDER BY id LIMIT {most + 1}", run_id)
 
     def read_latest(self, limit: int, *, table: str | None, run_id: str | None, before: int | None) -> list[Change]:
-        """The latest changes first. They can be narrowed to one table, one run, or numbers below `before`."""
+        """Returns the latest changes first. They can be narrowed to one table, one run, or numbers below `before`."""
         filters = {"name = ?": table, "run_id = ?": run_id, "id < ?": before}
         conditions = {condition: value for condition, value in filters.items() if value is not None}
         where = f"WHERE {' AND '.join(conditions)} " if conditions else ""
@@ -279,6 +279,6 @@ def _take_expired(rows: Iterable[tuple[Any, ...]], before: str) -> Iterator[tupl
 
 
 def is_expired(statements: Statements, store: DataStore, app_id: str, before: str) -> bool:
-    """Whether the oldest change is older than a moment."""
+    """Returns whether the oldest change is older than a moment."""
     oldest = statements.rows(f"SELECT at FROM {store.name_table(app_id, '_changes')} ORDER BY id LIMIT 1")
     return bool(oldest and oldest[0][0] < before)

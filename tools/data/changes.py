@@ -95,7 +95,7 @@ def _try_policy(
     missing = sorted(name for alias, name in list_names(tree) if alias == "" and name not in table.columns)
     if missing:
         raise InvalidExpression(
-            f"The policy `{policy.name}` of `{table.name}` asks for `{missing[0]}`, which is not there."
+            f"The policy `{policy.name}` of `{table.name}` names `{missing[0]}`, which does not exist."
         )
     # A user's role, so that the policies of other tables are tried as well.
     try:
@@ -128,7 +128,7 @@ def require_followable(catalogue: Catalogue, name: str) -> TableInfo:
     if view is not None:
         tables = " and ".join(f"`{table}`" for table in view.tables)
         raise ViewNotFollowed(
-            f"`{name}` is a view, and the changes of a view are not told.",
+            f"`{name}` is a view, and views publish no changes.",
             remediation=f"Follow {tables}, and read the view again when something has changed.",
         )
     return catalogue.table(name)

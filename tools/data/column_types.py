@@ -126,7 +126,7 @@ class ColumnType:
         return ColumnType(self.name, self.size, self.scale)
 
     def family(self) -> str:
-        """The family of the type. Values can be compared with each other if their types are of the same family."""
+        """Returns the family of the type. Values can be compared if their types are of the same family."""
         if self.array or self.name in _JSON:
             return str(self)
         if self.is_number:
@@ -134,7 +134,7 @@ class ColumnType:
         return "text" if self.is_text else self.name
 
     def accepts(self, older: "ColumnType") -> bool:
-        """Whether a column can change from the older type to this one without a change of its stored values."""
+        """Returns whether a column can change from the older type to this one without a change of its stored values."""
         if self == older:
             return True
         if self.array or older.array:
@@ -148,7 +148,7 @@ class ColumnType:
     # How a value is stored.
 
     def declare(self, dialect: Dialect) -> str:
-        """The type of the column in the SQL of the database."""
+        """Returns the type of the column in the SQL of the database."""
         return _declare_sqlite(self) if dialect == "sqlite" else _declare_postgres(self)
 
     def encode(self, value: Any, dialect: Dialect) -> Any:
@@ -164,7 +164,7 @@ class ColumnType:
         return value
 
     def bind(self, dialect: Dialect) -> str:
-        """The placeholder of a value of this type."""
+        """Returns the placeholder of a value of this type."""
         return "?" if dialect == "sqlite" else f"?::{self.cast_name}"
 
     @property
@@ -177,7 +177,7 @@ class ColumnType:
     # How a value is answered.
 
     def show(self, column: str, dialect: Dialect) -> str:
-        """The SQL expression that reads a column in the form that `decoder` expects."""
+        """Returns the SQL expression that reads a column in the form that `decoder` expects."""
         if dialect == "sqlite":
             if self.array or self.name != "bytea":
                 return column
@@ -191,7 +191,7 @@ class ColumnType:
         return f"'\\x' || encode({column}, 'hex')" if self.name == "bytea" else column
 
     def decoder(self, dialect: Dialect) -> Callable[[Any], Any] | None:
-        """The function that turns a value from the database into JSON; None if the value needs no conversion."""
+        """Returns the function that converts a value from the database to JSON; None if none is needed."""
         if self.is_json:
             return json.loads
         if self.name == "bigint":
@@ -205,7 +205,9 @@ class ColumnType:
     # How a value is read from a request.
 
     def clean(self, value: Any, column: str) -> Any:
-        """The canonical form of a value in a JSON body. Raises InvalidType or BadRequest, which name the column."""
+        """Returns the canonical form of a value in a JSON body. Raises InvalidType or BadRequest, which name the
+        column.
+        """
         if value is None:
             return None
         if self.array:
@@ -224,7 +226,7 @@ class ColumnType:
             ) from exc
 
     def parse(self, text: str, column: str) -> Any:
-        """The canonical form of a value in a query, which is a text. Raises InvalidType or BadRequest."""
+        """Returns the canonical form of a value in a query, which is a text. Raises InvalidType or BadRequest."""
         if self.array:
             return [self.item.parse(item, column) if item is not None else None for item in parse_array(text, column)]
         if self.name == "boolean":

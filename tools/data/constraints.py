@@ -58,7 +58,10 @@ def _compile_check(parser: Any, table: TableInfo, check: Check) -> Check:
 
 
 def _compile_generated(parser: Any, table: TableInfo, column: Column, text: str) -> Expression:
-    """table: has only the columns that the expression may name, which are those that are not generated."""
+    """Compiles the expression of a generated column. Raises InvalidSchema if it is not valid.
+
+    table: has only the columns that the expression may name, which are those that are not generated.
+    """
     try:
         tree, family = compile_value(parser, text, Catalogue(), table)
         _require_own_row(tree, table)
@@ -90,7 +93,7 @@ def _require_own_row(tree: Any, table: TableInfo) -> None:
 
 
 def _is_written_alike(kind: ColumnType) -> bool:
-    """Whether both databases turn a value into the same text, whatever their settings."""
+    """Returns whether both databases turn a value into the same text, whatever their settings."""
     return kind.is_exact or kind.is_text or (kind.name == "uuid" and not kind.array)
 
 
@@ -104,8 +107,8 @@ def _require_type(kind: ColumnType, tree: Expression, family: str, table: TableI
 
 
 def list_checks(table: TableInfo) -> Iterator[tuple[str, Expression]]:
-    """The conditions that a table's rows must meet, by the names of their constraints: its checks, and that the values
-    of generated columns fit their types.
+    """Returns the conditions that a table's rows must meet, by the names of their constraints: its checks, and that the
+    values of generated columns fit their types.
     """
     for check in table.checks.values():
         assert check.tree is not None

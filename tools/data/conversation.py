@@ -76,7 +76,7 @@ class Conversation:
     async def _subscribe(self, message: Mapping[str, Any]) -> None:
         conditions, since = message.get("filter", {}), message.get("since")
         if not isinstance(conditions, dict) or not (since is None or (isinstance(since, int) and since >= 0)):
-            raise BadRequest("`filter` is an object of columns and their values, `since` the id of a change.")
+            raise BadRequest("`filter` must be an object of columns and their values, `since` the id of a change.")
         name = _read_name(message, "table")
         try:
             subscription = await find_subscription(self._services, self._app_id, self._listener.actor, name, conditions)
@@ -165,7 +165,7 @@ async def find_subscription(
     """
     table = require_followable(await services.of(Catalogues).get(app_id), name)
     if table.live_since is None:
-        raise RealtimeNotConfigured(f"Changes of `{name}` are not told to anybody.")
+        raise RealtimeNotConfigured(f"The changes of `{name}` are not published.")
     if actor.role == "anon" and allowed_rows(table, "SELECT", actor) == FALSE:
         raise UserRequired(f"No policy of `{name}` lets visitors read rows.")
     return table, read_filter(table, conditions)
@@ -190,23 +190,23 @@ def _parse(text: str) -> Mapping[str, Any]:
     try:
         message = parse_json(text)
     except ValueError as exc:
-        raise BadRequest("A message is a JSON object.") from exc
+        raise BadRequest("A message must be a JSON object.") from exc
     if not isinstance(message, dict):
-        raise BadRequest("A message is a JSON object.")
+        raise BadRequest("A message must be a JSON object.")
     return message
 
 
 def _read_name(message: Mapping[str, Any], field: str) -> str:
     name = message.get(field)
     if not isinstance(name, str) or not 0 < len(name) <= _LONGEST_NAME or not name.isprintable():
-        raise BadRequest(f"`{field}` is a text of at most {_LONGEST_NAME} characters.")
+        raise BadRequest(f"`{field}` must be a text of at most {_LONGEST_NAME} characters.")
     return name
 
 
 def _read_object(message: Mapping[str, Any], field: str) -> Mapping[str, Any]:
     value = message.get(field, {})
     if not isinstance(value, dict) or len(to_json(value)) > _MOST_BYTES:
-        raise BadRequest(f"`{field}` is an object of at most {_MOST_BYTES} bytes of JSON.")
+        raise BadRequest(f"`{field}` must be an object of at most {_MOST_BYTES} bytes of JSON.")
     if "\\u0000" in json.dumps(value):
         raise BadRequest(f"`{field}` holds a NUL character.")
     return value

@@ -20,15 +20,15 @@ KNOWN = "a number, a 'text', true, false, null, now(), current_date, gen_random_
 
 
 def find_default(column: Column, actor: Actor, now: str) -> Any:
-    """The canonical value that a column gets if a row leaves it out. None for null."""
+    """Returns the canonical value that a column gets if a row leaves it out. None for null."""
     if column.default is None:
         return None
     return evaluate(column, column.default, actor, now)
 
 
 def evaluate(column: Column, text: str, actor: Actor, now: str) -> Any:  # noqa: PLR0911 - one for each form
-    """The canonical value of a default. Raises BadRequest if the text is no default, or has another type than the
-    column.
+    """Returns the canonical value of a default. Raises BadRequest if the text is no default, or has another type than
+    the column.
     """
     plain = text.strip()
     lower = plain.lower()

@@ -51,21 +51,21 @@ def read_document(document: Mapping[str, Any]) -> Wanted:
         raise InvalidSchema(f"A schema has `tables`, `views` and `_drop`, and no `{min(unknown)}`.")
     table_documents = document.get("tables", {})
     if not isinstance(table_documents, dict):
-        raise InvalidSchema("`tables` is an object: the tables by their names.")
+        raise InvalidSchema("`tables` must be an object: the tables by their names.")
     dropped_names = set(_names(document.get("_drop", []), "_drop"))
     tables: dict[str, TableInfo] = {}
     columns: dict[str, frozenset[str]] = {}
     for name, table in table_documents.items():
         _check_table_name(name, "table")
         if not isinstance(table, dict):
-            raise InvalidSchema(f"`{name}` is an object with `columns`.")
+            raise InvalidSchema(f"`{name}` must be an object with `columns`.")
         if table.get("_drop") is True:
             dropped_names.add(name)
             continue
         tables[name] = _read_table(name, table)
         columns[name] = frozenset(_names(table.get("_dropColumns", []), f"{name}._dropColumns"))
     for name in dropped_names & tables.keys():
-        raise InvalidSchema(f"`{name}` is to be dropped and to be there.")
+        raise InvalidSchema(f"`{name}` is both dropped and declared.")
     if len(tables) > MOST_TABLES:
         raise TableLimit(details={"limit": MOST_TABLES, "current": len(tables)})
     check_references(tables)
@@ -84,7 +84,7 @@ def _read_views(views: Any) -> dict[str, str] | None:
     if views is None:
         return None
     if not isinstance(views, dict) or len(views) > _MOST_VIEWS:
-        raise InvalidSchema(f"`views` is an object of at most {_MOST_VIEWS} queries, by the names of the views.")
+        raise InvalidSchema(f"`views` must be an object of at most {_MOST_VIEWS} queries, by the names of the views.")
     for name, text in views.items():
         _check_table_name(name, "view")
         _check_expression(text, f"views.{name}")
@@ -167,16 +167,16 @@ def _read_table(name: str, document: Mapping[str, Any]) -> TableInfo:
     _check_fields(document, _TABLE_FIELDS, f"table `{name}`")
     column_documents = document.get("columns")
     if not isinstance(column_documents, dict) or not column_documents:
-        raise InvalidSchema(f"`{name}` has no columns: `columns` is an object, the columns by their names.")
+        raise InvalidSchema(f"`{name}` has no columns: `columns` must be an object, the columns by their names.")
     if len(column_documents) > MOST_COLUMNS:
         raise InvalidSchema(f"`{name}` has more than {MOST_COLUMNS} columns.")
     columns = {column: _read_column(name, column, each) for column, each in column_documents.items()}
     indexes = document.get("indexes", {})
     if not isinstance(indexes, dict) or len(indexes) > _MOST_INDEXES:
-        raise InvalidSchema(f"`{name}.indexes` is an object of at most {_MOST_INDEXES} indexes, by their names.")
+        raise InvalidSchema(f"`{name}.indexes` must be an object of at most {_MOST_INDEXES} indexes, by their names.")
     seed = document.get("_seed", False)
     if not isinstance(seed, bool):
-        raise InvalidSchema(f"`{name}._seed` is true or false.")
+        raise InvalidSchema(f"`{name}._seed` must be true or false.")
     checks = _read_checks(name, document.get("checks", {}))
     texts = [*(check.text for check in checks.values()), *(column.generated or "" for column in columns.values())]
     if sum(map(len, texts)) > _LONGEST_EXPRESSIONS:
@@ -192,7 +192,7 @@ def _read_table(name: str, document: Mapping[str, Any]) -> TableInfo:
 
 def _read_checks(table: str, document: Any) -> dict[str, Check]:
     if not isinstance(document, dict) or len(document) > _MOST_CHECKS:
-        raise InvalidSchema(f"`{table}.checks` is an object of at most {_MOST_CHECKS} conditions, by their names.")
+        raise InvalidSchema(f"`{table}.checks` must be an object of at most {_MOST_CHECKS} conditions, by their names.")
     for name, text in document.items():
         _check_name(name, f"check `{name}`")
         if len(name) > _LONGEST_OWN_NAME:
@@ -204,7 +204,7 @@ def _read_checks(table: str, document: Any) -> dict[str, Check]:
 def _check_expression(text: Any, place: str) -> None:
     if not isinstance(text, str) or not text.strip() or len(text) > _LONGEST_EXPRESSION:
         raise InvalidSchema(
-            f"`{place}` is an expression of SQL, as a text of at most {_LONGEST_EXPRESSION} characters."
+            f"`{place}` must be an expression of SQL, as a text of at most {_LONGEST_EXPRESSION} characters."
         )
 
 
@@ -219,14 +219,14 @@ def _read_column(table: str, name: str, document: Any) -> Column:
     flags = {field: document[field] for field in ("primaryKey", "primary", "nullable", "unique") if field in document}
     for flag, value in flags.items():
         if not isinstance(value, bool):
-            raise InvalidSchema(f"`{place}.{flag}` is true or false.")
+            raise InvalidSchema(f"`{place}.{flag}` must be true or false.")
     default = document.get("default")
     if isinstance(default, bool):
         default = "true" if default else "false"
     elif isinstance(default, int | float):
         default = repr(default)
     if default is not None and (not isinstance(default, str) or len(default) > 1000):
-        raise InvalidSchema(f"`{place}.default` is an expression of SQL, as a text of at most 1000 characters.")
+        raise InvalidSchema(f"`{place}.default` must be an expression of SQL, as a text of at most 1000 characters.")
     try:
         kind = parse_type(document["type"])
     except UnknownType as exc:
@@ -277,11 +277,11 @@ def _read_reference(place: str, document: Any) -> Reference | None:
         "onUpdate",
     }:
         raise InvalidSchema(
-            f"`{place}.references` is `table.column`, or an object with table, column, onDelete, onUpdate."
+            f"`{place}.references` must be `table.column`, or an object with table, column, onDelete, onUpdate."
         )
     for name in ("table", "column"):
         if not isinstance(document[name], str):
-            raise InvalidSchema(f"`{place}.references.{name}` is a name.")
+            raise InvalidSchema(f"`{place}.references.{name}` must be a name.")
     actions = [str(document.get(name, "NO ACTION")).upper() for name in ("onDelete", "onUpdate")]
     if any(action not in _ACTIONS for action in actions):
         raise InvalidSchema(f"`{place}.references`: the actions are {', '.join(_ACTIONS)}.")
@@ -291,7 +291,7 @@ def _read_reference(place: str, document: Any) -> Reference | None:
 def _read_index(table: str, name: str, document: Any, columns: Mapping[str, Column]) -> Index:
     _check_name(name, f"index `{name}`")
     if not isinstance(document, dict):
-        raise InvalidSchema(f"The index `{name}` is an object with `columns`.")
+        raise InvalidSchema(f"The index `{name}` must be an object with `columns`.")
     _check_fields(document, _INDEX_FIELDS, f"index `{name}`")
     column_names = tuple(_names(document.get("columns"), f"{name}.columns"))
     missing = [column for column in column_names if column not in columns]
@@ -302,7 +302,7 @@ def _read_index(table: str, name: str, document: Any, columns: Mapping[str, Colu
     unique, method, opclass = document.get("unique", False), document.get("method", "btree"), document.get("opclass")
     if not isinstance(unique, bool) or method not in _METHODS:
         raise InvalidSchema(
-            f"The index `{name}`: unique is true or false, and the method one of {', '.join(_METHODS)}."
+            f"The index `{name}`: unique must be true or false, and the method one of {', '.join(_METHODS)}."
         )
     if opclass is not None and not (isinstance(opclass, str) and _OPCLASS.fullmatch(opclass)):
         raise InvalidSchema(f"The index `{name}`: `opclass` is the name of an operator class.")
@@ -320,7 +320,7 @@ def check_references(tables: Mapping[str, TableInfo]) -> None:
             target = tables.get(to.table)
             if target is None:
                 raise UnknownTable(
-                    f"`{table.name}.{column.name}` refers to the table `{to.table}`, which is not there."
+                    f"`{table.name}.{column.name}` refers to the table `{to.table}`, which does not exist."
                 )
             referred_column = target.columns.get(to.column)
             if (
@@ -336,12 +336,12 @@ def check_references(tables: Mapping[str, TableInfo]) -> None:
                     f"`{table.name}.{column.name}` is {column.type}, and what it refers to {referred_column.type}."
                 )
             if column.needs_value and "SET NULL" in (to.on_delete, to.on_update):
-                raise InvalidSchema(f"`{table.name}.{column.name}` is never null, so that SET NULL cannot be.")
+                raise InvalidSchema(f"`{table.name}.{column.name}` cannot be null, so SET NULL is not possible.")
 
 
 def _names(value: Any, place: str) -> list[str]:
     if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
-        raise InvalidSchema(f"`{place}` is a list of names.")
+        raise InvalidSchema(f"`{place}` must be a list of names.")
     return value
 
 

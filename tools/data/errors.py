@@ -220,7 +220,7 @@ class RowNotFound(NotFound):
 class SingleRowExpected(BaobabError):
     code = "PGRST116"
     status = 406
-    summary = "One row was asked for, and there is not exactly one."
+    summary = "The request asks for exactly one row, but another number of rows matches."
     remediation = "Narrow the filter, or ask for a list."
 
 

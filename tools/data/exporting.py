@@ -117,7 +117,7 @@ def _key_item(table: TableInfo, name: str, column: str) -> Item:
 
 
 def _follow(table: TableInfo, last: list[Any]) -> Expression:
-    """The condition that a row comes after another one in the order of the keys."""
+    """Returns the condition that a row comes after another one in the order of the keys."""
     columns = [table.columns[name] for name in table.key]
     values = [
         ["value", column.type.name, column.type.clean(value, column.name)]

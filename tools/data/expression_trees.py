@@ -11,7 +11,7 @@ from baobab.tools.data.errors import MismatchedTypes
 
 
 def list_names(tree: Any) -> set[tuple[str, str]]:
-    """The tables and columns that a tree names, as `(alias, column)`. A table has no column."""
+    """Returns the tables and columns that a tree names, as `(alias, column)`. A table has no column."""
     match tree:
         case ["column", str(alias), str(name)]:
             return {(alias, name)}
@@ -23,7 +23,7 @@ def list_names(tree: Any) -> set[tuple[str, str]]:
 
 
 def is_exact(tree: Expression, find_type: Callable[[str, str], ColumnType]) -> bool:
-    """Whether a number is an integer or a numeric, which both databases compute exactly.
+    """Returns whether a number is an integer or a numeric, which both databases compute exactly.
 
     find_type: returns the type of a column.
     """
@@ -55,7 +55,7 @@ def infer_type(
 
 
 def _list_integers(tree: Expression, find_type: Callable[[str, str], ColumnType]) -> list[ColumnType]:
-    """The types of the integers among which the expression chooses; empty if the number may be something else."""
+    """Returns the types of the integers that the expression chooses from; empty if it may be something else."""
     match tree:
         case ["call", "length", _]:
             return [ColumnType("integer")]

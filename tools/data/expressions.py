@@ -47,7 +47,7 @@ Scope = Mapping[str, str]
 
 
 def is_unfinished(pattern: str) -> bool:
-    """Whether a pattern of `like` ends with a backslash that escapes nothing."""
+    """Returns whether a pattern of `like` ends with a backslash that escapes nothing."""
     return (len(pattern) - len(pattern.rstrip("\\"))) % 2 == 1
 
 
@@ -64,18 +64,18 @@ def both(*conditions: Expression) -> Expression:
 
 
 def allowed_rows(table: TableInfo, command: Command, actor: Actor) -> Expression:
-    """The condition for the rows of a table that an actor may reach with a command."""
+    """Returns the condition for the rows of a table that an actor may reach with a command."""
     return _combine(table, command, actor, lambda policy: policy.using_tree)
 
 
 def allowed_after(table: TableInfo, command: Command, actor: Actor) -> Expression:
-    """The condition that a row must meet after the actor has inserted or changed it."""
+    """Returns the condition that a row must meet after the actor has inserted or changed it."""
     return _combine(table, command, actor, lambda policy: policy.check_tree or policy.using_tree)
 
 
 def opened_rows(table: TableInfo, command: Command, actor: Actor) -> Expression:
-    """The condition for the rows that a command may touch. An inserted row did not exist before, so only the checks
-    decide.
+    """Returns the condition for the rows that a command may touch. An inserted row did not exist before, so only the
+    checks decide.
     """
     return (allowed_after if command == "INSERT" else allowed_rows)(table, command, actor)
 
@@ -210,8 +210,8 @@ class SqlWriter:
         """Writes a subquery, which reaches only the rows that the policies of its table allow to the actor."""
         if self._depth >= _DEEPEST:
             raise InvalidExpression(
-                "The policies of these tables lead to each other without an end.",
-                remediation="Open the table that a policy asks by a policy of its own that asks no further table.",
+                "The policies of these tables refer to each other in a circle.",
+                remediation="Give the table that a policy queries a policy that queries no other table.",
             )
         table = self._catalogue.table(rows["table"])
         alias = self.name_alias()

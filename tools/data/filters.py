@@ -80,8 +80,9 @@ class FilterReader:
         return self._read_condition(column, condition, in_group=True)
 
     def _read_condition(self, name: str, text: str, *, in_group: bool = False) -> Expression:
-        """in_group: whether it stands in parentheses. There a value may be quoted, because commas and brackets end
-        it.
+        """Reads one condition, such as `eq.x`. Raises BadRequest or InvalidFilter.
+
+        in_group: whether it stands in parentheses. There a value may be quoted, because commas and brackets end it.
         """
         self._remaining -= 1
         if self._remaining < 0:
@@ -96,7 +97,7 @@ class FilterReader:
             )
         if match is None or match[2] not in OPERATORS:
             raise InvalidFilter(
-                f"`{name}={text[:60]}` has no operator that there is: {', '.join(OPERATORS)}, each also after `not.`."
+                f"`{name}={text[:60]}` has no known operator. Use one of {', '.join(OPERATORS)}, also after `not.`."
             )
         negation, operator, mode, value = match.groups()
         _check_mode(operator, mode)

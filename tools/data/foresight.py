@@ -51,7 +51,10 @@ class Foresight:
         return changes + _say_more(table, len(matching), "deleted")
 
     def foresee_row(self, table: TableInfo, row_id: str, values: Mapping[str, Any] | None) -> list[Change]:
-        """values: what an update sets; None for a deletion."""
+        """Lists the changes of an update or a deletion of one row, without making them.
+
+        values: what an update sets; None for a deletion.
+        """
         matching = self._find(table, "DELETE" if values is None else "UPDATE", {}, key_condition(table, row_id))
         if values is None:
             return [describe_change(_name_row(table, row), row, NOTHING) for row in matching]
@@ -92,7 +95,7 @@ def _compare(table: TableInfo, rows: Iterable[Row], values: Mapping[str, Any]) -
 
 
 def _pick_written(table: TableInfo, values: Mapping[str, Any]) -> Row:
-    """The given values that would be written: those of columns that are not generated."""
+    """Returns the given values that would be written: those of columns that are not generated."""
     return {column.name: values[column.name] for column in table.writable_columns if column.name in values}
 
 

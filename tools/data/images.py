@@ -72,7 +72,7 @@ class Images:
     def find_conflicts(
         self, table: TableInfo, rows: Sequence[Mapping[str, Any]], columns: Sequence[str]
     ) -> list[Expression]:
-        """The conditions for present rows that an insert collides with.
+        """Returns the conditions for present rows that an insert collides with.
 
         rows: the inserted rows, with canonical values.
         """
@@ -137,7 +137,10 @@ class Images:
                 followers.entries += [(child, "UPDATE", row) for row in images]
 
     def follow_update(self, table: TableInfo, rows: Sequence[Row], names: Iterable[str]) -> Followers:
-        """names: the columns that the update sets."""
+        """Finds the rows that the references to a table change along with an update of its rows.
+
+        names: the columns that the update sets.
+        """
         followers = Followers()
         changed_columns = set(names)
         for child, column, reference in self._catalogue.references_to(table.name):

@@ -231,7 +231,7 @@ class MigrationPlan:
         )
 
     def _index_name(self, table: TableInfo, index: Index) -> str:
-        """The name of an index in the database, which must be unique there; in a document it need not be."""
+        """Returns the name of an index in the database, which must be unique there; in a document it need not be."""
         return f"{table.name}.{index.name}"[-63:]
 
     def _alter(  # noqa: PLR0912 - one branch for each thing that can change
@@ -257,7 +257,7 @@ class MigrationPlan:
                 yield from self._add_column(newer, column)
                 continue
             if older_column.primary_key != column.primary_key:
-                raise InvalidSchema(f"`{table}.{name}`: the key of a table that is there cannot be changed.")
+                raise InvalidSchema(f"`{table}.{name}`: the key of an existing table cannot be changed.")
             if older_column.type != column.type:
                 yield from self._change_type(newer, older_column, column)
             if older_column.needs_value != column.needs_value:
@@ -307,7 +307,7 @@ class MigrationPlan:
         """
         if older_column.generated is None or (column.generated is None and older_column.type != column.type):
             raise InvalidSchema(
-                f"`{table}.{column.name}` is there already with other values.",
+                f"`{table}.{column.name}` exists already, with other values.",
                 remediation=f'Drop it with "_dropColumns": ["{column.name}"] and add it in a second apply.',
             )
 
@@ -370,7 +370,10 @@ class MigrationPlan:
             )
 
     def _find_broken(self, statements: Statements, table: TableInfo, today: TableInfo | None) -> list[BrokenCheck]:
-        """today: the present table, if its new columns do not exist yet."""
+        """Finds the checks of a table that its rows break, with the number of rows and some of their keys.
+
+        today: the present table, if its new columns do not exist yet.
+        """
         defaults: dict[str, Expression] = {}
         for column in table.writable_columns:
             value = None if column.default is None else evaluate(column, column.default, SERVICE, self._now)
@@ -399,7 +402,7 @@ class MigrationPlan:
 
     def _add_column(self, table: TableInfo, column: Column) -> Iterator[Change]:
         if column.primary_key:
-            raise InvalidSchema(f"`{table.name}.{column.name}`: the key of a table that is there cannot be changed.")
+            raise InvalidSchema(f"`{table.name}.{column.name}`: the key of an existing table cannot be changed.")
         sql = f"ALTER TABLE {self._name(table.name)} ADD COLUMN {self._declare(column)}"
         if column.references is not None:
             sql += f" {self._refer(column)}"
@@ -481,7 +484,7 @@ def _names_any(tree: Expression, columns: set[str]) -> bool:
 
 
 def _list_recomputed(older: TableInfo, newer: TableInfo) -> set[str]:
-    """The generated columns that are new, changed, or generated no longer."""
+    """Returns the generated columns that are new, changed, or generated no longer."""
 
     def describe_types(table: TableInfo, column: Column) -> list[str]:
         names = sorted(name for _, name in list_names(column.generated_tree))

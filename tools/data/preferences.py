@@ -27,14 +27,14 @@ def read_preferences(text: str) -> Preferences:
         # Ignoring this one would store a write that its sender only wants to try.
         raise BadRequest(
             "`Prefer: tx=rollback` is not available: the write would be kept.",
-            remediation="Leave it out, and take the write back with op:data_undo if need be.",
+            remediation="Leave it out. You can undo the write with op:data_undo.",
         )
     resolution = preferences.get("resolution")
     if resolution not in (None, "merge-duplicates", "ignore-duplicates"):
-        raise BadRequest("`Prefer: resolution` is merge-duplicates or ignore-duplicates.")
+        raise BadRequest("`Prefer: resolution` must be merge-duplicates or ignore-duplicates.")
     max_affected = preferences.get("max-affected")
     if max_affected is not None and not (max_affected.isascii() and max_affected.isdigit() and len(max_affected) < 7):
-        raise BadRequest("`Prefer: max-affected` is a number.")
+        raise BadRequest("`Prefer: max-affected` must be a number.")
     return Preferences(
         counts=preferences.get("count") in ("exact", "planned", "estimated"),
         minimal=preferences.get("return") in ("minimal", "headers-only"),

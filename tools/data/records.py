@@ -34,7 +34,7 @@ class Records(Protocol):
         ...
 
     def feed(self, text: str, *, final: bool = False) -> Iterator[Record]:
-        """The records that are complete now. final: whether this is the last text."""
+        """Returns the records that are complete now. final: whether this is the last text."""
         ...
 
 

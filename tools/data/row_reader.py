@@ -145,12 +145,18 @@ class RowReader:
             self._note_slow("count", selection, began)
 
     def _run_as_actor(self, *, writes: bool = False, upserts: bool = False) -> AbstractContextManager[None]:
-        """upserts: whether an inserted row may become an update of another row."""
+        """Runs statements in the role of the actor, while the context is open.
+
+        upserts: whether an inserted row may become an update of another row.
+        """
         arguments = (self._statements, self._store, self._catalogue, self.actor, self._now)
         return run_as(*arguments, writes=writes, upserts=upserts)
 
     def _note_slow(self, operation: Operation, selection: Selection, began: float) -> None:
-        """began: when the statement began, by the clock of this process."""
+        """Remembers the columns of a statement that took longer than `slow_seconds`.
+
+        began: when the statement began, by the clock of this process.
+        """
         seconds = time.monotonic() - began
         if seconds >= self.slow_seconds:
             table = selection.table
@@ -278,7 +284,10 @@ class RowReader:
     def _where(
         self, writer: SqlWriter, selection: Selection, further: Sequence[Expression], alias: str | None = None
     ) -> str:
-        """alias: the table's alias in the statement, if it is not its own name."""
+        """Writes the WHERE clause of a query: its filters, then further conditions.
+
+        alias: the table's alias in the statement, if it is not its own name.
+        """
         table = selection.table
         scope = {"": alias or quote(table.name)}
         conditions = [*FilterReader(table).read(selection.where)]
@@ -336,7 +345,10 @@ class RowReader:
         return f" ORDER BY {', '.join(parts)}" if parts else ""
 
     def _group(self, writer: SqlWriter, selection: Selection, related_by: str | None = None) -> str:
-        """related_by: the column of embedded rows by which their groups are kept apart."""
+        """Writes the GROUP BY clause of a query; an empty text if nothing is grouped.
+
+        related_by: the column of embedded rows by which their groups are kept apart.
+        """
         groups = self._name_groups(writer, selection)
         if related_by is not None:
             groups.append(f"{quote(selection.table.name)}.{quote(related_by)}")
@@ -382,7 +394,7 @@ class RowReader:
 
 
 def _aggregate_nothing(selection: Selection) -> list[Row]:
-    """The embedded value of a row without related rows: aggregates over no rows, unless grouped, or none."""
+    """Returns the embedded value of a row without related rows: aggregates over no rows, unless grouped, or none."""
     if selection.groups != []:
         return []
     return [{item.name: 0 if item.tree[1] == "count" else None for item in selection.items}]
@@ -430,7 +442,7 @@ def _show(writer: SqlWriter, item: Item, scope: Mapping[str, str]) -> str:
 
 
 def key_condition(table: TableInfo, text: str) -> Expression:
-    """The condition that a row has this key. Raises BadRequest for a table whose key is not one column."""
+    """Returns the condition that a row has this key. Raises BadRequest for a table whose key is not one column."""
     column = _find_key(table)
     return ["=", ["column", "", column.name], ["value", column.type.name, column.type.parse(text, column.name)]]
 

@@ -54,9 +54,9 @@ def require_few(rows: list[Row], preferences: Preferences, media_type: str) -> l
     """Raises BadRequest before the commit if a write changes more rows than it may."""
     limit = MOST_ROWS if preferences.max_affected is None else preferences.max_affected
     if len(rows) > limit:
-        raise BadRequest(f"This would change {len(rows)} rows, and {limit} is the most.", details={"rows": len(rows)})
+        raise BadRequest(f"This would change {len(rows)} rows, but the limit is {limit}.", details={"rows": len(rows)})
     if OBJECT in media_type and len(rows) != 1:
-        raise SingleRowExpected(f"This would change {len(rows)} rows, and one was asked for.")
+        raise SingleRowExpected(f"This would change {len(rows)} rows, but the request asks for one.")
     return rows
 
 
@@ -80,5 +80,7 @@ def shape_answer(rows: list[Row], media_type: str) -> list[Row] | Row:
     if OBJECT not in media_type:
         return rows
     if len(rows) != 1:
-        raise SingleRowExpected(f"The result has {len(rows)} rows, and one was asked for.", details={"rows": len(rows)})
+        raise SingleRowExpected(
+            f"The result has {len(rows)} rows, but the request asks for one.", details={"rows": len(rows)}
+        )
     return rows[0]

@@ -138,7 +138,10 @@ class Rows(RowReader):
         upsert: Upsert | None,
         answer: Sequence[str] | None,
     ) -> list[Row]:
-        """named_columns: the columns that an upsert changes of a present row."""
+        """Inserts rows and returns them.
+
+        named_columns: the columns that an upsert changes of a present row.
+        """
         writer = self._writer()
         scope = {"": quote(table.name)}
         columns = table.writable_columns
@@ -308,8 +311,8 @@ class Rows(RowReader):
         return _pick_columns(inserted_rows, answer)
 
     def _fits_log(self, table: TableInfo, condition: Expression, further: int) -> bool:
-        """Whether rows are small enough to be logged before and after the write; otherwise only that they changed
-        is logged.
+        """Returns whether rows are small enough to be logged before and after the write; otherwise only that they
+        changed is logged.
 
         further: how many bytes the write adds to each row at most.
         """
@@ -378,7 +381,7 @@ class Rows(RowReader):
             self._log.note_undone(changes)
 
     def has_followers(self, table: TableInfo, condition: Expression) -> bool:
-        """Whether deleting rows of the table can delete or change rows that refer to them."""
+        """Returns whether deleting rows of the table can delete or change rows that refer to them."""
         followers = self._images.follow_delete(table, condition)
         return bool(followers.entries or followers.overflowing)
 
@@ -425,7 +428,7 @@ def _part_rows(
 
 
 def _conflict_key(table: TableInfo, row: Mapping[str, Any], upsert: Upsert) -> tuple[Any, ...] | None:
-    """The values by which a row updates another one; None for a row that updates none."""
+    """Returns the values by which a row finds the row that it updates; None for a row that updates none."""
     values = [row[name] for name in upsert.columns]
     if any(value is None for value in values):
         return None

@@ -165,7 +165,7 @@ def place_filters(selection: Selection, where: Where) -> None:
             target.order = texts[-1]
         elif target is not selection and last in ("limit", "offset"):
             if not texts[-1].isdigit() or len(texts[-1]) > 6:
-                raise BadRequest(f"`{name}` is a whole number.")
+                raise BadRequest(f"`{name}` must be a whole number.")
             setattr(target, last, int(texts[-1]))
         elif embed := target.find_embed(last):
             embed.has_any = _read_presence(name, texts)
@@ -174,7 +174,7 @@ def place_filters(selection: Selection, where: Where) -> None:
 
 
 def _read_presence(name: str, texts: list[str]) -> bool:
-    """Whether a filter of embedded rows asks for rows that have some, or none: `books=not.is.null`,
+    """Returns whether a filter of embedded rows asks for rows that have some, or none: `books=not.is.null`,
     `books=is.null`.
     """
     if texts not in (["is.null"], ["not.is.null"]):
@@ -361,7 +361,7 @@ def _find_relation(catalogue: Catalogue, table: TableInfo, target: str, hint: st
         choices = ", ".join(f"`{each}(...)`" for each in dict.fromkeys(spellings))
         raise InvalidFilter(
             f"`{table.name}` and `{target}` are related in several ways: write one of {choices}.",
-            remediation="The column behind `!` is the one that refers.",
+            remediation="The column after `!` is the one that refers.",
         )
     return ways[0] if ways else None
 

@@ -119,7 +119,7 @@ class SlowStatements:
         )
 
     def list(self, catalogue: Catalogue) -> list[SlowStatement]:
-        """The slowest first, of tables that are there."""
+        """Returns the slow statements of existing tables, the slowest first."""
         rows = self._statements.rows(
             f"SELECT shape, calls, milliseconds, at FROM {self._table} ORDER BY milliseconds DESC, shape"
         )

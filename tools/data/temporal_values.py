@@ -30,19 +30,19 @@ _UNITS = {
 
 
 def read_date(text: str) -> str:
-    """A date, such as `2026-11-27`."""
+    """Reads a date, such as `2026-11-27`."""
     return date.fromisoformat(text).isoformat()
 
 
 def read_instant(text: str) -> str:
-    """A moment in UTC, such as `2026-11-27T13:45:00+00:00`. A text without a zone is taken as UTC."""
+    """Reads a moment in UTC, such as `2026-11-27T13:45:00+00:00`. A text without a zone is taken as UTC."""
     moment = datetime.fromisoformat(text)
     moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
     return _without_zeros(moment.replace(tzinfo=None).isoformat()) + "+00:00"
 
 
 def read_timestamp(text: str) -> str:
-    """A date and time without a zone. A zone in the text is dropped, as Postgres does."""
+    """Reads a date and time without a zone. A zone in the text is dropped, as Postgres does."""
     return _without_zeros(datetime.fromisoformat(text).replace(tzinfo=None).isoformat())
 
 
@@ -51,12 +51,12 @@ def _without_zeros(text: str) -> str:
 
 
 def read_time(text: str) -> str:
-    """A time of day without a zone, such as `13:45:00`."""
+    """Reads a time of day without a zone, such as `13:45:00`."""
     return _without_zeros(time.fromisoformat(text).replace(tzinfo=None).isoformat())
 
 
 def read_time_with_zone(text: str) -> str:
-    """A time of day with its zone, such as `13:45:00+02`. A text without a zone is taken as UTC."""
+    """Reads a time of day with its zone, such as `13:45:00+02`. A text without a zone is taken as UTC."""
     moment = time.fromisoformat(text)
     moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
     plain = _without_zeros(moment.replace(tzinfo=None).isoformat())
@@ -65,7 +65,7 @@ def read_time_with_zone(text: str) -> str:
 
 
 def read_interval(text: str) -> str:
-    """A duration as Postgres writes it, such as `1 year 2 mons 3 days 04:05:06`."""
+    """Reads a duration as Postgres writes it, such as `1 year 2 mons 3 days 04:05:06`."""
     months, days, seconds = _parse_interval(text.strip())
     years, months = int(math.copysign(abs(months) // 12, months)), int(math.copysign(abs(months) % 12, months))
     parts = [

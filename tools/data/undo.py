@@ -67,18 +67,18 @@ def plan_undo(reader: LogReader, action: int | None, run_id: str | None, *, casc
 def _take(plan: UndoPlan, reader: LogReader, action: int, oldest: str) -> None:
     changes = reader.read_action(action, MOST_CHANGES)
     if not changes or changes[0].id != action or changes[0].at < oldest:
-        raise ActionNotFound(f"The log holds no whole action {action} (any more).")
+        raise ActionNotFound(f"The log does not hold the whole action {action}.")
     if changes[0].undone_by is not None:
         raise UndoConflict(
             f"The action {action} is undone already, by the action {changes[0].undone_by}.",
-            remediation="Undo that action to have its rows back.",
+            remediation="Undo that action to restore the rows.",
         )
     if len(plan.changes) + len(changes) > MOST_CHANGES:
         raise UndoImpossible(f"More than {MOST_CHANGES} changes would be undone.", details={"limit": MOST_CHANGES})
     if any(change.old_row is None and change.new_row is None for change in changes):
-        raise UndoImpossible(f"The action {action} was about more rows than are written down.")
+        raise UndoImpossible(f"The action {action} changed more rows than the log keeps.")
     if any(not change.keys for change in changes):
-        raise UndoImpossible(f"The action {action} was about rows without a key, which nothing tells from each other.")
+        raise UndoImpossible(f"The action {action} changed rows without a key, which cannot be told apart.")
     plan.changes = sorted([*plan.changes, *changes], key=lambda change: change.id)
     plan.actions.add(action)
 
@@ -142,7 +142,7 @@ def _delete_inserted(rows: Rows, catalogue: Catalogue, changes: Sequence[Change]
         if not cascade and rows.has_followers(table, condition):
             raise UndoConflict(f"Later rows refer to a row of `{table.name}`, and would go or change with it.")
         if len(rows.delete(table, [condition])) < count:
-            raise UndoConflict(f"A row of `{table.name}` is not what the action left.")
+            raise UndoConflict(f"A row of `{table.name}` has changed since the action.")
 
 
 def _restore_values(rows: Rows, catalogue: Catalogue, change: Change) -> None:
@@ -154,7 +154,7 @@ def _restore_values(rows: Rows, catalogue: Catalogue, change: Change) -> None:
     # It may have been restored together with the row that it refers to.
     changed_rows = changed_rows or rows.update(table, restored_values, [_key_of(table, old_row)])
     if not changed_rows:
-        raise UndoConflict(f"A row of `{table.name}` is not what the action left.")
+        raise UndoConflict(f"A row of `{table.name}` has changed since the action.")
 
 
 def _find_table(catalogue: Catalogue, change: Change) -> TableInfo:
@@ -166,7 +166,7 @@ def _find_table(catalogue: Catalogue, change: Change) -> TableInfo:
 
 
 def _known_columns(table: TableInfo, row: Row | None) -> Row:
-    """The values whose columns still exist. A dropped column stays dropped."""
+    """Returns the values whose columns still exist. A dropped column stays dropped."""
     return {name: value for name, value in (row or {}).items() if name in table.columns}
 
 

@@ -5,7 +5,9 @@ import struct
 
 
 def round_to_floats(values: list[float]) -> list[float]:
-    """The numbers as 32-bit floats can hold them, as Postgres rounds them. Raises ValueError if one is not finite."""
+    """Returns the numbers as 32-bit floats can hold them, as Postgres rounds them. Raises ValueError if one is not
+    finite.
+    """
     numbers = [struct.unpack("<f", struct.pack("<f", value))[0] for value in values]
     if not all(math.isfinite(number) for number in numbers):
         raise ValueError("it is not finite")
@@ -21,7 +23,7 @@ def unpack_vector(packed_floats: bytes) -> list[float]:
 
 
 def _shorten(number: float) -> float:
-    """The number with the fewest digits that is the same in 32 bits, as Postgres writes it."""
+    """Returns the number with the fewest digits that is the same in 32 bits, as Postgres writes it."""
     packed_float = struct.pack("<f", number)
     candidates = (float(f"{number:.{digits}g}") for digits in (6, 7, 8))
     return next((short for short in candidates if struct.pack("<f", short) == packed_float), float(f"{number:.9g}"))

@@ -29,7 +29,7 @@ class WrittenRows:
         selection = read_selection(catalogue, table, select)
         if selection.groups is not None:
             raise InvalidFilter(
-                "A write answers the rows that it wrote, and no aggregates of them.",
+                "A write returns the rows that it wrote, but no aggregates of them.",
                 remediation="Select columns, and ask for the aggregates afterwards.",
             )
         if not selection.embeds and all(item == _show_column(table, item.name) for item in selection.items):
@@ -37,7 +37,7 @@ class WrittenRows:
             return
         if not table.key:
             raise InvalidFilter(
-                f"`{table.name}` has no primary key, so a write of it answers plain columns only.",
+                f"`{table.name}` has no primary key, so a write to it returns plain columns only.",
                 remediation="Select columns by their names, and read the rest afterwards.",
             )
         selection.items += [Item(f"{_KEY}{item.name}", item.tree, item.type) for item in _list_key(table)]

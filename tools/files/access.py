@@ -70,12 +70,12 @@ def owner_of(caller: Caller) -> str | None:
 
 
 def is_own(caller: Caller) -> list[ColumnElement[bool]]:
-    """The conditions for files that a caller may list and delete."""
+    """Returns the conditions for files that a caller may list and delete."""
     return [_columns.user_id == caller.user_id] if isinstance(caller, EndUser) else []
 
 
 def is_readable(call: Call) -> list[ColumnElement[bool]]:
-    """The conditions for files that a caller may download."""
+    """Returns the conditions for files that a caller may download."""
     caller = call.caller
     if not isinstance(caller, EndUser) or call.require_app().storage_config.get("publicReadEnabled", False):
         return []

@@ -25,7 +25,7 @@ class Version:
         return {"etag": self.tag, "last_modified": format_datetime(self._second, usegmt=True)}
 
     def is_known(self, conditions: Conditions) -> bool:
-        """Whether the reader has this version. If the reader sends a tag, the time does not matter."""
+        """Returns whether the reader has this version. If the reader sends a tag, the time does not matter."""
         if tags := conditions.get("if_none_match", ""):
             # Compared weakly: a proxy that compresses makes a weak tag of ours.
             known_tags = [tag.strip().removeprefix("W/") for tag in tags.split(",")]
@@ -34,7 +34,7 @@ class Version:
         return since is not None and self._second <= since
 
     def continues(self, conditions: Conditions) -> bool:
-        """Whether a part of this version continues what the reader already has."""
+        """Returns whether a part of this version continues what the reader already has."""
         validator = conditions.get("if_range", "")
         return validator in ("", self.tag) or _parse_date(validator) == self._second
 

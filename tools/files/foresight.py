@@ -46,7 +46,7 @@ async def _read(call: Call, row: Any) -> str | list[str]:
 
 
 def _show(raw: bytes) -> str | list[str]:
-    """The lines of a text; the size of anything else."""
+    """Returns the lines of a text; the size of anything else."""
     if len(raw) <= _MOST_COMPARED:
         try:
             lines = raw.decode().split("\n")

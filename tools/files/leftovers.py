@@ -35,7 +35,9 @@ async def _list_apps(stores: Stores) -> list[str]:
 
 
 async def _is_settled_here(services: Services, region: str, app_id: str) -> bool:
-    """Whether the app is in this region and is not being moved: bytes of a moving app may arrive before their rows."""
+    """Returns whether the app is in this region and is not being moved: bytes of a moving app may arrive before their
+    rows.
+    """
     try:
         app = await services.directory.app(app_id)
     except AppNotFound:

@@ -92,7 +92,7 @@ async def _draw(call: Call, row: Any) -> bytes:
 
 
 def _make_file() -> IO[bytes]:
-    """A file without a name, which vanishes with the process."""
+    """Returns a file without a name, which vanishes with the process."""
     return tempfile.TemporaryFile()
 
 

@@ -19,7 +19,9 @@ CANCEL = "jobs_cancel"
 
 
 def list_databases(services: Services) -> dict[str, Database]:
-    """The databases that hold jobs, each by the first region of which it keeps the rows: this installation's first."""
+    """Returns the databases that hold jobs, each by the first region of which it keeps the rows: this installation's
+    first.
+    """
     home = services.options.default_region
     databases = {home: services.database, **{name: stores.database for name, stores in services.regions.items()}}
     first: dict[Database, str] = {}
@@ -29,7 +31,10 @@ def list_databases(services: Services) -> dict[str, Database]:
 
 
 def select_page(tenant: str, state: State, kind: str | None, after: tuple[str, datetime, str] | None) -> Select[Any]:
-    """after: kind, moment and id of the last row of the page before."""
+    """Builds the query of one page of a tenant's jobs.
+
+    after: kind, moment and id of the last row of the page before.
+    """
     columns = jobs.c
     if state == "unfinished":
         order = (columns.kind, columns.due_at, columns.id)
@@ -53,7 +58,7 @@ async def read_rows(call: Call, database: Database, query: Select[Any]) -> list[
 
 
 async def find_row(call: Call, organisation_id: str, job_id: str) -> tuple[str, Database, Any]:
-    """The region, database and row of a job of an organisation. Raises JobNotFound."""
+    """Returns the region, database and row of a job of an organisation. Raises JobNotFound."""
     query = select(jobs).where(jobs.c.id == job_id, jobs.c.tenant == organisation_id)
     for region, database in list_databases(call.services).items():
         rows = await read_rows(call, database, query)

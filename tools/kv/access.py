@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 async def runs_app(call: "Call") -> bool:
-    """Whether the caller runs the app. Raises ForeignCredential or InvalidUserToken for a foreign credential."""
+    """Returns whether the caller runs the app. Raises ForeignCredential or InvalidUserToken for a foreign one."""
     caller = call.caller
     if isinstance(caller, (Account, AppKey)):
         try:

@@ -58,7 +58,7 @@ class NotAnInteger(BadRequest):
 
 class CounterOverflow(BadRequest):
     summary = "The result does not fit a signed 64-bit integer."
-    remediation = "Use a smaller step, or put a new start value."
+    remediation = "Use a smaller step, or store a new start value."
 
 
 class ValueTooLarge(BodyTooLarge):

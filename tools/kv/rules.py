@@ -52,7 +52,7 @@ class Rule:
         return patterns.of_owner(self.pattern)
 
     def may_match(self, key: str) -> bool:
-        """Whether it matches a key for some caller."""
+        """Returns whether it matches a key for some caller."""
         return self._of_anybody.fullmatch(key) is not None
 
     def matches(self, key: str, verb: Verb, caller: Caller) -> bool:

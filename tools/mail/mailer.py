@@ -80,5 +80,5 @@ async def find_settings(execute: Execute, app_id: str) -> Any:
 
 
 def seal_context(column: str, mail_id: str) -> str:
-    """The context that a mail's sealed text is bound to, as the rotation of secrets expects it."""
+    """Returns the context that a mail's sealed text is bound to, as the rotation of secrets expects it."""
     return f"{mails.name}.{column}:{mail_id}"

@@ -162,7 +162,7 @@ def render_mail(template: str, app_name: str, values: Mapping[str, str], colour:
 
 @cache
 def _environments() -> "tuple[Environment, Environment]":
-    """The one for plain text, and the one that escapes for HTML. Jinja2 takes too long to import for the start."""
+    """Returns Jinja2's environments for plain text and for HTML. Importing it would slow the start down."""
     from jinja2 import Environment, StrictUndefined
 
     plain = Environment(undefined=StrictUndefined, autoescape=False)  # noqa: S701 - for plain text

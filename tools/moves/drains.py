@@ -192,7 +192,7 @@ def _given_up(now: datetime) -> tuple[ColumnElement[bool], ...]:
 
 
 async def _is_anything_left(execute: Execute, name: str) -> bool:
-    """Whether there is an app in a cell, or on its way out of it or into it."""
+    """Returns whether there is an app in a cell, or on its way out of it or into it."""
     if (await execute(select(apps.c.id).where(apps.c.region == name).limit(1))).first():
         return True
     touches = (moves_table.c.source_region == name) | (moves_table.c.dest_region == name)
@@ -215,7 +215,7 @@ def _find_cell(services: Services, name: str) -> Cell:
 
 
 def _list_others(services: Services, cell: Cell) -> list[Cell]:
-    """The cells that the apps of a cell may move to."""
+    """Returns the cells that the apps of a cell may move to."""
     return [
         other
         for other in services.options.cells.values()

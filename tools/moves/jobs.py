@@ -30,7 +30,7 @@ async def moves_drain(job: Job, name: str, drain_id: str) -> None:
 
 @moves.job(attempts=1000)
 async def moves_tear_down(job: Job, app_id: str, region: str) -> None:
-    """Remove the copy of an app that a move has of_replica behind."""
+    """Remove the copy of an app that a move has left behind."""
     stores = job.services.regions.get(region)
     if stores is None:
         raise RetryLater(_ELSEWHERE_SECONDS, f"the region {region} is not served here")

@@ -23,7 +23,7 @@ class MoveStarted(TypedDict):
 
 class MoveReversed(MoveStarted):
     migrationId: str
-    path: Annotated[str, Field(description="Where to read how far it is.")]
+    path: Annotated[str, Field(description="Where to read the progress.")]
 
 
 class Move(TypedDict):

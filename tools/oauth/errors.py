@@ -13,5 +13,5 @@ class InvalidScope(OAuthError):
 
 class ProgramNotFound(NotFound):
     code = "OAUTH_PROGRAM_NOT_FOUND"
-    summary = "No such program has access to this server as you."
+    summary = "No program with this id has access to your account."
     remediation = "op:oauth_programs_list lists those that have it."

@@ -70,7 +70,7 @@ def is_visible_to(caller: Caller, collection: Row) -> list[ColumnElement[bool]]:
 def require_changeable(caller: Caller, collection: Row) -> None:
     """Raises NotForUsers where users see documents that are not theirs to change or delete."""
     if isinstance(caller, EndUser) and collection.access_mode == "shared":
-        raise NotForUsers("Users of the app may add documents to a shared collection, and not delete or replace any.")
+        raise NotForUsers("Users of the app may add documents to a shared collection, but not delete or replace any.")
 
 
 async def list_collections(call: Call) -> Sequence[Row]:

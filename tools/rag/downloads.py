@@ -40,5 +40,5 @@ async def download_page(services: Services, url: str, target: Path) -> str | Non
                     file.write(piece)
             media_type: str | None = answer.headers.get("Content-Type")
     except EgressTooLarge as exc:
-        raise PageRefused(f"The address answered more than {_MOST_BYTES} bytes.") from exc
+        raise PageRefused(f"The address sent more than {_MOST_BYTES} bytes.") from exc
     return media_type

@@ -49,7 +49,7 @@ async def embed_texts(
         rows = [row["embedding"] for row in sorted(answer["data"], key=lambda row: row["index"])]
         dimensions, vectors = await asyncio.to_thread(matrices.normalise, rows)
     except (ValueError, LookupError, TypeError) as exc:
-        raise Unavailable("The model answered something else than vectors.") from exc
+        raise Unavailable("The model did not return vectors.") from exc
     if len(vectors) != len(texts):
-        raise Unavailable("The model did not answer one vector for each text.")
+        raise Unavailable("The model did not return one vector for each text.")
     return Embedded(model or answer["model"], dimensions, vectors)

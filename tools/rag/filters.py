@@ -34,7 +34,7 @@ class _Compiler:
 
     def compile(self, metadata_filter: Any, depth: int) -> Matches:
         if not isinstance(metadata_filter, dict):
-            raise FilterTypeInvalid("A filter is an object.")
+            raise FilterTypeInvalid("A filter must be an object.")
         if depth > _DEEPEST:
             raise FilterInvalid(f"The filter is nested more than {_DEEPEST} levels deep.")
         parts = [self._compile_entry(name, condition, depth) for name, condition in metadata_filter.items()]

@@ -89,7 +89,7 @@ async def find_source(
     if url is not None:
         # Otherwise strangers could have this server fetch any address.
         if isinstance(call.caller, EndUser):
-            raise NotForUsers("Users of the app add texts and files, and no addresses on the web.")
+            raise NotForUsers("Users of the app can add texts and files, but no web addresses.")
         http_client = call.services.http_client
         assert isinstance(http_client, Egress)
         # An address is looked at now, a name when it is fetched.

@@ -33,7 +33,7 @@ Sha256 = Annotated[
     ),
 ]
 SnapshotId = Annotated[
-    str, Text(64, pattern="^[0-9a-f]{64}$"), Field(description="The snapshot's id, as the commit answered it.")
+    str, Text(64, pattern="^[0-9a-f]{64}$"), Field(description="The snapshot's id, which its commit returned.")
 ]
 
 

@@ -139,10 +139,8 @@ class ForbiddenByPrinciple(Conflict):
 
 class HeldByPrinciple(Conflict):
     code = "held_by_principle"
-    summary = "A principle holds against the import; nothing was changed."
-    remediation = (
-        "Leave out what it holds against, or propose it as actions, or retire a principle of details.principle_ids."
-    )
+    summary = "A principle forbids the import. Nothing was changed."
+    remediation = "Leave out what it forbids, or propose it as actions, or retire a principle of details.principle_ids."
 
 
 class SkipNotAllowed(Forbidden):

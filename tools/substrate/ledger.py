@@ -108,7 +108,7 @@ class Ledger:
     _decided_actions: list[Mapping[str, Any]] = field(default_factory=list)
 
     def stamp(self) -> datetime:
-        """The present, later than every moment that any row of this substrate has been given before."""
+        """Returns the current time, made later than every moment that a row of this substrate has."""
         self._last_at = max(self.services.clock.now(), self._last_at + _TICK)
         return self._last_at
 
@@ -145,12 +145,12 @@ class Ledger:
         self._usage = self._usage.add(more_bytes)
 
     async def get(self, table: Table, row_id: str) -> Row | None:
-        """A row by its id."""
+        """Returns a row by its id."""
         rows = await self.load(table, [row_id])
         return rows.get(row_id)
 
     async def load(self, table: Table, ids: Iterable[str]) -> dict[str, Row]:
-        """The rows of some ids, by id."""
+        """Returns the rows of some ids, by id."""
         sorted_ids = sorted(set(ids))
         rows: dict[str, Row] = {}
         for start in range(0, len(sorted_ids), _AT_ONCE):
@@ -268,7 +268,7 @@ async def open_ledger(unit: Unit, services: Services, organisation_id: str) -> A
 
 
 async def peek_ledger(unit: Unit, services: Services, organisation_id: str) -> Ledger | None:
-    """The ledger of an organisation for reading only, without its lock; None where it has no substrate yet."""
+    """Returns the ledger of an organisation for reading only, without its lock; None where it has no substrate yet."""
     rows = await unit.fetch(_SETTINGS, {"of_organisation": organisation_id})
     return Ledger(unit, services, organisation_id, rows[0], rows[0].last_at, Usage(None)) if rows else None
 

@@ -62,7 +62,7 @@ SHOWN = tuple(
 
 
 def choose_words(query: str) -> list[str]:
-    """The words of a query by which to search."""
+    """Returns the words of a query by which to search."""
     return split_words(query)[:_MOST_WORDS]
 
 
@@ -78,7 +78,7 @@ async def find_by_words(
     columns: Sequence[Any] = SHOWN,
     fills: bool = True,
 ) -> list[dict[str, Any]]:
-    """The memories that hold the words, with `rank`, the best first.
+    """Returns the memories that hold the words, with `rank`, the best first.
 
     Of more than `_MOST_RANKED` that hold them, the latest are ranked. With "or", the rarer words choose, and what has
     only everyday words comes after them. columns: what is read of each besides. fills: whether what has only everyday
@@ -118,7 +118,7 @@ async def find_by_words(
 
 
 def _build_search(dialect: str, match: Match, columns: Sequence[Any], filters: Sequence[Any] = ()) -> Select[Any]:
-    """A query of the columns and the ranks of the best memories that hold the words."""
+    """Returns a query of the columns and the ranks of the best memories that hold the words."""
     best = _build_ranking(dialect, match, filters).subquery()
     # Only of the best are rows read, of which each is much more than a number and a rank.
     query = select(*columns, best.c.rank).join(best, best.c.number == _memory.number)
@@ -132,7 +132,9 @@ _build_unfiltered = cache(_build_search)
 
 
 def _build_ranking(dialect: str, match: Match, filters: Sequence[Any]) -> Select[Any]:
-    """A query of the numbers and the ranks of the best memories that hold the words, of the latest `_MOST_RANKED`."""
+    """Returns a query of the numbers and the ranks of the best memories that hold the words, of the latest
+    `_MOST_RANKED`.
+    """
     if dialect == "postgresql":
         vector: Any = literal_column("words_vector")
         tsquery = _build_tsquery(match, _WANTED)
@@ -156,7 +158,7 @@ def _build_ranking(dialect: str, match: Match, filters: Sequence[Any]) -> Select
 
 
 def build_holding(dialect: str, organisation_id: str, query: str) -> Select[Any] | None:
-    """A query of the ids of all memories that hold each of the words, with `rank`; None without any word."""
+    """Returns a query of the ids of all memories that hold each of the words, with `rank`; None without any word."""
     words = tag_words(organisation_id, choose_words(query))
     if not words:
         return None
@@ -173,8 +175,8 @@ def build_holding(dialect: str, organisation_id: str, query: str) -> Select[Any]
 
 
 def _write_words(dialect: str, words: list[str], match: Match) -> str:
-    """The words as the database's full-text search reads them. They are letters and digits only, so that nothing in
-    them means anything to it.
+    """Returns the words as the database's full-text search reads them. They are letters and digits only, so that
+    nothing in them means anything to it.
     """
     if dialect == "postgresql":
         return " | ".join(f"'{word}'" for word in words) if match == "or" else " ".join(words)
@@ -240,7 +242,7 @@ async def add_sources(reader: Reader, dialect: str, organisation_id: str, rows: 
 
 @cache
 def _build_sources(dialect: str) -> Select[Any]:
-    """A query of what rows have as `source`, by the ids of the actions."""
+    """Returns a query of what rows have as `source`, by the ids of the actions."""
     return select(
         *(_actions.id.label("action_id"), _actions.capability, _actions.proposed_by_kind, _actions.proposed_by),
         *(_actions.source_app_id, _actions.source_rule_id),
@@ -248,7 +250,7 @@ def _build_sources(dialect: str) -> Select[Any]:
 
 
 def build_recent(organisation_id: str) -> Select[Any]:
-    """A query of the memories of an organisation, the latest changed first, without a rank."""
+    """Returns a query of the memories of an organisation, the latest changed first, without a rank."""
     memory = tables.memory
     rank: Any = literal_column("NULL", String).label("rank")
     return select(*SHOWN, rank).where(memory.c.organisation_id == organisation_id).order_by(memory.c.updated_at.desc())

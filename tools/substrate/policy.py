@@ -89,7 +89,7 @@ async def require_allowed(ledger: Ledger, counts: Mapping[str, int], at: datetim
 async def _find_conflicts(
     ledger: Ledger, capability: str, payload: Mapping[str, Any], at: datetime, count: int = 1
 ) -> list[PolicyConflictBrief]:
-    """The principles in force that speak against an action, or against so many."""
+    """Returns the principles in force that speak against an action, or against so many."""
     conflicts: list[PolicyConflictBrief] = []
     if not ledger.settings.has_principles:
         return conflicts

@@ -104,7 +104,7 @@ async def carry_out_directly(
 
 
 def build_context(ledger: Ledger, proposer: Proposer) -> ActionContext:
-    """A new action, whose plan is then made."""
+    """Returns a new action, whose plan is then made."""
     return ActionContext(
         id=ledger.new_id("act"),
         at=ledger.stamp(),
@@ -261,7 +261,7 @@ async def _find_by_key(ledger: Ledger, key: str) -> Any:
 
 
 def _replay(row: Any, proposer: Proposer) -> Proposal:
-    """The answer to a proposal whose key was used before: what became of the action since."""
+    """Returns the answer to a proposal whose key was used before: what became of the action since."""
     result = row.result
     if row.from_strangers and proposer.kind == "agent" and result and "before" in result:
         result = {**result, "before": None}

@@ -66,7 +66,7 @@ class Usage:
         if self.counted_bytes is None:
             if self.uncounted_bytes + more_bytes > _BEFORE_COUNTED:
                 raise MemoryFull(
-                    "What an earlier version has kept in the memory is being counted. Until then,"
+                    "The memory of an earlier version is still being counted. Until that has ended,"
                     f" {_BEFORE_COUNTED} bytes can be added.",
                     remediation="Try again in a minute or two.",
                     details={"plan": plan, "what": "bytes of memory", "limit": cap},

@@ -13,7 +13,7 @@ Row = dict[str, Any]
 
 
 def encode_row(table: Table, row: Mapping[str, Any]) -> Row:
-    """A row as JSON; `decode_row` is the way back."""
+    """Returns a row as JSON; `decode_row` is the way back."""
     # SQLAlchemy's names are a subclass of `str`, with which pydantic takes a hundred times as long to write JSON.
     encoded_row = {str(name): value for name, value in row.items() if name != "organisation_id"}
     for name in _list_instants(table):

@@ -101,13 +101,13 @@ async def erase_words(job: Job) -> None:
 
 
 def remember(table: Table, row: Row) -> dict[str, Any]:
-    """A row of one of the four tables as a memory."""
+    """Returns a row of one of the four tables as a memory."""
     return _MEMORIES[table](row)
 
 
 @cache
 def _build_write(dialect: str) -> Any:
-    """The statement that writes a memory, built once: that takes longer than to run it."""
+    """Returns the statement that writes a memory, built once: that takes longer than to run it."""
     # Nobody needs the number that it gets.
     statement = build_upsert(dialect, tables.memory).inline()
     changing = {name: statement.excluded[name] for name in _WRITTEN if name not in ("organisation_id", "id")}

@@ -103,7 +103,7 @@ POST {base}/v1/APP_ID/schema/apply
 ```
 
 Insert one row or a list (`data_insert`), and read with filters (`data_list`). The grammar is PostgREST's. Over MCP the
-filters are the argument `where`: `{{"title": "ilike.hel*"}}`. Each write answers an action that `data_undo` can undo.
+filters are the argument `where`: `{{"title": "ilike.hel*"}}`. Each write returns an action, which `data_undo` can undo.
 
 ```
 POST {base}/v1/APP_ID/posts

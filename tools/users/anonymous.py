@@ -50,7 +50,7 @@ async def open_ticket(call: Call, text: str) -> str:
     try:
         ticket = json.loads(call.services.vault.open(text, _CONTEXT + call.require_app().id))
     except (SecretUnreadable, ValueError) as exc:
-        raise NotAnonymous("This ticket is not good here.") from exc
+        raise NotAnonymous("This ticket is not valid here.") from exc
     if ticket["ends"] <= call.services.clock.time() or await find_session(call, ticket["session"]) is None:
-        raise NotAnonymous("This ticket is not good any more.")
+        raise NotAnonymous("This ticket is no longer valid.")
     return str(ticket["user"])

@@ -120,7 +120,7 @@ def _select_link(app_id: str, link: str) -> Any:
 
 def _require_fresh(row: Any, now: datetime) -> None:
     if row is None:
-        raise WrongCode("This link is not good: perhaps a newer mail was sent.")
+        raise WrongCode("This link is not valid. Perhaps a newer mail was sent.")
     if row.used_at is not None:
         raise _word(CodeUsed, row.purpose)
     if row.expires_at <= now:

@@ -112,13 +112,13 @@ class FactorNotFound(NotFound):
 
 class SignInTooOld(Forbidden):
     code = "AUTH_SIGN_IN_AGAIN"
-    summary = "The sign-in is too long ago to change how this user signs in."
+    summary = "This sign-in is too old to change how the user signs in."
     remediation = "Sign the user in again and repeat the call within 15 minutes."
 
 
 class PasskeyNotFound(NotFound):
     summary = "The user has no such passkey."
-    remediation = "List the passkeys first."
+    remediation = "List the passkeys with op:auth_passkeys."
 
 
 class PasskeyExists(AlreadyExists):
@@ -128,12 +128,12 @@ class PasskeyExists(AlreadyExists):
 
 class TooManyPasskeys(Conflict):
     summary = "The user has reached the limit of passkeys."
-    remediation = "Remove one first."
+    remediation = "Remove one first, with op:auth_passkey_delete."
 
 
 class WrongUserPassword(Forbidden):
     summary = "`current_password` is not this user's password."
-    remediation = "Send the user's present password as `current_password`, or use op:auth_forgot_password."
+    remediation = "Send the user's current password as `current_password`, or use op:auth_forgot_password."
 
 
 class ProviderNotFound(NotFound):
@@ -161,7 +161,7 @@ class RedirectRefused(BadRequest):
 class OAuthFailed(BadRequest):
     code = "AUTH_OAUTH_FAILED"
     summary = "OAuth error: the provider did not sign the user in."
-    remediation = "Begin again at the start of the flow; if it stays, check the provider's settings and its own log."
+    remediation = "Start the sign-in again. If it fails again, check the provider's settings and its log."
 
 
 class AddressInUse(Conflict):
@@ -189,7 +189,7 @@ class InvitationNotFound(NotFound):
 
 class NotAnonymous(Conflict):
     summary = "This user has an address already."
-    remediation = "Only an anonymous user can be upgraded; go on as you are."
+    remediation = "Only an anonymous user can be upgraded. Nothing is left to do."
 
 
 class UserNotFound(NotFound):
@@ -199,4 +199,4 @@ class UserNotFound(NotFound):
 
 class SessionNotFound(NotFound):
     summary = "The user has no such session."
-    remediation = "List the sessions first; one that has ended is not among them."
+    remediation = "List the sessions with op:auth_sessions. Sessions that have ended are not listed."

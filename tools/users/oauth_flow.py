@@ -139,7 +139,7 @@ class ProviderClient:
             return _read(account, claims)
         access_token = tokens.get("access_token")
         if not isinstance(access_token, str) or account.kind.userinfo_url is None:
-            raise OAuthFailed("OAuth error: the provider answered no access token")
+            raise OAuthFailed("OAuth error: the provider returned no access token")
         headers = {"authorization": f"Bearer {access_token}"}
         user = _read(account, await self._ask("GET", account.kind.userinfo_url, headers))
         if account.kind.profile != "github":
@@ -170,7 +170,7 @@ class ProviderClient:
         return tokens
 
     def _build_secret(self, account: ProviderAccount) -> str:
-        """The client's secret; Apple's is a token that is signed anew each time."""
+        """Returns the client's secret; Apple's is a token that is signed anew each time."""
         if account.kind.slug != "apple":
             return account.client_secret
         now = int(self._time())
@@ -183,9 +183,9 @@ class ProviderClient:
             raise OAuthFailed("OAuth error: the private key of this provider cannot be read") from exc
 
     async def _verify(self, account: ProviderAccount, flow: Flow, token: Any) -> dict[str, Any]:
-        """The claims of an ID token that the provider has signed for this client and this flow."""
+        """Returns the claims of an ID token that the provider has signed for this client and this flow."""
         if not isinstance(token, str):
-            raise OAuthFailed("OAuth error: the provider answered no ID token")
+            raise OAuthFailed("OAuth error: the provider returned no ID token")
         url = str(account.kind.jwks_url)
         try:
             claims = await self._decode(url, token)
@@ -241,7 +241,7 @@ def _read(account: ProviderAccount, data: Any, *, is_verified: bool = False) -> 
 
 
 def _read_posted_name(text: str) -> str:
-    """The name in the field `user` of Apple's form: `{"name": {"firstName": ..., "lastName": ...}}`."""
+    """Returns the name in the field `user` of Apple's form: `{"name": {"firstName": ..., "lastName": ...}}`."""
     try:
         name = json.loads(text)["name"]
         return " ".join(part for part in (name.get("firstName"), name.get("lastName")) if isinstance(part, str))

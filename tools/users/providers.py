@@ -70,12 +70,12 @@ def open_metadata(vault: Vault, row: Any) -> dict[str, Any]:
 
 
 def seal_context(column: str, provider_id: str) -> str:
-    """The context that a sealed value of a provider is bound to, as the rotation of secrets expects it."""
+    """Returns the context that a sealed value of a provider is bound to, as the rotation of secrets expects it."""
     return f"{user_providers.name}.{column}:{provider_id}"
 
 
 def build_callback(call: Call, provider: str) -> str:
-    """The address that the provider sends the browser back to; it is registered with the provider."""
+    """Returns the address that the provider sends the browser back to; it is registered with the provider."""
     return f"{call.services.options.base_url}/auth/{call.require_app().id}/oauth/{provider}/callback"
 
 

@@ -11,7 +11,7 @@ RedirectTo = Annotated[str, Text(2000, min_length=1)]
 
 
 def is_redirect_allowed(call: Call, redirect_to: str) -> bool:
-    """Whether tokens may be sent to this address: its origin is the app's, or on this machine."""
+    """Returns whether tokens may be sent to this address: its origin is the app's, or on this machine."""
     try:
         parts = urlsplit(redirect_to)
         port = parts.port

@@ -50,7 +50,7 @@ class Factors:
     passkeys: int
 
     def list_methods(self) -> list[FactorMethod]:
-        """The ways by which the user can answer a challenge; none where the user has to set one up first."""
+        """Returns the ways by which the user can answer a challenge; none where the user has to set one up first."""
         methods: list[FactorMethod] = ["totp"] if self.totp else []
         methods += ["recovery_code"] if self.totp and self.recovery_codes else []
         return [*methods, "passkey"] if self.passkeys else methods

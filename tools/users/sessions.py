@@ -219,5 +219,5 @@ def build_tokens(call: Call, access_token: str, refresh_token: str) -> Tokens:
 
 
 def _is_just_spent(session: Any, generation: int, now: datetime) -> bool:
-    """Whether a token is the one before the session's newest, and was exchanged a moment ago."""
+    """Returns whether a token is the one before the session's newest, and was exchanged a moment ago."""
     return bool(session.generation - 1 == generation and now - session.refreshed_at <= GRACE)

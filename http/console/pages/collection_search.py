@@ -67,9 +67,9 @@ def _read_part(text: str, label: str) -> float:
     try:
         number = float(text or 0)
     except ValueError as exc:
-        raise BadRequest(f"The {label} is a number from 0 to 1.") from exc
+        raise BadRequest(f"The {label} must be a number from 0 to 1.") from exc
     if not 0 <= number <= 1:
-        raise BadRequest(f"The {label} is a number from 0 to 1.")
+        raise BadRequest(f"The {label} must be a number from 0 to 1.")
     return number
 
 

@@ -25,7 +25,7 @@ async def read_collection(visit: Visit) -> Context:
 def read_number(text: str, label: str, most: int = 2**30) -> int:
     """Returns a whole number from 0 to `most`. Raises BadRequest for anything else."""
     if not (text.isdecimal() and text.isascii() and len(text) < 12 and int(text) <= most):
-        raise BadRequest(f"The {label} is a whole number up to {most}.")
+        raise BadRequest(f"The {label} must be a whole number up to {most}.")
     return int(text)
 
 

@@ -32,7 +32,7 @@ async def announce(visit: Visit) -> Context:
     """
     size = visit.form.get("size", "")
     if not (size.isdecimal() and len(size) < 14):
-        raise BadRequest("The size is a number of bytes.")
+        raise BadRequest("The size must be a number of bytes.")
     upload = await visit.call(
         "files_upload",
         app_id=visit.parts["app"],

@@ -13,7 +13,7 @@ _POLICIES = {
     "external": "before anything leaves this server or is destroyed",
     "write": "before every change",
 }
-_ASKS = {"always": "always ask", "never": "never ask", "by_effect": "as the key's policy says"}
+_ASKS = {"always": "always ask", "never": "never ask", "by_effect": "as for all other tools"}
 
 
 async def show_keys(visit: Visit) -> Context:
@@ -55,7 +55,7 @@ def _find_end(last_day: str) -> str:
     try:
         day = date.fromisoformat(last_day)
     except ValueError as exc:
-        raise BadRequest("The last day is a date, such as 2027-01-31.") from exc
+        raise BadRequest("The last day must be a date, such as 2027-01-31.") from exc
     return datetime.combine(day + timedelta(days=1), time(), UTC).isoformat()
 
 

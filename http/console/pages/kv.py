@@ -60,7 +60,7 @@ async def expire(visit: Visit) -> str:
     app_id, key = visit.parts["app"], visit.form.get("key", "")
     text = visit.form.get("ttl", "").strip()
     if text and not (text.isdecimal() and len(text) < 12):
-        raise BadRequest("The time to live is a number of seconds, or empty for never.")
+        raise BadRequest("The time to live must be a number of seconds, or empty for never.")
     await visit.call("kv_expire", app_id=app_id, key=key, ttl=int(text) if text else None)
     return _entry(app_id, key) + "&saved=1"
 

@@ -53,7 +53,7 @@ def _read_request(fields: dict[str, str]) -> dict[str, Any]:
         if fields["temperature"].strip():
             request["temperature"] = float(fields["temperature"])
     except ValueError as exc:
-        raise BadRequest("max_tokens and temperature are numbers.") from exc
+        raise BadRequest("max_tokens and temperature must be numbers.") from exc
     return request
 
 

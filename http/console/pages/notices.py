@@ -61,7 +61,7 @@ async def save(visit: Visit) -> str:
 def _read_number(form: Any, name: str) -> int:
     text = form.get(name, "").strip()
     if not text.isdecimal() or len(text) > 5:
-        raise BadRequest("A number of minutes is digits.")
+        raise BadRequest("The minutes must be a number.")
     return int(text)
 
 

@@ -45,7 +45,7 @@ async def fork(visit: Visit) -> str:
     arguments: dict[str, Any] = {"idempotency_key": visit.form.get("once", "")[:64] or uuid4().hex}
     if step := visit.form.get("step", "").strip():
         if not step.isdecimal():
-            raise BadRequest("The step is a number.")
+            raise BadRequest("The step must be a number.")
         arguments["step"] = int(step)
     run_input = parse_object(visit.form.get("input", ""), "input")
     if run_input is not None and run_input != run["input"]:

@@ -58,7 +58,7 @@ async def save(visit: Visit) -> str:
     form = visit.form
     days = form.get("anonymous_days", "").strip()
     if days and not (days.isdecimal() and len(days) < 6):
-        raise BadRequest("The days are a number, or empty for never.")
+        raise BadRequest("The days must be a number, or empty for never.")
     changes: dict[str, Any] = {name: name in form for name in ("anonymous", "invite_only")}
     changes["second_factor"] = "required" if "second_factor" in form else "optional"
     changes["anonymous_days"] = int(days) if days else None

@@ -72,7 +72,7 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
     async def _send_request(self, request: httpx2.Request) -> httpx2.Response:
         url = str(request.url)
         if Target.parse(url, https_only=False).origin != self._target.origin:
-            raise UrlRefused("The server leads to another host.")
+            raise UrlRefused("The server sends requests to another host.")
         body = await request.aread()
         answer, stack = await self._open_stream(request, url, body)
         # A cached token may have been revoked, so a new one is tried, once.

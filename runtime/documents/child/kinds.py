@@ -72,7 +72,7 @@ def detect_kind(source: bytes, name: str, media_type: str) -> str:
     if _UNREAD.match(head):
         raise Refused(f"Sound, video and pictures of this kind are not read. {READABLE}")
     if declared_kind in _BINARY:
-        raise Refused(f"The file is called {declared_kind}, but its content is not. {READABLE}")
+        raise Refused(f"The file is declared as {declared_kind}, but its content is not. {READABLE}")
     if declared_kind:
         return declared_kind
     return "html" if _HTML.match(source[:4096]) else "txt"

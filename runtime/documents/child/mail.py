@@ -38,7 +38,7 @@ _MOST_PARTS = 1_000
 def read_document(source: bytes, builder: TextBuilder, _options: dict[str, Any]) -> None:
     letter = _read_letter(source)
     if not any(letter.get(name) for name in ("From", "To", "Subject", "Date", "Received")):
-        raise Refused("The file is called a letter (eml), but has none of the headers of one.")
+        raise Refused("The file is declared as an e-mail (eml), but has none of an e-mail's headers.")
     subject = squeeze(str(letter.get("Subject", "")))
     builder.title = subject or None
     builder.add("heading", subject, level=1)
@@ -49,7 +49,7 @@ def read_document(source: bytes, builder: TextBuilder, _options: dict[str, Any])
         _read_body(body, builder)
     for at, part in enumerate(letter.iter_attachments()):
         if at == _MOST_PARTS:
-            raise Refused(f"The letter has more than {_MOST_PARTS} attachments.")
+            raise Refused(f"The e-mail has more than {_MOST_PARTS} attachments.")
         name = squeeze(part.get_filename() or "without a name")
         builder.add_item(f"Attachment, which is not read: {name} ({part.get_content_type()})")
 

@@ -28,7 +28,10 @@ def import_ahead(_options: dict[str, Any]) -> None:
 
 
 def prepare(source: bytes, options: dict[str, Any]) -> Callable[[], bytes]:
-    """options: those of the task `parse`, with the media type that it found and a page, 0 if there are none."""
+    """Loads the reader of text in pictures and returns a function that reads one picture or page.
+
+    options: those of the task `parse`, with the media type that it found and a page, 0 if there are none.
+    """
     reader = _load_reader()
 
     def recognise() -> bytes:

@@ -51,7 +51,7 @@ async def test_a_run_is_approved_with_the_keyboard_alone_as_it_begins_to_wait(br
         assert (await browser_server.ask("GET", f"/v1/{app}/kv/greeting"))["value"] == "hello"
         await person.page.keyboard.press("u")
         await expect(person.page.get_by_text("Nothing waits for you")).to_be_visible()
-        await expect(person.page.get_by_text("Decided lately")).to_be_visible()
+        await expect(person.page.get_by_text("Recently decided")).to_be_visible()
 
 
 async def test_of_two_people_who_decide_at_once_one_does_and_the_other_is_told(browser_server: BrowserServer) -> None:
@@ -136,7 +136,7 @@ async def test_a_call_is_denied_on_a_phone_without_script(browser_server: Browse
         await person.photograph("inbox-phone")
         await open_call(person, "by-phone")
         await person.photograph("approval-phone")
-        await person.page.get_by_label("Reason, told to whoever asked").fill("Not today.")
+        await person.page.get_by_label("Reason, shown to whoever asked").fill("Not today.")
         await person.page.get_by_role("button", name="Deny", exact=True).click()
         await expect(person.page.get_by_text("Denied. It will not be executed.")).to_be_visible()
         await person.page.get_by_role("button", name="Account").click()

@@ -123,7 +123,7 @@ async def test_rules_show_what_they_would_do_and_are_switched_off(visitor: Runne
     assert "Look" in (await visitor.open("/console/substrate/rules")).text
     page = await visitor.open(f"/console/substrate/rules/{rule_id}")
     assert "Seen " in page.text
-    assert "It has not ticked yet" in page.text
+    assert "It has not run yet" in page.text
     (of,) = set(re.findall(r'name="of" value="([^"]+)"', page.text))
     assert (await visitor.send(f"/console/substrate/rules/{rule_id}/disable", page, of=of)).status_code == 303
     assert "Switch on" in (await visitor.open(f"/console/substrate/rules/{rule_id}")).text

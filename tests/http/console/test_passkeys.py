@@ -104,7 +104,7 @@ async def test_passkeys_are_changed_only_soon_after_a_sign_in(visitor: Runner) -
     for path in ("/console/sessions/passkeys", remove):
         refusal = await client.post(path, data=fields, headers=visitor.browser)
         assert refusal.status_code == 403
-        assert "sign-in is too long ago" in refusal.text
+        assert "sign-in is too old" in refusal.text
 
 
 async def test_answers_of_another_page_another_ceremony_or_nobody_are_refused(visitor: Runner) -> None:

@@ -366,7 +366,7 @@ async def test_invitations_of_those_who_may_not_invite_any_more_are_withdrawn(
 
 async def test_a_key_ends_when_it_was_to_end_and_so_do_those_that_it_made(harness: ToolHarness) -> None:
     ada = await harness.sign_up("ada@example.com")
-    with pytest.raises(BadRequest, match="over already"):
+    with pytest.raises(BadRequest, match="in the past"):
         await harness.call("api_keys_create", ada, name="late", ends_at=harness.clock.now().isoformat())
     end = harness.clock.now() + timedelta(days=1)
     result = await harness.call("api_keys_create", ada, name="for a day", ends_at=end.isoformat())

@@ -135,7 +135,7 @@ async def test_a_write_answers_no_related_rows_of_a_table_without_a_key_and_no_a
     refusal = await library.ask("POST", "/notes?select=text,books(title)", {"text": "y"})
     assert (refusal.status, refusal.json["message"]) == (
         400,
-        "`notes` has no primary key, so a write of it answers plain columns only.",
+        "`notes` has no primary key, so a write to it returns plain columns only.",
     )
     assert (await library.ask("PATCH", "/books?id=eq.1&select=count()", {"price": 1})).status == 400
     assert await library.list("notes?select=text") == [{"text": "x"}]

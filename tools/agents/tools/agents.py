@@ -240,7 +240,7 @@ async def _list_update_changes(call: Call, app_id: AppId, name: Name, **argument
         preview=_preview_update,
         changes=_list_update_changes,
         widens={**_WIDENS, "approvers": whatever_is_said},
-        destructive_when="where it gives another graph: the one before is not kept",
+        destructive_when="if it gives another graph: the one before is not kept",
         meaning=agent_meaning,
     ),
 )
@@ -265,7 +265,7 @@ async def agents_update(
     retention_days: Days | None = OMITTED,
     approvers: NamedApprovers | None = OMITTED,
 ) -> ChangedAgent:
-    """Change an agent. Fields that you leave out stay. Runs under way keep the graph that they started with.
+    """Change an agent. Fields that you leave out stay. Runs in progress keep the graph that they started with.
 
     display_name: null removes it.
     description: null removes it.

@@ -97,7 +97,7 @@ async def _preview_delete_thread(
 async def agents_threads_delete(
     call: Call, app_id: AppId, name: Name, thread_id: ThreadId, user_id: UserId | None = None
 ) -> Erasing:
-    """Erase a conversation and the runs in it. Those under way are cancelled first.
+    """Erase a conversation and its runs. Runs in progress are cancelled first.
 
     user_id: the user whose conversation it is, or a visitor's `visitor_id`; by default, the caller's own.
     """
@@ -128,7 +128,7 @@ async def _preview_erase_user(call: Call, app_id: AppId, user_id: UserId) -> str
 async def agents_users_erase(call: Call, app_id: AppId, user_id: UserId) -> Erasing:
     """Erase all that the app's agents keep of one person: threads, and runs with events, checkpoints and approvals.
 
-    Runs under way are cancelled first.
+    Runs in progress are cancelled first.
 
     user_id: the app's user, or the `visitor_id` of a visitor.
     """

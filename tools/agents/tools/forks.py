@@ -78,7 +78,7 @@ async def agents_runs_fork(
         raise StepNotFound
     if isinstance(call.caller, EndUser):
         if input is not None or state is not None:
-            raise NotYourRun("Only those who run the app change what a run goes on with.")
+            raise NotYourRun("Only those who run the app can change the input or state of a fork.")
         await _require_undecided(call, run, point.step)
     _require_known(run.graph_spec, state)
     try:
@@ -119,9 +119,9 @@ async def _require_undecided(call: Call, run: Any, step: int) -> None:
             payloads = (await execute(query)).scalars().all()
             asking_event = (await execute(origin)).first()
         if asking_event is None:
-            raise NotYourRun("What came before this run was deleted: only those who run the app go on behind it.")
+            raise NotYourRun("An earlier run of this fork was deleted, so only those who run the app can fork it.")
         # The number of a child run's call is a step of that run: such a call counts as asked before every step.
         steps = [0 if "run_id" in payload else int(payload["call_id"].partition(".")[0]) for payload in payloads]
         if any(asked_at <= step for asked_at in steps):
-            raise NotYourRun("Somebody was asked before this step: only those who run the app go on behind it.")
+            raise NotYourRun("A person was asked before this step, so only those who run the app can fork from it.")
         run_id, step = asking_event.forked_from, asking_event.forked_step

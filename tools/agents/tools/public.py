@@ -133,6 +133,7 @@ async def agents_public_resume(
 ) -> RunState:
     """Decide about a call that a paused run waits for.
 
+    approved: true makes the call, false refuses it.
     arguments: the arguments to call with, in place of those that the run proposed.
     """
     return await resume_run(call, app_id, id, approval_token, approved=approved, arguments=arguments, reason=reason)

@@ -192,7 +192,7 @@ async def agents_runs_list(
             raise NotYourRun
         filters["agent"] = name
     elif is_outsider(call.caller):
-        raise NotYourRun("Only those who run the app list the runs of all agents. Name one agent.")
+        raise NotYourRun("Only those who run the app can list the runs of all agents. Name one agent.")
     if isinstance(call.caller, EndUser):
         filters["subject"] = caller_subject(call.caller, "")
     values = {f"of_{column}": value for column, value in filters.items() if value is not None}

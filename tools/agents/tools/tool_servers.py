@@ -297,7 +297,7 @@ async def _get_pinned_server(call: Call, app_id: str, server_id: str, tool: str,
     if server.get_tool(tool).digest != digest:
         raise ToolChanged(
             f"The tool `{tool[:64]}` has changed since this call was proposed, so the call is not made.",
-            remediation="Look at what the tool is now, and have the call proposed anew where it is still wanted.",
+            remediation="Look at the tool as it is now. If you still want the call, have it proposed again.",
         )
     return server
 

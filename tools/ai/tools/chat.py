@@ -77,7 +77,7 @@ async def gateway_chat(
     model: if left out, the server's default model.
     stream: answer with server-sent events. MCP always answers in one piece.
     max_tokens: the most tokens that the answer may have.
-    cache: keep the answer for this long. The very same request is then answered from the cache, at no cost.
+    cache: keep the answer for this long. The same request is then answered from the cache, at no cost.
     baobab_timeout: how long the call may take. Over REST you can also send the header `x-baobab-timeout`.
     """
     answer: dict[str, Any] = await _chat(
@@ -130,7 +130,7 @@ async def ai_chat(
     model: if left out, the app's default model.
     stream: answer with server-sent events. MCP always answers in one piece.
     max_tokens: the most tokens that the answer may have. If the app's maxTokensPerRequest is less, that applies.
-    cache: keep the answer for this long. The very same request is then answered from the cache, at no cost.
+    cache: keep the answer for this long. The same request is then answered from the cache, at no cost.
     baobab_timeout: how long the call may take. Over REST you can also send the header `x-baobab-timeout`.
     """
     app_settings = await settings.get_app_settings(call, app_id, baobab_timeout)

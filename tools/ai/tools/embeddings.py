@@ -65,7 +65,7 @@ async def gateway_embeddings(
     """Turn texts into vectors whose closeness is that of their meanings.
 
     model: if left out, the built-in embeddings.
-    cache: keep the answer for this long. The very same request is then answered from the cache, at no cost.
+    cache: keep the answer for this long. The same request is then answered from the cache, at no cost.
     baobab_timeout: how long the call may take. Over REST you can also send the header `x-baobab-timeout`.
     """
     return await _embed(call, await settings.get_call_settings(call, baobab_timeout), input, model, further, cache)
@@ -99,7 +99,7 @@ async def ai_embeddings(
     """Turn texts into vectors that are close if their meanings are; the app's organisation pays.
 
     model: if left out, the built-in embeddings.
-    cache: keep the answer for this long. The very same request is then answered from the cache, at no cost.
+    cache: keep the answer for this long. The same request is then answered from the cache, at no cost.
     baobab_timeout: how long the call may take. Over REST you can also send the header `x-baobab-timeout`.
     """
     return await _embed(

@@ -98,7 +98,7 @@ async def gateway_messages(
     baobab_timeout: TimeoutHeader | None = None,
     **further: Any,
 ) -> JsonObject:
-    """Have a model answer a conversation, on the wire of Anthropic's Messages.
+    """Have a model answer a conversation, in the format of Anthropic's Messages API.
 
     You can call any model. Fields that are not listed here are passed on. You can also send the key in `x-api-key`.
 

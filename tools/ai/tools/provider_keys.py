@@ -68,7 +68,7 @@ async def provider_keys_list(call: Call) -> KeysOfProviders:
     guard=Guard(destructive_when="if the organisation already has a key for the provider, which it replaces"),
 )
 async def provider_keys_set(call: Call, provider: ProviderName, key: ProviderKey) -> KeyOfProvider:
-    """Keep your organisation's own key for a provider: its models of text are called with it, and not charged.
+    """Store your organisation's own key for a provider: its text models are called with it, and not charged.
 
     The key applies to the gateway, and to all apps of the organisation that have no `byokKey` for the provider. With
     it you can also call models of providers for which the installation has no key. The key is stored encrypted and
@@ -125,7 +125,7 @@ async def _preview_delete(call: Call, provider: ProviderName) -> str:
     guard=Guard(preview=_preview_delete),
 )
 async def provider_keys_delete(call: Call, provider: ProviderName) -> ProviderKeyRemoved:
-    """Take your organisation's key for a provider back.
+    """Remove your organisation's key for a provider.
 
     The provider's models are then called with the installation's key, if it has one.
     """

@@ -71,7 +71,7 @@ async def gateway_responses(
     baobab_timeout: TimeoutHeader | None = None,
     **further: Any,
 ) -> JsonObject:
-    """Have a model answer, on the wire of OpenAI's Responses.
+    """Have a model answer, in the format of OpenAI's Responses API.
 
     You can call any model. Fields that are not listed here are passed on.
 
@@ -86,7 +86,7 @@ async def gateway_responses(
     for field, remediation in _ELSEWHERE.items():
         if further.get(field):
             raise RequestRefused(
-                f"`{field}` is not taken here.",
+                f"`{field}` is not supported here.",
                 remediation=remediation,
                 details={"param": field},
             )
@@ -151,7 +151,7 @@ async def _preview_delete(call: Call, response_id: ResponseId, **_app: str) -> s
     guard=Guard(preview=_preview_delete),
 )
 async def gateway_response_delete(call: Call, response_id: ResponseId) -> Deleted:
-    """Forget a stored response. Responses that continue it keep the conversation before them."""
+    """Delete a stored response. Responses that continue it keep the conversation before them."""
     await conversations.delete_response(call, response_id)
     call.audit.resource_id = response_id
     return {"id": response_id, "object": "response", "deleted": True}

@@ -78,7 +78,7 @@ async def model_servers_list(call: Call) -> ModelServers:
 async def model_servers_create(
     call: Call, name: ServerName, url: Url, key: ServerKey | None = None, timeouts: Timeouts | None = None
 ) -> ModelServer:
-    """Declare a model server that speaks OpenAI's wire; your organisation and its apps can then call its models.
+    """Declare a model server that speaks OpenAI's wire format; your organisation and its apps can then call its models.
 
     The server is asked for its models at once. If it does not answer, it is declared anyway, and you can call its
     models by name. Calls to it are not charged.
@@ -160,7 +160,7 @@ async def model_servers_update(
     key: ServerKey | None = OMITTED,
     timeouts: Timeouts | None = OMITTED,
 ) -> ModelServer:
-    """Change where a model server is, its key or its time; what is left out stays. It is asked for its models again.
+    """Change a model server's URL, key or timeouts; fields left out stay. It is asked for its models again.
 
     url: the new address. If its host is another one, send the key again.
     key: the new key; null for none.
@@ -199,7 +199,7 @@ async def _preview_probe(call: Call, name: ServerName) -> str:
     guard=Guard(preview=_preview_probe),
 )
 async def model_servers_probe(call: Call, name: ServerName) -> ModelServer:
-    """Ask a model server for its models, and whether it is well.
+    """Check that a model server works, and ask it for its models.
 
     The new list of models replaces the old one. If the server does not list its models, `problem` says why.
     """

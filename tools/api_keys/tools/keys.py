@@ -100,7 +100,7 @@ async def api_keys_create(
             remediation="Sign in to make the key, or use a key that has no budget.",
         )
     if ends_at is not None and ends_at <= call.now:
-        raise BadRequest("`ends_at` is over already.", remediation="Give a moment to come, or leave it out.")
+        raise BadRequest("`ends_at` is in the past.", remediation="Send a time in the future, or leave it out.")
     limits = _limits(call, Limits(read_only=read_only, approval=approval, ends_at=ends_at), toolsets)
     key_scopes = scoping.build_scopes(key_scope, target_app_id, additional_scopes or [], scopes, scope)
     if target_app_id is not None:
@@ -218,12 +218,12 @@ async def _preview_revoke(call: Call, key_id: KeyId, keep_made: bool) -> str:
     guard=Guard(preview=_preview_revoke),
 )
 async def api_keys_revoke(call: Call, key_id: KeyId, keep_made: bool = False) -> Revoked:
-    """Revoke an API key for good: your own, or as admin or owner any of the organisation's. In force within 2 s.
+    """Revoke an API key for good: your own, or as admin or owner any of the organisation's. Takes effect within 2 s.
 
     This also revokes what the key handed out: the keys that it made, and those that these made; invitations that nobody
     has accepted; a function key that it was shown. Other changes that it made stay.
 
-    keep_made: revoke this key only, and leave all of that valid.
+    keep_made: revoke this key only, and keep what it handed out valid.
     """
     row = await get_live_row(call, key_id)
     revoked_count = await keys.revoke(call, rows.c.id == key_id, keep_made=keep_made)

@@ -49,7 +49,7 @@ async def api_keys_update(
     read_only: bool | None = None,
     approval: Policy | None = None,
 ) -> ListedKey:
-    """Rename a key or change its limits. Other fields stay. In force within 2 s.
+    """Rename a key or change its limits. Other fields stay. Takes effect within 2 s.
 
     name: what it is for, in a few words.
     toolsets: the toolsets that the key may use; null for all.
@@ -86,7 +86,7 @@ async def api_keys_update(
 async def api_keys_ask(
     call: Call, key_id: KeyId, tool_name: AskedTool, ask: Literal["always", "never", "by_effect"]
 ) -> ListedKey:
-    """Set whether a key's calls of one tool wait for a person. In force within 2 s.
+    """Set whether a key's calls of one tool wait for a person. Takes effect within 2 s.
 
     Calls that wait, and now need no approval, are withdrawn: the key can make them again.
 

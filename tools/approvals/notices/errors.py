@@ -32,7 +32,7 @@ class CodeWrong(BadRequest):
 class NoMailServer(Conflict):
     code = "NOTICE_NO_MAIL_SERVER"
     summary = "This installation has no mail server."
-    remediation = "Its operator sets BAOBAB_SMTP_URL. Until then, use another kind of channel."
+    remediation = "Ask the operator to set BAOBAB_SMTP_URL. Until then, use another kind of channel."
 
 
 class ScheduleUnclear(BadRequest):

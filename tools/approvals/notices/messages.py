@@ -101,6 +101,6 @@ def compose_discord(message: Notice) -> bytes:
 
 
 def compose_push(message: Notice) -> bytes:
-    """The text that our service worker shows; the tag replaces a notification that came twice."""
+    """Returns the text that our service worker shows; the tag replaces a notification that came twice."""
     body = "\n".join(message.lines[:3])
     return to_json({"title": message.subject, "body": body[:500], "url": message.link, "tag": message.id})

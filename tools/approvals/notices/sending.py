@@ -27,12 +27,12 @@ from baobab.tools.core.services import Services
 
 
 def may_decide(approval: Any, account_id: str, role: Role) -> bool:
-    """Whether a member may decide about a call."""
+    """Returns whether a member may decide about a call."""
     return Decider(Account(account_id, approval.organisation_id), role).may(PendingDecision.of_approval(approval))
 
 
 def is_told(approval: Any, account_id: str, role: Role, which: str) -> bool:
-    """Whether a member gets a notice of a call.
+    """Returns whether a member gets a notice of a call.
 
     which: `all` that they may decide; or `mine`, without what they may decide only because they run the organisation.
     """

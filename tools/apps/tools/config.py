@@ -108,7 +108,7 @@ _COLUMN_NAMES = {"tools": "user_tools", "post_auth_function": "auth_hook_functio
 
 
 async def _list_changes(call: Call, app_id: AppId, **settings: Any) -> list[Change]:
-    """The settings that would have another value."""
+    """Returns the settings that would have another value."""
     del app_id
     row = await get_app_row(call)
     changes: list[Change] = []
@@ -147,7 +147,7 @@ async def _list_changes(call: Call, app_id: AppId, **settings: Any) -> list[Chan
 async def config_access_mode(call: Call, app_id: AppId, access_mode: AccessMode) -> AccessModeSet:
     """Let anonymous requests reach the app's key-value store and public agents, or only signed-in users and keys.
 
-    In force within 2 s. Event streams opened with a token of their own continue to their end.
+    Takes effect within 2 s. Event streams opened with a token of their own continue to their end.
 
     access_mode: `public` lets anonymous requests through to the rules; `authenticated` answers them 401.
     """
@@ -493,8 +493,8 @@ async def _merge(call: Call, column: str, changes: dict[str, Any]) -> Any:
 
 
 async def _list_open_tables(call: Call) -> list[str] | None:
-    """A sentence for each table of which visitors or any user reach every row. None if they cannot be read, as while
-    their region does not answer: settings are read and changed all the same.
+    """Returns a sentence for each table of which visitors or any user reach every row. None if they cannot be read, as
+    while their region does not answer: settings are read and changed all the same.
     """
     try:
         policies = await call.invoke("rls_list", app_id=call.require_app().id, with_slow_statements=False)

@@ -21,7 +21,9 @@ class NoCreditAccount(NotFound):
 
 
 def describe_exhausted_credits(balance: Balance, amount: int) -> CreditsExhausted:
-    """The error for an amount that the balance does not allow: what there is, and whether calls under way hold it."""
+    """Returns the error for an amount that the balance does not allow: what there is, and whether calls under way hold
+    it.
+    """
     fits = balance.available is not None and balance.available + balance.reserved_nanos >= amount
     details = {"exhausted": "credits", "reason": _REASONS[fits], "required_usd": usd(amount), **balance.as_details()}
     if not fits:
@@ -34,7 +36,7 @@ def describe_exhausted_credits(balance: Balance, amount: int) -> CreditsExhauste
 
 
 def describe_exhausted_budget(budget: Budget, amount: int) -> BudgetExhausted:
-    """The error for an amount that a budget does not allow: what is left, and whether calls under way hold it."""
+    """Returns the error for an amount that a budget does not allow: what is left, and what calls in progress hold."""
     fits = budget.spent_nanos + amount <= budget.most
     details = {
         "exhausted": "budget",

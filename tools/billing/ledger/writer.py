@@ -106,7 +106,7 @@ class CreditWriter:
         return await self._database.transact(again, durable=durable)
 
     async def run_in_unit(self, unit: Unit, organisation_id: str, work: Callable[[Statements, Ledger], T]) -> T:
-        """The same as a part of a unit, before which that unit has locked no account."""
+        """Returns the same as a part of a unit, before which that unit has locked no account."""
 
         def work_in_unit(statements: Statements) -> T:
             # Here it may wait for another that is just making the account: nobody waits for what this holds yet.

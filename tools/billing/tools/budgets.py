@@ -77,7 +77,7 @@ async def billing_set_budget(
     most_usd: Usd,
     org_id: OrganizationId | None = None,
 ) -> BudgetSet:
-    """Limit what an app or a key may spend in each day or month; admins and owners only. In force at once.
+    """Limit what an app or a key may spend in each day or month; admins and owners only. Takes effect at once.
 
     What was spent before in this period counts. 0 refuses every call that costs anything.
 

@@ -115,7 +115,7 @@ def _caps(plan: str) -> Caps:
 
 
 def _own_plan(plan: str, account: Account, apps: int | None) -> OwnPlan:
-    """The organisation's own terms, where the operator has set some, instead of the plan's."""
+    """Returns the organisation's own terms, where the operator has set some, instead of the plan's."""
     return {
         "id": plan,
         "name": plan.capitalize(),

@@ -53,7 +53,7 @@ class AnyAccount:
         if caller.key_id is not None and not self.keys:
             raise Forbidden(
                 f"{call.tool.name} takes the account's own token, not a key.",
-                remediation="Sign in with op:platform_login and send the token that it answers.",
+                remediation="Sign in with op:platform_login and send the token that it returns.",
             )
         call.role = await call.services.directory.role(caller.organisation_id, caller.account_id)
         require_role(call.role, self.role)

@@ -101,7 +101,7 @@ async def restore_caller(
     if isinstance(caller, EndUser) and proposer["account_id"] is not None:
         parameters = {"account": proposer["account_id"], "organisation": proposer["organisation_id"]}
         if not await fetch(_FIND_ROLE, parameters):
-            raise Forbidden("The account that had this done as a user has left the organisation.")
+            raise Forbidden("The account that acted as a user in this call has left the organisation.")
     return caller
 
 
@@ -122,7 +122,7 @@ def _actor(proposer: dict[str, Any], limits: Limits | None) -> Caller:
             return ScopedKey(proposer["account_id"], proposer["organisation_id"], key_id, scopes, limits)
         case "anonymous":
             return Anonymous(proposer["app_id"])
-    raise Forbidden("Whoever proposed this did so to an older version, which did not say who acts: propose it anew.")
+    raise Forbidden("An older version of the server stored this call, without who acts in it. Propose it again.")
 
 
 async def find_key_name(call: Call, proposer: dict[str, Any]) -> str | None:

@@ -119,7 +119,7 @@ api_keys = Table(
     Column("created_at", Instant, nullable=False),
     Column("last_used_at", Instant),
     Column("revoked_at", Instant),
-    # The only app that it opens. No foreign key: a key of an app that is gone opens none.
+    # The only app that it opens. No foreign key: a key of a deleted app opens none.
     Column("only_app_id", String(36)),
     # When it ends for good; and until when its present text is good, which an OAuth client exchanges for another.
     Column("ends_at", Instant),

@@ -15,7 +15,7 @@ SCOPE = "mcp"
 class UserToolsClosed(NotFound):
     code = "AUTH_MCP_CLOSED"
     summary = "Users of this app cannot sign in over MCP."
-    remediation = "Whoever runs the app opens this by naming tools with op:config_user_tools."
+    remediation = "Ask whoever runs the app to name tools with op:config_user_tools."
 
 
 async def get_open_app(directory: Directory, app_id: object) -> App:

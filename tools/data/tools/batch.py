@@ -130,7 +130,7 @@ def _foresee(rows: Rows, catalogue: Catalogue, foresight: Foresight, write: Writ
         )
     ),
     guard=Guard(
-        destructive_when="one of the writes deletes rows",
+        destructive_when="if one of the writes deletes rows",
         preview=_preview_batch,
         changes=_list_batch_changes,
         outcome=say_batch,
@@ -201,7 +201,7 @@ class _BatchRun:
             self._take_rows(len(written_rows))
         if len(written_rows) != write.get("expect", len(written_rows)):
             raise UnexpectedCount(
-                f"It is about {len(written_rows)} rows, and {write['expect']} were expected.",
+                f"It changes {len(written_rows)} rows, but `expect` is {write['expect']}.",
                 details={"rows": len(written_rows)},
             )
         if not self._preferences.minimal:

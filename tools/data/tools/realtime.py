@@ -271,7 +271,7 @@ async def realtime_broadcast(
     payload: an object of at most 4096 bytes; null for an empty one.
     """
     if len(str(payload or {})) > 4096:
-        raise BadRequest("`payload` is an object of at most 4096 bytes of JSON.")
+        raise BadRequest("`payload` must be an object of at most 4096 bytes of JSON.")
     await call.unit.commit()
     await broadcast(call.services, app_id, channel, event, payload or {})
     return {"told": True}

@@ -163,7 +163,7 @@ async def _preview_apply(
             "crear tabla, añadir columna, migrar"
         ),
     ),
-    guard=Guard(destructive_when="it drops a table or a column", preview=_preview_apply, meaning=_digest_schema),
+    guard=Guard(destructive_when="if it drops a table or a column", preview=_preview_apply, meaning=_digest_schema),
 )
 async def schema_apply(
     call: Call,

@@ -61,7 +61,7 @@ async def files_store(
     expires: Expires = 0,
     signature: Signature = "",
 ) -> StoredFile:
-    """Send the bytes of a file to the address that op:files_upload answered, once.
+    """Send the bytes of a file to the address from op:files_upload, once.
 
     The type and the length must be those that were announced. If the connection breaks before the last byte, nothing is
     stored, and you can use the same address again until it expires.
@@ -119,7 +119,7 @@ async def files_content(
     range: RangeHeader = "",
     **conditions: Unpack[Conditions],
 ) -> Bytes:
-    """Read the bytes of a file at the address that op:files_download answered, whole or one range of them.
+    """Read the bytes of a file, or one range of them, at the address from op:files_download.
 
     A browser may show PNG, JPEG, GIF, WebP and AVIF pictures, audio, video and plain text. It saves everything else.
     """

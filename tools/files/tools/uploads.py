@@ -83,7 +83,7 @@ async def files_upload_begin(
     except ValueError as exc:
         raise MetadataInvalid("Upload-Length is missing or too large.") from exc
     if public and call.caller.limits is not None:
-        raise MetadataInvalid("A key with limits makes no file public.")
+        raise MetadataInvalid("A key with limits cannot make a file public.")
     if content.size and content.content_type != _BODY:
         raise BodyTypeRefused
     if content.size and content.size > size:

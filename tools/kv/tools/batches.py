@@ -63,7 +63,7 @@ async def _preview_batch(call: Call, app_id: AppId, ops: list[Item]) -> str:
 
 
 def _say_operations(arguments: Mapping[str, Any]) -> str | None:
-    """The deletions first; None for a batch that has operations of no known kind."""
+    """Returns the deletions first; None for a batch that has operations of no known kind."""
     operations = [op for op in arguments.get("ops") or () if isinstance(op, dict)]
     keys = {kind: [op.get("key") for op in operations if op.get("op") == kind] for kind in ("del", "set", "get")}
     if sum(map(len, keys.values())) != len(arguments.get("ops") or ()) or not keys["del"] + keys["set"]:

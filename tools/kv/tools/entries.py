@@ -155,7 +155,7 @@ async def _list_put_changes(call: Call, app_id: AppId, key: Key, value: Value, *
     guard=Guard(
         preview=_preview_put,
         changes=_list_put_changes,
-        destructive_when="where the key is there already: its value is replaced",
+        destructive_when="if the key exists already: its value is replaced",
         outcome=lambda arguments: f"Stores a value under the key {quote_text(arguments.get('key'))}",
     ),
 )
@@ -345,7 +345,7 @@ async def kv_setnx(
             "comparar y cambiar, actualizar solo si no cambió, concurrencia"
         ),
     ),
-    guard=Guard(destructive_when="where it replaces a value"),
+    guard=Guard(destructive_when="if it replaces a value"),
 )
 async def kv_cas(call: Call, app_id: AppId, key: Key, expected: Value, next: Value) -> Swapped:
     """Replace a value only if it is still the expected one; the entry keeps its remaining time to live.

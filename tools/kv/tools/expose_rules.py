@@ -170,7 +170,7 @@ async def kv_expose_replace(
         _check_owner(rule["pattern"], read, write)
         rows.append({"app_id": app_id, "pattern": rule["pattern"], "read": read, "write": write, "position": position})
     if len({row["pattern"] for row in rows}) < len(rows):
-        raise BadRequest("`rules`: a pattern stands twice.", remediation="Give each pattern once.")
+        raise BadRequest("`rules` has the same pattern twice.", remediation="Give each pattern once.")
     await call.execute(delete(rules_table).where(rules_table.c.app_id == app_id))
     if rows:
         await call.execute(insert(rules_table), rows)

@@ -80,13 +80,14 @@ async def oauth_decide(
 ) -> Decided:
     """Let a client have a key of yours, or deny it: a person's decision, made on the consent page.
 
-    The client gets a code that is good for one key within five minutes. The key is in /api-keys, where it is revoked.
+    The client gets a code, which it exchanges for one key within five minutes. Revoke the key at /api-keys.
 
+    decision: `approve` gives the client a key, `deny` refuses it.
     organization_id: the organisation whose key it will be.
     read_only: whether the key only reads.
-    approval: from which effect on a call of the key waits for a person.
+    approval: the mildest effect for which a call of the key waits for a person.
     toolsets: the toolsets that the key opens; all when left out.
-    only_app_id: the only app that the key opens, one of the organisation's; all that the account may when left out.
+    only_app_id: the only app that the key opens; left out, every app that the account can use.
     last_day: the day (UTC) at whose end the access ends for good; when left out, it lasts until it is revoked.
     """
     auth_request = open_request(call.services, request)
@@ -143,7 +144,9 @@ async def oauth_decide(
 async def _require_app(call: Call, app_id: str, organisation: str, scopes: list[str]) -> None:
     """Raises AppNotFound for an app that does not exist or is another organisation's."""
     if "mcp" not in scopes:
-        raise BadRequest("What asks for models only is not narrowed to an app: a key of the app opens its models.")
+        raise BadRequest(
+            "A client that asks for models only cannot be limited to one app. Use a key of the app instead."
+        )
     if (await call.services.directory.app(app_id)).organisation_id != organisation:
         raise AppNotFound
 

@@ -81,7 +81,7 @@ async def oauth_exchange(call: Call, client_id: ClientId, code: Code) -> Exchang
         call.audit.data |= {"replayed": True, "keys_revoked": await keys.revoke(call, api_keys.c.id == first)}
         return {"access_token": None, "refresh_token": None, "expires_in": 0, "scope": scope}
     if await load_role(call, row.organisation_id, row.account_id) is None:
-        raise InvalidGrant("Who agreed is no longer a member of the organisation.")
+        raise InvalidGrant("The person who agreed is no longer a member of the organisation.")
     await keys.require_room(call, row.organisation_id)
     if row.ends_at is not None and row.ends_at <= call.now:
         raise InvalidGrant("The access that a person gave has ended.")

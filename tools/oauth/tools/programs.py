@@ -50,7 +50,10 @@ async def oauth_programs_list(call: Call) -> Programs:
     audit=Audit("oauth.program.revoke", category="auth", action="delete", resource="api_key"),
 )
 async def oauth_programs_revoke(call: Call, program_id: Uuid) -> Revoked:
-    """Take a program's access away at once, with all that it handed out."""
+    """Revoke a program's access at once, and everything that it handed out.
+
+    program_id: the program, by the `id` of op:oauth_programs_list.
+    """
     grants = select(oauth_grants.c.key_id).where(oauth_grants.c.key_id == program_id)
     revoked_count = await keys.revoke(call, api_keys.c.id.in_(grants), api_keys.c.account_id == call.account.account_id)
     if not revoked_count:

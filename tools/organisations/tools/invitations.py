@@ -126,7 +126,7 @@ async def _preview_withdraw(call: Call, organization_id: OrganizationId, invitat
 async def organisations_withdraw_invitation(
     call: Call, organization_id: OrganizationId, invitation_id: InvitationId
 ) -> Deleted:
-    """Withdraw an invitation; its token is void at once."""
+    """Withdraw an invitation; its token stops working at once."""
     await _get_withdrawable(call, organization_id, invitation_id)
     call.audit.resource_id = invitation_id
     await invited.withdraw(call, invitation_id)

@@ -62,7 +62,7 @@ _columns = repo_snapshots.c
     ),
 )
 async def repo_prepare(call: Call, app_id: AppId, files: RepoFiles) -> Prepared:
-    """Begin a snapshot: answers which blobs the repository lacks, and where to upload them within ten minutes.
+    """Begin a snapshot: returns which blobs the repository lacks, and where to upload them within ten minutes.
 
     Then commit it with op:repo_commit. A blob is the bytes of a file; each is uploaded and stored once.
     """
@@ -156,7 +156,7 @@ async def repo_snapshots_list(call: Call, app_id: AppId) -> Snapshots:
     mcp=Mcp(keywords="pull code, latest version, files of the project; neueste Version; última versión del código"),
 )
 async def repo_latest(call: Call, app_id: AppId) -> Snapshot:
-    """Read which files the latest snapshot has; op:repo_blobs answers the addresses of their bytes."""
+    """Read which files the latest snapshot has; op:repo_blobs returns the addresses of their bytes."""
     query = select(repo_snapshots).where(_columns.app_id == app_id).order_by(_columns.position.desc()).limit(1)
     async with call.reading() as execute:
         row = (await execute(query)).first()
@@ -174,7 +174,7 @@ async def repo_latest(call: Call, app_id: AppId) -> Snapshot:
     mcp=Mcp(keywords="an earlier version of the code, compare versions; frühere Version; versión anterior"),
 )
 async def repo_snapshot(call: Call, app_id: AppId, snapshot_id: SnapshotId) -> Snapshot:
-    """Read which files a snapshot has; op:repo_blobs answers the addresses of their bytes."""
+    """Read which files a snapshot has; op:repo_blobs returns the addresses of their bytes."""
     async with call.reading() as execute:
         query = select(repo_snapshots).where(_columns.app_id == app_id, _columns.id == snapshot_id)
         row = (await execute(query)).first()

@@ -50,7 +50,7 @@ async def upsert_source_artifact(ledger: Ledger, payload: UpsertSourceArtifact, 
         change = RowChange(_artifacts, row["id"], None, row)
         return Plan({"artifact_id": row["id"], "was_insert": True, "before": None}, [change])
     if any(name in sent_fields and known_row[name] not in (None, sent_fields[name]) for name in _IDENTITY):
-        raise InvalidPayload("The artifact of this id has another `external_id`, which stays as it is.")
+        raise InvalidPayload("The artifact with this id has another `external_id`, which cannot be changed.")
     changing = {name: sent_fields[name] for name in (*_COLUMNS, "attrs") if name in sent_fields}
     if changing.get("attrs", {}) is None:
         changing["attrs"] = {}
@@ -73,5 +73,5 @@ async def _find_artifact(ledger: Ledger, payload: UpsertSourceArtifact) -> Row |
     if known_id is None:
         return by_id
     if payload.id not in (None, known_id):
-        raise InvalidPayload("The artifact of this `external_id` has another id.")
+        raise InvalidPayload("The artifact with this `external_id` has another id.")
     return await ledger.get(_artifacts, known_id)

@@ -52,8 +52,8 @@ class Plan:
         return self.traces is not None or bool(self.reverted_ids)
 
     def is_marked(self, *, is_done: bool) -> bool:
-        """Whether text of strangers may be in the action: in a row that it makes from its payload, or, once it is
-        done, in one that it changes, of which its result may tell.
+        """Returns whether text of strangers may be in the action: in a row that it makes from its payload, or, once it
+        is done, in one that it changes, of which its result may tell.
         """
         rows = [change.after for change in self.changes if is_done or change.before is None]
         rows += [change.before for change in self.changes if is_done]

@@ -75,7 +75,7 @@ async def require_decision(ledger: Ledger, decision_id: str) -> Row:
     if row is None:
         raise DecisionNotFound
     if row["status"] != "active":
-        raise WrongStatus("The decision is not in force any more.", details={"status": row["status"]})
+        raise WrongStatus("The decision is no longer in force.", details={"status": row["status"]})
     return row
 
 
@@ -161,7 +161,7 @@ async def consolidate_memories(ledger: Ledger, payload: ConsolidateMemories, act
         if each not in rows:
             raise DecisionNotFound if is_decision else LearningNotFound
         if is_decision and rows[each]["status"] != "active":
-            raise WrongStatus("A decision is not in force any more.", details={"status": rows[each]["status"]})
+            raise WrongStatus("A decision is no longer in force.", details={"status": rows[each]["status"]})
         if is_decision and rows[each]["constraint_spec"] is not None:
             raise InvalidPayload("payload of consolidate_memories: principles are amended or retired instead.")
     kept_row, duplicates = rows[payload.kept_id], [rows[each] for each in duplicate_ids]

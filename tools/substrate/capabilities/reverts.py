@@ -323,7 +323,7 @@ class _Undo:
 
 
 def _moment(action: Row) -> Any:
-    """The moment of an action, by which actions are ordered."""
+    """Returns the moment of an action, by which actions are ordered."""
     return action["executed_at"] or action["proposed_at"]
 
 

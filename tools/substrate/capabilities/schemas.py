@@ -13,7 +13,7 @@ class Payload(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid")
 
     def collect_sent(self) -> dict[str, Any]:
-        """The fields that were sent."""
+        """Returns the fields that were sent."""
         return {name: getattr(self, name) for name in self.model_fields_set}
 
 

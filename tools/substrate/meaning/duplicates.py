@@ -32,7 +32,7 @@ _memory, _embeddings, _decisions = tables.memory.c, tables.embeddings.c, tables.
 
 
 async def find_duplicates(execute: Execute, organisation_id: str, closeness: float) -> list[list[Any]]:
-    """The groups of learnings, and of decisions in force, that are so close; the oldest of each group first.
+    """Returns the groups of learnings, and of decisions in force, that are so close; the oldest of each group first.
 
     The latest thousand that have a vector are compared.
     """
@@ -63,7 +63,7 @@ async def find_duplicates(execute: Execute, organisation_id: str, closeness: flo
 
 
 async def _group(rows: list[Any], closeness: float) -> list[list[Any]]:
-    """The rows that are close to each other, or to one that is close to both."""
+    """Returns the rows that are close to each other, or to one that is close to both."""
     if len(rows) < 2:
         return []
     places = await group_vectors([row.parts for row in rows], closeness)
@@ -72,7 +72,7 @@ async def _group(rows: list[Any], closeness: float) -> list[list[Any]]:
 
 
 def build_payload(group: Sequence[Any]) -> dict[str, Any]:
-    """The payload of `consolidate_memories` that keeps the oldest of a group."""
+    """Returns the payload of `consolidate_memories` that keeps the oldest of a group."""
     oldest, *duplicates = group
     return {"kept_id": oldest.id, "duplicate_ids": [row.id for row in duplicates], "reason": _REASON}
 

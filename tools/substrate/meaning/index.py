@@ -102,7 +102,7 @@ class MeaningIndex:
         self._widest = 2 * self._size + _SMALL
 
     async def find_candidates(self, bits: bytes, kinds: Sequence[str] | None, most: int) -> list[int]:
-        """The numbers of the memories whose bits differ least."""
+        """Returns the numbers of the memories whose bits differ least."""
         if not self._size:
             return []
         work = partial(self._find_candidates, bits, kinds, most)
@@ -129,7 +129,7 @@ class MeaningIndexes:
     async def get(
         self, execute: Execute, organisation_id: str, embedder: str, embedded_until: datetime
     ) -> MeaningIndex:
-        """The index of an organisation, with all that has a vector by now.
+        """Returns the index of an organisation, with all that has a vector by now.
 
         embedded_until: as the transaction of `execute` sees it; whatever adds vectors moves it.
         """

@@ -53,7 +53,7 @@ _WORDED_COUNTED = (
 
 @cache
 def _build_best(dialect: str) -> Select[Any]:
-    """A query of some memories."""
+    """Returns a query of some memories."""
     # By id: asked for numbers, SQLite would go through all memories of the organisation instead.
     return select(*SHOWN).where(_memory.organisation_id == _OF, is_listed(dialect, _memory.id, "ids"))
 
@@ -65,7 +65,7 @@ _NEAR = "SELECT number, id, parts, memory_at FROM substrate_embeddings WHERE org
 
 @cache
 def _build_near(dialect: str) -> Select[Any]:
-    """The same query, to be joined with memories."""
+    """Returns the same query, to be joined with memories."""
     query = select(_embeddings.number, _embeddings.id, _embeddings.parts, _WRITTEN_AT)
     return query.where(_embeddings.organisation_id == _OF, is_listed(dialect, _embeddings.number, "numbers"))
 
@@ -130,7 +130,8 @@ class MeaningSearch:
         filters: Sequence[Any],
         limit: int,
     ) -> list[dict[str, Any]]:
-        """The memories that are found, the best first. `rank` is how close they are, or with words what fusion gives.
+        """Returns the memories that are found, the best first. `rank` is how close they are, or with words what fusion
+        gives.
 
         kinds: of which kinds, None for all. filters: further conditions. Raises Unavailable.
         """
@@ -181,7 +182,7 @@ class MeaningSearch:
     async def _find_near(
         self, index: MeaningIndex, vector: Vector, kinds: Sequence[str] | None, filters: Sequence[Any], enough: int
     ) -> list[_Near]:
-        """The nearest memories, the nearest first. enough: how many of them make a wider search superfluous."""
+        """Returns the nearest memories, the nearest first. enough: how many of them make a wider search superfluous."""
         rows: Sequence[Any] = ()
         looked_at = 0
         for most in (max(_CANDIDATES, enough), *(_MORE_CANDIDATES if filters else ())):
@@ -210,8 +211,8 @@ class MeaningSearch:
         return (await self.call.execute(mark_long(query) if is_long else query, parameters)).all()
 
     def _fuse(self, nearest: Sequence[_Near], word_matches: Sequence[_Worded]) -> dict[str, float]:
-        """Weighted reciprocal rank fusion of what is near, of what has the words, and of the order in time, the best
-        first.
+        """Returns the weighted reciprocal rank fusion of the nearest memories, those with the words, and the order
+        in time, the best first.
 
         What has only some of the words (`match` is "or") counts less for them.
         """

@@ -37,13 +37,13 @@ class Vector:
 
 
 def name_embedder() -> str:
-    """The id of the embedder that is used. Vectors of two embedders are not compared."""
+    """Returns the id of the embedder that is used. Vectors of two embedders are not compared."""
     return embeddings.list_installed()[0]
 
 
 async def embed_texts(texts: Sequence[str]) -> list[Vector]:
-    """The vectors of some texts, made in the thread of the built-in models. Raises Unavailable while it has too much
-    to do for this caller.
+    """Returns the vectors of some texts, made in the thread of the built-in models. Raises Unavailable while it has too
+    much to do for this caller.
     """
     np = await NUMPY.get()
     vectors: list[Vector] = []
@@ -78,7 +78,7 @@ def _compare(np: Any, vector: bytes, other_vectors: Sequence[bytes]) -> list[flo
 
 
 async def group_vectors(vectors: Sequence[bytes], closeness: float) -> list[list[int]]:
-    """The places of vectors that are so close to each other, or to others of their group; of two at least."""
+    """Returns the places of vectors that are so close to each other, or to others of their group; of two at least."""
     np = await NUMPY.get()
     return await asyncio.to_thread(_group, np, vectors, closeness)
 
@@ -102,5 +102,5 @@ def _normalise(np: Any, vectors: Sequence[bytes]) -> Any:
 
 
 def _read_numbers(np: Any, vectors: Sequence[bytes]) -> Any:
-    """The vectors as rows of floats, of which sums and products are exact: they are whole numbers."""
+    """Returns the vectors as rows of floats, of which sums and products are exact: they are whole numbers."""
     return np.frombuffer(b"".join(vectors), dtype=np.int8).reshape(len(vectors), -1).astype(np.float32)

@@ -77,7 +77,7 @@ async def substrate_propose(
     payload: what the capability needs, such as `{"title": "We ship on Mondays", "kind": "operational"}` to record a
       decision. One that does not fit is refused with its schema.
     idempotency_key: a second proposal with the same key answers what became of the first, however late it comes.
-    dangerously_skip_approval: do it without approval. For owners who are signed in; principles hold all the same.
+    dangerously_skip_approval: do it without approval. Only for owners who are signed in; principles still apply.
     trigger_context: what led to it, as JSON or text; kept with the action, and for people only.
     """
     return await proposals.propose(
@@ -173,9 +173,9 @@ async def substrate_action(call: Call, action_id: ActionId) -> Action:
     mcp=Mcp(keywords=("agree to a proposed action, let it happen; Aktion genehmigen; aprobar una acción")),
 )
 async def substrate_approve(call: Call, action_id: ActionId) -> Action:
-    """Approve an action that waits: it is done at once. A person's tool.
+    """Approve an action that waits: it is done at once. Only a person can call it.
 
-    Where it cannot be done any more, its status is then `failed`, and `result.error` says why.
+    If it can no longer be done, its status becomes `failed`, and `result.error` says why.
     """
     require_person(call)
     async with open_ledger(call.unit, call.services, organisation_of(call)) as ledger:
@@ -190,7 +190,7 @@ async def substrate_approve(call: Call, action_id: ActionId) -> Action:
     mcp=Mcp(keywords="refuse or decline a proposed action; Aktion ablehnen; rechazar una acción"),
 )
 async def substrate_reject(call: Call, action_id: ActionId, reason: Annotated[str | None, Text(2000)] = None) -> Action:
-    """Reject an action that waits: it is never done. A person's tool.
+    """Reject an action that waits: it is never done. Only a person can call it.
 
     reason: kept with the action.
     """

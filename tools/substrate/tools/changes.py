@@ -115,7 +115,7 @@ def _show(row: Any) -> Any:
 async def substrate_restore_preview(
     call: Call, day: Annotated[date, Field(strict=False, description="The day of the snapshot.")]
 ) -> RestorePreview:
-    """Show what going back to the snapshot of a day would undo. Nothing is changed.
+    """Show what a return to the snapshot of a day would undo. Nothing is changed.
 
     `payloads` are those of bulk_revert_actions, the latest actions first: propose them in their order. They hold at
     most 1000 actions; if there are more, `has_more` is true, and once these are undone a new preview shows the next.

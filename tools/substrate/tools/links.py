@@ -52,7 +52,7 @@ async def apps_link_substrate(call: Call, app_id: AppId, organization_id: Uuid |
     mcp=Mcp(keywords="disconnect an app from memory; App vom Gedächtnis trennen; desvincular app de memoria"),
 )
 async def apps_unlink_substrate(call: Call, app_id: AppId) -> AppLink:
-    """Undo the link of an app to a substrate, from the side of either. What is there stays there."""
+    """Unlink an app from a substrate, as an admin of either. The substrate keeps what it has."""
     return await _change(call, app_id, substrate_organization_id=None, substrate_autopropagate_users=False)
 
 
@@ -70,7 +70,7 @@ async def apps_set_substrate_autopropagate(
     app_id: AppId,
     users: Annotated[bool | None, Field(description="Whether users become entities; null leaves it as it is.")] = None,
 ) -> AppLink:
-    """Say whether who signs up to an app becomes an entity of the linked substrate, a person marked as a stranger.
+    """Choose whether people who sign up to an app become entities of the substrate, marked as strangers.
 
     users: whether they do, from now on; null leaves it as it is.
     """

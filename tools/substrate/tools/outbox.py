@@ -69,7 +69,7 @@ async def substrate_outbox_target_put(
     signing_secret: SigningSecret,
     source_app_id: AppId | None = None,
 ) -> OutboxTarget:
-    """Register the address that is told of each executed action of a capability, or replace it. A person's tool.
+    """Set the address that is notified of each executed action of a capability. Only a person can call it.
 
     webhook_url: gets a POST of `{action_id, capability, payload, executed_at}`. Private addresses are refused.
     signing_secret: signs the body, HMAC-SHA-256 in `X-Platform-Signature`. It is stored encrypted and never shown.
@@ -116,7 +116,7 @@ async def _preview_delete(call: Call, capability: TargetCapability) -> str:
     ),
 )
 async def substrate_outbox_target_delete(call: Call, capability: TargetCapability) -> Deleted:
-    """Remove the target of a capability; what was not delivered yet is cancelled. A person's tool."""
+    """Remove the target of a capability; pending deliveries are cancelled. Only a person can call it."""
     require_person(call)
     async with open_ledger(call.unit, call.services, organisation_of(call)) as ledger:
         organisation_id = ledger.organisation_id
@@ -174,7 +174,7 @@ async def substrate_outbox(
     mcp=Mcp(keywords="cancel a delivery that waits; Zustellung abbrechen; cancelar un envío"),
 )
 async def substrate_outbox_cancel(call: Call, outbox_id: OutboxId) -> OutboxRow:
-    """Cancel a delivery that is pending: it is not tried again. A person's tool."""
+    """Cancel a delivery that is pending: it is not tried again. Only a person can call it."""
     require_person(call)
     return await _change(call, outbox_id, ("pending",), {"state": "cancelled", "next_attempt_at": None})
 
@@ -187,7 +187,7 @@ async def substrate_outbox_cancel(call: Call, outbox_id: OutboxId) -> OutboxRow:
     mcp=Mcp(keywords="send a failed delivery again; Zustellung wiederholen; reintentar un envío"),
 )
 async def substrate_outbox_retry(call: Call, outbox_id: OutboxId) -> OutboxRow:
-    """Deliver once more what was given up or cancelled, with the same delivery id. A person's tool."""
+    """Send a delivery that was given up or cancelled again, with the same delivery id. Only a person can call it."""
     require_person(call)
     values = {"state": "pending", "attempts": 0, "next_attempt_at": call.now, "delivered_at": None}
     return await _change(call, outbox_id, ("failed", "cancelled"), values)

@@ -115,7 +115,7 @@ async def substrate_policy_conflicts(
     action_id: ActionId | None = None,
     limit: Annotated[int, Field(ge=1, le=500)] = 100,
 ) -> PolicyConflicts:
-    """List actions that wait because a principle speaks against them, the latest first.
+    """List actions that wait because they conflict with a principle, the latest first.
 
     status: `open` for those that nobody has decided.
     action_id: only those of this action.
@@ -165,7 +165,7 @@ async def substrate_resolve_policy_conflict(
     resolution: Literal["allow", "uphold"],
     reason: Annotated[str | None, Text(2000)] = None,
 ) -> PolicyConflict:
-    """Decide about a policy conflict. A person's tool.
+    """Decide about a policy conflict. Only a person can call it.
 
     resolution: `allow` lets the action be approved this once; `uphold` rejects it.
     reason: kept with the conflict.

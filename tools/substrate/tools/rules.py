@@ -108,7 +108,7 @@ async def substrate_rule_create(
 ) -> AttentionRule:
     """Make a rule that looks at the substrate on a schedule and proposes an action for what it finds.
 
-    A person's tool.
+    Only a person can call it.
     """
     require_person(call)
     cron = _check(rule)
@@ -155,7 +155,7 @@ async def substrate_rule_replace(
     rule_id: RuleId,
     **rule: Unpack[NamedRuleBody],
 ) -> AttentionRule:
-    """Replace an attention rule; what is left out gets its default. A person's tool.
+    """Replace an attention rule; what is left out gets its default. Only a person can call it.
 
     Its next tick is the first after now.
     """
@@ -179,7 +179,7 @@ async def _preview_delete(call: Call, rule_id: RuleId) -> str:
     mcp=Mcp(keywords="delete an attention rule; Regel löschen; borrar una regla"),
 )
 async def substrate_rule_delete(call: Call, rule_id: RuleId) -> Deleted:
-    """Delete an attention rule and the list of its firings. What it proposed stays. A person's tool."""
+    """Delete an attention rule and the list of its firings. What it proposed stays. Only a person can call it."""
     require_person(call)
     async with open_ledger(call.unit, call.services, organisation_of(call)) as ledger:
         await _find(call, rule_id)
@@ -201,7 +201,7 @@ async def substrate_rule_delete(call: Call, rule_id: RuleId) -> Deleted:
     mcp=Mcp(keywords="turn on an attention rule, resume; Regel einschalten; activar una regla"),
 )
 async def substrate_rule_enable(call: Call, rule_id: RuleId) -> AttentionRule:
-    """Let an attention rule fire, from its next tick on. A person's tool."""
+    """Let an attention rule fire, from its next tick on. Only a person can call it."""
     require_person(call)
 
     def enable(row: dict[str, Any]) -> dict[str, Any]:
@@ -219,7 +219,7 @@ async def substrate_rule_enable(call: Call, rule_id: RuleId) -> AttentionRule:
     mcp=Mcp(keywords="turn off or pause an attention rule; Regel ausschalten; desactivar una regla"),
 )
 async def substrate_rule_disable(call: Call, rule_id: RuleId) -> AttentionRule:
-    """Keep an attention rule from firing. A person's tool."""
+    """Keep an attention rule from firing. Only a person can call it."""
     require_person(call)
     return await _change(call, rule_id, lambda _: {"enabled": False, "next_fire_at": None})
 
@@ -242,6 +242,8 @@ async def substrate_rule_preview(
 
     `name`, `description`, `enabled` and `max_fires_per_day` make no difference here: the body of a rule can be sent as
     it is.
+
+    name: ignored.
     """
     del name
     _check(rule)

@@ -57,7 +57,7 @@ async def _read_settings(call: Call) -> Settings:
 async def substrate_set_yolo(call: Call, yolo_mode: bool) -> Settings:
     """Switch yolo mode on or off. While it is on, most of what a person proposes is done without approval.
 
-    yolo_mode: what agents, apps and rules propose, and what a principle speaks against, waits all the same.
+    yolo_mode: true switches it on. Proposals of agents, apps and rules, and those against a principle, still wait.
     """
     return await _change(call, yolo_mode=yolo_mode)
 
@@ -93,7 +93,7 @@ async def _change(call: Call, **values: Any) -> Settings:
     mcp=Mcp(keywords="set up memory; Gedächtnis einrichten; preparar la memoria"),
 )
 async def substrate_provision(call: Call) -> Settings:
-    """Set the substrate up, with the entity `self`. The first proposal does so, too; a second time changes nothing."""
+    """Set the substrate up, with the entity `self`. The first proposal also does this. Repeating it changes nothing."""
     async with open_ledger(call.unit, call.services, organisation_of(call)):
         pass
     return await _read_settings(call)

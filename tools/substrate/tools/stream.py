@@ -59,8 +59,8 @@ async def substrate_ws_ticket(call: Call) -> StreamTicket:
 async def substrate_stream(call: Call, ticket: Ticket = "", token: Token = "") -> str:
     """Follow over a WebSocket which rows change: `hello`, then `{tbl, op, id, org}` for each. Read them by their ids.
 
-    ticket: of op:substrate_ws_ticket; it is good for one stream.
-    token: a key or a token; the header `Authorization` does as well.
+    ticket: from op:substrate_ws_ticket; it opens one stream.
+    token: a key or a token; you can send it in the header `Authorization` instead.
     """
     organisation_id, check = await _admit(call, ticket, token)
     frames = follow_changes(call.services, organisation_id, check)

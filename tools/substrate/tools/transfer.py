@@ -36,7 +36,7 @@ _PublicKey = Annotated[str, Text(44, min_length=44), NotSecret("the public half 
     mcp=Mcp(offered=False),
 )
 async def substrate_export(call: Call) -> str:
-    """Export entities and memories as JSON lines, signed with the key of the receipts. A person's tool."""
+    """Export entities and memories as JSON lines, signed with the key of the receipts. Only a person can call it."""
     require_person(call)
     organisation_id, services = organisation_of(call), call.services
     async with open_ledger(call.unit, services, organisation_id) as ledger:
@@ -53,9 +53,9 @@ async def substrate_export(call: Call) -> str:
     mcp=Mcp(offered=False),
 )
 async def substrate_import(call: Call, lines: Body, trusted_key: _PublicKey | None = None) -> Proposal:
-    """Import entities and memories from JSON lines, as one action that can be undone. A person's tool.
+    """Import entities and memories from JSON lines, as one action that can be undone. Only a person can call it.
 
-    What is there already is skipped. Rows that nobody signed are marked as strangers' text.
+    Rows that exist already are skipped. Unsigned rows are marked as text from strangers.
 
     lines: at most 5000 rows and 8 MB.
     trusted_key: the public key of another substrate whose signature counts like one's own; null for none.

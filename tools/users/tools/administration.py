@@ -118,7 +118,7 @@ async def users_update(
     banned: bool | None = None,
     ban_reason: Reason | None = None,
 ) -> OneUser:
-    """Change a user's role or name, or ban the user from the app. In force at once, for tokens already issued, too.
+    """Change a user's role or name, or ban the user from the app. Takes effect at once, also for tokens already issued.
 
     banned: true ends all sessions and refuses new ones; false lets the user sign in again.
     ban_reason: kept for those who run the app; the user does not see it.

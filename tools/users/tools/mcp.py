@@ -98,9 +98,10 @@ async def auth_mcp_decide(
 ) -> Decided:
     """Let an MCP client use the app as you, or deny it: the user's decision, made on a consent page.
 
-    The client gets a code that is good for one session within a minute. The session is among those of the user.
+    The client gets a code, which it exchanges for one session within a minute. The user's sessions include it.
 
-    sign_out: whether the session that decides ends with that, as on the app's own page, which keeps nobody signed in.
+    decision: `approve` lets the client in, `deny` refuses it.
+    sign_out: whether the session that decides ends afterwards, as it does on the app's own page.
     """
     caller = call.caller
     assert isinstance(caller, EndUser)

@@ -44,8 +44,8 @@ State = Annotated[str, Text(200)]
 Reason = Annotated[str, Text(500)]
 PostedUser = Annotated[str, Text(4000)]
 Ticket = Annotated[str, Text(1000, 1, r"^[A-Za-z0-9._=-]+$")]
-Host = Annotated[str, Text(300), Field(description="The name by which the browser came; it comes by itself.")]
-Cookies = Annotated[str, Text(16_000), Field(description="The browser's cookies; they come by themselves.")]
+Host = Annotated[str, Text(300), Field(description="The host name that the browser used. The server fills it in.")]
+Cookies = Annotated[str, Text(16_000), Field(description="The browser's cookies. The server fills them in.")]
 
 _LIMIT = PerAddress(60, WINDOW, per_app=True)
 _AUDIT = Audit("oauth_login", category="auth", action="create", resource="session")

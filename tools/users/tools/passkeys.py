@@ -88,7 +88,7 @@ Origin = Annotated[
     Text(300),
     Field(description="The origin of the page on which the browser asks; browsers send it by themselves."),
 ]
-State = Annotated[str, Secret(2000, min_length=1), Field(description="What the first half answered.")]
+State = Annotated[str, Secret(2000, min_length=1), Field(description="The `state` that the first call returned.")]
 Answer = Annotated[AnyJsonObject, Field(description="What the browser returned: `credential.toJSON()`.")]
 PasskeyName = Annotated[str, NameText(100), Field(description="What the user calls it.", examples=["My phone"])]
 
@@ -209,7 +209,10 @@ async def auth_passkeys(call: Call, app_id: AppId) -> Passkeys:
     audit=Audit("passkey_removed", category="auth", action="delete", resource="user"),
 )
 async def auth_passkey_delete(call: Call, app_id: AppId, passkey_id: Uuid) -> PasskeyDeleted:
-    """Delete a passkey of the signed-in user. The session must have begun within the last 15 minutes."""
+    """Delete a passkey of the signed-in user. The session must have begun within the last 15 minutes.
+
+    passkey_id: the passkey, by the `id` of op:auth_passkeys.
+    """
     await require_recent_sign_in(call)
     user_id = _user(call).user_id
     conditions = (columns.app_id == app_id, columns.id == passkey_id, columns.user_id == user_id)

@@ -193,7 +193,7 @@ async def users_providers_update(
 async def _preview_deletion(call: Call, app_id: str, provider: str) -> str:
     async with call.reading() as execute:
         await find_row(execute, app_id, provider)
-    return f"Deletes the sign-in by {provider}. Users who came by it keep their accounts."
+    return f"Deletes the sign-in by {provider}. Users who signed in with it keep their accounts."
 
 
 @users.tool(
@@ -206,7 +206,7 @@ async def _preview_deletion(call: Call, app_id: str, provider: str) -> str:
     guard=Guard(preview=_preview_deletion),
 )
 async def users_providers_delete(call: Call, app_id: AppId, provider: Slug) -> ProviderDeleted:
-    """Delete an OAuth provider of an app. Users who came by it keep their accounts."""
+    """Delete an OAuth provider of an app. Users who signed in with it keep their accounts."""
     async with FREEZES.writing(call) as unit:
         row = await find_row(unit.execute, app_id, provider)
         is_this = (user_providers.c.app_id == app_id, user_providers.c.id == row.id)

@@ -54,9 +54,7 @@ from baobab.tools.users.tools.passwords import WINDOW
 from baobab.tools.users.toolset import auth, users
 from baobab.tools.users.totp import build_uri
 
-Challenge = Annotated[
-    str, Secret(100, min_length=1), Field(description="What the sign-in answered in place of tokens.")
-]
+Challenge = Annotated[str, Secret(100, min_length=1), Field(description="What the sign-in returned instead of tokens.")]
 FactorCode = Annotated[
     str,
     Secret(60, min_length=1),
@@ -83,7 +81,8 @@ AppCode = Annotated[
 async def auth_second_factor(call: Call, app_id: AppId, challenge: Challenge, code: FactorCode) -> SignedIn:
     """Finish a sign-in with a code of the user's authenticator app, or with a recovery code. Each is good once.
 
-    After five wrong codes for a user, further ones must wait for up to 15 minutes; recovery codes and passkeys go on.
+    After five wrong codes for a user, the next ones must wait for up to 15 minutes. Recovery codes and passkeys still
+    work.
     """
     row = await read_challenge(call, challenge)
     name_user(call, row.user_id)
@@ -100,7 +99,7 @@ async def auth_second_factor(call: Call, app_id: AppId, challenge: Challenge, co
     rest=Rest(examples={"challenge": "bb_2f_..."}),
 )
 async def auth_second_factor_methods(call: Call, app_id: AppId, challenge: Challenge) -> Challenged:
-    """Tell how a challenge can be answered: for a page that has got it in its address, from a sign-in by a provider."""
+    """Tell how a challenge can be answered. For a page that got it in its address, after a sign-in by a provider."""
     async with call.reading() as execute:
         row = await find_challenge(execute, call, challenge)
         factors = await find_factors(execute, app_id, row.user_id)
@@ -235,7 +234,7 @@ async def _preview_reset(call: Call, app_id: str, user_id: str) -> str:
 async def users_second_factor_reset(call: Call, app_id: AppId, user_id: UserId) -> ResetFactors:
     """Remove a user's authenticator app, recovery codes and passkeys, as for somebody who has lost the phone.
 
-    Make sure first who is asking: whoever knows the user's password gets in afterwards. Sessions go on.
+    First make sure who is asking: afterwards the password alone is enough to sign in. Sessions stay open.
     """
     async with FREEZES.writing(call) as unit:
         if await find_user(unit.execute, app_id, user_id=user_id) is None:

@@ -91,7 +91,10 @@ async def auth_sessions(call: Call, app_id: AppId) -> Sessions:
     audit=Audit("session.end", category="auth", action="delete", resource="session"),
 )
 async def auth_session_end(call: Call, app_id: AppId, session_id: Uuid) -> EndedSessions:
-    """Sign the user out of one session: its tokens stop working; the others stay valid."""
+    """Sign the user out of one session: its tokens stop working; the others stay valid.
+
+    session_id: the session, by the `id` of op:auth_sessions.
+    """
     async with FREEZES.writing(call) as unit:
         ended_count = await end_sessions(call, unit, _user(call).user_id, session_id)
     if not ended_count:

@@ -76,7 +76,7 @@ async def users_settings_update(
     anonymous: whether anybody may sign in without an address, as an anonymous user.
     anonymous_days: after how many days without use an anonymous user is deleted; null for never.
     invite_only: whether only people who are invited (op:users_invite) become users, on every way of signing up.
-    second_factor: `required` of everybody, or `optional`; sessions that have begun go on.
+    second_factor: `required` of everybody, or `optional`; open sessions stay open.
     logo_url: a picture that the page shows; null for none.
     colour: of the page's buttons, such as `#1d4ed8`; null for blue.
     """

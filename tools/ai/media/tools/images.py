@@ -98,7 +98,7 @@ async def images_generate(
     ),
 )
 async def images_job(call: Call, app_id: AppId, job_id: JobId) -> GenerationJob:
-    """Read how far an image job is, and where its files are.
+    """Read the status of an image job, and where its files are.
 
     The first poll after the job has ended charges its cost.
     """

@@ -103,7 +103,7 @@ async def videos_generate(
     ),
 )
 async def videos_job(call: Call, app_id: AppId, job_id: JobId) -> GenerationJob:
-    """Read how far a video job is, and where its files are.
+    """Read the status of a video job, and where its files are.
 
     The first poll after the job has ended charges its cost. If nobody polls a job for five minutes, its reserved
     credits are released; the job is still charged at the next poll after its end.

@@ -48,7 +48,7 @@ async def notices_update(
       all that it may decide about. Null for `mine`.
     digest_minutes: what comes in so many minutes is told together; 0 for at once, and at most one message in a minute.
     quiet: the hours in which nothing is sent; null for none.
-    escalation: who is told of what nobody has decided in time; null for nobody. They get it where they set up notices.
+    escalation: who is notified of calls that nobody has decided in time, on channels of their own; null for nobody.
     """
     changes: dict[str, Any] = {}
     if which is not OMITTED:
