@@ -165,7 +165,7 @@ class RunExecutor:
         self._emitted_subjects: set[str] = set()
         self._has_checkpoint = False
         if run.last_seq or run.forked_from:
-            # Read later than the row: whoever writes more of them meanwhile also changes the row, which claims see.
+            # Read after the row: whoever adds to them meanwhile also changes the row, and a claim notices that.
             key = {"app": run.app_id, "run": run.id}
             async with self._job.database.reading() as connection:
                 subjects = (await connection.execute(_LIST_SUBJECTS, key)).scalars()

@@ -307,7 +307,7 @@ model_calls = Table(
     _run_foreign_key(),
 )
 
-# The answer of a model while it arrives, for readers in other processes than the one that executes the run.
+# A model's answer while it arrives, for readers in processes other than the one that executes the run.
 live_texts = Table(
     "agent_live_texts",
     metadata,

@@ -173,7 +173,7 @@ def _contains_below(whole: Any, part: Any) -> bool:
 
 
 def _same(left: Any, right: Any) -> bool:
-    # In Python, true equals 1.
+    # In Python, True equals 1, so booleans are told apart first.
     return isinstance(left, bool) == isinstance(right, bool) and bool(left == right)
 
 

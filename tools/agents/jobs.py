@@ -87,7 +87,7 @@ async def agents_tend(job: Job) -> None:
 async def _withdraw_orphaned(services: Services, databases: Sequence[Database]) -> None:
     """Withdraws proposals of runs that have ended; a worker that stood still may have made one late."""
     last = ""
-    # It goes through all pages: the first may hold only runs that go on.
+    # It goes through all pages: the first may hold only runs that are still active.
     while True:
         run_ids = await services.approvals.list_runs_that_wait(last, _ROUND)
         if not run_ids:

@@ -49,7 +49,7 @@ class ApprovalDecider:
 
     async def authorise(self, call: Call, arguments: Mapping[str, Any]) -> None:
         if call.caller.limits is not None:
-            # Refused before its policy is applied, which would propose the decision for approval.
+            # Refused before the key's limits apply, which would propose the decision itself for approval.
             raise NotYoursToDecide
         if not isinstance(call.caller, (AppKey, EndUser)):
             await _ACCOUNT.authorise(call, arguments)

@@ -66,7 +66,7 @@ class ApprovedCall:
             "result": self.seals.seal(self.id, "result", result_json),
             **self.seals.without_arguments(self.id),
         }
-        # The approval before its job, as whoever withdraws it locks them.
+        # Locks the approval before its job, in the order of a withdrawal, so that the two cannot deadlock.
         await call.execute(update(approvals).where(approvals.c.id == self.id).values(**values))
         await self.job.hold(call.unit, last=True)
         organisation = select(approvals.c.organisation_id).where(approvals.c.id == self.id)

@@ -116,5 +116,5 @@ def _cut(text: str) -> str:
     cut = text[:_MOST]
     if not text.startswith('"'):
         return quote_text(cut)
-    # Half an escape would take the quote for a part of the text.
+    # If an escape were cut in half, the closing quote would become a part of the text.
     return _HALF_ESCAPE.sub(r"\1", cut) + '…"'

@@ -143,7 +143,7 @@ async def approvals_get(call: Call, approval_id: ApprovalId) -> ApprovalDetail:
     arguments, preview = None, Preview(None)
     if _status(call, row) in ("pending", "approved"):
         call_arguments, tool = call.services.approvals.arguments(row), call.registry.tools.get(row.tool)
-        # If the tool is gone, it is not known any more which arguments are secrets.
+        # If the tool no longer exists, nobody knows which arguments are secrets.
         arguments = None if tool is None else redact_arguments(tool, call_arguments)
         preview = await _preview(call, row, call_arguments) if row.status == "pending" else preview
     elif (used_arguments := service_of(call.services).texts.used_arguments(row)) is not None:
@@ -229,7 +229,7 @@ async def _decide(
     if arguments is not None:
         if row.run_id is None:
             raise OnlyRunsAreEdited
-        # Before anything is looked at on behalf of somebody who may not.
+        # Checked first, so that nothing is read for somebody who may not see it.
         decider.require(PendingDecision.of_approval(row))
         edit = await edit_call(call, row, decider, arguments)
     if await call.services.part(Decisions).decide(call, row.id, decider, status, reason, edit) == "lost":

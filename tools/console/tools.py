@@ -101,7 +101,7 @@ async def console_sign_in(
             caller = await _open_home(call, await use_passkey(call, state, credential))
         else:
             credentials = {"email": email, "password": password}
-            # In a call of its own, which counts wrong passwords and whose refusal has its own audit row.
+            # A separate call, which counts wrong passwords and writes its own audit row if it is refused.
             signed_in, _ = await call.registry.run(
                 call.registry.find("platform_login"), credentials, call.caller, call.context
             )
@@ -213,7 +213,7 @@ async def console_passkey_add(
     }
     row |= {part: getattr(passkey, part) for part in ("credential_id", "public_key", "sign_count")}
     row |= {"created_at": call.now, "last_used_at": None}
-    # Two that are added at once wait for each other here.
+    # Of two passkeys added at once, the second waits here for the first.
     call.unit.lock_for(account_id)
     inserting = build_upsert(call.unit.database.dialect, console_passkeys).on_conflict_do_nothing()
     if len(await list_own(call)) >= MOST_PASSKEYS or not (await call.execute(inserting.values(row))).rowcount:

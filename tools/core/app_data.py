@@ -87,7 +87,7 @@ class AppRows:
 
     async def _delete_rows(self, execute: Execute, app_id: str) -> None:
         if self.stop is not None:
-            # First: a worker that is writing just now is waited for.
+            # First, because this waits for workers that are writing.
             await self.stop(execute, app_id)
         for app_table in reversed(self.tables):
             await execute(delete(app_table.table).where(app_table.where(app_id)))
@@ -96,7 +96,7 @@ class AppRows:
 async def _read_rows(database: Database, app_table: AppTable, app_id: str) -> AsyncIterator[list[dict[str, Any]]]:
     """Yields the rows of an app, some hundred at a time, because an app may have more of them than fit into memory."""
     key_columns = app_table.table.primary_key.columns
-    # Without the app: compared with it, SQLite would read all rows of the app before the last one.
+    # The app's id is left out: with it, SQLite would read all rows of the app before the last one.
     columns = [column for column in key_columns if column.name != "app_id"] or list(key_columns)
     key = tuple_(*columns)
     query = select(app_table.table).where(app_table.where(app_id)).order_by(*columns).limit(_ROWS_AT_ONCE)

@@ -192,7 +192,7 @@ class AuditLog:
         await unit.write(_INSERT, row)
 
     async def flush(self) -> None:
-        # Run to its end: the counts have left memory and are not in the database yet.
+        # Runs to its end even if cancelled: the counts are no longer in memory, and not in the database yet.
         await run_to_completion(self._flush())
 
     async def _flush(self) -> None:

@@ -12,7 +12,7 @@ _OLDEST = date(2000, 1, 1)
 
 
 def _check_day(day: date) -> date:
-    # Nobody reckons with the first days of the calendar: there are none before them.
+    # Days before this are refused, because subtracting from the first days of the calendar would fail.
     if day < _OLDEST:
         raise ValueError(f"must be {_OLDEST} or later")
     return day

@@ -94,7 +94,7 @@ class Failures:
         since, to: only those from this moment on, and before that one. user_id: only those of this user of the app.
         """
         for region, region_stores in list(self._regions.items()):
-            # Only where it looks: that another region does not answer is nothing to this one.
+            # Only the region that it reads matters: another region may be unreachable.
             if region_stores.database is stores.database:
                 await run_to_completion(self._flush(region))
         query = (
@@ -136,7 +136,7 @@ class Failures:
                 await self._write(stores.database, rows)
             except DatabaseUnavailable:
                 room = _PENDING - len(rows_of_region)
-                # The newest of them: what came meanwhile is newer still.
+                # Keeps the newest of them: those that came meanwhile are newer still.
                 rows_of_region.extendleft(reversed(rows[-room:] if room else []))
                 raise
 

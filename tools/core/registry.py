@@ -310,7 +310,7 @@ class Registry:
             # The app may have been deleted during the call.
             if call.app is not None and await call.services.directory.is_gone(call.app.id):
                 raise AppNotFound from exc
-            # A call of another tenant changed the same at this moment. The next attempt sees what it did.
+            # A call of another tenant changed the same data at this moment. The next attempt sees that change.
             _log.exception("%s: the rows have changed meanwhile", call.tool.name)
             raise Unavailable("Another call changed the same data at the same time.") from exc
         except STORE_OUTAGES as exc:
@@ -364,11 +364,11 @@ class Registry:
         tool = call.tool
         is_anonymous = isinstance(call.caller, Anonymous)
         if not is_anonymous and not tool.names_fit(arguments):
-            # Before any look-up: who misspells `app_id` must not be told that there is no such app.
+            # Before any look-up: a caller who misspells `app_id` must not get the error that the app does not exist.
             _validate_arguments(tool, arguments)
         if tool.app_parameter is not None:
             directory, app_id = call.services.directory, arguments.get(tool.app_parameter)
-            # Nearly always in memory, where asking costs less without a coroutine.
+            # The answer is nearly always in memory, and reading it is cheaper without a coroutine.
             call.app = directory.cached_app(app_id) or await directory.app(app_id)
         if is_anonymous and tool.access.anonymous:
             require_sign_in(call)

@@ -120,7 +120,7 @@ def _with_secrets(schema: Mapping[str, Any], proposed_value: Any, edited_value: 
         }
     if isinstance(edited_value, list):
         earlier, items = proposed_value if isinstance(proposed_value, list) else [], _item_schema(schema)
-        # By its place, and only where all else of the item is as it was.
+        # Matched by its position, and only if everything else in the item is unchanged.
         return [
             _with_secrets(items, earlier[n] if _is_alike(items, earlier[n : n + 1], item) else _NOTHING, item)
             for n, item in enumerate(edited_value)

@@ -174,7 +174,7 @@ class ColumnType:
         base = "double precision" if self.name in _FLOATS else "jsonb" if self.name == "json" else base
         return f"{base}[]" if self.array else base
 
-    # How a value is answered.
+    # How a value is returned.
 
     def show(self, column: str, dialect: Dialect) -> str:
         """Returns the SQL expression that reads a column in the form that `decoder` expects."""

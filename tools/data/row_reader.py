@@ -435,7 +435,7 @@ def _measure_value(value: Any) -> int:
 
 def _show(writer: SqlWriter, item: Item, scope: Mapping[str, str]) -> str:
     expression = writer.write(item.tree, scope)
-    # A place in JSON is answered as JSON. SQLite's `->` does so; Postgres needs a function.
+    # A path into JSON returns JSON. SQLite's `->` does; Postgres needs a function.
     if item.tree[0] == "json" and not item.tree[3]:
         return expression if writer.dialect == "sqlite" else f"({expression})::text"
     return item.type.show(expression, writer.dialect)

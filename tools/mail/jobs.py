@@ -42,7 +42,7 @@ async def mail_deliver(job: Job, app_id: str, mail_id: str) -> None:
     if row.expires_at is not None and row.expires_at <= now:
         changes |= {"status": "expired"}
     elif route is None:
-        # The server was there when the mail was written, and was taken away since.
+        # The mail server was removed after the mail was written.
         changes = {"status": "outbox"}
     else:
         texts = [open_text(job.services.vault, row, column) for column in ("text", "html")]

@@ -25,7 +25,7 @@ def compose_message(
         message["Message-ID"] = f"<{mail_id}@{domain}>"
     except ValueError as exc:
         raise MailRefused(f"the mail cannot be written: {exc}") from exc
-    # So that no holiday notice answers it.
+    # So that no automatic reply answers it.
     message["Auto-Submitted"] = "auto-generated"
     message.set_content(mail.text)
     message.add_alternative(mail.html, subtype="html")

@@ -19,7 +19,7 @@ mails = Table(
     Column("to_address", String(250), nullable=False),
     Column("template", String(60), nullable=False),
     Column("subject", String(300), nullable=False),
-    # There are one-time codes in them.
+    # Mails contain one-time codes, so they are sealed.
     Column("text", Sealed, nullable=False),
     Column("html", Sealed, nullable=False),
     Column("sender_name", String(200), nullable=False),

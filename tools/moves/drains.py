@@ -145,7 +145,7 @@ async def _start_move(services: Services, unit: Unit, cell: Cell, app_id: str, o
         app is None
         or (await unit.execute(select(moves_table.c.id).where(moves_table.c.app_id == app_id, _UNDERWAY))).first()
     ):
-        # Its owner has been faster.
+        # Its owner has deleted or moved it meanwhile.
         return
     destination = await choose_cell(services, unit.execute, app_id, other_cells)
     await start_move(services, unit, app, destination)

@@ -144,7 +144,7 @@ def _list_plain(value: Any) -> list[Any]:
 
 
 def _identify(value: Any) -> tuple[bool, Any]:
-    # In Python, true equals 1.
+    # In Python, True equals 1, so booleans are told apart first.
     return isinstance(value, bool), value
 
 

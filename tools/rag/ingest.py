@@ -92,7 +92,7 @@ async def find_source(
             raise NotForUsers("Users of the app can add texts and files, but no web addresses.")
         http_client = call.services.http_client
         assert isinstance(http_client, Egress)
-        # An address is looked at now, a name when it is fetched.
+        # A literal IP address is checked now, a host name when it is fetched.
         http_client.check_url(url)
         digest = hashlib.sha256(b"url\0" + url.encode()).hexdigest()
         return DocumentSource(None, None, url, filename or name_page(url), None, digest)

@@ -66,7 +66,7 @@ async def rag_begin_reindexing(job: Job, app_id: str, collection_id: str) -> Non
         return
     columns, after = documents.c, ""
     of_it = (columns.app_id == app_id, columns.collection_id == collection_id)
-    # One whose next version is being read from another source gets the new settings with that.
+    # A document whose next version is being read already gets the new settings with that version.
     is_settled = (columns.version.is_not(None), columns.next_version.is_(None) | columns.keeps_text)
     while True:
         async with job.writing(lock=app_id, bulk=True) as unit:

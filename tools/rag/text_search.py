@@ -109,7 +109,7 @@ def _build_ranking(dialect: str, *, is_owned: bool, has_ids: bool, is_bounded: b
         query = select(*places, chunks.c.number, matching_rows.c.rank.label("rank")).select_from(source)
     query = query.where(*build_conditions(dialect, is_owned=is_owned, has_ids=has_ids))
     best = query.order_by(text("rank"), *places).limit(bindparam("most")).subquery()
-    # Only of the best are the words read, which are longer than the text.
+    # The words are longer than the text, so they are read for the best chunks only.
     best_chunks = select(best.c.document_id, best.c.version, best.c.position, chunks.c.words)
     best_chunks = best_chunks.join(chunks, chunks.c.number == best.c.number)
     return mark_long(best_chunks.order_by(best.c.rank, best.c.document_id, best.c.version, best.c.position))

@@ -19,7 +19,7 @@ async def repo_erase(job: Job, app_id: str, keys: list[str]) -> None:
         stores = services.stores_of((await services.directory.app(app_id)).region)
         async with stores.database.reading() as connection:
             if await FREEZES.is_frozen(connection.execute, app_id):
-                # A copy under way may have these bytes with it.
+                # A copy in progress may include these bytes.
                 raise RetryLater(_MOVING_SECONDS, "the app is being moved")
     for stores in list(services.regions.values()):
         for key in keys:

@@ -72,7 +72,7 @@ async def follow_changes(
                 if loop.time() - checked_at >= _BEAT_SECONDS - 1:
                     await check()
                     checked_at = loop.time()
-                # Also without news: a notice may have been lost.
+                # Runs even without a notice, because one may have been lost.
                 while rows := await _read_changes(database, organisation_id, last):
                     for row in rows:
                         if row.tbl in tables.STREAMED:

@@ -32,7 +32,7 @@ _OURS = tables.settings.c.organisation_id == bindparam("of_organisation")
 _principles, _targets = tables.decisions.c, tables.outbox_targets.c
 _SETTINGS = select(
     tables.settings,
-    # Known with the rest, so that most proposals need not ask for what there is not.
+    # Read along with the rest, so that most proposals need no query for rows that do not exist.
     exists()
     .where(
         _principles.organisation_id == tables.settings.c.organisation_id,

@@ -284,7 +284,7 @@ async def approve_always(visit: Visit) -> str:
     key_id = _find_key(approval)
     if key_id is None:
         raise BadRequest("Only a key has rules about when it asks; this call is a run's.")
-    # The rule second: it withdraws what the key waits for.
+    # The rule comes second, because it withdraws the key's other waiting calls.
     await visit.call("approvals_approve", approval_id=approval["id"])
     await visit.call("api_keys_ask", key_id=key_id, tool_name=approval["tool"], ask="never")
     return f"/approvals/{approval['id']}?decided=1"

@@ -80,7 +80,7 @@ async def show_run(visit: Visit) -> Context:
     has_ended = run["status"] in ENDED
     latest = events[-1]["seq"] if events else since
     path = PATH.format(**visit.parts)
-    # Not while it goes on: the page is asked for again and again then, and each call counts.
+    # Not while the run is active: the page is then loaded again and again, and each call counts against the limit.
     model_calls = await _read_model_calls(visit, run, events) if has_ended else {}
     states = find_states(run, events)
     return {

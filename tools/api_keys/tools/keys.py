@@ -232,7 +232,7 @@ async def api_keys_revoke(call: Call, key_id: KeyId, keep_made: bool = False) ->
 
 
 def _limits(call: Call, requested_limits: Limits, toolsets: list[str] | None) -> Limits:
-    # Check all the requested toolsets first: narrowing drops the unknown ones.
+    # Check all requested toolsets first, because narrowing drops unknown ones.
     requested_limits = replace(requested_limits, toolsets=list_open_toolsets(call.registry, toolsets, asks=False))
     narrowed_limits = narrow_limits(requested_limits, call.caller.limits)
     return replace(

@@ -110,7 +110,7 @@ async def api_keys_ask(
 
 async def _change(call: Call, row: Any, changes: dict[str, Any]) -> ListedKey:
     """Changes the limits of a key on every worker, and withdraws what it need not ask for any more."""
-    # A budget says nothing about what asks.
+    # A budget does not decide which calls need approval.
     new_limits = Limits.of(SimpleNamespace(**{**row._asdict(), "has_budget": False, **changes})) or Limits()
     open_toolsets = list_open_toolsets(call.registry, new_limits.toolsets, asks=new_limits.asks)
     changes["toolsets"] = None if open_toolsets is None else sorted(open_toolsets)

@@ -50,7 +50,7 @@ def encrypt(text: bytes, p256dh: str, auth: str) -> bytes:
     key = _derive(salt, secret, b"Content-Encoding: aes128gcm\0", 16)
     nonce = _derive(salt, secret, b"Content-Encoding: nonce\0", 12)
     header = salt + _RECORD.to_bytes(4, "big") + bytes([len(sender)]) + sender
-    # The last record ends with 2.
+    # The delimiter 2 marks the last record.
     return header + AESGCM(key).encrypt(nonce, text + b"\2", None)
 
 
@@ -99,7 +99,7 @@ class PushSender:
         sealed_key = self._services.vault.seal(number.to_bytes(32, "big"), _CONTEXT)
         row = {"id": _ID, "private_key": sealed_key, "created_at": self._services.clock.now()}
         async with self._services.database.writing(lock=None) as connection:
-            # Whichever process is first decides.
+            # The pair of the process that inserts first is used by all.
             inserting = build_upsert(self._services.database.dialect, push_identities).on_conflict_do_nothing()
             await connection.execute(inserting, row)
         stored_key = await self._read()

@@ -258,7 +258,7 @@ async def deliver_message(job: Job, message_id: str) -> None:
     elif outcome.is_unknown and channel.kind not in REPEATABLE:
         await _finish(job, message_id, changes | {"status": "unknown"})
     elif outcome.is_final or attempts > len(PAUSES):
-        # A browser that has taken its subscription back never comes again.
+        # A browser that has cancelled its subscription never uses it again.
         gone_channel_id = channel.id if outcome.is_gone and channel.kind == PUSH else None
         await _finish(job, message_id, changes | {"status": "failed"}, gone_channel_id)
     else:

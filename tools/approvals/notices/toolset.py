@@ -7,9 +7,9 @@ notices = Toolset(
     "notices",
     "How people are told that a call waits for their decision: mail, webhooks, Slack, Discord and web push.",
     base="/v1/notices",
-    # Where a person is told, and by what address, is that person's and no model's.
+    # No model chooses the addresses at which a person is notified.
     mcp=False,
 )
-# A caller who gets a person's notices learns what waits, and the person does not.
+# A caller that redirects a person's notices would read what waits, and the person would not.
 GUARD = Guard(grants=True)
 PERSON = AnyAccount()

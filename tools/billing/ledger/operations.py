@@ -69,7 +69,7 @@ class Reserve(Operation):
             if self.least is not None:
                 room_left = [budget.most - budget.spent_nanos - budget.reserved_nanos for budget in budgets]
                 room_left += [] if balance.available is None else [balance.available]
-                # Something is left for other calls.
+                # Leaves credits for other calls.
                 amount = max(self.least, min([amount, *(room // _SHARES for room in room_left)]))
             if balance.available is not None and balance.available < amount:
                 raise describe_exhausted_credits(balance, amount)

@@ -117,7 +117,7 @@ async def billing_delete_budget(
 ) -> BudgetDeleted:
     """Delete a budget; admins and owners only. Only the organisation's credits bound the app or key then."""
     organisation = await resolve_organisation(call, org_id, "admin")
-    # Not asked whether the app or the key is still there: what is left of one that is gone can be deleted too.
+    # The app or key need not exist any more: the budget of a deleted one can be deleted too.
     if not await call.services.part(Credits).delete_budget(organisation, subject, subject_id, period, unit=call.unit):
         raise BudgetNotFound
     await _publish_change(call, subject, subject_id, period)
@@ -148,7 +148,7 @@ async def _require_own(call: Call, organisation: str, subject: BudgetSubject, su
 
 async def _publish_change(call: Call, subject: BudgetSubject, subject_id: str, period: BudgetPeriod) -> None:
     if subject == "key":
-        # A key with a budget may call less (tools/core/auth/key_limits.py): what is held in memory of it is void.
+        # A key with a budget may call fewer tools (tools/core/auth/key_limits.py), so cached keys are dropped.
         digests = await call.execute(select(api_keys.c.digest).where(api_keys.c.id == subject_id))
         for digest in digests.scalars():
             await call.services.notices.publish(call.unit, "key", digest)

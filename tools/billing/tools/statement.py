@@ -45,7 +45,7 @@ async def billing_get(call: Call, org_id: OrganizationId | None = None) -> Billi
     account = await credits_.account(organisation)
     usage_lines = await credits_.usage(organisation, account.month, call.now.date(), by=())
     budgets = await credits_.budgets(organisation)
-    # Last: from here on the call holds a connection, and whoever holds one must not wait for another.
+    # Last, because the call then holds a connection, and must not wait for another one while it does.
     plan = (await call.execute(select(organisations.c.plan).where(organisations.c.id == organisation))).scalar_one()
     apps = await cap_of_apps(call.unit, organisation, PLANS[plan])
     platform, byok = (

@@ -84,6 +84,6 @@ def _row(line: UsageLine, parts: Sequence[UsagePart]) -> UsageRow:
         "cost_usd": usd(line.cost),
     }
     for part in parts:
-        # An app or a key that there was none of is an empty text in the table.
+        # The table has an empty text where there was no app or no key.
         row[part] = getattr(line, part) or None
     return row

@@ -196,7 +196,7 @@ class Credentials:
         if issuer_name != issuer(owner):
             raise InvalidToken
         claims = await self._signers.verify(owner, token)
-        # The token says which session it is of; whether that goes on, and what the user's role is now, says its row.
+        # The token names its session. The session's row says whether it still runs, and what role the user has now.
         session_id = claims.get("sid")
         if not isinstance(session_id, str) or not isinstance(claims.get("role", "user"), str):
             raise InvalidUserToken

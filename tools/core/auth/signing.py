@@ -139,7 +139,7 @@ class Signers:
     async def _create(self, owner: str) -> _Pair:
         row = await self._make_row(owner)
         async with self._database.writing(lock=owner) as connection:
-            # Two workers may get here at once; the first one's pair is everybody's.
+            # Two workers may get here at once; all use the pair of the first one.
             pair_count = await connection.scalar(
                 select(func.count()).select_from(signing_keys).where(signing_keys.c.owner == owner)
             )

@@ -140,7 +140,7 @@ def _store_server(call: Call, app_id: str, smtp: MailServer | None) -> dict[str,
         return dict.fromkeys(f"smtp_{name}" for name in ("host", "port", "tls", "from", "username", "password"))
     http_client = call.services.http_client
     assert isinstance(http_client, Egress)
-    # An address among hosts is looked at now, a name whenever it is called.
+    # A literal IP address is checked now, a host name each time it is called.
     http_client.check_url(f"https://{smtp['host']}")
     tls = smtp.get("tls", "starttls")
     port = smtp.get("port", 465 if tls == "tls" else 587)

@@ -84,7 +84,7 @@ class Capability:
             schema = describe_payload(self.payload)
             fault = invalid(exc, self.payload, schema)
             fault.message = f"payload of {self.name}: {fault.message}"
-            # Nobody has seen what a payload needs who did not ask for it: the schema of the tool is the same for all.
+            # The tool's schema is the same for all capabilities, so a caller may not know what this payload needs.
             fault.details = {**fault.details, "payload_schema": schema}
             raise fault from exc
 

@@ -59,7 +59,7 @@ async def upsert_entity(ledger: Ledger, payload: UpsertEntity, action: ActionCon
     changing: dict[str, Any] = {"display_name": payload.display_name, "attrs": {**known_row["attrs"], **payload.attrs}}
     keys = {**(known_row["canonical_keys"] or {}), **payload.canonical_keys}
     if payload.primary_email is not None:
-        # One that was found by an address of an entity that was merged into it keeps its own.
+        # An entity that was found by the address of one merged into it keeps its own address.
         if payload.id == known_row["id"] or known_row["primary_email"] is None:
             changing["primary_email"] = payload.primary_email
         keys.setdefault("email", payload.primary_email)
@@ -252,7 +252,7 @@ async def _plan_change(ledger: Ledger, action: ActionContext, row: Row, changing
         changing["canonical_keys"] = _replace_email(row, changing)
     if len(changing.get("canonical_keys", ())) > _MOST_KEYS:
         raise InvalidPayload(f"An entity has at most {_MOST_KEYS} canonical keys.")
-    # Those that it has and those that are added are each small enough, and may not be together.
+    # The existing and the added attributes are each small enough, but together they may not be.
     if "attrs" in changing and MOST_ATTRIBUTES < len(encode_json(changing["attrs"])) > len(encode_json(row["attrs"])):
         raise InvalidPayload(f"The attributes of an entity have at most {MOST_ATTRIBUTES} bytes as JSON.")
     after = changed_row(action, row, **changing)

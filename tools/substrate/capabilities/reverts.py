@@ -49,7 +49,7 @@ async def revert_action(ledger: Ledger, payload: RevertAction, action: ActionCon
     undo.revert(payload.action_id)
     plan = await undo.plan({"reverted_action_id": payload.action_id, "reverted": undo.reverted_ids})
     if len(undo.reverted_ids) > 1:
-        # As bulk_revert_actions does: an agent must not undo a history with one call.
+        # The same as for bulk_revert_actions: an agent must not undo a whole history with one call.
         plan.agents_wait = "an agent undoes more than one action"
     elif undo.was_approved(payload.action_id):
         plan.agents_wait = "an agent undoes what a person has approved"

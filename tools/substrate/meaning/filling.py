@@ -62,7 +62,7 @@ async def fill_some(job: Job, organisation_id: str) -> bool:
     try:
         vectors = await embed_texts([f"{row.title}\n{row.body_text}" for row in rows]) if rows else []
     except Unavailable:
-        # There is another round soon.
+        # The next round tries again.
         return True
     is_done = len(rows) < _TOGETHER
     embedded_until = last if is_done else rows[-1].updated_at

@@ -199,7 +199,7 @@ def _read_target(
         return target
     http_client = call.services.http_client
     assert isinstance(http_client, Egress)
-    # An address among hosts is looked at now, a name whenever it is called.
+    # A literal IP address is checked now, a host name each time it is called.
     http_client.check_url(target["url"])
     if kind == PUSH:
         try:
