@@ -51,7 +51,7 @@ RefreshToken = Annotated[str, Secret(100, min_length=1)]
     mcp=Mcp(offered=False),
 )
 async def platform_signup(call: Call, email: Email, password: Password, name: PersonName) -> SignedUp:
-    """Make an account, for somebody who builds apps, with its personal organisation; sign in afterwards for tokens.
+    """Create an account for somebody who builds apps, with a personal organisation. Sign in afterwards to get tokens.
 
     email: the account's address; upper and lower case count as the same.
     name: what the account and its personal organisation are called.

@@ -138,7 +138,7 @@ async def approvals_list(
     ),
 )
 async def approvals_get(call: Call, approval_id: ApprovalId) -> ApprovalDetail:
-    """Read one approval: what the call would do, also now if its tool can tell, and its outcome."""
+    """Read one approval: what the call would do, with a preview of the present if its tool has one, and its outcome."""
     row = await _find(call, approval_id)
     arguments, preview = None, Preview(None)
     if _status(call, row) in ("pending", "approved"):
@@ -208,7 +208,7 @@ async def approvals_approve(call: Call, approval_id: ApprovalId, arguments: Json
 async def approvals_reject(call: Call, approval_id: ApprovalId, reason: Reason | None = None) -> OneApproval:
     """Reject a waiting call: it is never executed.
 
-    reason: told to whoever proposed the call.
+    reason: shown to whoever proposed the call.
     """
     return await _decide(call, approval_id, "rejected", reason)
 

@@ -81,7 +81,7 @@ async def console_sign_in(
     password: the account's password, with `email`.
     key: an API key of an account.
     link: the secret of a one-time link, which the server prints when it starts, and `baobab sign-in-link`.
-    state: of the sign-in by passkey that the page began, with `credential`.
+    state: the state of the sign-in with a passkey, with `credential`.
     credential: what the browser returned: `credential.toJSON()`.
     """
     by_passkey = state is not None and credential is not None

@@ -2,4 +2,4 @@
 
 from baobab.tools.core.toolset import Toolset
 
-jobs = Toolset("jobs", "What waits to be done for an organisation, and what has failed.", base="/v1/jobs")
+jobs = Toolset("jobs", "Background work of an organisation: what waits, and what has failed.", base="/v1/jobs")

@@ -58,7 +58,7 @@ async def moves_start(call: Call, app_id: AppId, dest_region: Region | None = No
     server knows the new region. The copy in the old region stays until you delete it
     (op:source_replicas_delete).
 
-    dest_region: required; op:system_regions names them. Another geography than the app's stands for the least loaded
+    dest_region: required; op:system_regions names them. A geography other than the app's stands for the least loaded
       of its regions.
     """
     if not dest_region:

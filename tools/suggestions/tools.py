@@ -94,7 +94,7 @@ async def suggestions_create(
 
     category: which kind of suggestion it is.
     description: what happened or what is wished for, and why.
-    severity: how much it hinders.
+    severity: how serious it is.
     affected_tool: the name of the tool that it is about.
     proposed_solution: what would help.
     source: whether an agent thought of it, or a person asked for it.
@@ -153,7 +153,7 @@ async def suggestions_public_create(
 
     category: which kind of suggestion it is.
     description: what happened or what is wished for, and why.
-    severity: how much it hinders.
+    severity: how serious it is.
     affected_tool: the name of the tool that it is about.
     proposed_solution: what would help.
     source: whether an agent thought of it, or a person asked for it.

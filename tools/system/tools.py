@@ -109,7 +109,7 @@ class Reading(TypedDict):
     mcp=Mcp(keywords="ping, is the server up, alive, online, uptime; läuft der Server; está funcionando el servidor"),
 )
 async def system_health(call: Call) -> Health:
-    """Tell that the server is alive."""
+    """Check that the server is alive."""
     return {"status": "ok", "service": SERVICE}
 
 
@@ -161,7 +161,8 @@ async def system_ready(call: Call) -> Readiness:
 async def system_settings(call: Call) -> SystemSettings:
     """Read the settings of the installation, without secrets, and what is wrong with them or with its stores.
 
-    A secret is only said to be set. Settings are environment variables: they are changed where the server is started.
+    Of a secret you see only whether it is set. Settings are environment variables: change them where you start the
+    server.
     """
     services = call.services
     settings = list(services.part(InstallationSettings).settings)

@@ -4,4 +4,4 @@ from baobab.tools.core.toolset import Toolset
 
 system = Toolset("system", "The installation: health, regions, documentation, guidance for language models.")
 
-operation = Toolset("operation", "What whoever operates the installation may see of it.", mcp=False)
+operation = Toolset("operation", "What the operator of the installation can see of it.", mcp=False)

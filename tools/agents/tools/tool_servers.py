@@ -108,7 +108,7 @@ async def mcp_servers_create(
 ) -> OneMcpServer:
     """Register an MCP server; its tools can then be named in graphs as `{source: mcp, server_id, name}`.
 
-    Its tools are listed and accepted at once: look at them. Tools that change later are not called until you accept
+    Its tools are listed and accepted at once, so look at them. Tools that change later are not called until you accept
     them again. A server that does not answer is registered, too.
 
     name: the name that graphs and people use for it.

@@ -41,7 +41,7 @@ ProviderName = Annotated[
     ),
 )
 async def provider_keys_list(call: Call) -> KeysOfProviders:
-    """List your organisation's own keys for providers of models; of a key only the end is shown."""
+    """List your organisation's own keys for providers of models. Only the end of each key is shown."""
     query = select(rows).where(rows.c.organisation_id == call.account.organisation_id).order_by(rows.c.provider)
     key_rows = (await call.execute(query)).all()
     return {

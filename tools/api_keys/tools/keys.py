@@ -89,7 +89,7 @@ async def api_keys_create(
     approval: the mildest effect for which a call waits for a person: `destructive`, `external` (also calls that
       reach outside the server), `write` (all but reads), or `none`. A key never makes one with fewer limits than
       its own, and a key with a budget makes none.
-    ends_at: when the key ends for good, with the keys that it made by then; never when left out. It cannot be put off.
+    ends_at: when the key ends for good, with the keys that it made; left out, never. It cannot be postponed.
     budget: what the key may spend on models in each day or month; only admins and owners can set one.
       op:billing_set_budget changes it later.
     """

@@ -5,7 +5,7 @@ from baobab.tools.core.toolset import Guard, Toolset
 
 notices = Toolset(
     "notices",
-    "How people are told that a call waits for their decision: mail, webhooks, Slack, Discord and web push.",
+    "How people are notified of calls that wait for their decision: mail, webhooks, Slack, Discord and web push.",
     base="/v1/notices",
     # No model chooses the addresses at which a person is notified.
     mcp=False,

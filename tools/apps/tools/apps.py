@@ -216,7 +216,7 @@ async def apps_list(
     ),
 )
 async def apps_status(call: Call, app_id: AppId) -> AppStatus:
-    """Tell whether an app is ready to be used."""
+    """Check whether an app is ready to be used."""
     row = await get_app_row(call)
     return {
         "app_id": app_id,

@@ -411,7 +411,7 @@ async def config_user_tools(
 
     With at least one tool, users sign in with their MCP clients at /mcp?app_id=, by OAuth. An empty list closes this.
 
-    tools: names of tools that admit users of the app, such as kv_get; what a user may do with them is as over REST.
+    tools: names of tools that admit users of the app, such as kv_get. Users may do the same with them as over REST.
     """
     for name in tools:
         tool = call.registry.tools.get(name)

@@ -115,7 +115,7 @@ async def billing_set_budget(
 async def billing_delete_budget(
     call: Call, subject: Subject, subject_id: SubjectId, period: Period, org_id: OrganizationId | None = None
 ) -> BudgetDeleted:
-    """Delete a budget; admins and owners only. Only the organisation's credits bound the app or key then."""
+    """Delete a budget; admins and owners only. Then only the organisation's credits limit the app or key."""
     organisation = await resolve_organisation(call, org_id, "admin")
     # The app or key need not exist any more: the budget of a deleted one can be deleted too.
     if not await call.services.part(Credits).delete_budget(organisation, subject, subject_id, period, unit=call.unit):

@@ -38,7 +38,7 @@ from baobab.tools.core.toolset import Mcp
 async def billing_get(call: Call, org_id: OrganizationId | None = None) -> Billing:
     """Read what an organisation has and has spent: plan, credits, this month's use, budgets.
 
-    Amounts are US dollars; null is without a cap.
+    Amounts are US dollars; null means no cap.
     """
     organisation = await resolve_organisation(call, org_id)
     credits_ = call.services.part(Credits)
@@ -79,7 +79,7 @@ async def billing_get(call: Call, org_id: OrganizationId | None = None) -> Billi
 async def billing_plans(call: Call) -> Plans:
     """List the plans: the credits that each gives, and what each app may use.
 
-    Null is no cap.
+    Null means no cap.
     """
     return {
         "plans": [

@@ -272,7 +272,7 @@ async def rls_isolate(
 )
 async def rls_list(call: Call, app_id: AppId, with_slow_statements: bool = True) -> Policies:
     """List all policies, tables and views that visitors or any user can read or write as a whole, columns that need an
-    index for policies or references, and statements that took long.
+    index for policies or references, and slow statements.
 
     with_slow_statements: false answers none, and reads nothing from the app's database.
     """

@@ -135,8 +135,8 @@ async def data_undo(
 
     It is refused where a later write to the same rows would be lost. It is itself a write, and can be undone.
 
-    action_id: of the write, from data_changes or the header X-Action-Id; null with run_id.
-    run_id: of the run; null with action_id.
+    action_id: the id of the write, from data_changes or the header X-Action-Id; null with run_id.
+    run_id: the id of the run; null with action_id.
     cascade: undo later writes to the same rows too, as a whole.
     """
     number, oldest, store = _require_one(action_id, run_id), _find_oldest(call), call.stores.data

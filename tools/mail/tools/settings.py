@@ -110,7 +110,7 @@ async def mail_settings_update(
     ),
 )
 async def mail_test(call: Call, app_id: AppId, to: Email) -> MailTried:
-    """Send a test mail now, and tell what the mail server says to it. It is tried once and not kept in the outbox.
+    """Send a test mail now, and return what the mail server answers. It is tried once and not kept in the outbox.
 
     to: who gets the mail.
     """

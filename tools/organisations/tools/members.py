@@ -86,7 +86,7 @@ async def organisations_members(call: Call, organization_id: OrganizationId) -> 
 async def organisations_set_role(
     call: Call, organization_id: OrganizationId, account_id: AccountId, role: Role
 ) -> RoleSet:
-    """Give a member another role; nobody grants a role above their own, and one owner stays.
+    """Give a member another role; nobody can grant a role above their own, and one owner must remain.
 
     A member whose role becomes lower loses what the higher one gave: their open invitations are withdrawn. If they
     become a plain member, the app keys that they made are revoked, and the function keys that they were shown replaced.
@@ -150,12 +150,12 @@ async def _preview_remove(call: Call, organization_id: OrganizationId, account_i
     guard=Guard(preview=_preview_remove),
 )
 async def organisations_remove_member(call: Call, organization_id: OrganizationId, account_id: AccountId) -> Removed:
-    """Remove a member, or leave with your own account id. What the account had handed out is void from then on.
+    """Remove a member, or leave with your own account id. Everything that the account handed out stops working.
 
     That is: its keys in this organisation, its invitations that nobody has accepted, and the function keys of apps that
     it was shown. Functions get the new key by themselves; if you copied the old one, copy the new one.
 
-    Admins remove members and admins, owners everybody. The last owner stays, and so does that of a personal
+    Admins remove members and admins, owners everybody. The last owner cannot be removed, nor the owner of a personal
     organisation.
     """
     _, role = await _get_removable(call, organization_id, account_id)

@@ -77,7 +77,7 @@ async def substrate_propose(
     payload: what the capability needs, such as `{"title": "We ship on Mondays", "kind": "operational"}` to record a
       decision. One that does not fit is refused with its schema.
     idempotency_key: a second proposal with the same key answers what became of the first, however late it comes.
-    dangerously_skip_approval: do it without approval. Only for owners who are signed in; principles still apply.
+    dangerously_skip_approval: do it without an approval. Only for owners who are signed in; principles still apply.
     trigger_context: what led to it, as JSON or text; kept with the action, and for people only.
     """
     return await proposals.propose(
@@ -119,7 +119,7 @@ async def substrate_actions(
     status: `proposed` for those that wait.
     capability: only those of this capability.
     limit: the most actions; fewer if they are large.
-    before: only those proposed before this moment; the `next_before` of the page before.
+    before: only those proposed before this moment; the `next_before` of the previous page.
     source_app_id: only those that this app proposed.
     source_rule_id: only those that this attention rule proposed.
     """

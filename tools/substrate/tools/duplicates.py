@@ -29,7 +29,7 @@ async def substrate_memory_duplicates(call: Call, closeness: Closeness = 0.9) ->
     Each group has the payload of the capability consolidate_memories, which a person approves: it keeps the oldest.
     The latest 1000 are compared, as soon as they can be found by meaning.
 
-    closeness: how close their meanings are at least, up to 1.
+    closeness: the least closeness of their meanings, up to 1.
     """
     groups = await find_duplicates(call.execute, organisation_of(call), closeness)
     return {"groups": [cast(Any, _render_group(group)) for group in groups]}

@@ -94,7 +94,7 @@ async def substrate_apps(
     """List the apps that are linked to the substrate, and whether their users become entities there.
 
     limit: how many at most.
-    after: the last `app_id` of the page before; null for the first page.
+    after: the last `app_id` of the previous page; null for the first page.
     """
     query = select(apps.c.id, apps.c.name, apps.c.substrate_autopropagate_users)
     query = query.where(apps.c.substrate_organization_id == organisation_of(call))

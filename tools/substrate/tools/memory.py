@@ -80,7 +80,7 @@ async def substrate_search_memory(
     limit: how many at most.
     match: whether all words must be there, any of them, or all in this order side by side.
     search_by: `words` finds whole words; `meaning` what is close to the question, a few seconds after it was written;
-      `both` ranks what either finds, the later somewhat higher.
+      `both` merges the two and ranks recent memories somewhat higher.
     valid_at: only what was true at this moment, as far as is known today.
     known_at: only what was recorded by this moment and not ended by then, as it was then.
     """
@@ -124,7 +124,7 @@ async def substrate_memory_list(
 
     source_artifact_id: only what comes from this artifact, and not the artifacts themselves.
     superseded: false leaves out superseded decisions and expired commitments.
-    before: the `next_before` of the page before.
+    before: the `next_before` of the previous page.
     limit: how many at most.
     valid_at: only what was true at this moment, as far as is known today.
     known_at: only what was recorded by this moment and not ended by then, as it was then.

@@ -152,7 +152,7 @@ async def substrate_outbox(
 
     state: `failed` for those that were given up.
     limit: how many at most.
-    before: only those made before this moment; the `next_before` of the page before.
+    before: only those made before this moment; the `next_before` of the previous page.
     """
     query = select(_outbox).where(_outbox.c.organisation_id == organisation_of(call))
     if state is not None:

@@ -29,7 +29,7 @@ async def substrate_receipts(
 ) -> Receipts:
     """List the signed receipts of decided actions, the first one first. Each names the digest of the one before.
 
-    after: only those after this number; the `next_after` of the page before.
+    after: only those after this number; the `next_after` of the previous page.
     limit: how many at most.
     """
     organisation_id = organisation_of(call)

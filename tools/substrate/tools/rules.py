@@ -157,7 +157,7 @@ async def substrate_rule_replace(
 ) -> AttentionRule:
     """Replace an attention rule; what is left out gets its default. Only a person can call it.
 
-    Its next tick is the first after now.
+    Its next tick is the next one that is due.
     """
     require_person(call)
     cron = _check(rule)
@@ -281,7 +281,7 @@ async def substrate_rule_firings(
     """List the results of a rule's scheduled runs in the last 30 days, latest first.
 
     limit: how many at most.
-    before: only those before this moment; the `next_before` of the page before.
+    before: only those before this moment; the `next_before` of the previous page.
     """
     await _find(call, rule_id)
     query = select(_firings).where(_firings.c.organisation_id == organisation_of(call), _firings.c.rule_id == rule_id)

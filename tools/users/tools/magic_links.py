@@ -82,7 +82,7 @@ async def auth_magic_link_verify(
     limit=PerAddress(60, WINDOW, per_app=True),
 )
 async def auth_link_request(call: Call, app_id: AppId, link: Link) -> MailedLink:
-    """Tell what the link of a mail is for, without using it up: what a page shows before it asks for a click.
+    """Return what the link in a mail is for, without using it up, so that a page can ask for a click first.
 
     link: the part `link` of the address in the mail.
     """

@@ -69,7 +69,7 @@ Code = Annotated[str, Text(100, min_length=1)]
     raises=(RequestGone, UserToolsClosed),
 )
 async def auth_mcp_request(call: Call, app_id: AppId, request: SealedRequest) -> McpRequest:
-    """Tell what an MCP client asks a user of the app for: what a consent page shows."""
+    """Return what an MCP client asks a user of the app for, as a consent page shows it."""
     app = await get_open_app(call.services.directory, app_id)
     authorization = open_request(call.services, app_id, request)
     tools = [call.registry.tools[name] for name in sorted(app.user_tools) if name in call.registry.tools]

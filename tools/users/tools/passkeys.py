@@ -264,7 +264,7 @@ async def auth_passkey_sign_in_options(
     rest=Rest(max_body=_LARGEST, examples=_EXAMPLE),
 )
 async def auth_passkey_sign_in(call: Call, app_id: AppId, state: State, credential: Answer) -> SignedIn:
-    """Finish a sign-in with a passkey, which is both factors at once: a device, and its PIN or a finger.
+    """Finish a sign-in with a passkey, which is both factors at once: a device, and its PIN or a fingerprint.
 
     After another first factor, it is the second.
     """

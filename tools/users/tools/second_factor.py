@@ -110,7 +110,7 @@ async def auth_second_factor_methods(call: Call, app_id: AppId, challenge: Chall
 
 @auth.tool("GET /second-factor", access=SIGNED_IN_USER, effect="read")
 async def auth_second_factor_get(call: Call, app_id: AppId) -> SecondFactor:
-    """Tell what the signed-in user has set up beside a password or a mailed code."""
+    """Return which second factors the signed-in user has set up."""
     async with call.reading() as execute:
         return await describe_factors(execute, app_id, _user(call).user_id)
 

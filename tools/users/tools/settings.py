@@ -39,7 +39,7 @@ Days = Annotated[int, Field(ge=1, le=3650)]
     ),
 )
 async def users_settings_get(call: Call, app_id: AppId) -> OneSignInSettings:
-    """Read how users get into an app."""
+    """Read how users sign up and sign in to an app."""
     async with call.reading() as execute:
         return {"settings": await find_settings(execute, app_id)}
 
@@ -71,7 +71,7 @@ async def users_settings_update(
     logo_url: LogoUrl | None = OMITTED,
     colour: Colour | None = OMITTED,
 ) -> OneSignInSettings:
-    """Change how users get into an app, and how the page looks on which they sign in; what is left out stays.
+    """Change how users sign up and sign in to an app, and how the sign-in page looks; fields left out stay.
 
     anonymous: whether anybody may sign in without an address, as an anonymous user.
     anonymous_days: after how many days without use an anonymous user is deleted; null for never.
@@ -102,7 +102,7 @@ async def users_settings_update(
     limit=PerAddress(300, 60, per_app=True),
 )
 async def auth_page(call: Call, app_id: AppId, redirect_to: RedirectTo | None = None) -> SignInPage:
-    """Tell what a page on which users sign in shows: the app's name and looks, and its providers.
+    """Return what a sign-in page shows: the app's name and looks, and its providers.
 
     redirect_to: where the page would send the browser with the tokens; refused where the app does not allow it.
     """

@@ -46,7 +46,7 @@ async def notices_update(
 
     which: `mine` for calls of the account's own keys and runs, and those that name it or admins as approvers; `all` for
       all that it may decide about. Null for `mine`.
-    digest_minutes: what comes in so many minutes is told together; 0 for at once, and at most one message in a minute.
+    digest_minutes: collects the calls of that many minutes in one message; 0 sends at once, at most one a minute.
     quiet: the hours in which nothing is sent; null for none.
     escalation: who is notified of calls that nobody has decided in time, on channels of their own; null for nobody.
     """
