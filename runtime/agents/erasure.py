@@ -7,14 +7,14 @@ from typing import Any
 
 from sqlalchemy import delete, exists, select
 
-from baobab.runtime.agents.tables import agents, counts, live_texts, runs, threads
+from baobab.runtime.agents.tables import AGENT_OF_RUN, agents, counts, live_texts, runs, threads
 from baobab.storage.database import Database
 from baobab.storage.statements import Statements
 from baobab.tools.core.services import Services
 
 BATCH = 20
 """Runs that are erased in one transaction."""
-_MOST_BATCHES = 20
+_MOST_SWEPT = 400
 _HOUR = 3600
 _LASTING_HOURS = 48
 _OF_THREAD = ("agent_writes", "agent_checkpoints", "agent_pieces")
@@ -65,7 +65,7 @@ async def sweep_runs(services: Services, database: Database) -> None:
     now, default = services.clock.now(), services.options.run_retention_days
     async with database.reading() as connection:
         retention_settings = set((await connection.execute(select(agents.c.retention_days).distinct())).scalars())
-    batches_left = _MOST_BATCHES
+    swept_count = 0
     for days in retention_settings:
         retention_days = default if days is None else days
         if not retention_days:
@@ -73,18 +73,17 @@ async def sweep_runs(services: Services, database: Database) -> None:
         of_setting = agents.c.retention_days.is_(None) if days is None else agents.c.retention_days == days
         expired_runs = select(runs.c.id).where(
             runs.c.finished_at <= now - timedelta(days=retention_days),
-            runs.c.agent_id.in_(select(agents.c.id).where(of_setting)),
+            # Not a list of the agents: SQLite would read all of their runs and sort them.
+            exists().where(AGENT_OF_RUN, of_setting),
             UNUSED,
         )
-        while batches_left:
-            async with database.reading() as connection:
-                batch = (
-                    (await connection.execute(expired_runs.order_by(runs.c.finished_at).limit(BATCH))).scalars().all()
-                )
-            if not batch:
-                break
-            batches_left -= 1
-            await erase_runs(services, database, list(batch), with_thread_messages=False)
+        # All at once, because each look begins with the old runs of agents that keep them for longer.
+        oldest_runs = expired_runs.order_by(runs.c.finished_at).limit(_MOST_SWEPT - swept_count)
+        async with database.reading() as connection:
+            run_ids = (await connection.execute(oldest_runs)).scalars().all()
+        swept_count += len(run_ids)
+        for start in range(0, len(run_ids), BATCH):
+            await erase_runs(services, database, run_ids[start : start + BATCH], with_thread_messages=False)
     async with database.writing(lock=None) as connection:
         is_run = (runs.c.app_id == live_texts.c.app_id, runs.c.id == live_texts.c.run_id)
         ended_runs = select(runs.c.id).where(*is_run, runs.c.finished_at.is_not(None))

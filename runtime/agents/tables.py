@@ -28,7 +28,7 @@ agents = Table(
     "agents",
     metadata,
     Column("app_id", String(36), primary_key=True),
-    # Indexed for the sweep of old runs, and for workers of the version before revision 0081, who find rows by it alone.
+    # Indexed for workers of the version before revision 0081, who find rows by it alone.
     Column("id", String(36), primary_key=True, index=True),
     Column("name", String(100), nullable=False),
     Column("display_name", String(200)),

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from sqlalchemy import Table, func, select
+from sqlalchemy import Engine, Table, event, func, select
 
 from baobab.runtime.agents.tables import checkpoints, events, messages, pieces, runs, threads, writes
 from baobab.tools.approvals.tables import approvals
@@ -137,3 +137,40 @@ async def test_runs_are_kept_for_as_long_as_their_agent_or_the_installation_says
     agency.harness.clock.advance(89 * DAY_SECONDS)
     await agency.run_maintenance()
     assert "agent_runs" not in await count_rows(agency)
+
+
+async def test_the_search_for_runs_past_their_retention_does_not_read_the_runs_that_are_kept(agency: Agency) -> None:
+    await create_agent(agency, retention_days=1)
+    run_id = await run_conversation(agency)
+    await agency.create_agent("usual", build_graph({"done": {"type": "end"}}))
+    kept_run = await agency.run_agent("usual")
+    agency.harness.clock.advance(DAY_SECONDS + 60)
+    plans: list[str] = []
+
+    def explain(connection: Any, _cursor: Any, statement: str, parameters: Any, *_options: Any) -> None:
+        if "agent_runs.finished_at <=" not in statement or statement.startswith("EXPLAIN"):
+            return
+        command = "EXPLAIN"
+        if connection.dialect.name == "sqlite":
+            command = "EXPLAIN QUERY PLAN"
+        else:
+            # With few rows it would read the whole table in any case.
+            connection.exec_driver_sql("SET LOCAL enable_seqscan = off")
+        plan = connection.exec_driver_sql(f"{command} {statement}", parameters).all()
+        plans.append("\n".join(str(row[-1]) for row in plan))
+
+    event.listen(Engine, "after_cursor_execute", explain)
+    try:
+        await agency.run_maintenance()
+    finally:
+        event.remove(Engine, "after_cursor_execute", explain)
+    # At least one for agents with a setting of their own, and one for those with the installation's.
+    assert len(plans) >= 2
+    for plan in plans:
+        assert "ix_agent_runs_finished_at" in plan, plan
+        assert "SCAN agent" not in plan, plan
+        assert "ix_agent_runs_agent_id" not in plan, plan
+        assert "ORDER BY" not in plan, plan
+    arguments = {"app_id": agency.app_id, "name": "a", "id": run_id}
+    assert (await agency.catch_refusal("agents_runs_get", agency.owner, **arguments)).status == 404
+    assert (await agency.get_run("usual", kept_run["id"]))["status"] == "completed"
