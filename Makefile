@@ -8,7 +8,7 @@ NO_ROWS := tests/http/console/test_agent_pages.py tests/http/console/test_app_pa
 	tests/http/console/test_console.py tests/http/console/test_questions.py tests/http/console/test_served_pages.py \
 	tests/http/console/test_start.py \
 	tests/http/test_anonymous_clients.py tests/http/test_docs_page.py tests/http/test_fuzz.py tests/http/test_guides.py \
-	tests/http/test_large_bodies.py tests/http/test_openapi.py tests/http/test_protocol.py tests/http/test_rest_app.py \
+	tests/http/test_large_bodies.py tests/http/test_openapi.py tests/http/test_outages.py tests/http/test_protocol.py tests/http/test_rest_app.py \
 	tests/mcp_server/test_bad_messages.py tests/mcp_server/test_clients.py tests/mcp_server/test_completion.py \
 	tests/mcp_server/test_fast_path.py tests/mcp_server/test_guides.py tests/mcp_server/test_lists.py tests/mcp_server/test_resources.py \
 	tests/mcp_server/test_search.py tests/mcp_server/test_sure_failures.py tests/tools/agents/tool_servers/test_misbehaving.py \

@@ -2,13 +2,14 @@
 
 import importlib
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 from fastapi import FastAPI, HTTPException, Request, Response
 from pydantic_core import to_json
 from starlette.routing import BaseRoute, Mount, Route
 
 from baobab.http import openapi
+from baobab.http.answer import error_headers
 from baobab.http.error_page import error_page
 from baobab.http.guides_page import guide_routes
 from baobab.http.home_page import home_routes, missing_page
@@ -19,6 +20,7 @@ from baobab.http.session_routes import session_routes
 from baobab.runtime.late_import import LateImport
 from baobab.tools.core.envelopes import STRUCTURED
 from baobab.tools.core.errors import BaobabError, MethodNotAllowed
+from baobab.tools.core.outages import STORE_OUTAGES, Outage, translate_outage
 from baobab.tools.core.registry import Registry
 
 PATH = "/console"
@@ -74,6 +76,17 @@ def build_fastapi_app(
         return Response(body, 405, exc.headers, "application/json")
 
     missing = missing_page(f"{base_url}/docs")
+
+    async def answer_outage(request: Request, exc: Exception) -> Response:
+        error = translate_outage(cast(Outage, exc), request.headers.get("x-request-id", ""))
+        error.naming = registry.name_by_route
+        headers = {**error_headers(error), "cache-control": "no-store"}
+        return Response(
+            to_json(STRUCTURED.render(error, f"{base_url}/docs")), error.status, headers, "application/json"
+        )
+
+    for kind in STORE_OUTAGES:
+        app.add_exception_handler(kind, answer_outage)
     pages = [*home_routes(version, base_url, missing), *docs_routes(), *guide_routes(missing), *moved_routes()]
     app.router.routes.extend([*pages, metrics_route(registry, metrics, metrics_token)])
     app.router.routes.extend(

@@ -20,6 +20,7 @@ from baobab.tools.core.auth import key_limits
 from baobab.tools.core.call import Tool
 from baobab.tools.core.context import Report
 from baobab.tools.core.errors import ApprovalRequired, BaobabError, Forbidden, Internal, KeyLimited, ToolNotFound
+from baobab.tools.core.outages import STORE_OUTAGES, translate_outage
 from baobab.tools.core.registry import Registry
 
 _STEP_SECONDS = 2.0
@@ -184,7 +185,11 @@ class ToolCalls:
         approvals = self._registry.services.approvals
         actions = [getattr(answer, "action", None) for answer in (responses or {}).values()]
         was_declined = "decline" in actions or "cancel" in actions
-        status = await approvals.wait_for_outcome(approval_id, client.caller, 0 if was_declined else PATIENCE_SECONDS)
+        patience = 0 if was_declined else PATIENCE_SECONDS
+        try:
+            status = await approvals.wait_for_outcome(approval_id, client.caller, patience)
+        except STORE_OUTAGES as exc:
+            raise translate_outage(exc, client.context.request_id) from exc
         if status is None:
             raise ApprovalStateSpent
 

@@ -24,6 +24,7 @@ from baobab.runtime.oauth import redirects
 from baobab.tools.core.auth.oauth_endpoints import INTERFACE_NAME
 from baobab.tools.core.context import RequestContext
 from baobab.tools.core.errors import BaobabError, RateLimited
+from baobab.tools.core.outages import STORE_OUTAGES, translate_outage
 from baobab.tools.core.registry import Registry
 
 Answer = Callable[[Provider, Request], Awaitable[Response]]
@@ -59,6 +60,8 @@ class OAuthEndpoint:
             response = await self._answer(provider, Request(scope, receive))
         except BaobabError as error:
             response = _render_error(error)
+        except STORE_OUTAGES as exc:
+            response = _render_error(translate_outage(exc, rest_request.id))
         except HTTPException as error:
             # Starlette raises this for a form that it cannot read.
             response = _build_error_response(error.status_code, "invalid_request", "The form cannot be read.")

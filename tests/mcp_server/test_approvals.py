@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from baobab.storage.database import DatabaseUnavailable
 from tests.cli.server_process import TIMEOUT_SECONDS
 from tests.conftest import Baobab
 from tests.mcp_server.mcp_requests import EARLIER, ERAS, MODERN, Answer, call_tool, read_refusal, send_message
@@ -187,6 +188,19 @@ async def test_a_person_who_does_not_look_leaves_the_call_waiting(baobab: Baobab
     declined_answer = await resume_call(baobab, agent, app_id, answer, {"approval": {"action": "decline"}})
     assert read_refusal(declined_answer.result)["details"]["approval_id"] == parse_approval_id(answer)
     assert await get_value(baobab, app_id, "visits") is None
+
+
+async def test_a_database_that_is_away_while_a_call_waits_is_an_outage(
+    baobab: Baobab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app_id, agent = await baobab.create_app(), await create_approval_key(baobab)
+    answer = await request_approval(baobab, agent, app_id)
+
+    async def fail(*_: Any) -> None:
+        raise DatabaseUnavailable("ConnectionRefusedError", "nobody listens")
+
+    monkeypatch.setattr(baobab.application.services.approvals, "wait_for_outcome", fail)
+    assert read_refusal((await resume_call(baobab, agent, app_id, answer)).result)["code"] == "SERVICE_UNAVAILABLE"
 
 
 @pytest.mark.own_installation
