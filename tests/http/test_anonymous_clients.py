@@ -206,6 +206,28 @@ async def test_a_stream_of_a_visitor_ends_when_the_agent_is_no_longer_public(
             pass
 
 
+async def test_a_stream_of_a_user_ends_when_the_agent_is_made_private(
+    live_baobab: Baobab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app, _, _ = await create_waiting_run(live_baobab)
+    ada = await live_baobab.user_headers(app, "ada")
+    run = (await live_baobab.client.post(f"/v1/{app}/agents/asker/runs", json={"input": {}}, headers=ada)).json()[
+        "run_id"
+    ]
+    monkeypatch.setattr("baobab.tools.agents.run_events._BEAT_SECONDS", 0.05)
+    async with (
+        asyncio.timeout(TIMEOUT_SECONDS),
+        live_baobab.client.stream("GET", f"/v1/{app}/agents/asker/runs/{run}/events", headers=ada) as answer,
+    ):
+        pieces = answer.aiter_text()
+        await anext(pieces)
+        body = {"visibility": "private"}
+        change = await live_baobab.client.patch(f"/v1/{app}/agents/asker", json=body, headers=live_baobab.owner)
+        assert change.status_code == 200, change.text
+        async for _ in pieces:
+            pass
+
+
 @pytest.mark.parametrize("signed_in_elsewhere", [False, True])
 async def test_securing_an_app_ends_the_streams_of_visitors_and_voids_their_stream_tokens(
     live_baobab: Baobab, monkeypatch: pytest.MonkeyPatch, signed_in_elsewhere: bool

@@ -180,15 +180,15 @@ def stream_socket(call: Call, run: Any, after: int, reader: Decider) -> str:
 
 
 async def _follow_visible(call: Call, run: Any, after: int, reader: Decider) -> AsyncGenerator[Any, None]:
-    """Yields the events of `following`; to visitors only while the agent is public and the app asks for no sign-in."""
+    """Yields the events of `follow_events`; to users and visitors only while the agent is for them."""
     database, by_visitor = call.stores.database, is_visitor(run, reader)
-    is_stranger = by_visitor or isinstance(call.caller, Anonymous)
+    is_outside = by_visitor or isinstance(call.caller, (Anonymous, EndUser))
     loop = asyncio.get_running_loop()
     async with aclosing(follow_events(call.services, database, run, after, reader)) as events:
         checked_at = loop.time()
         async for event in events:
             # Without events there is a heartbeat, so that this is checked every 15 seconds at the latest.
-            if is_stranger and (event is None or loop.time() - checked_at > _BEAT_SECONDS):
+            if is_outside and (event is None or loop.time() - checked_at > _BEAT_SECONDS):
                 if await _is_closed(database, run, by_visitor=by_visitor):
                     return
                 checked_at = loop.time()
