@@ -61,7 +61,7 @@ class ToolIndex:
 
     Without the weights of the sentence model, and until the model has read the tools, only words count.
 
-    patience_seconds: how long a search waits until the model has read the tools. model: None to use words alone.
+    timeout_seconds: how long a search waits until the model has read the tools. model: None to use words alone.
     """
 
     def __init__(

@@ -15,6 +15,8 @@ _CROCKFORD = bytes.maketrans(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567", b"0123456789AB
 
 
 class Clock(Protocol):
+    """Tells the time."""
+
     def time(self) -> float:
         """Seconds since the epoch."""
 

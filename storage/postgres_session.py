@@ -74,6 +74,8 @@ NOTHING = Before()
 
 
 class StatementResult(NamedTuple):
+    """The rows and the counts that a statement has returned."""
+
     rows: list[Row]
     columns: list[Column] | None
     """The columns of a statement that returns rows, in the form of DB-API's `description`."""

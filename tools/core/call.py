@@ -362,12 +362,14 @@ class Call:
             raise WouldDestroy
 
     def require_app(self) -> App:
+        """Returns the app that the call works in. Raises AppNotFound if it names none."""
         if self.app is None:
             raise AppNotFound
         return self.app
 
     @property
     def account(self) -> Account:
+        """The account that calls. Raises Forbidden for any other caller."""
         if not isinstance(self.caller, Account):
             raise Forbidden(f"{self.tool.name} needs the credential of an account.")
         return self.caller
@@ -381,6 +383,7 @@ class Call:
 
     @property
     def now(self) -> datetime:
+        """The present, in UTC."""
         return self.services.clock.now()
 
     async def execute(self, statement: Executable, rows: Any = None) -> CursorResult[*tuple[Any, ...]]:

@@ -18,6 +18,7 @@ def exceeds(effect: Effect, other: Effect) -> bool:
 
 
 def needs_approval(effect: Effect, policy: Policy) -> bool:
+    """Returns whether a call with an effect waits for a person under a policy. Reads never wait."""
     return effect != "read" and _RANK[effect] >= _RANK[policy]
 
 

@@ -28,6 +28,7 @@ PageSize = Annotated[int, Field(ge=1, le=500, description="Entries in one page."
 
 
 def encode_cursor(vault: Vault, of: str, *position: str) -> str:
+    """Returns a cursor for the position after which the next page begins. of: the list that it belongs to."""
     body = json.dumps(position, separators=(",", ":")).encode()
     return base64.urlsafe_b64encode(_tag(vault, of, body) + body).decode().rstrip("=")
 

@@ -88,17 +88,20 @@ class Registry:
 
     @property
     def services(self) -> Services:
+        """The services of the application. Raises RuntimeError before they are bound."""
         if self._services is None:
             raise RuntimeError("the registry has no services yet")
         return self._services
 
     def find(self, name: str) -> Tool:
+        """Returns the tool with a name. Raises ToolNotFound."""
         tool = self.tools.get(name)
         if tool is None:
             raise ToolNotFound(details={"name": name[:128]})
         return tool
 
     def find_for_graphs(self, name: str) -> tuple[Tool, GraphName] | None:
+        """Returns the tool that a graph uses by a name, with that name's rules; None if there is none."""
         return self._graph_names.get(name)
 
     def naming(self, context: RequestContext) -> Naming:

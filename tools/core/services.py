@@ -129,6 +129,7 @@ class Services:
         return [name for name in self.options.cells if name not in self.regions]
 
     def part(self, kind: type[T]) -> T:
+        """Returns the part of the application that has a type. Raises KeyError if it has none."""
         instance = self.parts[kind]
         assert isinstance(instance, kind)
         return instance

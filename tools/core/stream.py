@@ -73,6 +73,8 @@ class Body:
 
     @classmethod
     def of_text(cls, text: str) -> "Body":
+        """Returns a body that holds a text, for interfaces without streams."""
+
         async def chunks() -> AsyncIterator[bytes]:
             yield text.encode()
 

@@ -20,6 +20,7 @@ _NUMBER = re.compile(r"\s*[-+]?[0-9.]+\s*")
 
 
 def without_nul(text: str) -> str:
+    """Returns a text unchanged. Raises ValueError if it contains a NUL character."""
     # No database text column and no C string holds it; refusing it here keeps every store alike.
     if "\x00" in text:
         raise ValueError("must not contain NUL characters")

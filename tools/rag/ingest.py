@@ -1,4 +1,4 @@
-"""How a document gets its next version: a row says what is wanted, and a job prepares it (ingest_job.py)."""
+"""How a document gets its next version: a row says what is wanted, and a job prepares it (preparation.py)."""
 
 import hashlib
 from collections.abc import Mapping

@@ -27,7 +27,7 @@ RunStatus = Literal["queued", "running", "paused", "cancelling", "completed", "f
 
 
 class _GraphSchema:
-    """The JSON Schema that describes a graph. `issues_of` validates graphs, for it reports faults in more detail."""
+    """The JSON Schema that describes a graph. `find_issues` validates graphs, because it reports more detail."""
 
     def __get_pydantic_json_schema__(self, _core: CoreSchema, _handler: GetJsonSchemaHandler) -> dict[str, Any]:
         return graph_schema()

@@ -79,6 +79,7 @@ class PendingDecision:
 
     @classmethod
     def of_approval(cls, row: Any) -> "PendingDecision":
+        """Returns what is to be decided about a row of `approvals`."""
         of = row.approvers or (STARTER if row.run_id else OWNER_OF_KEY)
         starter = row.starter or f"account:{row.account_id}"
         return cls(row.app_id, row.account_id, starter, Approvers(of, row.persons or 1), row.run_id is not None)
@@ -103,6 +104,7 @@ class Decider:
         return self.role is not None and rank(self.role) >= rank("admin")
 
     def may(self, pending: PendingDecision) -> bool:
+        """Returns whether the caller may decide."""
         caller, of = self.caller, pending.approvers.of
         if caller.limits is not None or (not isinstance(caller, Account) and not pending.run):
             return False

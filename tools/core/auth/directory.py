@@ -99,15 +99,19 @@ class Directory:
         return await self._first(select(apps.c.id).where(apps.c.id == app_id)) is None
 
     async def app_id_at(self, subdomain: str) -> str | None:
+        """Returns the id of the app with a subdomain; None if no app has it."""
         return await self._subdomains.get(subdomain)
 
     async def app_id_of_anon_key(self, anon_key: str) -> str | None:
+        """Returns the id of the app with an anon key; None if no app has it."""
         return await self._anon_keys.get(anon_key)
 
     async def key(self, digest: str) -> Key | FunctionKey | None:
+        """Returns the live key with a digest; None if there is none."""
         return await self._keys.get(digest)
 
     async def role(self, organisation_id: str, account_id: str) -> Role | None:
+        """Returns the role of an account in an organisation; None if it is not a member."""
         return await self._roles.get((organisation_id, account_id))
 
     def cached_role(self, organisation_id: str, account_id: str) -> Role | None:

@@ -22,6 +22,7 @@ _SHOWN = 12
 
 
 def plaintext(ids: Ids, kind: str = SERVICE) -> str:
+    """Returns the text of a new key. It is shown once, and only its digest is stored."""
     return kind + ids.secret(_SECRET)
 
 

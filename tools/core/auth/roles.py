@@ -9,10 +9,12 @@ _RANK = {"member": 0, "admin": 1, "owner": 2}
 
 
 def rank(role: str) -> int:
+    """Returns the number by which roles are compared: 0 for `member`, 1 for `admin`, 2 for `owner`."""
     return _RANK[role]
 
 
 def require_role(role: Role | None, needed_role: Role) -> None:
+    """Raises Forbidden for a role below the one that is needed, or for none."""
     if role is None:
         raise Forbidden("This account is not a member of the organisation.")
     if _RANK[role] < _RANK[needed_role]:
