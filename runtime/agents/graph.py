@@ -154,7 +154,7 @@ class _GraphCompiler:
             ref = refs.get(function.get("name", ""))
             tainted = False
             if ref is None:
-                result: Any = {"error": {"code": "UNKNOWN_TOOL", "message": "There is no tool of this name here."}}
+                result: Any = {"error": {"code": "UNKNOWN_TOOL", "message": "There is no tool with this name here."}}
             else:
                 try:
                     arguments = json.loads(function.get("arguments") or "{}")

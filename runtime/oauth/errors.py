@@ -28,8 +28,8 @@ class InvalidTarget(OAuthError):
 
 class UnknownClient(OAuthError):
     code = "OAUTH_UNKNOWN_CLIENT"
-    summary = "There is no client of this id."
-    remediation = "Register the client anew at the `registration_endpoint` of this authorization server."
+    summary = "There is no client with this id."
+    remediation = "Register the client again at the `registration_endpoint` of this authorization server."
     oauth = "invalid_client"
 
 

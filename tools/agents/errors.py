@@ -48,7 +48,7 @@ ENVELOPE = AgentsEnvelope({RateLimited: "rate_limit_exceeded", Forbidden: "forbi
 
 class AgentNotFound(NotFound):
     code = "agent_not_found"
-    summary = "The app has no agent of this name."
+    summary = "The app has no agent with this name."
     remediation = "List the agents with op:agents_list."
 
 
@@ -60,7 +60,7 @@ class RunNotFound(NotFound):
 
 class AgentExists(AlreadyExists):
     code = "agent_exists"
-    summary = "The app has an agent of this name."
+    summary = "The app already has an agent with this name."
     remediation = "Choose another name, or change the agent (op:agents_update)."
 
 
@@ -177,5 +177,5 @@ class Overloaded(Unavailable):
 
 class ToolServerExists(AlreadyExists):
     code = "tool_server_exists"
-    summary = "The app has a tool server of this name."
+    summary = "The app already has a tool server with this name."
     remediation = "Choose another name, or remove the other server (op:mcp_servers_delete)."

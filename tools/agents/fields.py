@@ -56,7 +56,7 @@ ApprovalToken = Annotated[
     StringConstraints(pattern=r"^appr_[A-Za-z0-9]{1,80}$", max_length=90),
     Field(description="The approval_token of the run_paused event.", examples=["appr_0a1b2c3d"]),
 ]
-Reason = Annotated[str, Text(1000), Field(description="why it is refused; the run is told.")]
+Reason = Annotated[str, Text(1000), Field(description="why it is refused; the run gets this text.")]
 Seq = Annotated[int, Field(ge=0, le=2**31 - 1, description="only events after this one.")]
 PageSize = Annotated[int, Field(ge=1, le=2**31 - 1, description=f"at most {PAGE}; more counts as {PAGE}.")]
 LastEventId = Annotated[

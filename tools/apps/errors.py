@@ -14,7 +14,7 @@ class SubdomainTaken(AlreadyExists):
 
 
 class NameTaken(AlreadyExists):
-    summary = "The organisation has an app of this name."
+    summary = "The organisation already has an app with this name."
     remediation = "Choose another name; op:apps_list lists those in use."
 
 
@@ -26,7 +26,7 @@ class ToolNotForUsers(BadRequest):
 
 class FunctionNotDeployed(BadRequest):
     code = "RESOURCE_NOT_FOUND"
-    summary = "The app has no function of this name."
+    summary = "The app has no function with this name."
     remediation = "Deploy the function first, or send null to remove the hook."
 
 

@@ -236,8 +236,8 @@ async def console_passkeys_list(call: Call) -> AccountPasskeys:
     audit=Audit("console_passkey_remove", category="auth", action="delete", resource="account"),
 )
 async def console_passkey_remove(call: Call, session_id: SessionId, passkey_id: Uuid) -> AccountPasskeyRemoved:
-    """Remove a passkey of the account, soon after a sign-in: nobody signs in with it any more. Sessions that it began
-    go on.
+    """Remove a passkey of the account, soon after a sign-in: nobody can sign in with it any more. Its
+    sessions stay open.
 
     passkey_id: the passkey, by its id in the list.
     """

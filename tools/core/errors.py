@@ -234,7 +234,7 @@ class RouteNotFound(NotFound):
 
 
 class ToolNotFound(NotFound):
-    summary = "There is no tool of this name."
+    summary = "There is no tool with this name."
     remediation = "List the tools; names are exact."
 
 

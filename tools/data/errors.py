@@ -16,19 +16,19 @@ INSTEAD_OF_FILTERING_A_ROW = (
 
 class TableNotFound(NotFound):
     code = "VALIDATION_TABLE_NOT_FOUND"
-    summary = "The app has no table of this name."
+    summary = "The app has no table with this name."
     remediation = "Create it with op:schema_apply, or correct the name; op:schema_get lists the tables."
 
 
 class UnknownTable(BadRequest):
     code = "VALIDATION_TABLE_NOT_FOUND"
-    summary = "The app has no table of this name."
+    summary = "The app has no table with this name."
     remediation = "Create it with op:schema_apply, or correct the name; op:schema_get lists the tables."
 
 
 class ColumnNotFound(BadRequest):
     code = "VALIDATION_COLUMN_NOT_FOUND"
-    summary = "The table has no column of this name."
+    summary = "The table has no column with this name."
     remediation = "Use one of details.columns."
 
 
@@ -175,7 +175,7 @@ class MigrationFailed(BadRequest):
 class UnexpectedCount(Conflict):
     code = "DATA_UNEXPECTED_COUNT"
     summary = "The write matched a number of rows other than `expect`, so nothing was written."
-    remediation = "Read the rows anew and decide again: somebody may have changed them."
+    remediation = "Read the rows again and decide again: somebody may have changed them."
 
 
 class IdempotencyKeyReused(Conflict):
@@ -264,5 +264,5 @@ class QueryTimeout(BaobabError):
 
 
 class PolicyNotFound(NotFound):
-    summary = "The table has no policy of this name."
+    summary = "The table has no policy with this name."
     remediation = "List the policies with op:rls_list."

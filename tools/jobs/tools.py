@@ -101,7 +101,7 @@ async def jobs_get(call: Call, job_id: JobId, organization_id: OrganizationId = 
     mcp=Mcp(keywords="try a failed job again, rerun now; Job wiederholen; reintentar un trabajo"),
 )
 async def jobs_retry(call: Call, job_id: JobId, organization_id: OrganizationId = None) -> OneJob:
-    """Try a job again now that has failed, was cancelled, or waits for its next attempt. Its attempts count anew.
+    """Retry a job now that has failed, was cancelled, or waits for its next attempt. Its attempts are counted from 0.
 
     Only an admin or owner of the organisation can.
     """

@@ -34,7 +34,7 @@ class TooLateToAbort(Conflict):
 class NoReplica(Conflict):
     code = "no_source_replica"
     summary = "There is no copy of the app in the region that it came from."
-    remediation = "Use op:moves_start to move the app anew."
+    remediation = "Use op:moves_start to move the app again."
 
 
 class CellUnknown(NotFound):

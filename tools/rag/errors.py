@@ -18,7 +18,7 @@ class DocumentNotFound(NotFound):
 
 
 class CollectionExists(Conflict):
-    summary = "The app has a collection of this name already."
+    summary = "The app already has a collection with this name."
     remediation = "Choose another name, or use the collection that is there."
 
 

@@ -6,7 +6,7 @@ from baobab.tools.core.plan_room import PlanLimitReached
 
 class UnknownCapability(BadRequest):
     code = "unknown_capability"
-    summary = "There is no capability of this name."
+    summary = "There is no capability with this name."
     remediation = "Use one of details.capabilities; op:substrate_capabilities describes them."
 
 

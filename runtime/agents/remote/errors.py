@@ -5,7 +5,7 @@ from baobab.tools.core.errors import BaobabError, Conflict, NotFound
 
 class ToolServerNotFound(NotFound):
     code = "tool_server_not_found"
-    summary = "The app has no tool server of this id."
+    summary = "The app has no tool server with this id."
     remediation = "List the tool servers with op:mcp_servers_list."
 
 

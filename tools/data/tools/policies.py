@@ -123,7 +123,7 @@ async def rls_create_policy(
     restrictive: bool = False,
     user_column: ColumnName | None = None,
 ) -> PolicySet:
-    """Create a policy, or replace the one of this name. The answer says how many existing rows it opens.
+    """Create a policy, or replace the one with this name. The answer says how many existing rows it opens.
 
     command: the command that it allows; ALL for every command.
     role: whom it applies to: `anon` or `user`; if left out, both.

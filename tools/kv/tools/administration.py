@@ -210,7 +210,7 @@ async def kv_audit_recent(
     guard=Guard(grants=True),
 )
 async def kv_rotate_key(call: Call, app_id: AppId) -> FunctionKey:
-    """Replace the app's function key. The old one stops working at once; the new one is shown this once.
+    """Replace the app's function key. The old one stops working at once. The new one is shown only once.
 
     A function key opens the key-value store of its app and nothing else: every key, and the expose rules. It is
     replaced by one that nobody has seen when the account that it was shown to leaves the organisation or becomes a

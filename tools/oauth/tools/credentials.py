@@ -48,7 +48,7 @@ async def oauth_code(call: Call, client_id: ClientId, code: Code) -> PendingCode
     audit=Audit("oauth.exchange", category="auth", action="create", resource="api_key"),
 )
 async def oauth_exchange(call: Call, client_id: ClientId, code: Code) -> Exchanged:
-    """Exchange a code for the key it is good for, once. A second use revokes that key: somebody else may have the code.
+    """Exchange a code for its key, once. A second use revokes that key: somebody else may have the code.
 
     code: the code, whose verifier and redirect address the token endpoint has checked.
     """

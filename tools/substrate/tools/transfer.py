@@ -58,7 +58,7 @@ async def substrate_import(call: Call, lines: Body, trusted_key: _PublicKey | No
     Rows that exist already are skipped. Unsigned rows are marked as text from strangers.
 
     lines: at most 5000 rows and 8 MB.
-    trusted_key: the public key of another substrate whose signature counts like one's own; null for none.
+    trusted_key: the public key of another substrate whose signature counts like your own; null for none.
     """
     require_person(call)
     if lines.content_type.partition(";")[0].strip().lower() != MEDIA_TYPE:

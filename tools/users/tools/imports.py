@@ -44,7 +44,7 @@ async def users_import(
     app_id: AppId,
     users: Annotated[list[ImportedUser], Field(min_length=1, max_length=MOST_USERS)],
 ) -> Imported:
-    """Add users of another system to an app. They keep their passwords, which are hashed anew when they first sign in.
+    """Add users of another system to an app. They keep their passwords, which are hashed again when they first sign in.
 
     Sent again, it changes nothing. No mail is sent.
 

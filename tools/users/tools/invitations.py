@@ -74,7 +74,7 @@ async def users_invite(
 ) -> OneInvitation:
     """Invite somebody to an app by a mail with a link and a code. Whoever accepts it within seven days has the role.
 
-    Invited again, the same person gets a new mail, and the one before is void.
+    Invited again, the same person gets a new mail, and the earlier one stops working.
 
     redirect_to: where the link leads in the end, with tokens, as in the sign-in by a provider.
     """

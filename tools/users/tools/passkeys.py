@@ -236,7 +236,7 @@ async def auth_passkey_sign_in_options(
 ) -> PasskeyCeremony:
     """Begin a sign-in with a passkey: returns the options of `navigator.credentials.get`. No user name is needed.
 
-    challenge: of a sign-in that goes on with a passkey as its second factor; otherwise null.
+    challenge: the challenge of a sign-in that needs a passkey as its second factor; otherwise null.
     origin: of the page; null, as from a program, for this server's own address.
     """
     site, allow = find_site(call, origin), []

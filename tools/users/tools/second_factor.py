@@ -79,7 +79,7 @@ AppCode = Annotated[
     rest=Rest(examples={"challenge": "bb_2f_...", "code": "123456"}),
 )
 async def auth_second_factor(call: Call, app_id: AppId, challenge: Challenge, code: FactorCode) -> SignedIn:
-    """Finish a sign-in with a code of the user's authenticator app, or with a recovery code. Each is good once.
+    """Finish a sign-in with a code of the user's authenticator app, or with a recovery code. Each works once.
 
     After five wrong codes for a user, the next ones must wait for up to 15 minutes. Recovery codes and passkeys still
     work.
@@ -153,7 +153,7 @@ async def auth_totp_confirm(
 ) -> TotpConfirmed:
     """Confirm the user's authenticator app with a first code. From now on sign-ins ask for one.
 
-    The answer has ten recovery codes, which are shown this once.
+    The answer has ten recovery codes, which are shown only once.
 
     challenge: in place of a token, as for op:auth_totp_enrol; the sign-in is finished by this. Otherwise null.
     """
@@ -196,7 +196,7 @@ async def auth_totp_remove(call: Call, app_id: AppId, code: FactorCode) -> Messa
     rest=Rest(examples={"code": "123456"}),
 )
 async def auth_recovery_codes(call: Call, app_id: AppId, code: AppCode) -> RecoveryCodes:
-    """Make ten new recovery codes for the signed-in user; all earlier ones are void."""
+    """Create ten new recovery codes for the signed-in user. All earlier ones stop working."""
     user_id = _user_of_session(call)
     await try_code(call, user_id, code)
     async with FREEZES.writing(call) as unit:
