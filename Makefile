@@ -18,6 +18,10 @@ NO_ROWS := tests/http/console/test_agent_pages.py tests/http/console/test_app_pa
 	tests/tools/approvals/notices/test_schedule.py tests/tools/core/test_import_order.py tests/tools/core/test_limits_on_valkey.py \
 	tests/tools/kv/test_rule_matching.py tests/tools/moves/test_app_tables.py tests/tools/rag/test_filters.py tests/tools/rag/test_urls.py \
 	tests/tools/test_signed_tokens.py tests/tools/test_widening.py tests/tools/users/test_addresses.py
+# What is about Postgres, or moves data to it, wherever the rows of the other tests are.
+ABOUT_POSTGRES := tests/cli/test_transfer.py tests/cli/test_transfer_everything.py tests/cli/test_transfer_kv.py \
+	tests/storage/kv/test_postgres.py tests/storage/test_pooler.py tests/storage/test_postgres.py
+ON_FILES := tests $(addprefix --ignore=,$(ABOUT_POSTGRES))
 # What is tested once more with the rows in Postgres: all that stands on them.
 ON_ROWS := tests/tools tests/mcp_server tests/http tests/storage/test_database.py tests/storage/test_notices.py \
 	tests/storage/test_migrations.py tests/runtime/test_jobs.py tests/runtime/test_job_faults.py tests/runtime/agents/test_checkpointer.py tests/test_threats.py \
@@ -92,15 +96,15 @@ install-dev: $(VENV)/.developing
 serve: $(VENV)/.installed
 	@exec $(BIN)/baobab serve $(ARGS)
 
-## make test: run the tests on files, all but the crash suite (ARGS="-k kv" runs some)
+## make test: run the tests on files, all but those of Postgres and the crash suite (ARGS="-k kv" runs some)
 test: $(VENV)/.developing
-	$(PARALLEL) $(ARGS)
+	$(PARALLEL) $(or $(ARGS),$(ON_FILES))
 
-## make test-postgres: run the tests that stand on rows, with the rows in Postgres
+## make test-postgres: run the tests of Postgres, and those that stand on rows, with the rows there
 test-postgres: $(VENV)/.developing
-	$(PARALLEL) --backend postgres $(or $(ARGS),$(ON_ROWS))
+	$(PARALLEL) --backend postgres $(or $(ARGS),$(ON_ROWS) $(ABOUT_POSTGRES))
 
-## make test-pgbouncer: run the same tests with a pooler of transactions before Postgres
+## make test-pgbouncer: run the tests that stand on rows with a pooler of transactions before Postgres
 test-pgbouncer: $(VENV)/.developing
 	$(PARALLEL) --backend pgbouncer $(or $(ARGS),$(ON_ROWS))
 
@@ -116,8 +120,8 @@ check: lint check-tests
 
 # `.ci/run` lints beside something else.
 check-tests: $(VENV)/.developing
-	$(PARALLEL) $(IN_ORDER)
-	$(PARALLEL) --backend postgres $(IN_ORDER) $(ON_ROWS)
+	$(PARALLEL) $(IN_ORDER) $(ON_FILES)
+	$(PARALLEL) --backend postgres $(IN_ORDER) $(ON_ROWS) $(ABOUT_POSTGRES)
 	$(PARALLEL) --backend pgbouncer $(IN_ORDER) $(BEHIND_POOLER)
 	$(CRASH) $(IN_ORDER) tests/crash
 	$(CRASH) --backend postgres $(IN_ORDER) tests/crash
