@@ -9,6 +9,9 @@ import pytest
 
 from tests.cli.server_process import TIMEOUT_SECONDS, ServerProcess, run_baobab, run_server
 
+NOTICED = 2.0
+"""Seconds after which a running server must have noticed."""
+
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
@@ -46,10 +49,8 @@ def test_a_key_works_at_once_and_stops_soon_after_it_was_revoked(data: Path, ser
     assert key[:12] in output
     assert key not in output
     assert read_output("keys", "revoke", find_key_id(data, "agent"), "--data", data) == "Revoked.\n"
-    deadline = time.monotonic() + TIMEOUT_SECONDS
-    while fetch_status(server, key) != 401:
-        assert time.monotonic() < deadline, "the server has not noticed that the key is revoked"
-        time.sleep(0.1)
+    time.sleep(NOTICED)
+    assert fetch_status(server, key) == 401
     assert fetch_status(server, server.key) == 200
 
 
