@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from baobab.runtime.agents.answer_schema import find_mismatch
 from baobab.runtime.agents.offers import BOUND, REMOTE
-from baobab.tools.core.approvals import Edit
+from baobab.tools.core.approvals import AlreadyDecided, Edit
 from baobab.tools.core.auth.callers import Anonymous, EndUser
 from baobab.tools.core.auth.deciders import Decider, person
 from baobab.tools.core.call import Call
@@ -18,14 +18,29 @@ from baobab.tools.core.wording import redact_arguments, restore_hidden
 _QUESTION = "interrupt"
 
 
-async def edit_call(call: Call, row: Any, decider: Decider, edited_arguments: Mapping[str, Any]) -> Edit:
+async def edit_call(
+    call: Call, row: Any, decider: Decider, edited_arguments: Mapping[str, Any] | None, data: Mapping[str, Any] | None
+) -> Edit:
     """Returns the arguments of a waiting call, with those that its decider gave in place of the run's.
 
     They are checked against the tool's schema and the decider's rights here, and against the rights of whoever started
-    the run when the call is executed. Raises Forbidden and BadRequest.
+    the run when the call is executed. Raises AlreadyDecided, Forbidden and BadRequest.
+
+    data: the answer to a question, in place of arguments.
     """
     tool, caller = call.registry.find(row.tool), call.caller
+    if row.status != "pending":
+        # The arguments of a decided call are erased.
+        raise AlreadyDecided.of(row)
     proposed_arguments = call.services.approvals.arguments(row)
+    if row.tool == _QUESTION:
+        edited_arguments = _complete_answer(proposed_arguments, edited_arguments, data)
+    elif data is not None:
+        raise BadRequest(
+            f"`data` answers a question; this is a call of {row.tool}.",
+            remediation="Send `arguments` to change what it is called with, or neither to approve it as it is.",
+        )
+    edited_arguments = edited_arguments or {}
     if row.tool == REMOTE and not decider.runs_app:
         # Other deciders could not make this call themselves.
         raise Forbidden("Only admins can change the arguments of a call to a tool server.")
@@ -45,8 +60,6 @@ async def edit_call(call: Call, row: Any, decider: Decider, edited_arguments: Ma
         # The decider saw secrets as hidden: where they still read as hidden, the proposed ones are used.
         arguments = restore_hidden(tool, proposed_arguments, {**edited_arguments, **bound_argument})
         edited_arguments = redact_arguments(tool, edited_arguments)
-    if row.tool == _QUESTION:
-        arguments |= _require_answer(proposed_arguments, arguments)
     try:
         tool.validate(arguments)
     except ValidationError as exc:
@@ -62,16 +75,28 @@ async def edit_call(call: Call, row: Any, decider: Decider, edited_arguments: Ma
     return Edit(dict(edited_arguments), arguments)
 
 
-def _require_answer(proposed_arguments: Mapping[str, Any], arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Returns the question's answer schema, which an edit cannot change. Raises BadRequest for an answer that does not
-    match it.
-    """
-    schema = proposed_arguments.get("answer_schema")
-    if schema is None:
-        return {}
-    if (mismatch := find_mismatch(schema, arguments.get("data"))) is not None:
+def _complete_answer(
+    proposed_arguments: Mapping[str, Any], edited_arguments: Mapping[str, Any] | None, data: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    """Returns the arguments of a question with its answer. What the decider left out stays; the schema always does."""
+    if edited_arguments is not None and data is not None:
+        raise BadRequest("`data` and `arguments` are two ways to answer.", remediation="Send `data` alone.")
+    answer = {"data": data} if edited_arguments is None else edited_arguments
+    return {name: value for name, value in proposed_arguments.items() if name != BOUND} | {
+        name: value for name, value in answer.items() if name != "answer_schema"
+    }
+
+
+def require_answer(tool: str, arguments: Mapping[str, Any]) -> None:
+    """Raises BadRequest if a question is approved with data that do not match its answer schema."""
+    schema = arguments.get("answer_schema")
+    if tool != _QUESTION or schema is None:
+        return
+    data = arguments.get("data")
+    if (mismatch := find_mismatch(schema, data)) is not None:
+        problem = "there is none yet" if data is None else mismatch
         raise BadRequest(
-            f"The answer does not match the question's `answer_schema`: {mismatch}.",
-            remediation="Send `data` as the schema describes it.",
+            f"The question wants an answer that matches its `answer_schema`: {problem}.",
+            remediation="Send the answer as the object `data`, as the question's `answer_schema` describes it.",
+            details={"answer_schema": schema},
         )
-    return {"answer_schema": schema}

@@ -13,6 +13,7 @@ from baobab.tools.agents.errors import NotPaused, RunEnded, TokenInvalid
 from baobab.tools.agents.run_ownership import get_run_row
 from baobab.tools.agents.schemas.agents import RunState
 from baobab.tools.agents.tokens import find_matching_row
+from baobab.tools.core.approvals import AlreadyDecided
 from baobab.tools.core.auth.deciders import Decider, NotYoursToDecide, PendingDecision, person, starter_of
 from baobab.tools.core.call import Call
 from baobab.tools.core.errors import AppMigrating
@@ -50,36 +51,43 @@ async def resume_run(
     *,
     approved: bool,
     arguments: Mapping[str, Any] | None,
+    data: Mapping[str, Any] | None,
     reason: str | None,
     agent: str | None = None,
 ) -> RunState:
     """Decides about one call that the run, or a child run of it, waits for.
 
-    RunNotFound, NotPaused, TokenInvalid, NotAnApprover, Forbidden.
+    RunNotFound, NotPaused, TokenInvalid, AlreadyDecided, NotAnApprover, Forbidden, BadRequest.
     """
     if call.caller.limits is not None:
         raise NotYoursToDecide
-    waiting_rows = await _read_waiting(call, app_id, run_id)
-    decider = Decider(call.caller, call.role)
-    is_asked = any(decider.may(PendingDecision.of_approval(row)) for row in waiting_rows)
+    run_ids = await _list_run_ids(call, app_id, run_id)
+    waiting_rows = list(await call.services.approvals.list_pending_of_runs(call.execute, run_ids))
+    decider, decided_row = Decider(call.caller, call.role), None
+    row = find_matching_row(call.services.vault, waiting_rows, token)
+    if row is None:
+        decided_rows = list(await call.services.approvals.list_decided_of_runs(call.execute, run_ids))
+        decided_row = find_matching_row(call.services.vault, decided_rows, token)
+    asked_rows = waiting_rows if decided_row is None else [*waiting_rows, decided_row]
+    is_asked = any(decider.may(PendingDecision.of_approval(asked_row)) for asked_row in asked_rows)
     # Whoever may decide about a call may answer, even if the run is somebody else's.
     run = await get_run_row(call, app_id, run_id, agent, is_asked=is_asked)
+    if decided_row is not None:
+        decider.require(PendingDecision.of_approval(decided_row))
+        raise AlreadyDecided.of(decided_row)
     if run.status in ENDED:
         raise RunEnded(details={"status": run.status})
     if run.status != "paused" and not waiting_rows:
         raise NotPaused(details={"status": run.status})
-    row = find_matching_row(call.services.vault, waiting_rows, token)
     if row is None:
         raise TokenInvalid
     call.audit.resource_id = run_id
     call.audit.data |= {"approval_id": row.id, "tool": row.tool, "approved": approved}
     decider.require(PendingDecision.of_approval(row))
-    edit = None if arguments is None else await edit_call(call, row, decider, arguments)
+    edit = None if arguments is None and data is None else await edit_call(call, row, decider, arguments, data)
     outcome = await call.services.part(Decisions).decide(
         call, row.id, decider, "approved" if approved else "rejected", reason, edit
     )
-    if outcome == "lost":
-        raise TokenInvalid
     if outcome != "waits" and not any(other.run_id == row.run_id for other in waiting_rows if other is not row):
         await _continue_run(call, row.run_id)
         if row.run_id == run_id:
@@ -87,15 +95,14 @@ async def resume_run(
     return {"run_id": run_id, "status": run.status}
 
 
-async def _read_waiting(call: Call, app_id: str, run_id: str) -> list[Any]:
-    """Lists the calls that a run and its child runs wait for. Their tokens are valid at each of these runs."""
+async def _list_run_ids(call: Call, app_id: str, run_id: str) -> list[str]:
+    """Lists a run and its child runs that have not ended. The tokens of their calls are valid at each of them."""
     query = select(runs).where(runs.c.id == run_id, runs.c.app_id == app_id)
     async with call.reading() as execute:
         run = (await execute(query)).first()
     if run is None:
         return []
-    run_ids = [run_id, *(descendant.id for descendant in await list_descendant_runs(call, run))]
-    return list(await call.services.approvals.list_pending_of_runs(call.execute, run_ids))
+    return [run_id, *(descendant.id for descendant in await list_descendant_runs(call, run))]
 
 
 async def _continue_run(call: Call, run_id: str) -> None:

@@ -5,11 +5,12 @@ from typing import Any, Literal
 
 from sqlalchemy import select, update
 
+from baobab.runtime.agents.edits import require_answer
 from baobab.storage.notices import Notices
 from baobab.tools.approvals.executor import ask_for_execution
 from baobab.tools.approvals.tables import NOTICE, approvals
 from baobab.tools.approvals.texts import ApprovalTexts, describe_row
-from baobab.tools.core.approvals import Edit, EditsTakeOne
+from baobab.tools.core.approvals import AlreadyDecided, Edit, EditsTakeOne
 from baobab.tools.core.auth import proposers
 from baobab.tools.core.auth.callers import Account, AppKey, Caller, EndUser, Limits
 from baobab.tools.core.auth.deciders import Decider, NeedsAnother, PendingDecision, person
@@ -35,18 +36,21 @@ class CallDecisions:
         status: Literal["approved", "rejected"],
         reason: str | None,
         edit: Edit | None = None,
-    ) -> Literal["decided", "waits", "lost"]:
-        """Decides a pending approval in the caller's transaction.
+    ) -> Literal["decided", "waits"]:
+        """Decides a pending approval in the caller's transaction. Returns `waits` if another person must approve it,
+        too.
 
-        Returns `lost` if somebody else has decided it or it has expired, and `waits` if another person must approve it,
-        too. Raises NotYoursToDecide, NotAnApprover, NeedsAnother or EditsTakeOne.
+        Raises NotYoursToDecide, NotAnApprover, AlreadyDecided, NeedsAnother or EditsTakeOne, and BadRequest where a
+        question is approved without an answer that matches its schema.
         """
         # Somebody who decides at the same time waits here for the lock, and then sees this decision.
         query = select(approvals).where(approvals.c.id == approval_id).with_for_update()
         row: Any = (await call.execute(query)).one()
         decider.require(gate := PendingDecision.of_approval(row))
         if row.status != "pending" or row.expires_at <= call.now:
-            return "lost"
+            raise AlreadyDecided.of(row)
+        if status == "approved":
+            require_answer(row.tool, self._texts.arguments(row) if edit is None else edit.all_arguments)
         values: dict[str, Any] = {}
         if status == "approved" and gate.approvers.persons > 1:
             if edit is not None:
@@ -72,7 +76,7 @@ class CallDecisions:
             values |= {"finished_at": call.now, **self._texts.seals.without_arguments(row.id)}
         pending = (approvals.c.id == row.id, approvals.c.status == "pending", approvals.c.expires_at > call.now)
         if (await call.execute(update(approvals).where(*pending).values(**values))).rowcount != 1:
-            return "lost"
+            raise AlreadyDecided.of((await call.execute(query)).one())
         await self._notices.publish(call.unit, NOTICE, row.organisation_id)
         if status == "approved":
             await ask_for_execution(call, row.id, row.organisation_id)

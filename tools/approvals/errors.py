@@ -1,6 +1,6 @@
 """The errors of approvals."""
 
-from baobab.tools.core.errors import BadRequest, BaobabError, Conflict, NotFound
+from baobab.tools.core.errors import BadRequest, BaobabError, NotFound
 
 
 class ApprovalNotFound(NotFound):
@@ -10,12 +10,6 @@ class ApprovalNotFound(NotFound):
         "op:approvals_list lists those that you may see. In a run's event the id is `approval_id`; its "
         "`approval_token` is for op:agents_runs_resume."
     )
-
-
-class AlreadyDecided(Conflict):
-    code = "APPROVAL_ALREADY_DECIDED"
-    summary = "The approval has already been decided, or has expired."
-    remediation = "Read its outcome (details.status); make the call again if you still want it."
 
 
 class OnlyRunsAreEdited(BadRequest):

@@ -154,6 +154,11 @@ class ApprovalService:
         )
         return (await execute(query.order_by(approvals.c.created_at, approvals.c.id))).all()
 
+    async def list_decided_of_runs(self, execute: Execute, run_ids: Sequence[str]) -> Sequence[Any]:
+        """Lists the approvals of runs that somebody has decided about, newest first: at most a hundred."""
+        query = select(approvals).where(approvals.c.run_id.in_(run_ids), approvals.c.decided_at.is_not(None))
+        return (await execute(query.order_by(approvals.c.decided_at.desc()).limit(100))).all()
+
     async def list_runs_that_wait(self, after: str, most: int) -> list[str]:
         """Lists the ids of runs with a pending proposal, in order: at most `most`, all greater than `after`."""
         run_ids = select(approvals.c.run_id).where(approvals.c.status == "pending", approvals.c.run_id > after)

@@ -9,13 +9,13 @@ from sqlalchemy import and_, or_, select
 from baobab.runtime.agents.edits import edit_call
 from baobab.runtime.agents.tables import runs
 from baobab.tools.approvals.access import DECIDERS, READERS
-from baobab.tools.approvals.errors import AlreadyDecided, ApprovalNotFound, OnlyRunsAreEdited
+from baobab.tools.approvals.errors import ApprovalNotFound, OnlyRunsAreEdited
 from baobab.tools.approvals.naming import ApprovalLabels
 from baobab.tools.approvals.schemas import Approval, ApprovalDetail, Approvals, OneApproval, Status
 from baobab.tools.approvals.service import service_of
 from baobab.tools.approvals.tables import approvals as rows
 from baobab.tools.approvals.toolset import approvals
-from baobab.tools.core.approvals import EditsTakeOne
+from baobab.tools.core.approvals import AlreadyDecided, EditsTakeOne
 from baobab.tools.core.auth import proposers
 from baobab.tools.core.auth.callers import Account, AppKey, EndUser
 from baobab.tools.core.auth.deciders import (
@@ -187,14 +187,17 @@ async def approvals_get(call: Call, approval_id: ApprovalId) -> ApprovalDetail:
         )
     ),
 )
-async def approvals_approve(call: Call, approval_id: ApprovalId, arguments: JsonObject | None = None) -> OneApproval:
-    """Approve a waiting call: it is executed at once, exactly once, with its proposer's rights.
+async def approvals_approve(
+    call: Call, approval_id: ApprovalId, arguments: JsonObject | None = None, data: JsonObject | None = None
+) -> OneApproval:
+    """Approve a waiting call: it is executed at once, exactly once, with its proposer's rights. Or answer a question.
 
     Only a person decides: not the credential that proposed the call, nor a key that needs approval itself.
 
     arguments: for a call of a run: arguments in place of those that it proposed.
+    data: the answer to a question (`question` of the approval), as its `answer_schema` describes it.
     """
-    return await _decide(call, approval_id, "approved", None, arguments)
+    return await _decide(call, approval_id, "approved", None, arguments, data)
 
 
 @approvals.tool(
@@ -219,6 +222,7 @@ async def _decide(
     status: Literal["approved", "rejected"],
     reason: str | None,
     arguments: JsonObject | None = None,
+    data: JsonObject | None = None,
 ) -> OneApproval:
     row = await _find(call, approval_id)
     call.audit.resource_id, call.audit.organisation_id, call.audit.app_id = row.id, row.organisation_id, row.app_id
@@ -226,15 +230,13 @@ async def _decide(
     if proposers.proposer_name(call.caller) == row.proposer:
         raise NotYoursToDecide
     decider, edit = await decider_of(call, row.organisation_id), None
-    if arguments is not None:
+    if arguments is not None or data is not None:
         if row.run_id is None:
             raise OnlyRunsAreEdited
         # Checked first, so that nothing is read for somebody who may not see it.
         decider.require(PendingDecision.of_approval(row))
-        edit = await edit_call(call, row, decider, arguments)
-    if await call.services.part(Decisions).decide(call, row.id, decider, status, reason, edit) == "lost":
-        now = await _find(call, approval_id)
-        raise AlreadyDecided(details={"status": _status(call, now)})
+        edit = await edit_call(call, row, decider, arguments, data)
+    await call.services.part(Decisions).decide(call, row.id, decider, status, reason, edit)
     return {"approval": await _render_approval(call, await _find(call, approval_id))}
 
 

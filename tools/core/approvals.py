@@ -42,6 +42,25 @@ class EditsTakeOne(Conflict):
     remediation = "Approve it without other arguments, or reject it and say in the reason what you want instead."
 
 
+class AlreadyDecided(Conflict):
+    code = "APPROVAL_ALREADY_DECIDED"
+    summary = "The approval has already been decided, or has expired."
+    remediation = "Read its outcome (op:approvals_get); make the call again if you still want it."
+
+    @classmethod
+    def of(cls, row: Any) -> "AlreadyDecided":
+        """Builds the error from the row of `approvals`, for somebody who may decide: it says who decided, and when."""
+        if row.decided_at is None:
+            status = "expired" if row.status == "pending" else row.status
+            return cls(row.reason, details={"status": status})
+        word = "rejected" if row.status == "rejected" else "approved"
+        by = "" if row.decided_by is None else f" by {row.decided_by}"
+        return cls(
+            f"It was already {word}{by}, at {row.decided_at:%Y-%m-%d %H:%M:%S} UTC.",
+            details={"status": row.status, "decided_by": row.decided_by, "decided_at": row.decided_at},
+        )
+
+
 class ApprovalExpired(Conflict):
     code = "APPROVAL_EXPIRED"
     summary = "Nobody decided in time; nothing was done."
@@ -130,6 +149,10 @@ class Approvals(Protocol):
 
     async def list_pending_of_runs(self, execute: Execute, run_ids: Sequence[str]) -> Sequence[Any]:
         """Lists the rows that these runs wait for, oldest first, as a transaction sees them."""
+        ...
+
+    async def list_decided_of_runs(self, execute: Execute, run_ids: Sequence[str]) -> Sequence[Any]:
+        """Lists the rows of these runs that somebody has decided about, newest first: at most a hundred."""
         ...
 
     async def list_runs_that_wait(self, after: str, most: int) -> list[str]:

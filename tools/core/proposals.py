@@ -46,11 +46,11 @@ class Decisions(Protocol):
         status: Literal["approved", "rejected"],
         reason: str | None,
         edit: Edit | None = None,
-    ) -> Literal["decided", "waits", "lost"]:
-        """Decides a pending approval.
+    ) -> Literal["decided", "waits"]:
+        """Decides a pending approval. Returns `waits` if another person must approve it, too.
 
-        Returns `lost` if somebody else has decided it or it has expired, and `waits` if another person must approve it,
-        too. Raises NotYoursToDecide, NotAnApprover, NeedsAnother or EditsTakeOne.
+        Raises NotYoursToDecide, NotAnApprover, AlreadyDecided, NeedsAnother or EditsTakeOne, and BadRequest where a
+        question is approved without an answer that matches its schema.
         """
         ...
 

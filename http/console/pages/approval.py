@@ -314,17 +314,14 @@ async def answer(visit: Visit) -> str:
     fields = _build_fields(details)
     if fields is not None:
         data = read_answer(fields, visit.form)
-        arguments = {**_editable(details["approval"], details["arguments"] or {}), "data": data}
-        await visit.call("approvals_approve", approval_id=visit.parts["id"], arguments=arguments)
-        return f"/approvals/{visit.parts['id']}?decided=1"
-    text = visit.form.get("answer", "")
-    try:
-        value = parse_json(text)
-    except ValueError:
-        value = text
-    data = value if isinstance(value, dict) else {"answer": value}
-    arguments = {**_editable(details["approval"], details["arguments"] or {}), "data": data}
-    await visit.call("approvals_approve", approval_id=visit.parts["id"], arguments=arguments)
+    else:
+        text = visit.form.get("answer", "")
+        try:
+            value = parse_json(text)
+        except ValueError:
+            value = text
+        data = value if isinstance(value, dict) else {"answer": value}
+    await visit.call("approvals_approve", approval_id=visit.parts["id"], data=data)
     return f"/approvals/{visit.parts['id']}?decided=1"
 
 

@@ -212,7 +212,10 @@ async def test_an_ended_run_is_neither_resumed_nor_cancelled(agency: Agency) -> 
     run = await agency.decide("ask", run["id"])
     arguments = {"app_id": agency.app_id, "name": "ask", "id": run["id"]}
     again = {**arguments, "approval_token": token, "approved": False}
-    assert (await agency.catch_refusal("agents_runs_resume", agency.owner, **again)).code == "run_ended"
+    refusal = await agency.catch_refusal("agents_runs_resume", agency.owner, **again)
+    assert refusal.code == "APPROVAL_ALREADY_DECIDED"
+    unknown = {**again, "approval_token": "appr_" + "0" * 40}
+    assert (await agency.catch_refusal("agents_runs_resume", agency.owner, **unknown)).code == "run_ended"
     assert (await agency.catch_refusal("agents_runs_cancel", agency.owner, **arguments)).code == "run_ended"
     assert (await agency.get_run("ask", run["id"])) == run
 

@@ -109,7 +109,7 @@ async def test_a_token_is_good_for_one_decision(agency: Agency) -> None:
     assert run["status"] == "paused"
     body = {"app_id": agency.app_id, "name": "a", "id": run["id"], "approval_token": first, "approved": True}
     refusal = await agency.catch_refusal("agents_runs_resume", agency.owner, **body)
-    assert refusal.code == "approval_token_invalid"
+    assert refusal.code == "APPROVAL_ALREADY_DECIDED"
 
 
 async def test_what_a_tool_refuses_is_told_to_the_model(agency: Agency) -> None:

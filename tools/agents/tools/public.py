@@ -129,14 +129,18 @@ async def agents_public_resume(
     approval_token: ApprovalToken,
     approved: bool,
     arguments: JsonObject | None = None,
+    data: JsonObject | None = None,
     reason: Reason | None = None,
 ) -> RunState:
     """Decide about a call that a paused run waits for.
 
     approved: true makes the call, false refuses it.
     arguments: the arguments to call with, in place of those that the run proposed.
+    data: the answer to a question, as its `answer_schema` describes it.
     """
-    return await resume_run(call, app_id, id, approval_token, approved=approved, arguments=arguments, reason=reason)
+    return await resume_run(
+        call, app_id, id, approval_token, approved=approved, arguments=arguments, data=data, reason=reason
+    )
 
 
 @agents.tool(

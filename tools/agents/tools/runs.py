@@ -57,7 +57,7 @@ from baobab.tools.agents.schemas.agents import (
     run_of,
 )
 from baobab.tools.agents.toolset import agents
-from baobab.tools.core.approvals import EditsTakeOne
+from baobab.tools.core.approvals import AlreadyDecided, EditsTakeOne
 from baobab.tools.core.auth.access import OF_APP, AppOwner
 from baobab.tools.core.auth.callers import EndUser
 from baobab.tools.core.auth.deciders import Decider, NeedsAnother, NotAnApprover, NotYoursToDecide
@@ -78,6 +78,7 @@ RESUMING = (
     RunEnded,
     NotPaused,
     TokenInvalid,
+    AlreadyDecided,
     NotYoursToDecide,
     NotAnApprover,
     NeedsAnother,
@@ -287,15 +288,17 @@ async def agents_runs_resume(
     approval_token: ApprovalToken,
     approved: bool,
     arguments: JsonObject | None = None,
+    data: JsonObject | None = None,
     reason: Reason | None = None,
 ) -> RunState:
     """Decide about a call that a paused run waits for: approve it, with changed arguments if you like, or reject it.
 
     approved: true makes the call, false refuses it.
     arguments: the arguments to call with, in place of those that the run proposed.
+    data: the answer to a question, as its `answer_schema` describes it.
     """
     return await resume_run(
-        call, app_id, id, approval_token, approved=approved, arguments=arguments, reason=reason, agent=name
+        call, app_id, id, approval_token, approved=approved, arguments=arguments, data=data, reason=reason, agent=name
     )
 
 
