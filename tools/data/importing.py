@@ -194,7 +194,6 @@ class Import:
             upsert = find_upsert(table, request.on_conflict, request.preferences)
             values = [line.row for line in lines]
             next_progress.written = progress.written + len(rows.insert(table, values, upsert, ()))
-            rows.pass_numbers(table, values)
 
         def begin(attempts: Attempts) -> None:
             if request.attempt is not None and not request.dry_run:

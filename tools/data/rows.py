@@ -25,6 +25,7 @@ from baobab.tools.data.images import Images, decode_rows
 from baobab.tools.data.row_reader import MOST_BYTES, RowReader
 from baobab.tools.data.schemas import Row
 from baobab.tools.data.sequences import Sequences
+from baobab.tools.data.serial_columns import SerialColumns
 from baobab.tools.data.slow_statements import Operation, note_slow
 
 _FORBIDDEN = "42501"
@@ -73,12 +74,8 @@ class Rows(RowReader):
         An upsert changes, of a present row, only the columns that its row names. answer, here and below: the columns to
         return; None for all.
         """
-        numbers = {
-            column.name: self._take_numbers(table, column, sum([row.get(column.name) is None for row in values]))
-            for column in table.writable_columns
-            if column.type.serial
-        }
-        complete = [self._complete(table, row, numbers) for row in values]
+        complete = [self._complete(table, row) for row in values]
+        self._number(table, complete)
         inserted_rows: list[Row] = []
         size = max(1, _MOST_VALUES // len(table.columns))
         named_columns = [frozenset(row) if upsert is not None and upsert.merge else frozenset() for row in values]
@@ -86,10 +83,8 @@ class Rows(RowReader):
             inserted_rows += self._insert(table, part, names, upsert, answer)
         return inserted_rows
 
-    def _complete(
-        self, table: TableInfo, values: Mapping[str, Any], numbers: Mapping[str, Iterator[int]]
-    ) -> dict[str, Any]:
-        """Returns a whole row in canonical values. numbers: the next ones of each serial column."""
+    def _complete(self, table: TableInfo, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns a whole row in canonical values. A serial column that the row leaves out is null."""
         names = {column.name for column in table.writable_columns}
         named_columns = names.intersection(values)
         if not named_columns and values:
@@ -104,31 +99,23 @@ class Rows(RowReader):
                 value = None
             else:
                 value = find_default(column, self.actor, self._now)
-            if value is None and column.type.serial:
-                value = next(numbers[column.name])
-            row[column.name] = _require_value(table, column, value)
+            row[column.name] = value if column.type.serial else _require_value(table, column, value)
         return row
 
-    def _take_numbers(self, table: TableInfo, column: Column, count: int) -> Iterator[int]:
-        """Returns the next numbers of a serial column. The first one is one more than the largest in the table."""
-        if not count:
-            return iter(())
+    def _number(self, table: TableInfo, rows: Sequence[dict[str, Any]]) -> None:
+        """Fills the serial columns that rows leave out with the next numbers."""
+        for column in table.writable_columns:
+            if column.type.serial:
+                given_numbers = {row[column.name] for row in rows if row[column.name] is not None}
+                self._serials.pass_numbers(table, column, given_numbers)
+                missing_rows = [row for row in rows if row[column.name] is None]
+                numbers = self._serials.take(table, column, len(missing_rows), given_numbers)
+                for row, number in zip(missing_rows, numbers, strict=True):
+                    row[column.name] = number
 
-        def find_largest() -> int:
-            source = self._store.name_table(self._app_id, table.name)
-            [(largest,)] = self._statements.rows(f"SELECT max({quote(column.name)}) FROM {source}")
-            return int(largest or 0)
-
-        last = self._sequences.add(_name_sequence(table, column), count, find_largest)
-        return iter(range(last - count + 1, last + 1))
-
-    def pass_numbers(self, table: TableInfo, inserted_rows: Sequence[Mapping[str, Any]]) -> None:
-        """Makes serial columns continue after the largest number in rows that were inserted with their own numbers."""
-        for column in table.columns.values():
-            numbers = [row[column.name] for row in inserted_rows if row.get(column.name) is not None]
-            if column.type.serial and numbers:
-                largest = max(column.type.clean(number, column.name) for number in numbers)
-                self._sequences.pass_number(_name_sequence(table, column), largest)
+    @property
+    def _serials(self) -> SerialColumns:
+        return SerialColumns(self._statements, self._store, self._app_id, self._sequences)
 
     def _insert(
         self,
@@ -198,6 +185,8 @@ class Rows(RowReader):
         for column in columns:
             value = _require_value(table, column, column.type.clean(changes[column.name], column.name))
             canonical[column.name] = value
+            if column.type.serial and value is not None:
+                self._serials.pass_numbers(table, column, {value})
             sets.append(f"{quote(column.name)} = {self._place(writer, column, value)}")
         reachable = self._reachable(table, "UPDATE", conditions)
         where = writer.write(reachable, {"": quote(table.name)})
@@ -388,15 +377,6 @@ class Rows(RowReader):
     @property
     def _images(self) -> Images:
         return Images(self._statements, self._store, self._app_id, self._catalogue, self.actor, self._now)
-
-
-def list_sequences(table: TableInfo) -> list[str]:
-    """Returns the names of the sequences of a table's serial columns."""
-    return [_name_sequence(table, column) for column in table.columns.values() if column.type.serial]
-
-
-def _name_sequence(table: TableInfo, column: Column) -> str:
-    return f"{table.name}.{column.name}"
 
 
 def _part_rows(

@@ -30,8 +30,9 @@ from baobab.tools.data.errors import (
 )
 from baobab.tools.data.expression_trees import list_names
 from baobab.tools.data.row_reader import MOST_BYTES
-from baobab.tools.data.rows import Rows, list_sequences
+from baobab.tools.data.rows import Rows
 from baobab.tools.data.sequences import Sequences, select_last_numbers
+from baobab.tools.data.serial_columns import list_sequences
 from baobab.tools.data.slow_statements import Slow, SlowNotes, SlowStatements
 from baobab.tools.data.usage import select_bytes, write_within_plan
 
