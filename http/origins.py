@@ -15,16 +15,14 @@ _ALLOWED = (
     b"MCP-Protocol-Version, Mcp-Method, Mcp-Name, Last-Event-ID, Range, If-Range, If-None-Match, If-Modified-Since, "
     b"Tus-Resumable, Upload-Length, Upload-Offset, Upload-Metadata, Upload-Defer-Length"
 )
-# Headers that the official model clients send: there are dozens, and each version adds new ones.
-_OF_MODEL_CLIENTS = re.compile(
-    rb"x-api-key|user-agent|idempotency-key|(?:x-stainless|anthropic|openai|x-client)-[a-z0-9-]{1,60}"
-)
+_NAME = re.compile(rb"[a-z0-9!#$%&'*+.^_`|~-]{1,100}")
 _MOST_NAMED = 4096
+"""The most bytes of the names of headers that a preflight is answered with."""
 _EXPOSED = (
     b"X-Request-Id, RateLimit, RateLimit-Policy, Retry-After, Retry-After-Ms, X-Should-Retry, WWW-Authenticate, "
     b"Location, ETag, Last-Modified, Content-Range, Content-Disposition, Accept-Ranges, X-Action-Id, X-Total-Count, "
     b"Tus-Resumable, Tus-Version, Tus-Extension, Tus-Max-Size, Upload-Length, Upload-Offset, Upload-Expires, "
-    b"X-Baobab-Model, X-Baobab-Cost-Usd, X-Baobab-Cache, X-Baobab-Dropped"
+    b"Preference-Applied, X-Baobab-Model, X-Baobab-Cost-Usd, X-Baobab-Cache, X-Baobab-Dropped, X-Baobab-Warnings"
 )
 _PREFLIGHT_SECONDS = b"600"
 # Paths that an MCP client in a browser needs before it has a key. Their answers do not depend on the caller.
@@ -91,6 +89,8 @@ class Origins:
 
 
 def _allowed_headers(requested_headers: bytes | None) -> bytes:
-    """Returns the headers that a page may send: the usual ones, and those of model clients that it asks for."""
+    """Returns the headers that a page may send: those of this API, and any that it asks for, because clients send
+    headers of their own and new versions add more. The page's origin decides who may call; a header does not.
+    """
     names = (requested_headers or b"")[:_MOST_NAMED].lower().replace(b" ", b"").split(b",")
-    return b", ".join((_ALLOWED, *filter(_OF_MODEL_CLIENTS.fullmatch, names)))
+    return b", ".join((_ALLOWED, *filter(_NAME.fullmatch, names)))

@@ -181,10 +181,13 @@ class Database(ABC):
         """Runs a query that only a working database can answer. Raises DatabaseUnavailable."""
 
     @abstractmethod
-    def reading(self, *, single: bool = False) -> AbstractAsyncContextManager[DatabaseConnection]:
+    def reading(
+        self, *, single: bool = False, seconds: float | None = None
+    ) -> AbstractAsyncContextManager[DatabaseConnection]:
         """Opens a transaction that sees one state of the rows and changes nothing.
 
-        single: whether it has one statement, which costs a server less.
+        single: whether it has one statement, which costs a server less. seconds: how long a server may take for all of
+        its statements, after which it raises StatementTimeout; a file has a limit of its own.
         """
 
     @abstractmethod

@@ -35,7 +35,7 @@ from baobab.storage.tables import tenant_locks
 T = TypeVar("T")
 
 CHANNEL = "baobab"
-POOL = 4
+POOL = 8
 """The connections of one worker. One more listens for notices."""
 
 # Any number that no other application uses in the database.
@@ -107,10 +107,12 @@ class PostgresDatabase(Database):
         return self._in_use
 
     @asynccontextmanager
-    async def reading(self, *, single: bool = False) -> AsyncIterator[PostgresConnection]:
+    async def reading(self, *, single: bool = False, seconds: float | None = None) -> AsyncIterator[PostgresConnection]:
         with ErrorTranslator(self):
             async with self._take_connection() as connection:
                 connection.begin(*_READING, single=single, reads=True)
+                if seconds is not None:
+                    connection.limit_time(seconds)
                 yield connection
 
     @asynccontextmanager

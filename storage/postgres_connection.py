@@ -4,6 +4,7 @@ SQLAlchemy's layer for asyncio and psycopg's connection cost several times as mu
 (docs/speed.md). What is left of SQLAlchemy here writes the statement, compiled once, and reads the rows, as on SQLite.
 """
 
+import asyncio
 import itertools
 import re
 from collections import deque
@@ -11,6 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Itera
 from contextlib import aclosing, asynccontextmanager
 from contextvars import ContextVar
 from functools import lru_cache
+from math import inf
 from typing import Any, Literal, TypeVar
 
 import psycopg
@@ -171,6 +173,7 @@ class PostgresConnection:
         self._begin: Sequence[bytes] = ()
         self._has_begun = False
         self._is_single = self._may_repeat = False
+        self._seconds: float | None = None
         self._queued_statements: list[QueuedStatement] = []
         self.is_queueing = False
         self._identity: QueuedStatement | None = None
@@ -199,6 +202,10 @@ class PostgresConnection:
         """
         self._wanted_identity = identity
 
+    def limit_time(self, seconds: float) -> None:
+        """Stops what still runs after so many seconds of the transaction, which has not sent a statement yet."""
+        self._seconds = seconds
+
     async def lift_time_limit(self) -> None:
         """Lets the following statements take as long as they need, until the end of the transaction."""
         await self.exec_driver_sql("SET LOCAL statement_timeout = 0")
@@ -220,7 +227,9 @@ class PostgresConnection:
             self._session.roll_back()
         if self._session is not None:
             self._session.is_patient = False
+            self._session.deadline = inf
         self._begin, self._has_begun, self._queued_statements = (), False, []
+        self._seconds = None
 
     async def execute(self, statement: Executable, rows: Any = None) -> CursorResult[*tuple[Any, ...]]:
         """Runs one statement; its rows can be read at any time afterwards."""
@@ -400,8 +409,12 @@ class PostgresConnection:
 
     async def _begin_with(self, run: _Use[T]) -> T:
         session = await self._connect()
+        begin = () if self._is_single and not session.is_pooled else self._begin
+        if self._seconds is not None:
+            session.deadline = asyncio.get_running_loop().time() + self._seconds
+            if session.is_pooled:
+                begin = (*begin, b"SET LOCAL statement_timeout = %d" % max(1, self._seconds * 1000))
         try:
-            begin = () if self._is_single and not session.is_pooled else self._begin
             return await self._run_after_queued(run, session, begin)
         finally:
             # A statement may be refused before anything is sent.

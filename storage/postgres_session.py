@@ -129,6 +129,9 @@ class PostgresSession:
         self.loss: psycopg.Error | None = None
         self.is_patient = False
         """Whether the server may take as long as it needs for an answer."""
+        self.deadline = inf
+        """When statements are stopped, by the clock of the event loop."""
+        self._stopping: asyncio.Task[None] | None = None
         self._using = _Use(self)
         self._loop = asyncio.get_running_loop()
         # One of our own, which nobody closes while the event loop watches it: its number would soon be another's.
@@ -255,6 +258,10 @@ class PostgresSession:
             elif isinstance(error, psycopg.Error):
                 self._lose_if_ended(error)
         finally:
+            if self._stopping is not None:
+                # It must have arrived, or it would stop the next statement.
+                await run_to_completion(self._stopping)
+                self._stopping = None
             if self._pgconn.transaction_status == TransactionStatus.ACTIVE or self._is_pipelining:
                 # Something failed between a statement and its answer.
                 self._lose(psycopg.OperationalError("the connection was given up"))
@@ -388,7 +395,8 @@ class PostgresSession:
         """Returns how many statements were sent."""
         queries = list(begin)
         if begin and self.is_pooled:
-            queries += [f"SET LOCAL {name} = '{value}'".encode() for name, value in SETTINGS.items()]
+            # Before what the transaction sets itself.
+            queries[1:1] = [f"SET LOCAL {name} = '{value}'".encode() for name, value in SETTINGS.items()]
         for query in queries:
             self._pgconn.send_query_params(query, None)
         return len(queries)
@@ -441,7 +449,9 @@ class PostgresSession:
         if self.loss is not None:
             raise psycopg.OperationalError(str(self.loss)) from self.loss
         self._waiter = waiter = self._loop.create_future()
-        ends_at = inf if self.is_patient else self._loop.time() + _SILENCE_SECONDS
+        now = self._loop.time()
+        ends_at = inf if self.is_patient else now + _SILENCE_SECONDS
+        self._stop_when_due(now)
         self._watch = self._loop.call_later(_CHECK_SECONDS, self._check, ends_at)
         try:
             await waiter
@@ -454,6 +464,7 @@ class PostgresSession:
         an error, and uvloop stops watching such a socket without telling anybody.
         """
         self._watch = self._loop.call_later(_CHECK_SECONDS, self._check, ends_at)
+        self._stop_when_due(self._loop.time())
         try:
             self._pgconn.consume_input()
         except psycopg.Error as exc:
@@ -462,6 +473,15 @@ class PostgresSession:
             self._lose(psycopg.OperationalError("the server does not answer"))
         if self.loss is not None or not self._pgconn.is_busy():
             self._wake()
+
+    def _stop_when_due(self, now: float) -> None:
+        """Stops the statement at the deadline. A pooler's statements have a limit of their own, because it is not known
+        in which session of the server they run.
+        """
+        is_asked = self._stopping is not None and not self._stopping.done()
+        if now >= self.deadline and not is_asked and not self.is_pooled:
+            # Once more each time: a server that had not begun the statement has ignored the last request.
+            self._stopping = self._loop.create_task(self._send_cancel())
 
     def _receive(self) -> None:
         """Reads arrived data. The event loop calls this even if nobody is waiting."""
@@ -493,11 +513,15 @@ class PostgresSession:
         """
         if await self._read_to_the_end(_LAST_ANSWER_SECONDS):
             return
-        with suppress(psycopg.Error, OSError):
-            await self._connection.cancel_safe(timeout=_CANCEL_SECONDS)
+        await self._send_cancel()
         # Behind a pooler, it is not known which session would be stopped.
         if self.is_pooled or not await self._read_to_the_end(_CANCEL_SECONDS):
             await self.close()
+
+    async def _send_cancel(self) -> None:
+        """Asks the server to stop the statement, which then fails."""
+        with suppress(psycopg.Error, OSError):
+            await self._connection.cancel_safe(timeout=_CANCEL_SECONDS)
 
     async def _read_to_the_end(self, seconds: float) -> bool:
         try:

@@ -102,7 +102,7 @@ class SqliteDatabase(Database):
         return self._reading + self._write_lock.locked()
 
     @asynccontextmanager
-    async def reading(self, *, single: bool = False) -> AsyncIterator[SqliteConnection]:
+    async def reading(self, *, single: bool = False, seconds: float | None = None) -> AsyncIterator[SqliteConnection]:
         with ErrorTranslator(self):
             connection = await self._acquire_reader()
             try:

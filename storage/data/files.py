@@ -4,7 +4,7 @@ import asyncio
 import sqlite3
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Hashable
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Literal, TypeVar
@@ -55,6 +55,7 @@ class FileStore:
         *,
         quick: bool = False,
         single: bool = False,
+        caller: Hashable | None = None,
     ) -> T:
         present = self._open.get(app_id)
         if quick and present is not None and present.has_free_reader and present.was_in_place:

@@ -1,19 +1,23 @@
 """The tables of apps in Postgres: a schema for each app, named after the app."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Hashable
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Literal, TypeVar
 
 from sqlalchemy import text
 
 from baobab.storage.data.row_security import RowSecurity, prepare_roles
-from baobab.storage.database import Database, Unit
-from baobab.storage.keyed_semaphore import KeyedSemaphore
-from baobab.storage.postgres import POOL
+from baobab.storage.database import Database, StatementTimeout, Unit
+from baobab.storage.fair_slots import FairSlots
 from baobab.storage.statements import Statements
 
 T = TypeVar("T")
+
+_QUICK_SECONDS = 0.75
+"""How long a read may take among all reads. What takes longer is stopped and begins anew among the slow ones."""
+_SECONDS = 15
+"""How long a read may take, and how long it may wait for its turn among the slow ones."""
 
 _LIST = text(
     "SELECT schemaname FROM pg_tables AS known WHERE tablename = '_catalogue' AND NOT EXISTS ("
@@ -28,10 +32,11 @@ class SchemaStore:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        # A query of a stranger may take half a minute. Of the few connections, those who ask one app hold one at most,
-        # and all together leave one for whatever else the worker does.
-        self._turns = KeyedSemaphore(1)
-        self._readers = asyncio.Semaphore(POOL - 1)
+        # Of a worker's connections (`POOL`), those that are left serve writes and whatever else it does. Places for
+        # quick reads become free within a second, so slow reads delay nobody but each other, and one app's no other
+        # app's.
+        self._quick = FairSlots(4, of_key=3, of_caller=2)
+        self._slow = FairSlots(3, of_key=2, of_caller=1)
         self.row_security: RowSecurity | None = None
 
     async def open_row_security(self) -> None:
@@ -53,11 +58,25 @@ class SchemaStore:
         *,
         quick: bool = False,
         single: bool = False,
+        caller: Hashable | None = None,
     ) -> T:
         if unit is not None and unit.database is self._database and not unit.is_untouched:
             return await unit.run_statements(work)
-        reading = self._database.reading(single=single)
-        async with self._turns.acquire_slot(app_id), self._readers, reading as connection:
+        try:
+            async with self._quick.acquire_slot(app_id, caller):
+                return await self._read_within(_QUICK_SECONDS, work, single=single)
+        except StatementTimeout:
+            pass
+        async with AsyncExitStack() as stack:
+            try:
+                async with asyncio.timeout(_SECONDS):
+                    await stack.enter_async_context(self._slow.acquire_slot(app_id, caller))
+            except TimeoutError as exc:
+                raise StatementTimeout("other slow reads were running") from exc
+            return await self._read_within(_SECONDS, work, single=single)
+
+    async def _read_within(self, seconds: float, work: Callable[[Statements], T], *, single: bool) -> T:
+        async with self._database.reading(single=single, seconds=seconds) as connection:
             return await self._database.run_statements(connection, work)
 
     async def write(self, app_id: str, work: Callable[[Statements], T], unit: Unit | None = None) -> T:

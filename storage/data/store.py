@@ -1,6 +1,6 @@
 """The interface of stores of apps' tables."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Literal, Protocol, TypeVar
 
 from baobab.storage.data.row_security import RowSecurity
@@ -48,11 +48,13 @@ class DataStore(Protocol):
         *,
         quick: bool = False,
         single: bool = False,
+        caller: Hashable | None = None,
     ) -> T:
         """Calls a function that reads, and returns its result. The app's database must exist. Raises StatementTimeout.
 
         quick: whether the function looks at a row or two, whatever strangers ask for. single: whether it runs one
-        statement, which is a transaction by itself; a second one may see what was committed in between.
+        statement, which is a transaction by itself; a second one may see what was committed in between. caller: for
+        whom it reads, if not for the app itself: where reads wait for their turn, no caller takes all of an app's.
         """
         ...
 

@@ -221,7 +221,7 @@ class AppFeed:
     async def _read(self, work: Callable[[Statements, DataStore], T], *, quick: bool = False) -> T:
         app = await self._services.directory.app(self._app_id)
         store = self._services.stores_of(app.region).data
-        return await store.read(self._app_id, lambda statements: work(statements, store), quick=quick)
+        return await store.read(self._app_id, lambda statements: work(statements, store), quick=quick, caller="feed")
 
     async def _tell(self, catalogue: Catalogue, changes: Sequence[Change], listeners: Sequence[Listener]) -> None:
         """Sends each listener the changes that it subscribed to and may see."""

@@ -70,11 +70,14 @@ async def read_rows(
 
     def run(statements: Statements) -> T:
         rows = Rows(statements, store, app_id, catalogue, actor, now, most_bytes)
+        # It may be called twice.
+        slow.clear()
         rows.slow, rows.slow_seconds = slow, call.services.options.slow_seconds
         return work(rows, catalogue)
 
+    caller = None if actor.role == "service" else (actor.role, actor.user_id)
     try:
-        return await store.read(app_id, run, None if alone else call.unit, quick=quick, single=single)
+        return await store.read(app_id, run, None if alone else call.unit, quick=quick, single=single, caller=caller)
     except StatementTimeout as exc:
         raise QueryTimeout from exc
     finally:
