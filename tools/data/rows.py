@@ -20,13 +20,14 @@ from baobab.tools.data.catalogue import Catalogue, Column, Expression, TableInfo
 from baobab.tools.data.change_log import Change, ChangeLog
 from baobab.tools.data.defaults import find_default
 from baobab.tools.data.errors import NotNullViolation, PolicyViolation
-from baobab.tools.data.expressions import FALSE, SqlWriter, allowed_after, allowed_rows, both, quote
+from baobab.tools.data.expressions import FALSE, TRUE, SqlWriter, allowed_after, allowed_rows, both, quote
 from baobab.tools.data.images import Images, decode_rows
 from baobab.tools.data.row_reader import MOST_BYTES, RowReader
 from baobab.tools.data.schemas import Row
 from baobab.tools.data.sequences import Sequences
 from baobab.tools.data.serial_columns import SerialColumns
 from baobab.tools.data.slow_statements import Operation, note_slow
+from baobab.tools.data.state_before import StateBefore
 
 _FORBIDDEN = "42501"
 _SMALL_CHANGE = 10_000
@@ -130,7 +131,6 @@ class Rows(RowReader):
         named_columns: the columns that an upsert changes of a present row.
         """
         writer = self._writer()
-        scope = {"": quote(table.name)}
         columns = table.writable_columns
         lines = [f"({', '.join(self._place(writer, column, row[column.name]) for column in columns)})" for row in rows]
         text = (
@@ -139,15 +139,13 @@ class Rows(RowReader):
         )
         command: tuple[Expression, ...] = (allowed_after(table, "INSERT", self.actor),)
         if upsert is not None:
-            text += self._write_upsert(writer, table, named_columns, upsert, scope)
+            text += self._write_upsert(writer, table, named_columns, upsert, rows)
             if upsert.merge:
                 command = (*command, allowed_after(table, "UPDATE", self.actor))
         with self._naming_references(table, rows):
             inserted_rows = self._write_inserted(writer, table, text, both(*command), rows, upsert, answer)
         if upsert is not None and upsert.merge and len(inserted_rows) < len(rows):
-            raise PolicyViolation(
-                f"A row of `{table.name}` that this would change is not one that the caller may change."
-            )
+            raise _not_changeable(table)
         return inserted_rows
 
     def _write_upsert(
@@ -156,8 +154,11 @@ class Rows(RowReader):
         table: TableInfo,
         named_columns: frozenset[str],
         upsert: Upsert,
-        scope: Mapping[str, str],
+        rows: Sequence[Mapping[str, Any]],
     ) -> str:
+        """Writes what becomes of present rows. Raises PolicyViolation for one that the actor may not change, if only
+        the state before the write tells.
+        """
         target = ", ".join(quote(table.column(name).name) for name in upsert.columns)
         if not upsert.merge:
             return f" ON CONFLICT ({target}) DO NOTHING"
@@ -165,7 +166,13 @@ class Rows(RowReader):
         # A row without other columns must still be returned, which only an update does.
         sets = ", ".join(f"{quote(name)} = excluded.{quote(name)}" for name in changes or upsert.columns[:1])
         condition = both(allowed_rows(table, "UPDATE", self.actor), allowed_rows(table, "SELECT", self.actor))
-        return f" ON CONFLICT ({target}) DO UPDATE SET {sets} WHERE {writer.write(condition, scope)}"
+        if self._state_before.differs(table, condition):
+            for present in self._images.find_conflicts(table, rows, upsert.columns):
+                if not self._state_before.holds_for_all(table, condition, present):
+                    raise _not_changeable(table)
+            condition = TRUE
+        where = writer.write(condition, {"": quote(table.name)})
+        return f" ON CONFLICT ({target}) DO UPDATE SET {sets} WHERE {where}"
 
     def update(
         self,
@@ -336,6 +343,14 @@ class Rows(RowReader):
 
         is_bounded: whether the rows are known to be small.
         """
+        if self._state_before.differs(table, check):
+            bytes_left = self._budget.remaining_bytes
+            with self._state_before.trying():
+                tried_rows = self._write_returning(writer, table, text, TRUE, None, is_bounded=is_bounded)
+            self._budget.remaining_bytes = bytes_left
+            if not self._state_before.fulfils(table, check, tried_rows):
+                raise PolicyViolation(f"The policies of `{table.name}` do not allow this row.")
+            check = TRUE
         dialect = self._store.dialect
         # In `RETURNING`, SQLite knows the columns by their bare names only.
         prefix = "" if dialect == "sqlite" else f"{quote(table.name)}."
@@ -373,6 +388,10 @@ class Rows(RowReader):
         """Returns whether deleting rows of the table can delete or change rows that refer to them."""
         followers = self._images.follow_delete(table, condition)
         return bool(followers.entries or followers.overflowing)
+
+    @property
+    def _state_before(self) -> StateBefore:
+        return StateBefore(self._statements, self._store, self._app_id, self._catalogue, self.actor, self._now)
 
     @property
     def _images(self) -> Images:
@@ -418,6 +437,10 @@ def _conflict_key(table: TableInfo, row: Mapping[str, Any], upsert: Upsert) -> t
 
 def _pick_columns(rows: list[Row], names: Sequence[str] | None) -> list[Row]:
     return rows if names is None else [{name: row[name] for name in names} for row in rows]
+
+
+def _not_changeable(table: TableInfo) -> PolicyViolation:
+    return PolicyViolation(f"A row of `{table.name}` that this would change is not one that the caller may change.")
 
 
 def _no_column(table: TableInfo) -> BadRequest:

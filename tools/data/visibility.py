@@ -62,6 +62,10 @@ class Visibility:
                         visible |= self._ask(table, condition, page, first, [(each, readers[each]) for each in part])
         return visible
 
+    def fulfils(self, table: TableInfo, condition: Expression, rows: Sequence[Row], reader: Actor) -> bool:
+        """Returns whether all rows, present or not, meet a condition, as one caller."""
+        return len(self._ask(table, condition, rows, 0, [(0, reader)])) == len(rows)
+
     def _ask(
         self,
         table: TableInfo,

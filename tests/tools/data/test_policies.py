@@ -464,3 +464,148 @@ async def test_settings_name_open_tables_as_another_worker_has_just_opened_and_c
         await other.ask("DELETE", "/rls/posts/all")
         await tables.world.application.services.notices.poll()
         assert (await tables.ask("GET", "/config")).json["open_tables"] == []
+
+
+MEMBERS: dict[str, Any] = {
+    "columns": {
+        "id": {"type": "integer", "primaryKey": True},
+        "org_id": {"type": "integer"},
+        "user_id": {"type": "uuid"},
+        "role": {"type": "text"},
+        "label": {"type": "text", "generated": "upper(role)"},
+    }
+}
+OWNED = (
+    "exists (select 1 from members me where me.org_id = members.org_id and me.user_id = current_user_id()"
+    " and me.role = 'owner')"
+)
+"""A policy that asks its own table: whether the caller owns the organisation of the row."""
+
+
+async def write_members(tables: Tables, way: str, user_id: str, *rows: dict[str, Any]) -> int:
+    """Writes rows of members as a user, in one of the ways that there are, and returns the status."""
+    acting: dict[str, Any] = {"x_platform_as_user": user_id}
+    if way == "batch":
+        body = {"writes": [{"op": "insert", "table": "members", "values": row} for row in rows]}
+        return (await tables.ask("POST", "/data-batch", body, **acting)).status
+    if way == "import":
+        header = ",".join(rows[0])
+        lines = [",".join(str(value) for value in row.values()) for row in rows]
+        answer = await tables.world.ask(
+            "POST",
+            f"{tables.base}/data-import/members",
+            {**tables.world.owner, "x-platform-as-user": user_id},
+            content="\n".join([header, *lines, ""]).encode(),
+        )
+        if answer.status == 400:
+            # An import says which line stopped it.
+            assert "do not allow this row" in str(answer.json), answer.content
+        return 403 if answer.status == 400 else answer.status
+    if way == "upsert":
+        return (await tables.ask("POST", "/members?on_conflict=id", list(rows), **acting)).status
+    if way == "ignore":
+        acting["prefer"] = "resolution=ignore-duplicates"
+        return (await tables.ask("POST", "/members?on_conflict=id", list(rows), **acting)).status
+    return (await tables.ask("POST", "/members", rows[0] if way == "one" else list(rows), **acting)).status
+
+
+@pytest.mark.parametrize("way", ["one", "list", "upsert", "ignore", "batch", "import"])
+async def test_a_row_does_not_fulfil_the_policy_that_it_is_checked_by(tables: Tables, way: str) -> None:
+    await tables.apply({"members": MEMBERS})
+    await tables.insert("members", {"id": 1, "org_id": 1, "user_id": ADA, "role": "owner"})
+    await tables.policy("members", "own", command="SELECT", using_expression="user_id = current_user_id()")
+    await tables.policy("members", "add", command="INSERT", with_check_expression=OWNED)
+    await tables.policy("members", "change", command="UPDATE", using_expression=OWNED)
+    before = await tables.list("members")
+    # Ben makes himself the owner of somebody's organisation, and of one that does not exist yet.
+    for org_id in (1, 2):
+        row = {"id": 10 + org_id, "org_id": org_id, "user_id": BEN, "role": "owner"}
+        assert await write_members(tables, way, BEN, row) == 403
+    assert await tables.list("members") == before
+    # Ada, who owns the first one, adds him there, and herself nowhere else.
+    assert await write_members(tables, way, ADA, {"id": 20, "org_id": 1, "user_id": BEN, "role": "owner"}) in (200, 201)
+    assert await write_members(tables, way, ADA, {"id": 21, "org_id": 2, "user_id": ADA, "role": "owner"}) == 403
+    [added] = await tables.list("members?id=eq.20")
+    assert added["label"] == "OWNER"
+    assert await write_members(tables, way, BEN, {"id": 22, "org_id": 1, "user_id": ADA, "role": "guest"}) in (200, 201)
+    assert len(await tables.list("members")) == 3
+
+
+@pytest.mark.parametrize("size", [2, 300])
+@pytest.mark.parametrize("way", ["list", "upsert", "batch"])
+async def test_no_row_of_a_list_opens_the_way_for_the_next_ones(tables: Tables, way: str, size: int) -> None:
+    await tables.apply({"members": MEMBERS})
+    await tables.policy("members", "own", command="SELECT", using_expression="user_id = current_user_id()")
+    await tables.policy("members", "add", command="INSERT", with_check_expression=f"role = 'guest' or {OWNED}")
+    await tables.policy("members", "change", command="UPDATE", using_expression="user_id = current_user_id()")
+    size = min(size, 100) if way == "batch" else size
+    rows = [{"id": number, "org_id": 1, "user_id": BEN, "role": "owner"} for number in range(size)]
+    assert await write_members(tables, way, BEN, *rows) == 403
+    rows[0]["role"] = "guest"
+    assert await write_members(tables, way, BEN, *rows) == 403
+    assert await tables.list("members") == []
+    assert await write_members(tables, way, BEN, *({**row, "role": "guest"} for row in rows)) in (200, 201)
+
+
+@pytest.mark.parametrize("way", ["filter", "key", "batch", "upsert"])
+async def test_an_update_is_checked_against_the_row_as_it_was(tables: Tables, way: str) -> None:
+    """The usual "you may edit your profile, and not your role"."""
+    profiles = {"columns": {"id": {"type": "uuid", "primaryKey": True}, "role": "text", "name": "text"}}
+    await tables.apply({"profiles": profiles})
+    await tables.insert("profiles", {"id": BEN, "role": "user", "name": "b"}, {"id": ADA, "role": "admin", "name": "a"})
+    same = (
+        "id = current_user_id() and exists"
+        " (select 1 from profiles p where p.id = profiles.id and p.role = profiles.role)"
+    )
+    await tables.policy("profiles", "all", command="SELECT", using_expression="true")
+    await tables.policy("profiles", "add", command="INSERT", with_check_expression="id = current_user_id()")
+    mine = {"using_expression": "id = current_user_id()", "with_check_expression": same}
+    await tables.policy("profiles", "edit", command="UPDATE", **mine)
+    ben = await tables.user(BEN)
+
+    async def change(changes: dict[str, Any]) -> int:
+        if way == "batch":
+            write = {"op": "update", "table": "profiles", "where": {"id": f"eq.{BEN}"}, "changes": changes}
+            return (await tables.ask("POST", "/data-batch", {"writes": [write]}, ben)).status
+        if way == "upsert":
+            return (await tables.ask("POST", "/profiles?on_conflict=id", {"id": BEN, **changes}, ben)).status
+        path = f"/profiles?id=eq.{BEN}" if way == "filter" else f"/profiles/{BEN}"
+        return (await tables.ask("PATCH", path, changes, ben)).status
+
+    assert await change({"role": "admin"}) == 403
+    assert await change({"name": "Ben", "role": "admin"}) == 403
+    assert await change({"name": "Ben", "role": "user"}) in (200, 201)
+    assert await tables.list(f"profiles?id=eq.{BEN}") == [{"id": BEN, "role": "user", "name": "Ben"}]
+
+
+async def test_an_upsert_may_change_what_its_caller_could_change_before_it(tables: Tables) -> None:
+    await tables.apply({"members": MEMBERS})
+    await tables.insert("members", {"id": 1, "org_id": 1, "user_id": ADA, "role": "guest"})
+    await tables.policy("members", "all", command="SELECT", using_expression="true")
+    await tables.policy("members", "add", command="INSERT", with_check_expression="true")
+    await tables.policy("members", "change", command="UPDATE", using_expression=OWNED, with_check_expression="true")
+    rows = [
+        {"id": 2, "org_id": 1, "user_id": BEN, "role": "owner"},
+        {"id": 1, "org_id": 1, "user_id": ADA, "role": "thrown out"},
+    ]
+    assert await write_members(tables, "upsert", BEN, *rows) == 403
+    assert [row["role"] for row in await tables.list("members")] == ["guest"]
+    assert await write_members(tables, "list", BEN, rows[0]) == 201
+    assert await write_members(tables, "upsert", BEN, *rows) in (200, 201)
+
+
+async def test_a_check_does_not_see_the_references_that_its_write_changes(tables: Tables) -> None:
+    teams = {"columns": {"id": {"type": "integer", "primaryKey": True}, "boss": "uuid"}}
+    team_id = {"type": "integer", "references": {"table": "teams", "column": "id", "onUpdate": "CASCADE"}}
+    seats = {"columns": {"id": {"type": "integer", "primaryKey": True}, "team_id": team_id}}
+    await tables.apply({"teams": teams, "seats": seats})
+    await tables.insert("teams", {"id": 1, "boss": BEN})
+    await tables.insert("seats", {"id": 1, "team_id": 1})
+    taken = "exists (select 1 from seats s where s.team_id = teams.id)"
+    await tables.policy("seats", "all", command="SELECT", using_expression="true")
+    await tables.policy("teams", "all", command="SELECT", using_expression="true")
+    await tables.policy("teams", "edit", command="UPDATE", using_expression="true", with_check_expression=taken)
+    ben = await tables.user(BEN)
+    assert (await tables.ask("PATCH", "/teams/1", {"id": 2}, ben)).status == 403
+    assert (await tables.ask("PATCH", "/teams/1", {"boss": ADA}, ben)).status == 200
+    assert await tables.list("seats") == [{"id": 1, "team_id": 1}]
