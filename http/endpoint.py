@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager, nullcontext
 from dataclasses import replace
 from typing import Any
 
-from baobab.http import query
+from baobab.http import further_names, query
 from baobab.http.answer import Send, allowance_headers, cost_header
 from baobab.http.bodies import BODIES, FREE
 from baobab.http.open_streams import OpenStreams
@@ -24,6 +24,7 @@ from baobab.tools.core.registry import Registry
 from baobab.tools.core.stream import Stream
 
 _FORM = b"application/x-www-form-urlencoded"
+_RAW = "raw"
 _OPEN = "_"
 """The value in a path that leaves a parameter to the body."""
 
@@ -59,7 +60,7 @@ class Endpoint:
         self._rest = tool.rest
         key_header = tool.toolset.key_header
         self._key_header = None if key_header is None else key_header.encode()
-        self._query: Mapping[str, query.Reader] | None = None
+        self._query: dict[str, query.Reader] | None = None
         elsewhere = frozenset((*tool.rest.path_parameters, *tool.rest.query_parameters))
         self._elsewhere = elsewhere - tool.rest.repeats
         self._takes_body = tool.rest.method in ("POST", "PUT", "PATCH")
@@ -77,6 +78,7 @@ class Endpoint:
         if self._rest.socket:
             raise UpgradeRequired(headers={"upgrade": "websocket"})
         caller, arguments = await self._read_request(request)
+        is_alone = self._rest.alone is not None and self._take_raw(arguments)
         context = self._build_context(request, base_url)
         if self._rest.raw_body is not None:
             arguments[self._rest.raw_body] = stream_body(receive, request)
@@ -107,16 +109,34 @@ class Endpoint:
             return status
         content = b""
         if status != 204:
-            content = result.encode() if self._text else self.tool.encode(result)
+            content = result.encode() if self._text else self._encode(result, is_alone=is_alone)
             headers += ((b"content-type", self._media), (b"content-length", b"%d" % len(content)))
         await request.reply(status, headers, content)
         return status
+
+    def _take_raw(self, arguments: dict[str, Any]) -> bool:
+        """Takes the parameter `raw` from the arguments. Raises BadRequest if it is neither true nor false."""
+        raw = arguments.pop(_RAW, False)
+        if not isinstance(raw, bool):
+            raise BadRequest(f"`{_RAW}` must be 1 or 0.")
+        return raw
+
+    def _encode(self, result: Any, *, is_alone: bool) -> bytes:
+        """Encodes a result as JSON; `is_alone`, only the value of its only field."""
+        content = self.tool.encode(result)
+        if is_alone:
+            return content[len(f'{{"{self._rest.alone}":') : -1]
+        if self._rest.further_names and self.tool.output_schema is not None:
+            return further_names.add_to_answer(content, self.tool.output_schema, self._rest.further_names)
+        return content
 
     def _add_body(self, arguments: dict[str, Any], body: Any) -> None:
         """Adds what is in the body to the arguments from the path, the query string and the headers."""
         rest = self._rest
         if rest.whole_body is not None:
             body = {rest.whole_body: body}
+        if rest.further_names:
+            body = further_names.read_body(body, frozenset(rest.body_parameters), rest.further_names)
         if rest.form:
             body = {name: value for name, value in body.items() if name in rest.body_parameters}
         if not self._elsewhere.isdisjoint(body):
@@ -207,7 +227,9 @@ class Endpoint:
 
     def _read_query(self, text: bytes) -> dict[str, Any]:
         if self._query is None:
-            self._query = query.build_readers(self.tool)
+            self._query = dict(query.build_readers(self.tool))
+            if self._rest.alone is not None:
+                self._query[_RAW] = query.read_boolean
         rest = self._rest
         return query.read_query(
             text,

@@ -105,7 +105,7 @@ def platform_path(path: str, app_id: str) -> str:
     if first in ("auth", "storage"):
         return f"/{first}/{app_id}{slash}{remainder}"
     if first == "data":
-        return f"/v1/{app_id}{slash}{remainder}"
+        return f"/v1/{app_id}/data{slash}{remainder}"
     return f"/v1/{app_id}/{first}{slash}{remainder}"
 
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Any
 
+from baobab.http.further_names import add_to_schema
 from baobab.tools.core.binding import RestBinding
 from baobab.tools.core.call import Tool
 from baobab.tools.core.envelopes import PLAN_ENVELOPE, Envelope, envelope_for
@@ -29,6 +30,7 @@ _MEANINGS = {
     204: "Done; no body.",
     503: "Not ready.",
 }
+_RAW = {"type": "boolean", "default": False, "description": "Answer the value itself, and not an object that has it."}
 _REQUEST_ID = {"description": "The id of this request in logs.", "schema": {"type": "string"}}
 
 
@@ -80,7 +82,7 @@ def _build_operation(tool: Tool, rest: RestBinding) -> Schema:
     operation: Schema = {
         "operationId": tool.name,
         "summary": tool.summary,
-        "description": f"{tool.description}\n\nWho: {tool.access.description}",
+        "description": f"{tool.description}\n\nWho: {tool.access.description}{_say_further_names(rest)}",
         "tags": [tool.toolset.name],
         "security": _build_security(tool),
         "responses": _build_responses(tool, rest),
@@ -90,6 +92,8 @@ def _build_operation(tool: Tool, rest: RestBinding) -> Schema:
     parameters += [
         _build_parameter(n, "query", properties[n], required=n in required_arguments) for n in rest.query_parameters
     ]
+    if rest.alone is not None:
+        parameters.append(_build_parameter("raw", "query", _RAW, required=False))
     if rest.further_query is not None:
         further_parameter = _build_parameter(
             rest.further_query, "query", properties[rest.further_query], required=False
@@ -106,6 +110,16 @@ def _build_operation(tool: Tool, rest: RestBinding) -> Schema:
     elif rest.body_parameters:
         operation["requestBody"] = _build_body(tool, rest, required_arguments)
     return operation
+
+
+def _say_further_names(rest: RestBinding) -> str:
+    """Returns the sentence about fields of the body that may have other names; empty if there are none."""
+    names = [
+        f"`{source}` may be called `{name}`"
+        for name, source in rest.further_names.items()
+        if source in rest.body_parameters and name not in rest.body_parameters
+    ]
+    return f"\n\nIn the body, {', and '.join(names)}." if names else ""
 
 
 def _build_security(tool: Tool) -> list[Schema]:
@@ -160,7 +174,7 @@ def _build_responses(tool: Tool, rest: RestBinding) -> Schema:
         answer: Schema = {"description": meaning, "headers": {"X-Request-Id": _REQUEST_ID}}
         if status not in (101, 204, 304) and tool.output_schema is not None:
             media = rest.media_type.partition(";")[0]
-            answer["content"] = {media: {"schema": tool.output_schema}}
+            answer["content"] = {media: {"schema": _build_answer(tool.output_schema, rest)}}
         responses[str(status)] = answer
     by_status: dict[int, list[type[BaobabError]]] = {}
     for kind in errors_of(tool):
@@ -169,6 +183,13 @@ def _build_responses(tool: Tool, rest: RestBinding) -> Schema:
         if str(status) not in responses:
             responses[str(status)] = _build_error(tool.toolset.envelope, kinds)
     return responses
+
+
+def _build_answer(schema: Schema, rest: RestBinding) -> Schema:
+    schema = add_to_schema(schema, rest.further_names)
+    if rest.alone is None:
+        return schema
+    return {"anyOf": [schema, {**schema["properties"][rest.alone], "description": "With `raw=1`, the value itself."}]}
 
 
 def _build_error(envelope: Envelope, kinds: Sequence[type[BaobabError]]) -> Schema:

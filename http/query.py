@@ -93,10 +93,14 @@ def _build_reader(schema: Mapping[str, Any]) -> Reader:
     if "number" in kinds:
         return _parse_number
     if "boolean" in kinds:
-        return lambda text: _BOOLEANS.get(text, text)
+        return read_boolean
     if "array" in kinds:
         return lambda text: text.split(",") if text else []
     return lambda text: text
+
+
+def read_boolean(text: str) -> Any:
+    return _BOOLEANS.get(text, text)
 
 
 def _parse_integer(text: str) -> Any:

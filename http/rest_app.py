@@ -35,6 +35,7 @@ from baobab.tools.core.errors import (
 from baobab.tools.core.outages import STORE_OUTAGES, translate_outage
 from baobab.tools.core.registry import Registry
 from baobab.tools.core.stream import ClientGone
+from baobab.tools.system.unbuilt import Unbuilt, find_unbuilt
 
 ASGI = Callable[[Scope, Any, Any], Awaitable[None]]
 
@@ -140,11 +141,10 @@ class RestApp:
         match = self._trie.find(request.path)
         if host.files_of is not None and not (match and _is_file_of(host.files_of, *match)):
             raise OnlyFilesHere
-        if match is None:
-            request.headers += await self._origins.cors_headers(request, None)
-            if request.is_preflight:
-                return await _answer_options(request, {})
-            return await self._forward(scope, receive, respond, request)
+        if match is None or _is_of_rows(match[0]):
+            unbuilt = find_unbuilt(request.path)
+            if unbuilt is not None or match is None:
+                return await self._answer_without_tool(scope, receive, respond, request, unbuilt)
         methods, request.path_values = match
         method = request.method
         tool = request.tool = _select_tool(methods, method)
@@ -164,6 +164,21 @@ class RestApp:
         if host.files_of is not None and not (tool.rest is not None and tool.rest.apart):
             raise OnlyFilesHere
         return await self._endpoints[tool.name].answer(request, receive, respond, self._base_url)
+
+    async def _answer_without_tool(
+        self, scope: Scope, receive: Any, respond: Send, request: Request, unbuilt: Unbuilt | None
+    ) -> int:
+        """Answers a path that no tool has. unbuilt: the missing feature that it belongs to."""
+        app_id = None if unbuilt is None else _find_app_id(request.path)
+        request.headers += await self._origins.cors_headers(request, app_id)
+        if request.is_preflight:
+            return await _answer_options(request, {})
+        if unbuilt is None:
+            return await self._forward(scope, receive, respond, request)
+        error = unbuilt.build_error(request.path)
+        error.naming = self._registry.name_by_route
+        await send_error(request.reply, error, unbuilt.envelope, self._docs, request.headers)
+        return error.status
 
     async def _enter_app(self, scope: Scope, request: Request, subdomain: str) -> None:
         """Adds the app id to the path of a request on an app's own host, where the path leaves it out."""
@@ -235,6 +250,18 @@ class RestApp:
         envelope = tool.toolset.envelope if tool else STRUCTURED
         await send_error(request.reply, error, envelope, self._docs, request.headers)
         return error.status
+
+
+def _is_of_rows(methods: Methods) -> bool:
+    """Returns whether a path is a table's short one, which any name can have."""
+    tool = next(iter(methods.values()))
+    return tool.rest is not None and tool.rest.path.startswith("/v1/{app_id}/{table}")
+
+
+def _find_app_id(path: str) -> str | None:
+    """Returns the app's id in a path that begins with it, as far as one can tell."""
+    app_id = path[1:].split("/")[1]
+    return app_id if APP_ID.fullmatch(app_id) else None
 
 
 def _name_beside(names: Sequence[str]) -> str:

@@ -5,6 +5,7 @@ from typing import Any
 from baobab.tools.core.envelopes import Envelope, Schema
 from baobab.tools.core.errors import (
     AlreadyExists,
+    AppNotFound,
     BadRequest,
     BaobabError,
     Conflict,
@@ -14,8 +15,7 @@ from baobab.tools.core.errors import (
     Unavailable,
 )
 
-_TEXTS = {"agent_disabled": "Agent is disabled"}
-"""The texts of the contract that differ from the code."""
+_NO_APP = "App not found"
 
 
 def _path(field: str) -> list[str | int]:
@@ -24,14 +24,19 @@ def _path(field: str) -> list[str | int]:
 
 
 class AgentsEnvelope(Envelope):
-    """`{error, message, code, remediation, ...details}`: `error` is the contract's text, usually the code."""
+    """`{error, message, code, remediation, ...details}`: `error` is a sentence where the contract has one, as for what
+    is not there and for graphs; else the code.
+    """
 
     name = "AgentsError"
 
     def render(self, error: BaobabError, docs: str) -> dict[str, Any]:
         code = self.code(type(error))
         remedy = self.place_details(error.remedy)
-        body = {"error": _TEXTS.get(code, code), "message": error.message, "code": code, "remediation": remedy}
+        text = error.message if isinstance(error, _WITH_SENTENCE) else code
+        if isinstance(error, AppNotFound):
+            text = _NO_APP
+        body = {"error": text, "message": error.message, "code": code, "remediation": remedy}
         if isinstance(error, BadRequest) and "fields" in error.details:
             issues = [{"path": _path(each["field"]), "message": each["problem"]} for each in error.details["fields"]]
             return {**body, "error": "Invalid body", "issues": issues}
@@ -81,6 +86,9 @@ class AgentDisabled(BadRequest):
     code = "agent_disabled"
     summary = "Agent is disabled"
     remediation = "Set its `status` to `active` (op:agents_update)."
+
+
+_WITH_SENTENCE = (NotFound, InvalidGraph, NoGraph, AgentDisabled)
 
 
 class UnsafePublic(Conflict):

@@ -1,5 +1,6 @@
 """The rows of cached answers, in the database of the app's region, or of the home region for calls without an app."""
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
@@ -83,6 +84,9 @@ class KeptAnswers:
 
     async def copy(self, source: Stores, dest: Stores, app_id: str) -> None:
         return
+
+    async def count(self, stores: Stores, app_id: str) -> Mapping[str, int]:
+        return {}
 
     async def erase(self, stores: Stores, app_id: str) -> None:
         async with stores.database.writing(lock=None) as connection:

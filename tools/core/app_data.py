@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, cast
 
-from sqlalchemy import ColumnElement, Table, delete, insert, select, tuple_
+from sqlalchemy import ColumnElement, Table, delete, func, insert, select, tuple_
 
 from baobab.storage.database import Database, Execute, Unit
 from baobab.storage.objects.store import ObjectStore
@@ -36,6 +36,10 @@ class AppData(Protocol):
         """Deletes all of the data, frozen or not."""
         ...
 
+    async def count(self, stores: Stores, app_id: str) -> Mapping[str, int]:
+        """Counts what there is, for the progress of a move: by what people call it, such as `rows`."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class AppTable:
@@ -44,6 +48,10 @@ class AppTable:
     table: Table
     copied_as: Mapping[str, Any] = field(default_factory=dict)
     """The values that replace some columns in the copy of a row."""
+    counted_as: str | None = None
+    """What people call its rows, if the progress of a move counts them."""
+    counted_if: ColumnElement[bool] | None = None
+    """The condition for rows that count; None if all do."""
 
     def where(self, app_id: str) -> ColumnElement[bool]:
         return self.table.c.app_id == app_id
@@ -84,6 +92,17 @@ class AppRows:
         async with stores.database.writing(lock=app_id, bulk=True) as connection:
             await self._delete_rows(connection.execute, app_id)
             await Freezes(self.family).thaw(connection.execute, app_id)
+
+    async def count(self, stores: Stores, app_id: str) -> Mapping[str, int]:
+        counts: dict[str, int] = {}
+        async with stores.database.reading() as connection:
+            for app_table in self.tables:
+                if app_table.counted_as is not None:
+                    query = select(func.count()).select_from(app_table.table).where(app_table.where(app_id))
+                    if app_table.counted_if is not None:
+                        query = query.where(app_table.counted_if)
+                    counts[app_table.counted_as] = (await connection.execute(query)).scalar_one()
+        return counts
 
     async def _delete_rows(self, execute: Execute, app_id: str) -> None:
         if self.stop is not None:

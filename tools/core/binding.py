@@ -41,6 +41,10 @@ class RestBinding:
     """By a method that its path does not take, what a caller should do who tries it."""
     instead_of_query: str = ""
     """What a caller should do who sends a query parameter that the tool does not have."""
+    alone: str | None = None
+    """The only field of the result, which is the whole body of the answer where the query string says `raw=1`."""
+    further_names: Mapping[str, str | Mapping[str, str]] = field(default_factory=dict)
+    """Further names of fields in bodies and answers: the field, or an object's fields by their names in the object."""
     repeats: frozenset[str] = frozenset()
     """Parameters of the path that the body may name too. The body's counts where the path says `_`."""
     raw_body: str | None = None

@@ -18,7 +18,7 @@ _TAG = 12
 
 class CursorInvalid(BadRequest):
     summary = "The cursor does not come from this list."
-    remediation = "Start again without a cursor, and send each next_cursor back unchanged."
+    remediation = "Start again without `cursor`, and send the cursor of each answer back as `cursor`, unchanged."
 
 
 Cursor = Annotated[

@@ -54,6 +54,9 @@ class Rest:
     apart: it answers bytes as strangers have stored them: from the host of the app's files, where there is one.
     instead: by a method that its path does not take, what a caller should do who tries it.
     instead_of_query: what a caller should do who sends a query parameter that the tool does not have.
+    alone: the only field of the result, which is the whole body where the query string says `raw=1`.
+    further_names: further names of fields in bodies and answers, by which other clients know them: the field, or an
+    object's fields by their names in the object. Over MCP, a field has one name.
     """
 
     status: int | Callable[[Any], int] = 200
@@ -74,6 +77,8 @@ class Rest:
     apart: bool = False
     instead: Mapping[str, str] = field(default_factory=dict)
     instead_of_query: str = ""
+    alone: str | None = None
+    further_names: Mapping[str, str | Mapping[str, str]] = field(default_factory=dict)
     examples: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -396,6 +401,8 @@ def _bind(name: str, base: str, route: str, arguments: type[BaseModel], rest: Re
         apart=rest.apart,
         instead=rest.instead,
         instead_of_query=rest.instead_of_query,
+        alone=rest.alone,
+        further_names=rest.further_names,
         repeats=frozenset(rest.repeats),
         raw_body=rest.raw_body,
         whole_body=rest.body,

@@ -12,7 +12,7 @@ from baobab.storage.data.store import DataStore
 from baobab.storage.statements import Statements
 from baobab.tools.core.services import Services
 from baobab.tools.data.column_types import ColumnType, parse_type
-from baobab.tools.data.errors import INSTEAD_OF_RPC, ColumnNotFound, TableNotFound
+from baobab.tools.data.errors import INSTEAD_OF_RPC, ColumnNotFound, ReservedTable, TableNotFound
 from baobab.tools.data.selection_items import Item
 
 NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
@@ -165,6 +165,8 @@ class Catalogue:
         if info is None and name in self.views:
             tables = " or ".join(f"`{table}`" for table in self.views[name].tables)
             raise TableNotFound(f"`{name}` is a view, and this is for tables.", remediation=f"Name {tables} instead.")
+        if info is None and name.startswith("_"):
+            raise ReservedTable(f"`{name[:63]}` begins with `_`: it is no table of the app's own.")
         if info is None:
             raise TableNotFound(
                 f"The app has no table `{name[:63]}`.",

@@ -51,6 +51,18 @@ async def copy_tables(source: DataStore, dest: DataStore, app_id: str) -> None:
     await _copy_log(source, dest, app_id)
 
 
+async def count_rows(store: DataStore, app_id: str) -> int:
+    """Counts the rows of all tables of an app."""
+    if not await store.exists(app_id):
+        return 0
+
+    def count(statements: Statements) -> int:
+        names = [store.name_table(app_id, name) for name in read_catalogue(statements, store, app_id).tables]
+        return sum(statements.rows(f"SELECT count(*) FROM {name}")[0][0] for name in names)
+
+    return await store.read(app_id, count)
+
+
 async def find_vector_column(store: DataStore, app_ids: Iterable[str]) -> str | None:
     """Returns the name of a column of vectors, as `APP.TABLE.COLUMN`; None if there is none."""
     for app_id in app_ids:

@@ -1,7 +1,7 @@
 """The schema document that a developer writes: reads it into a catalogue, and renders a catalogue as one."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -28,8 +28,11 @@ _OPCLASS = re.compile(r"[a-z_]{1,40}")
 _TABLE_FIELDS = {"columns", "indexes", "checks", "_dropColumns", "_seed", "_drop"}
 _COLUMN_FIELDS = {"type", "primaryKey", "primary", "nullable", "default", "unique", "references", "generated"}
 _INDEX_FIELDS = {"columns", "unique", "method", "opclass"}
-_TAKEN = {"data"}
-"""Names that another route uses: `/v1/{app_id}/data/{table}` is the address of any table."""
+TAKEN = frozenset({"functions", "fn", "webhook", "env", "integrations", "frontend", "people", "billing"})
+"""Names that no new table or view may have, because the contract has other routes at `/v1/{app_id}/NAME`. One that has
+such a name from before keeps it: every table has its rows at `/v1/{app_id}/data/NAME` too. The contract's names with a
+hyphen (`edge-ssr`, `durable-objects`, `custom-domains`) are no names of tables anyway.
+"""
 _SAMPLE_MOMENT = "2000-01-01T00:00:00+00:00"
 
 
@@ -76,8 +79,18 @@ def _check_table_name(name: str, noun: str) -> None:
     _check_name(name, f"{noun} `{name}`")
     if name.startswith("_"):
         raise ReservedTable(f"`{name}` begins with `_`.")
-    if name in _TAKEN:
+    if name == "data":
         raise InvalidName(f"A {noun} cannot be called `{name}`: the addresses of all tables begin with it.")
+
+
+def require_free_names(new_names: Iterable[str]) -> None:
+    """Raises ReservedTable for a new table or view whose name another route has."""
+    for name in sorted(TAKEN.intersection(new_names)):
+        raise ReservedTable(
+            f"A new table or view cannot be called `{name}`: /v1/{{app_id}}/{name} is the address of something else.",
+            remediation=f"Choose another name, such as `app_{name}`. One that has this name already keeps it, with "
+            f"its rows at /v1/{{app_id}}/data/{name}.",
+        )
 
 
 def _read_views(views: Any) -> dict[str, str] | None:

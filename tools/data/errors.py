@@ -46,7 +46,7 @@ class InvalidName(BadRequest):
 
 class ReservedTable(BadRequest):
     code = "VALIDATION_RESERVED_TABLE"
-    summary = "Table names that begin with `_` are reserved."
+    summary = "The name of the table is reserved, as are all that begin with `_`."
     remediation = "Choose a name that begins with a letter."
 
 

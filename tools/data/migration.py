@@ -19,7 +19,14 @@ from baobab.tools.data.constraints import (
     see_today,
 )
 from baobab.tools.data.defaults import evaluate
-from baobab.tools.data.document import MOST_TABLES, Wanted, check_references, keep_policies, order_by_reference
+from baobab.tools.data.document import (
+    MOST_TABLES,
+    Wanted,
+    check_references,
+    keep_policies,
+    order_by_reference,
+    require_free_names,
+)
 from baobab.tools.data.errors import DestructiveChange, InvalidSchema, MigrationFailed, TableLimit
 from baobab.tools.data.expression_trees import list_names
 from baobab.tools.data.expressions import SqlWriter, quote
@@ -67,7 +74,11 @@ class MigrationPlan:
         self.changes = list(self._list_changes())
 
     def require_authorised(self) -> None:
-        """Raises DestructiveChange if a step loses data and the document does not allow it."""
+        """Raises DestructiveChange if a step loses data and the document does not allow it, and ReservedTable for a new
+        table or view whose name is taken.
+        """
+        older, newer = self._current, self.result
+        require_free_names((newer.tables.keys() | newer.views.keys()) - older.tables.keys() - older.views.keys())
         unauthorised_changes = [change for change in self.changes if change.destructive and change.authorise]
         if unauthorised_changes:
             descriptions = [
@@ -245,6 +256,8 @@ class MigrationPlan:
                 name = quote(self._index_name(older, index))
                 place = name if self._store.dialect == "sqlite" else self._name("x").replace('"x"', name)
                 yield Change(f"DROP INDEX IF EXISTS {place}", f"drop the index {index.name}")
+        if older.seed != newer.seed:
+            yield Change("", f"{'copy' if newer.seed else 'no longer copy'} the rows of {table} into clones of the app")
         yield from self._drop_constraints(older, newer)
         rebuild = _has_other_constraints(older, newer)
         for name, column in newer.columns.items():

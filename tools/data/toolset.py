@@ -1,6 +1,7 @@
 """The toolset of an app's tables, and what moving and deleting an app must do with them."""
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from baobab.storage.database import Unit
@@ -8,7 +9,8 @@ from baobab.tools.core.envelopes import Schema, Structured
 from baobab.tools.core.errors import AppMigrating, BaobabError
 from baobab.tools.core.stores import Stores
 from baobab.tools.core.toolset import Toolset
-from baobab.tools.data.copying import copy_tables
+from baobab.tools.data.copying import copy_tables, count_rows
+from baobab.tools.data.errors import ReservedTable
 
 
 class TablesEnvelope(Structured):
@@ -58,6 +60,9 @@ class AppTables:
         unit = getattr(stores.database, "unit", None)
         await stores.data.erase(app_id, unit if isinstance(unit, Unit) else None)
 
+    async def count(self, stores: Stores, app_id: str) -> Mapping[str, int]:
+        return {"rows": await count_rows(stores.data, app_id)}
+
 
 async def _set_frozen(stores: Stores, app_id: str, *, is_frozen: bool) -> None:
     if not await stores.data.exists(app_id):
@@ -71,7 +76,7 @@ data = Toolset(
     "data",
     "The app's own tables: rows, schema, and policies that say who may reach which rows.",
     base="/v1/{app_id}",
-    raises=(AppMigrating,),
+    raises=(AppMigrating, ReservedTable),
     data=AppTables(),
     envelope=TablesEnvelope(),
 )

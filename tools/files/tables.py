@@ -69,7 +69,12 @@ file_usage_by_user = Table(
 )
 """The part of `file_usage` that is each user's."""
 
-APP_TABLES = (AppTable(files_table), AppTable(file_parts), AppTable(file_usage), AppTable(file_usage_by_user))
+APP_TABLES = (
+    AppTable(files_table, counted_as="files", counted_if=_columns.stored_at.is_not(None)),
+    AppTable(file_parts),
+    AppTable(file_usage),
+    AppTable(file_usage_by_user),
+)
 
 
 THUMBNAIL = "thumbnail"

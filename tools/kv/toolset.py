@@ -1,5 +1,7 @@
 """The toolset of the key-value store."""
 
+from collections.abc import Mapping
+
 from baobab.tools.core.binding import Audit
 from baobab.tools.core.envelopes import Envelope
 from baobab.tools.core.errors import AppMigrating, RateLimited, Unavailable
@@ -33,6 +35,10 @@ class KvData:
 
     async def erase(self, stores: Stores, app_id: str) -> None:
         await stores.kv.erase(app_id)
+
+    async def count(self, stores: Stores, app_id: str) -> Mapping[str, int]:
+        usage = await stores.kv.usage(app_id)
+        return {"keys": usage.keys, "bytes": usage.bytes}
 
 
 kv = Toolset(

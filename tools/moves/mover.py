@@ -62,8 +62,9 @@ class Mover:
             case "blocking_writes":
                 await self._block()
             case "dumping_data":
-                usage = await self._source.kv.usage(row.app_id)
-                progress = {"keys": usage.keys, "bytes": usage.bytes}
+                progress = {}
+                for data in self._data:
+                    progress |= await data.count(self._source, row.app_id)
             case "restoring_data":
                 for data in self._data:
                     await data.copy(self._source, self._dest, row.app_id)

@@ -12,8 +12,14 @@ ReplicaState = Literal["pending", "active", "torn_down"]
 
 
 class Progress(TypedDict):
-    keys: NotRequired[int]
-    bytes: NotRequired[int]
+    """How much is moved."""
+
+    keys: NotRequired[Annotated[int, Field(description="Of the key-value store.")]]
+    bytes: NotRequired[Annotated[int, Field(description="Of the keys and their values.")]]
+    rows: NotRequired[Annotated[int, Field(description="Of all tables.")]]
+    files: NotRequired[int]
+    users: NotRequired[int]
+    vectors: NotRequired[Annotated[int, Field(description="Of the documents in collections.")]]
 
 
 class MoveStarted(TypedDict):

@@ -89,7 +89,7 @@ async def moves_active(call: Call, app_id: AppId) -> ActiveMove:
 async def moves_get(call: Call, app_id: AppId, migration_id: MoveId) -> Move:
     """Read the progress of a move.
 
-    `progress` says how many keys and bytes are moved, once that is known.
+    `progress` says how many keys, rows, files, users and vectors are moved, once that is known.
     """
     return _move(await _of_app(call, app_id, migration_id))
 

@@ -139,4 +139,7 @@ vectors = Table(
     Index("ix_rag_vectors_collection_id", "app_id", "collection_id"),
 )
 
-APP_TABLES = tuple(AppTable(table) for table in (collections, documents, texts, chunks, vectors))
+APP_TABLES = (
+    *(AppTable(table) for table in (collections, documents, texts, chunks)),
+    AppTable(vectors, counted_as="vectors"),
+)

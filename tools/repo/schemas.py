@@ -43,12 +43,13 @@ class RepoFile(TypedDict):
     size: Annotated[int, Field(ge=0, le=2**40, description="The length of the file in bytes.")]
 
 
+Message = Annotated[str, Text(2000), Field(description="What has changed, in words.")]
 RepoFiles = Annotated[list[RepoFile], Field(max_length=MOST_FILES, description="The files of the snapshot.")]
 
 
 class Manifest(TypedDict):
     files: RepoFiles
-    message: NotRequired[Annotated[str, Text(2000), Field(description="What has changed, in words.")]]
+    message: NotRequired[Message]
 
 
 class MissingBlob(TypedDict):

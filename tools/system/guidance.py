@@ -1,7 +1,10 @@
 """llms.txt: what a language model must know to use this server well. The registry gives its list of tools."""
 
+from textwrap import fill
+
 from baobab.tools.core.call import ToolRunner
 from baobab.tools.core.errors import name_operations
+from baobab.tools.system.unbuilt import UNBUILT
 
 _TEXT = """\
 # Baobab
@@ -17,7 +20,7 @@ Guides: the tool `docs_read`, resources `baobab://docs/NAME`, or {base}/docs/gui
 files, retrieval, users, agents, graph-spec, models, approvals, errors, ...). API reference for people: {base}/docs;
 OpenAPI 3.1: {base}/openapi.json
 
-What this server does not have yet: functions of your own, hosted web pages, payments.
+{missing}
 
 Which tools for which data:
 
@@ -271,7 +274,9 @@ same arguments: it answers the result, once. `APPROVAL_REJECTED` is final; do no
 
 
 def guidance(registry: ToolRunner, base: str) -> str:
-    return _TEXT.format(base=base, tools="\n".join(_lines(registry)))
+    names = ", ".join(unbuilt.what for unbuilt in UNBUILT)
+    missing = f"What this server does not have yet (the guide `not-yet` says what to use instead): {names}."
+    return _TEXT.format(base=base, missing=fill(missing, 119), tools="\n".join(_lines(registry)))
 
 
 def _lines(registry: ToolRunner) -> list[str]:

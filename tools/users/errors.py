@@ -6,6 +6,7 @@ from baobab.tools.core.auth.passwords import WeakPassword
 from baobab.tools.core.envelopes import STRUCTURED, Envelope, Schema
 from baobab.tools.core.errors import (
     AlreadyExists,
+    AppNotFound,
     BadRequest,
     BaobabError,
     Conflict,
@@ -17,6 +18,7 @@ from baobab.tools.core.errors import (
 )
 
 _INVALID_BODY, _WEAK_PASSWORD = "Invalid request body", "Password does not meet requirements"
+_NO_APP = "App not found"
 
 
 class AuthEnvelope(Envelope):
@@ -27,14 +29,17 @@ class AuthEnvelope(Envelope):
     def render(self, error: BaobabError, docs: str) -> dict[str, Any]:
         if isinstance(error, RateLimited):
             return STRUCTURED.render(error, docs)
-        text = error.message
+        text, remedy = error.message, error.remedy
         details: Any = error.details
         if isinstance(error, WeakPassword):
             text, details = _WEAK_PASSWORD, error.details["rules"]
+            remedy = remedy.replace("details.rules", "details")
+        elif isinstance(error, AppNotFound):
+            text = _NO_APP
         elif isinstance(error, BadRequest) and "fields" in error.details:
             text = _INVALID_BODY
             details = [{"path": each["field"], "message": each["problem"]} for each in error.details["fields"]]
-        body: dict[str, Any] = {"error": text, "code": self.code(type(error)), "remediation": error.remedy}
+        body: dict[str, Any] = {"error": text, "code": self.code(type(error)), "remediation": remedy}
         return {**body, "details": details} if details else body
 
     def schema(self) -> Schema:
@@ -139,11 +144,6 @@ class WrongUserPassword(Forbidden):
 class ProviderNotFound(NotFound):
     summary = "The app has no such sign-in provider, or it is switched off."
     remediation = "List the providers with op:users_providers_list; add one with op:users_providers_create."
-
-
-class ProviderExists(AlreadyExists):
-    summary = "The app has this provider already."
-    remediation = "Change it with op:users_providers_update."
 
 
 class ProviderIncomplete(BadRequest):

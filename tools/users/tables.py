@@ -230,7 +230,7 @@ user_settings = Table(
 )
 
 APP_TABLES = tuple(
-    AppTable(table)
+    AppTable(table, counted_as="users" if table is users else None)
     for table in (
         user_settings,
         user_providers,

@@ -61,7 +61,7 @@ async def test_the_argument_is_named_over_rest(baobab: Baobab) -> None:
     issues = [{"path": where, "message": message} for where, message in MISSPELT]
     assert answer.json() == {"valid": False, "issues": issues}
     answer = await baobab.client.post(path, json=body, headers=baobab.owner)
-    assert (answer.status_code, answer.json()["error"]) == (400, "invalid_graph_spec")
+    assert (answer.status_code, answer.json()["code"]) == (400, "invalid_graph_spec")
     assert answer.json()["issues"] == issues
 
 

@@ -76,7 +76,7 @@ async def test_an_agent_is_made_read_changed_and_removed(app: App) -> None:
     response = await app.ask("POST", "/agents/greeter/runs", {"input": {}})
     assert (response.status_code, response.json()["error"]) == (400, "Agent is disabled")
     assert (await app.ask("DELETE", "/agents/greeter")).status_code == 204
-    assert (await app.ask("GET", "/agents/greeter")).json()["error"] == "agent_not_found"
+    assert (await app.ask("GET", "/agents/greeter")).json()["code"] == "agent_not_found"
     assert (await app.create_agent("greeter", GREET))["id"] != agent["id"]
 
 
@@ -138,7 +138,7 @@ async def test_a_graph_is_looked_through(app: App) -> None:
     assert body["valid"] is False
     assert ["entry"] in [issue["path"] for issue in body["issues"]]
     refusal = await app.ask("POST", "/agents", {"name": "wrong", "graph_spec": wrong})
-    assert (refusal.status_code, refusal.json()["error"]) == (400, "invalid_graph_spec")
+    assert (refusal.status_code, refusal.json()["code"]) == (400, "invalid_graph_spec")
     assert refusal.json()["issues"] == body["issues"]
     assert refusal.json()["message"].startswith("The graph is not valid: entry ")
 
@@ -294,7 +294,7 @@ async def test_a_stranger_s_run_is_no_run(app: App) -> None:
         ("POST", "/resume", decision),
     ):
         refusal = await app.ask(method, path + tail, body, by=bob)
-        assert (refusal.status_code, refusal.json()["error"]) == (404, "run_not_found"), (method, tail)
+        assert (refusal.status_code, refusal.json()["code"]) == (404, "run_not_found"), (method, tail)
     assert (await app.ask("GET", "/agents/asker/runs", by=bob)).json()["runs"] == []
     assert (await app.ask("POST", f"{path}/resume", decision, by=ada)).status_code == 200
     answer = await app.ask("GET", f"{path}/events", by=ada)

@@ -78,10 +78,24 @@ async def wait_for_end(baobab: Baobab, clock: FixedClock, app: str, move: str) -
 
 async def test_everything_is_there_after_the_move_and_nothing_was_lost_on_the_way(baobab: Baobab, clock: Any) -> None:
     app = await create_filled_app(baobab)
+    table = {"columns": {"id": {"type": "integer", "primaryKey": True}}}
+    await ask(baobab, "POST", f"/v1/{app}/schema/apply", {"schema": {"tables": {"notes": table, "empty": table}}})
+    await ask(baobab, "POST", f"/v1/{app}/notes", [{"id": 1}, {"id": 2}, {"id": 3}])
+    await baobab.user_headers(app, "11111111-1111-4111-8111-111111111111")
+    body = {"filename": "a.txt", "contentType": "text/plain", "sizeBytes": 2}
+    for _ in range(2):
+        # The second one never gets its bytes, and is no file yet.
+        upload = (await ask(baobab, "POST", f"/storage/{app}/upload", body)).json()
+    upload_answer = await baobab.client.put(upload["uploadUrl"], content=b"hi", headers={"content-type": "text/plain"})
+    assert upload_answer.status_code == 200, upload_answer.text
+    await ask(baobab, "POST", f"/v1/{app}/rag/collections", {"name": "facts"})
+    await ask(baobab, "POST", f"/v1/{app}/rag/collections/facts/ingest", {"text": "Baobabs store water."})
+    await jobs.run_due_jobs(baobab.application)
     usage = await get_stores(baobab, "local").kv.usage(app)
     move = await wait_for_end(baobab, clock, app, await start_move(baobab, app))
     assert (move["current_step"], move["source_region"], move["dest_region"]) == ("completed", "local", EU)
-    assert move["progress"] == {"keys": usage.keys, "bytes": usage.bytes}
+    counts = {"rows": 3, "files": 1, "users": 1, "vectors": 1}
+    assert move["progress"] == {"keys": usage.keys, "bytes": usage.bytes, **counts}
     assert move["last_error"] is None
     status = (await ask(baobab, "GET", f"/v1/{app}/config")).json()
     assert status["region"] == EU

@@ -47,7 +47,11 @@ _LIST_OF_ACCOUNT = _LIST.where(rows.c.account_id == bindparam("account"))
     effect="write",
     raises=(MissingField, KeyScopesUnclear, AppNotFound, NotFound, PlanLimitReached, UnknownToolset),
     audit=Audit("api_key.create", action="create", resource="api_key"),
-    rest=Rest(status=201, examples={"name": "todo backend", "key_scope": "app", "target_app_id": "app_1a2b3c4d5e6f"}),
+    rest=Rest(
+        status=201,
+        examples={"name": "todo backend", "key_scope": "app", "target_app_id": "app_1a2b3c4d5e6f"},
+        further_names={"id": "key_id", "keyId": "key_id"},
+    ),
     mcp=Mcp(
         keywords=(
             "new API key, generate token, access token, credential, secret, read-only key, service account, key "

@@ -333,7 +333,7 @@ async def config_storage(
     access=_ADMIN,
     effect="write",
     audit=Audit("app.config.jwt", resource="app"),
-    rest=Rest(examples={"accessTokenTtl": "30m"}),
+    rest=Rest(examples={"accessTokenTtl": "30m"}, further_names={"access_token_ttl": "accessTokenTtl"}),
     mcp=Mcp(
         keywords=(
             "session length, token lifetime, stay logged in longer, log users out after, refresh token expiry; "

@@ -54,6 +54,7 @@ _ROOM = (StorageFull, KeysExhausted)
     effect="read",
     raises=(*_KEY, KeyNotFound),
     taints=True,
+    rest=Rest(alone="value"),
     mcp=Mcp(
         start=True,
         keywords=(

@@ -36,6 +36,15 @@ from baobab.tools.rag.toolset import rag
 
 _columns = collections.c
 _WIDENS = Guard(widens={"accessMode": one_of(["shared"])})
+_FURTHER_NAMES = {
+    "access_mode": "accessMode",
+    "chunk_size": "chunkSize",
+    "chunk_overlap": "chunkOverlap",
+    "embedding_model": "embeddingModel",
+    "document_counts": "documentCounts",
+    "created_at": "createdAt",
+    "updated_at": "updatedAt",
+}
 _AUDIT = Audit("rag.collection.create", category="rag", action="create", resource="collection")
 
 
@@ -45,7 +54,7 @@ _AUDIT = Audit("rag.collection.create", category="rag", action="create", resourc
     effect="write",
     raises=(CollectionExists, OverlapTooLarge, TooManyCollections, VectorsUnavailable),
     audit=_AUDIT,
-    rest=Rest(status=201, examples={"name": "handbook", "description": "How we work."}),
+    rest=Rest(status=201, examples={"name": "handbook", "description": "How we work."}, further_names=_FURTHER_NAMES),
     guard=_WIDENS,
     mcp=Mcp(
         keywords=(
@@ -103,6 +112,7 @@ async def rag_collections_create(
     "GET /collections",
     access=OF_COLLECTION,
     effect="read",
+    rest=Rest(further_names=_FURTHER_NAMES),
     mcp=Mcp(keywords=("list, show knowledge bases, collections, RAG; Sammlungen auflisten; listar colecciones")),
 )
 async def rag_collections_list(call: Call, app_id: AppId) -> list[Collection]:
@@ -116,6 +126,7 @@ async def rag_collections_list(call: Call, app_id: AppId) -> list[Collection]:
     access=OF_COLLECTION,
     effect="read",
     raises=(CollectionNotFound,),
+    rest=Rest(further_names=_FURTHER_NAMES),
     mcp=Mcp(
         keywords=(
             "knowledge base status, how many documents, chunks, ingest progress; "
@@ -158,7 +169,7 @@ async def rag_collections_get(call: Call, app_id: AppId, name: CollectionName) -
     effect="write",
     raises=(CollectionNotFound,),
     audit=Audit("rag.collection.update", category="rag", action="update", resource="collection"),
-    rest=Rest(examples={"description": "How we work, since 2026."}),
+    rest=Rest(examples={"description": "How we work, since 2026."}, further_names=_FURTHER_NAMES),
     guard=_WIDENS,
     mcp=Mcp(
         keywords=(

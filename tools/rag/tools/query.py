@@ -31,7 +31,10 @@ from baobab.tools.rag.toolset import rag
     effect="read",
     raises=(CollectionNotFound, FilterInvalid, FilterTypeInvalid, CreditsExhausted, BudgetExhausted),
     taints=True,
-    rest=Rest(examples={"query": "How many holidays are there?", "topK": 3}),
+    rest=Rest(
+        examples={"query": "How many holidays are there?", "topK": 3},
+        further_names={"document": {"id": "documentId", "filename": "filename"}},
+    ),
     guard=Guard(spends=frozenset({"synthesize", "rerank"})),
     mcp=Mcp(
         start=True,

@@ -23,6 +23,7 @@ from baobab.tools.repo.schemas import (
     MOST_SNAPSHOT_BYTES,
     Committed,
     Manifest,
+    Message,
     Prepared,
     Removed,
     RepoFile,
@@ -61,10 +62,12 @@ _columns = repo_snapshots.c
         )
     ),
 )
-async def repo_prepare(call: Call, app_id: AppId, files: RepoFiles) -> Prepared:
+async def repo_prepare(call: Call, app_id: AppId, files: RepoFiles, message: Message = "") -> Prepared:
     """Begin a snapshot: returns which blobs the repository lacks, and where to upload them within ten minutes.
 
     Then commit it with op:repo_commit. A blob is the bytes of a file; each is uploaded and stored once.
+
+    message: what has changed, in words, so that you can send the whole manifest here. The one of the commit is kept.
     """
     total = _check_files(files)
     sizes = {file["sha256"]: file["size"] for file in files}

@@ -35,6 +35,7 @@ ActionId = Annotated[fields.ActionId, Field(description="The action.", examples=
 Status = Literal["proposed", "executed", "rejected", "failed", "reverted"]
 TriggerContext = Annotated[str, Text(2000)]
 _FROM_HEADERS = {"trigger_context": "x-platform-trigger-context"}
+_AS_ACTION = Rest(further_names={"action_type": "capability"})
 _MOST_BYTES = 2**20
 """The most bytes of one page of actions."""
 
@@ -97,6 +98,7 @@ async def substrate_propose(
     access=CALLERS,
     effect="read",
     taints=True,
+    rest=_AS_ACTION,
     mcp=Mcp(
         for_linked_apps=True,
         start="narrow",
@@ -152,6 +154,7 @@ async def substrate_actions(
     effect="read",
     raises=(ActionNotFound,),
     taints=True,
+    rest=_AS_ACTION,
     mcp=Mcp(
         for_linked_apps=True, start="narrow", keywords="read one action of the ledger; Aktion ansehen; ver una acción"
     ),
@@ -170,6 +173,7 @@ async def substrate_action(call: Call, action_id: ActionId) -> Action:
     access=DECIDERS,
     effect="write",
     raises=(ActionNotFound, WrongStatus, AgentsDoNotDecide, MemoryFull),
+    rest=_AS_ACTION,
     mcp=Mcp(keywords=("agree to a proposed action, let it happen; Aktion genehmigen; aprobar una acción")),
 )
 async def substrate_approve(call: Call, action_id: ActionId) -> Action:
@@ -187,6 +191,7 @@ async def substrate_approve(call: Call, action_id: ActionId) -> Action:
     access=DECIDERS,
     effect="write",
     raises=(ActionNotFound, WrongStatus, AgentsDoNotDecide),
+    rest=_AS_ACTION,
     mcp=Mcp(keywords="refuse or decline a proposed action; Aktion ablehnen; rechazar una acción"),
 )
 async def substrate_reject(call: Call, action_id: ActionId, reason: Annotated[str | None, Text(2000)] = None) -> Action:

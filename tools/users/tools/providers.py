@@ -6,7 +6,6 @@ from urllib.parse import urlsplit
 
 from pydantic import Field
 from sqlalchemy import delete, insert, select, update
-from sqlalchemy.exc import IntegrityError
 
 from baobab.runtime.addresses import EgressError, Target
 from baobab.tools.core.auth.access import AppOwner
@@ -17,7 +16,7 @@ from baobab.tools.core.secret import Secret
 from baobab.tools.core.toolset import Guard, Mcp, Rest
 from baobab.tools.core.types import AppId, Text
 from baobab.tools.core.widening import whatever_is_given
-from baobab.tools.users.errors import ProviderExists, ProviderIncomplete, ProviderNotFound
+from baobab.tools.users.errors import ProviderIncomplete, ProviderNotFound
 from baobab.tools.users.provider_kinds import BUILT_IN
 from baobab.tools.users.providers import describe_provider, find_row, open_metadata, seal_context
 from baobab.tools.users.schemas import OneProvider, ProviderDeleted, Providers, ProviderSaved
@@ -27,6 +26,7 @@ from baobab.tools.users.toolset import users
 _ADMIN = AppOwner("admin")
 _APPLE = ("teamId", "keyId", "privateKey")
 _MOST_METADATA = 20_000
+_CONFIGURED, _REPLACED = "OAuth provider configured", "OAuth provider replaced"
 _THIS_MACHINE = ("localhost", "127.0.0.1", "::1")
 
 Slug = Annotated[
@@ -53,10 +53,11 @@ Metadata = Annotated[
     "POST /auth/oauth-config",
     access=_ADMIN,
     effect="write",
-    raises=(ProviderExists, ProviderIncomplete),
+    raises=(ProviderIncomplete,),
     audit=Audit("oauth.provider.create", action="create", resource="oauth_provider"),
     rest=Rest(
-        status=201,
+        status=lambda saved: 200 if saved["message"] == _REPLACED else 201,
+        statuses=(201, 200),
         examples={
             "provider": "google",
             "client_id": "123.apps.googleusercontent.com",
@@ -71,7 +72,7 @@ Metadata = Annotated[
             "iniciar sesión con Google"
         )
     ),
-    guard=Guard(grants=True),
+    guard=Guard(grants=True, destructive_when="if the app has this provider already: its settings are replaced"),
 )
 async def users_providers_create(
     call: Call,
@@ -86,29 +87,37 @@ async def users_providers_create(
     userinfo_url: Url | None = None,
     provider_metadata: Metadata | None = None,
 ) -> ProviderSaved:
-    """Let users of an app sign in with an OAuth provider.
+    """Let users of an app sign in with an OAuth provider; this replaces the settings of one that the app has already.
 
     Register the `callback_url` of the answer with the provider: the address that it sends browsers back to. A provider
     that is not built in needs its three addresses.
 
     redirect_uris: the addresses that are registered with the provider.
-    scopes: what is asked of the user; left out, what the provider needs to tell the address and the name.
+    scopes: what is asked of the user; left out or empty, what the provider needs to tell the address and the name.
     """
-    kind, metadata = BUILT_IN.get(provider), dict(provider_metadata or {})
+    metadata = dict(provider_metadata or {})
     urls = {"authorization_url": authorization_url, "token_url": token_url, "userinfo_url": userinfo_url}
     _require_complete(provider, urls, metadata)
-    row: dict[str, Any] = {"app_id": app_id, "id": call.services.ids.uuid(), "provider": provider, **urls}
-    row |= {"client_id": client_id, "redirect_uris": redirect_uris, "enabled": True}
-    row["scopes"] = scopes if scopes is not None else list(kind.scopes) if kind else ["openid", "email", "profile"]
-    row |= _seal(call, row["id"], client_secret=client_secret, provider_metadata=metadata)
-    try:
-        async with FREEZES.writing(call) as unit:
-            await unit.execute(insert(user_providers), {**row, "created_at": call.now, "updated_at": call.now})
-            saved_row = await find_row(unit.execute, app_id, provider)
-    except IntegrityError as exc:
-        raise ProviderExists from exc
+    settings: dict[str, Any] = {"client_id": client_id, "redirect_uris": redirect_uris, "enabled": True, **urls}
+    settings["scopes"] = scopes or _default_scopes(provider)
+    is_this = (user_providers.c.app_id == app_id, user_providers.c.provider == provider)
+    async with FREEZES.writing(call) as unit:
+        older_id = (await unit.execute(select(user_providers.c.id).where(*is_this))).scalar_one_or_none()
+        provider_id = older_id or call.services.ids.uuid()
+        settings |= _seal(call, provider_id, client_secret=client_secret, provider_metadata=metadata)
+        settings["updated_at"] = now = call.now
+        if older_id is None:
+            names = {"app_id": app_id, "id": provider_id, "provider": provider, "created_at": now}
+            await unit.execute(insert(user_providers), {**names, **settings})
+        else:
+            call.declare_destructive()
+            await unit.execute(update(user_providers).where(*is_this).values(settings))
+        saved_row = await find_row(unit.execute, app_id, provider)
     call.audit.resource_id = provider
-    return {"message": "OAuth provider configured", "config": describe_provider(call, saved_row)}
+    return {
+        "message": _CONFIGURED if older_id is None else _REPLACED,
+        "config": describe_provider(call, saved_row),
+    }
 
 
 @users.tool(
@@ -165,12 +174,14 @@ async def users_providers_update(
     """Change an OAuth provider of an app; what is left out stays.
 
     redirect_uris: the addresses that are registered with the provider.
-    scopes: what is asked of the user.
+    scopes: what is asked of the user; empty, what the provider needs to tell the address and the name.
     enabled: whether users may sign in with it.
     """
     new_values = {"client_id": client_id, "redirect_uris": redirect_uris, "scopes": scopes, "enabled": enabled}
     new_values |= {"authorization_url": authorization_url, "token_url": token_url, "userinfo_url": userinfo_url}
     changes: dict[str, Any] = {name: value for name, value in new_values.items() if value is not None}
+    if scopes is not None and not scopes:
+        changes["scopes"] = _default_scopes(provider)
     async with FREEZES.writing(call) as unit:
         row = await find_row(unit.execute, app_id, provider)
         metadata = open_metadata(call.services.vault, row) if provider_metadata is None else dict(provider_metadata)
@@ -216,6 +227,11 @@ async def users_providers_delete(call: Call, app_id: AppId, provider: Slug) -> P
 
 
 _URLS = ("authorization_url", "token_url", "userinfo_url")
+
+
+def _default_scopes(provider: str) -> list[str]:
+    kind = BUILT_IN.get(provider)
+    return ["openid", "email", "profile"] if kind is None else list(kind.scopes)
 
 
 def _require_complete(provider: str, urls: dict[str, Any], metadata: dict[str, Any]) -> None:

@@ -1,0 +1,94 @@
+"""What the contract has and this server has not yet. Who builds it takes its line away here and in docs/not-yet.md."""
+
+from dataclasses import dataclass
+
+from baobab.tools.core.envelopes import STRUCTURED, Envelope
+from baobab.tools.core.errors import BaobabError
+from baobab.tools.system.errors import FlatEnvelope, MeetingsEnvelope, MeetingsNotBuilt, NotBuilt, PeopleNotBuilt
+
+
+@dataclass(frozen=True, slots=True)
+class Unbuilt:
+    """A feature that is missing. paths: where the contract has it; all that is below them belongs to it too.
+
+    what: its name, as docs/not-yet.md has it. until_then: what to use instead; left out, the error's remedy.
+    """
+
+    what: str
+    paths: tuple[str, ...]
+    until_then: str = ""
+    error: type[BaobabError] = NotBuilt
+    envelope: Envelope = STRUCTURED
+
+    def build_error(self, path: str) -> BaobabError:
+        """Builds the answer to a request for a path below `paths`."""
+        remedy = self.until_then or self.error.remediation
+        app_id, name = (*path.split("/")[2:4], "")[:2]
+        if f"{_APP}/{name}" in self.paths and name.isidentifier():
+            # A table may have the name from before the name was taken.
+            remedy += f" If you mean a table `{name}`, its rows are at /v1/{app_id}/data/{name}."
+        message = f"This path is not built yet: {self.what}." if self.error is NotBuilt else None
+        return self.error(message, remediation=remedy)
+
+
+_APP = "/v1/{app_id}"
+UNBUILT = (
+    Unbuilt(
+        "functions of your own",
+        (f"{_APP}/functions", f"{_APP}/fn", f"{_APP}/webhook", f"{_APP}/env"),
+        "Run the code on your own server, with a key of the app; agents call it as a tool server.",
+    ),
+    Unbuilt("durable objects", (f"{_APP}/durable-objects", f"{_APP}/_do"), "Keep the state in tables or keys."),
+    Unbuilt(
+        "templates and clones of apps",
+        ("/v1/templates", "/v1/clone-jobs", f"{_APP}/config/clone-webhook"),
+        "Create the app with op:apps_init, and apply the schema of the other with op:schema_apply.",
+    ),
+    Unbuilt(
+        "integrations",
+        (f"{_APP}/integrations",),
+        "Register a tool server that speaks to the service (op:mcp_servers_create).",
+    ),
+    Unbuilt(
+        "hosted web pages",
+        (f"{_APP}/frontend", f"{_APP}/edge-ssr", f"{_APP}/repo/build-cache"),
+        "Host the pages elsewhere, and allow their origin with op:config_cors.",
+    ),
+    Unbuilt("custom domains", (f"{_APP}/custom-domains",), "Use the app's subdomain, or a proxy of your own."),
+    Unbuilt("staging and previews", ("/v1/apps/{app_id}/staging",), "Create a second app with op:apps_init."),
+    Unbuilt(
+        "payments",
+        (
+            f"{_APP}/billing",
+            "/dashboard/billing/checkout",
+            "/dashboard/billing/portal",
+            "/dashboard/billing/topup",
+            "/dashboard/billing/spending-cap",
+            "/v1/users/me/auto-refill",
+        ),
+        "The operator gives credits and plans with `baobab credits` and `baobab plan`.",
+    ),
+    Unbuilt(
+        "meeting bots",
+        ("/v1/ai/meetings", f"{_APP}/ai/meetings"),
+        error=MeetingsNotBuilt,
+        envelope=MeetingsEnvelope(),
+    ),
+    Unbuilt("the search for people and companies", (f"{_APP}/people",), error=PeopleNotBuilt, envelope=FlatEnvelope()),
+)
+
+_PATTERNS = [(tuple(path[1:].split("/")), unbuilt) for unbuilt in UNBUILT for path in unbuilt.paths]
+_FIXED = frozenset(pattern[-1] for pattern, _ in _PATTERNS)
+
+
+def find_unbuilt(path: str) -> Unbuilt | None:
+    """Returns the missing feature to which a path belongs."""
+    segments = path[1:].split("/")
+    if _FIXED.isdisjoint(segments):
+        return None
+    for pattern, unbuilt in _PATTERNS:
+        if len(segments) >= len(pattern) and all(
+            part == segment or part.startswith("{") for part, segment in zip(pattern, segments, strict=False)
+        ):
+            return unbuilt
+    return None
