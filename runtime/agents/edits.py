@@ -6,16 +6,24 @@ from typing import Any
 from pydantic import ValidationError
 
 from baobab.runtime.agents.answer_schema import find_mismatch
+from baobab.runtime.agents.app_rights import is_covered, list_changed_fields
 from baobab.runtime.agents.offers import BOUND, REMOTE
+from baobab.tools.core.app_rights import name_editable_fields
 from baobab.tools.core.approvals import AlreadyDecided, Edit
 from baobab.tools.core.auth.callers import Anonymous, EndUser
 from baobab.tools.core.auth.deciders import Decider, person
-from baobab.tools.core.call import Call
+from baobab.tools.core.call import Call, Tool
 from baobab.tools.core.errors import BadRequest, Forbidden, MissingField
 from baobab.tools.core.invalid import invalid
 from baobab.tools.core.wording import redact_arguments, restore_hidden
 
 _QUESTION = "interrupt"
+
+
+class FieldFixed(BadRequest):
+    code = "APPROVAL_FIELD_FIXED"
+    summary = "The call uses the app's right, so only the fields that its node lists in `edit` can be changed."
+    remediation = "Send all other arguments as they are; details.editable lists what can be changed."
 
 
 async def edit_call(
@@ -41,6 +49,8 @@ async def edit_call(
             remediation="Send `arguments` to change what it is called with, or neither to approve it as it is.",
         )
     edited_arguments = edited_arguments or {}
+    if row.app_right is not None:
+        return _edit_fields(row, tool, proposed_arguments, edited_arguments)
     if row.tool == REMOTE and not decider.runs_app:
         # Other deciders could not make this call themselves.
         raise Forbidden("Only admins can change the arguments of a call to a tool server.")
@@ -60,6 +70,15 @@ async def edit_call(
         # The decider saw secrets as hidden: where they still read as hidden, the proposed ones are used.
         arguments = restore_hidden(tool, proposed_arguments, {**edited_arguments, **bound_argument})
         edited_arguments = redact_arguments(tool, edited_arguments)
+    _validate(tool, arguments)
+    decider_call = Call(call.registry, call.services, tool, caller, call.context, call.unit)
+    if tool.app_parameter == BOUND:
+        decider_call.app = await call.services.directory.app(proposed_arguments[BOUND])
+    await tool.access.authorise(decider_call, arguments)
+    return Edit(dict(edited_arguments), arguments)
+
+
+def _validate(tool: Tool, arguments: Mapping[str, Any]) -> None:
     try:
         tool.validate(arguments)
     except ValidationError as exc:
@@ -68,11 +87,33 @@ async def edit_call(
         if refusal.remedy == MissingField.remediation:
             refusal.remedy = "Send all arguments of the call in `arguments`, not only the changed ones."
         raise refusal from exc
-    decider_call = Call(call.registry, call.services, tool, caller, call.context, call.unit)
-    if tool.app_parameter == BOUND:
-        decider_call.app = await call.services.directory.app(proposed_arguments[BOUND])
-    await tool.access.authorise(decider_call, arguments)
-    return Edit(dict(edited_arguments), arguments)
+
+
+def _edit_fields(row: Any, tool: Tool, proposed_arguments: dict[str, Any], edited_arguments: Mapping[str, Any]) -> Edit:
+    """Returns the arguments of a call that uses the app's right, with the fields that its node lets approvers change.
+
+    The right is the app's and not the decider's, so nothing else can be changed. Raises FieldFixed and BadRequest.
+    """
+    places = row.app_right["edit"]
+    bound_argument = {BOUND: proposed_arguments[BOUND]}
+    arguments = restore_hidden(tool, proposed_arguments, {**bound_argument, **edited_arguments})
+    changed_fields = list_changed_fields(proposed_arguments, arguments)
+    fixed_fields = [".".join(field) for field in changed_fields if not is_covered(field, places)]
+    if fixed_fields:
+        editable_fields = name_editable_fields(row.app_right)
+        remediation = (
+            f"Send all other arguments as they are. What can be changed: {', '.join(editable_fields)}."
+            if editable_fields
+            else "Approve it without `arguments`, or reject it and say in the reason what you want instead."
+        )
+        raise FieldFixed(
+            f"`{fixed_fields[0] or 'arguments'}` cannot be changed here: the call uses the app's right.",
+            remediation=remediation,
+            details={"fields": fixed_fields[:20], "editable": editable_fields},
+        )
+    _validate(tool, arguments)
+    written_arguments = {name: value for name, value in arguments.items() if name not in bound_argument}
+    return Edit(redact_arguments(tool, written_arguments), arguments)
 
 
 def _complete_answer(

@@ -16,6 +16,7 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import Runtime
 from langgraph.types import Command, Send, interrupt
 
+from baobab.runtime.agents.app_rights import find_lender
 from baobab.runtime.agents.conversation import (
     REPAIR,
     find_violation,
@@ -190,7 +191,7 @@ class _GraphCompiler:
             session.event_log.emit_event("node_start", {"node_id": node_id, "step": step}, f"start {step}")
             self._count_call(state, 1)
             arguments = render_tree(node_id, node.args_template, state)
-            result = await self._call_tool(session, node, arguments, f"{step}", state["tainted"])
+            result = await self._call_tool(session, node_id, node, arguments, f"{step}", state["tainted"])
             session.event_log.emit_event("node_end", {"node_id": node_id, "step": step}, f"end {step}")
             new_values = {node.output_key: result} if node.output_key else {}
             tainted = session.toolbox.is_tainting(node.tool_ref)
@@ -255,7 +256,7 @@ class _GraphCompiler:
 
         async def do(arg: dict[str, Any], runtime: Runtime[RunSession]) -> Command[Any]:
             session = runtime.context
-            result = await self._call_tool(session, node, arg["arguments"], arg["call_id"], arg["tainted"])
+            result = await self._call_tool(session, node_id, node, arg["arguments"], arg["call_id"], arg["tainted"])
             tainted = session.toolbox.is_tainting(node.tool_ref)
             item_result = {f"{name} {arg['index']}": result}
             return Command(update={"items": item_result, "tainted": tainted}, goto=f"{name}_all")
@@ -288,21 +289,24 @@ class _GraphCompiler:
     async def _call_tool(
         self,
         session: RunSession,
+        node_id: str,
         node: ToolNode | MapNode,
         arguments: dict[str, Any],
         call_id: str,
         tainted: bool,
     ) -> Any:
         """Calls the tool of a node. An error of the tool fails the run, or is returned in place of the result."""
-        ref = node.tool_ref
+        ref, lender = node.tool_ref, find_lender(node_id, node)
         try:
             async with session.call_slots:
-                return (await make_call(session, ref, arguments, call_id, tainted, node.approvers)).value
+                return (await make_call(session, ref, arguments, call_id, tainted, node.approvers, lender)).value
         except ToolFailed as failed:
             if node.on_error == "tell":
                 return {"error": failed.error}
             message = f"{ref.name}: {failed.error.get('message', 'failed')}"
-            raise RunFailed("tool_failed", message, quotes=is_quoting(ref)) from failed
+            # What a tool says to the app is not for whoever started the run.
+            quotes = is_quoting(ref) or lender is not None
+            raise RunFailed("tool_failed", message, quotes=quotes) from failed
         except CallDenied as denied:
             if node.on_denied == "fail":
                 raise RunFailed("approval_denied", denied.reason) from denied

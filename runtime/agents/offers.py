@@ -2,14 +2,16 @@
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import partial
 from hashlib import sha256
 from typing import Any
 
+from baobab.runtime.agents.app_rights import ActingNode, find_edit_issues, find_right_issues, list_edit_paths
 from baobab.runtime.agents.arguments import find_argument_issues
+from baobab.runtime.agents.issue import Issue
 from baobab.runtime.agents.remote.errors import ToolServerNotFound
 from baobab.runtime.agents.remote.server import ToolServer, load_servers
 from baobab.runtime.agents.remote.tool_description import ToolDescription
@@ -62,7 +64,13 @@ class ToolOffers:
         is_for_users = graph_name.for_users and registered_tool.access.admits(_SOMEBODY)
         mode: Mode = "read_only" if registered_tool.effect == "read" else "read_write"
         exposed_to: Exposure = "end_user" if is_for_users else "developer_only"
-        return ToolOffer(mode, exposed_to, partial(find_argument_issues, registered_tool, graph_name))
+        find_arguments = partial(find_argument_issues, registered_tool, graph_name)
+        find_rights = None if registered_tool.as_app is None else partial(_find_right_issues, *registration)
+        return ToolOffer(mode, exposed_to, find_arguments, find_rights)
+
+    def list_edit_paths(self, node: ActingNode) -> tuple[tuple[str, ...], ...]:
+        """Returns the places of a node's `edit` by the names of the tool that makes its call."""
+        return list_edit_paths(self._find_builtin(node.tool_ref)[1], node)
 
     def get_remote_tool(self, ref: ToolRef) -> ToolDescription:
         """Returns a tool of a tool server, as it was accepted. Raises ToolServerNotFound, ToolNotOffered and
@@ -117,6 +125,12 @@ class ToolOffers:
         server = self.servers.get(ref.server_id or "")
         pinned_values = {SERVER: ref.server_id if server is None else server.id, "tool": ref.name, DIGEST: digest}
         return {BOUND: app_id, **pinned_values, "arguments": dict(arguments_of_run)}
+
+
+def _find_right_issues(tool: Tool, graph_name: GraphName, node: ActingNode) -> Iterator[Issue]:
+    for issue in find_right_issues(tool, graph_name, node.args_template):
+        yield Issue(("args_template", *issue.path), issue.message)
+    yield from find_edit_issues(tool, graph_name, node)
 
 
 async def load_offers(registry: ToolRunner, execute: Execute, app_id: str) -> ToolOffers:

@@ -244,11 +244,11 @@ class RunExecutor:
             # An approval that has just been decided has none.
             deadline = datetime.fromisoformat(interrupt["until"]) if interrupt["until"] else None
             deadlines += [deadline] if deadline else []
-            payload = {
+            payload: dict[str, Any] = {
                 "approval_id": interrupt["approval_id"],
                 "tool_name": interrupt["tool_name"],
                 "tool_source": interrupt["tool_source"],
-                **({"server": interrupt["server"]} if "server" in interrupt else {}),
+                **{name: interrupt[name] for name in ("server", "run_as") if name in interrupt},
                 "call_id": interrupt["call_id"],
                 "args": interrupt["args"],
                 "tainted": interrupt["tainted"],

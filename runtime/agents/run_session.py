@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from baobab.runtime.agents.app_rights import Lender
 from baobab.runtime.agents.spec import AgentNode, LlmNode, NamedApprovers, ToolRef
 
 Message = dict[str, Any]
@@ -59,8 +60,9 @@ class Toolbox(Protocol):
         *,
         tainted: bool,
         approvers: NamedApprovers | None = None,
+        lender: Lender | None = None,
     ) -> CallResult:
-        """Calls a tool. approvers: the people whom the node names.
+        """Calls a tool. approvers: the people whom the node names. lender: the node, if the call uses the app's right.
 
         Raises ApprovalPending, RateLimited, CallDenied, RunTimedOut and ToolFailed.
         """

@@ -10,6 +10,7 @@ from typing import Any
 
 from pydantic_core import from_json, to_json
 
+from baobab.runtime.agents.app_rights import AppRightWithdrawn, Lender, digest_node, require_app_right
 from baobab.runtime.agents.bounds import MAX_HELD_DEPTH, is_too_deep
 from baobab.runtime.agents.charges import OUT_OF_BUDGET, RunCharges
 from baobab.runtime.agents.child_runs import ChildRuns, derive_child_id
@@ -20,13 +21,14 @@ from baobab.runtime.agents.model_calls import ModelCallRecord
 from baobab.runtime.agents.offers import BOUND, DIGEST, SERVER, ToolOffers, function_names
 from baobab.runtime.agents.run_session import CallResult, Message, ModelAnswer, RunResult
 from baobab.runtime.agents.spec import AgentNode, GraphSpec, LlmNode, NamedApprovers, ToolRef
-from baobab.runtime.agents.validation import ToolOffer, narrow_offer
+from baobab.runtime.agents.validation import ToolOffer, find_node_right_issues, narrow_offer
 from baobab.runtime.agents.wiring import is_output
 from baobab.runtime.job_slots import network_wait
+from baobab.tools.core.app_rights import AppRight
 from baobab.tools.core.approvals import ApprovalExpired, TooManyPending, caller_requires_approval
 from baobab.tools.core.auth import proposers
-from baobab.tools.core.auth.callers import Anonymous, AppKey, Caller, EndUser
-from baobab.tools.core.auth.deciders import ADMIN, MEMBER, OWNER_OF_KEY, STARTER, Approvers, starter_of
+from baobab.tools.core.auth.callers import ActingApp, Anonymous, AppKey, Caller, EndUser
+from baobab.tools.core.auth.deciders import ADMIN, MEMBER, OWNER_OF_KEY, STARTER, Approvers, starter_of, starters_of
 from baobab.tools.core.call import Call, Tool, ToolRunner
 from baobab.tools.core.context import RequestContext
 from baobab.tools.core.credits import BudgetExhausted
@@ -69,13 +71,17 @@ class RunToolbox:
         *,
         tainted: bool,
         approvers: NamedApprovers | None = None,
+        lender: Lender | None = None,
     ) -> CallResult:
-        tool = await self._get_callable_tool(ref, call_id)
+        right = None if lender is None else self._borrow_right(lender)
+        tool, caller = await self._get_callable_tool(ref, call_id, right), self.caller
+        if right is not None:
+            caller = ActingApp(self.run.app_id, self.run.agent_id)
         needs_approval, is_held = (
-            self._needs_approval(ref, tool, tainted=tainted),
+            right is not None or self._needs_approval(ref, tool, tainted=tainted),
             caller_requires_approval(self.caller, tool.name, tool.effect),
         )
-        deciders = self._choose_approvers(ref, approvers, is_held=is_held)
+        deciders = self._choose_approvers(ref, approvers, is_held=is_held, is_lent=right is not None)
         step = Step(
             self.run.id,
             call_id,
@@ -91,6 +97,7 @@ class RunToolbox:
             app_id=self.run.app_id,
             voucher=proposers.find_voucher(self.run.caller),
             pins=frozenset([DIGEST, SERVER]) if ref.source == "mcp" else frozenset(),
+            app_right=right,
         )
         context = RequestContext(
             "agent", self._request_id(call_id), ip=self.run.caller_ip or "local", base_url=self.base_url
@@ -101,7 +108,7 @@ class RunToolbox:
             if needs_approval or is_held or tool.effect != "read" or ref.source != "builtin":
                 # The call has an effect or takes long: all steps before it are written first.
                 await self.event_log.flush()
-            result, finished_call = await self._run_with_waits(tool, bound_arguments, self.caller, context)
+            result, finished_call = await self._run_with_waits(tool, bound_arguments, caller, context)
             self.event_log.add_usage(cost=finished_call.cost or 0)
         except ApprovalRequired as exc:
             expires_at = exc.details["expires_at"] if exc.details["status"] == "pending" else None
@@ -142,16 +149,46 @@ class RunToolbox:
         self.event_log.emit_event("run_resumed", payload, f"resumed {decision.approval_id}", above=True)
         return decision.arguments
 
-    def _choose_approvers(self, ref: ToolRef, named_approvers: NamedApprovers | None, *, is_held: bool) -> Approvers:
+    def _borrow_right(self, lender: Lender) -> AppRight:
+        """Returns the app's right for the call of a node, which nobody has without an approval of that call."""
+        return AppRight(
+            self.run.agent_id,
+            lender.node_id,
+            digest_node(lender.node),
+            self.offers.list_edit_paths(lender.node),
+            tuple(starters_of(self.run)),
+            self.caller,
+        )
+
+    async def _require_right(self, ref: ToolRef, right: AppRight) -> None:
+        """Raises ToolFailed unless the app still lends its right to the call of the node that calls `ref`."""
+        node: Any = self.spec.nodes[right.node]
+        if issue := next(iter(find_node_right_issues(node, self.offers)), None):
+            message = f"{right.node} may not use the app's right: {'.'.join(map(str, issue.path))} {issue.message}"
+            raise ToolFailed({"code": AppRightWithdrawn.code, "message": message})
+        if isinstance(self.caller, (EndUser, Anonymous)) and ref.exposed_to_override == "developer_only":
+            raise ToolFailed({"code": "TOOL_NOT_ALLOWED", "message": f"Users may not use {ref.name} here."})
+        try:
+            app = await self.registry.services.directory.app(self.run.app_id)
+            await require_app_right(self.event_log.database.fetch_once, app, right.agent_id, right.node, right.digest)
+        except BaobabError as exc:
+            raise ToolFailed(_error_payload(exc)) from exc
+
+    def _choose_approvers(
+        self, ref: ToolRef, named_approvers: NamedApprovers | None, *, is_held: bool, is_lent: bool
+    ) -> Approvers:
         """Chooses who may approve a call: those that the node names, else the agent, else whoever started the run.
 
         Calls of tool servers use the app's own credentials, so admins approve them by default. A call that waits
-        because its key requires approval is approved only by the people whom the key belongs to.
+        because its key requires approval is approved only by the people whom the key belongs to; by admins if it uses
+        the app's right.
         """
         approvers_json = self.run.approvers if named_approvers is None else named_approvers
         default = ADMIN if ref.source != "builtin" else STARTER
         approvers = Approvers(default) if approvers_json is None else Approvers.parse(approvers_json)
         if is_held and approvers.of not in (MEMBER, ADMIN):
+            if is_lent:
+                return Approvers(ADMIN, approvers.persons)
             return Approvers(OWNER_OF_KEY, approvers.persons)
         return approvers
 
@@ -243,12 +280,15 @@ class RunToolbox:
                 await asyncio.sleep(wait)
             waited_seconds += wait
 
-    async def _get_callable_tool(self, ref: ToolRef, call_id: str) -> Tool:
+    async def _get_callable_tool(self, ref: ToolRef, call_id: str, right: AppRight | None) -> Tool:
         """Returns the tool that makes the call. Raises ToolFailed if it is not allowed, unless the call has ended
-        before.
+        before. right: the app's, if the call uses it in place of the caller's.
         """
         try:
-            return self._get_tool(ref)
+            if right is None:
+                return self._get_tool(ref)
+            await self._require_right(ref, right)
+            return self.offers.get_calling_tool(ref)
         except ToolFailed:
             if not await self.registry.services.approvals.has_ended(self.run.id, self._request_id(call_id)):
                 raise

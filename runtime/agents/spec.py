@@ -153,7 +153,18 @@ class LlmNode(_Part):
     remembers_characters: Annotated[int, Field(ge=1000, le=1_000_000)] = 100_000
 
 
-class ToolNode(_Part):
+EditableField = Annotated[str, StringConstraints(min_length=1, max_length=300, pattern=NODE_ID)]
+
+
+class _Acting(_Part):
+    run_as: Literal["app"] | None = None
+    """`app`: the call uses the app's right, not that of whoever started the run. It always waits for `approvers`, who
+    must exclude the starter; tool, table, columns and filters are written in the graph, placeholders fill values."""
+    edit: Annotated[list[EditableField], Field(max_length=50)] = []
+    """With `run_as`: the values of args_template that whoever approves may change, such as `changes.amount`."""
+
+
+class ToolNode(_Acting):
     type: Literal["tool"]
     """Calls one tool, without a model."""
     tool_ref: ToolRef
@@ -169,7 +180,7 @@ class ToolNode(_Part):
     """Who may approve the calls that wait; left out, those that the agent names."""
 
 
-class MapNode(_Part):
+class MapNode(_Acting):
     type: Literal["map"]
     """Calls one tool for each item of a list."""
     over: Text

@@ -49,6 +49,8 @@ agents = Table(
     Column("retention_days", Integer),
     # Who may approve the calls of nodes that name nobody (tools/core/auth/deciders.py).
     Column("approvers", Json),
+    # Which nodes lend the app's right to their calls, with who allowed it and when (app_rights.py).
+    Column("app_rights", Json),
     Column("created_by", String(36)),
     Column("created_at", Instant, nullable=False),
     Column("updated_at", Instant, nullable=False),

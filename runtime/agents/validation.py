@@ -8,6 +8,7 @@ from itertools import chain, islice
 from typing import Any, Protocol
 
 from baobab.runtime.agents.answer_schema import find_schema_error
+from baobab.runtime.agents.app_rights import ActingNode, find_approver_issues
 from baobab.runtime.agents.bounds import MAX_SCHEMA_VALUES, count_values, find_violations
 from baobab.runtime.agents.conditions import Condition
 from baobab.runtime.agents.issue import MAX_ISSUES, Issue, Path, quote_name
@@ -49,6 +50,8 @@ class ToolOffer:
     """Finds what the tool refuses of the arguments of a node, by paths within them. The tools of tool servers refuse
     nothing here.
     """
+    find_right_issues: Callable[[ActingNode], Iterable[Issue]] | None = field(default=None, compare=False)
+    """Finds why a node may not call the tool with the app's right, by paths within the node. None: no node may."""
 
 
 class OfferSource(Protocol):
@@ -89,7 +92,11 @@ def find_issues(value: Any, tools: OfferSource) -> tuple[GraphSpec | None, list[
     rule_issues = (
         issue
         for issue in chain(
-            find_wiring_issues(spec, are_edges_known=are_edges_known), tool_issues, argument_issues, *text_issues
+            find_wiring_issues(spec, are_edges_known=are_edges_known),
+            tool_issues,
+            argument_issues,
+            _find_right_issues(spec, offers),
+            *text_issues,
         )
         if issue.path[:1] not in shape.replaced_paths and issue.path[:2] not in shape.replaced_paths
     )
@@ -166,6 +173,34 @@ def _find_argument_issues(
         if isinstance(offer := offers.get_offer(node.tool_ref), ToolOffer):
             for issue in offer.find_argument_issues(node.args_template):
                 yield Issue((*path, *issue.path), issue.message)
+
+
+def _find_right_issues(spec: GraphSpec, offers: "_CachedOffers") -> Iterator[Issue]:
+    for node_id, node in spec.nodes.items():
+        if isinstance(node, ToolNode | MapNode):
+            for issue in find_node_right_issues(node, offers):
+                yield Issue(("nodes", node_id, *issue.path), issue.message)
+
+
+def find_node_right_issues(node: ActingNode, offers: OfferSource) -> Iterator[Issue]:
+    """Finds why a node may not lend the app's right to its call, by paths within the node."""
+    if node.run_as is None:
+        if node.edit:
+            message = 'is for nodes with "run_as": "app": leave it out, and whoever approves may change all arguments'
+            yield Issue(("edit",), message)
+        return
+    if node.tool_ref.source == "mcp":
+        yield Issue(("run_as",), "leave it out: tool servers are called with the app's own credentials in any case")
+    elif isinstance(offer := offers.get_offer(node.tool_ref), ToolOffer):
+        if offer.find_right_issues is None:
+            message = (
+                f"{node.tool_ref.name} cannot act as the app: only tools that change rows, keys or files, or send, can "
+                "(docs/graph-spec.md lists them); use one of these, or leave run_as out"
+            )
+            yield Issue(("run_as",), message)
+        else:
+            yield from offer.find_right_issues(node)
+    yield from find_approver_issues(node)
 
 
 class _CachedOffers:

@@ -6,6 +6,7 @@ from typing import Any
 
 from sqlalchemy import select
 
+from baobab.runtime.agents.app_rights import list_lenders
 from baobab.runtime.agents.issue import MAX_ISSUES
 from baobab.runtime.agents.issue import Issue as GraphIssue
 from baobab.runtime.agents.offers import ToolOffers, load_offers
@@ -128,6 +129,8 @@ async def describe_agent(call: Call, row: Any) -> str:
     thinking = [node for node in spec.nodes.values() if isinstance(node, LlmNode)]
     models = {node.model or row.default_model or "the app's" for node in thinking}
     lines += [f"model {escape_name(name)}" for name in sorted(models)]
+    acting_tools = sorted({node.tool_ref.name for node in list_lenders(spec).values()})
+    lines += [f"tool {escape_name(name)}: with the app's right, once others approve it" for name in acting_tools]
     if not row.taint_checks:
         lines.append("It is not asked for approval after it has read text from outside.")
     return "\n".join(lines)
@@ -141,15 +144,23 @@ def are_other_approvers(value: Any) -> bool:
     return value is not None and Approvers.parse(value).of != ADMIN
 
 
-def names_other_approvers(graph: Any) -> bool:
-    """Returns whether a node of a graph names approvers other than admins."""
-    return any(approvers != ADMIN for approvers in _node_approvers(graph).values())
+def does_graph_widen(graph: Any) -> bool:
+    """Returns whether a node of a graph names approvers other than admins, or lends the app's right to its call."""
+    return bool(_acting_nodes(graph)) or any(approvers != ADMIN for approvers in _node_approvers(graph).values())
 
 
-def check_node_approvers(caller: Caller, before: Any, after: Any) -> None:
-    """Raises KeyLimited if a caller with limits changes who decides about a node."""
+def check_widening(caller: Caller, before: Any, after: Any) -> None:
+    """Raises KeyLimited if a caller with limits changes who decides about a node, or a node that acts as the app."""
     if caller.limits is None:
         return
+    acting_before, acting_after = _acting_nodes(before), _acting_nodes(after)
+    for node in acting_before.keys() | acting_after.keys():
+        if acting_before.get(node) != acting_after.get(node):
+            raise KeyLimited(
+                f"A key with limits cannot change the node `{node[:100]}`, which acts with the app's right.",
+                remediation="Leave the node as it is, without `run_as` if it is new, or ask an admin who is signed in.",
+                details={"argument": "graph_spec"},
+            )
     approvers_before, approvers_after = _node_approvers(before), _node_approvers(after)
     for node in approvers_before.keys() | approvers_after.keys():
         if approvers_before.get(node) != approvers_after.get(node) and (
@@ -160,6 +171,22 @@ def check_node_approvers(caller: Caller, before: Any, after: Any) -> None:
                 remediation="Leave its `approvers` as they are, or ask somebody who is signed in to change them.",
                 details={"argument": "graph_spec"},
             )
+
+
+def require_right_to_enable(caller: Caller, graph: Any) -> None:
+    """Raises KeyLimited if a caller with limits enables an agent that acts with the app's right."""
+    if caller.limits is not None and _acting_nodes(graph):
+        raise KeyLimited(
+            "A key with limits cannot enable an agent that acts with the app's right.",
+            remediation="Leave `status` out, or ask an admin who is signed in.",
+            details={"argument": "status"},
+        )
+
+
+def _acting_nodes(graph: Any) -> dict[str, Any]:
+    nodes = graph.get("nodes") if isinstance(graph, Mapping) else None
+    items = nodes.items() if isinstance(nodes, Mapping) else ()
+    return {name: node for name, node in items if isinstance(node, Mapping) and node.get("run_as") is not None}
 
 
 def _node_approvers(graph: Any) -> dict[str, Any]:

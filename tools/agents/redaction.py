@@ -23,7 +23,7 @@ def redact_event(caller: Caller, event: dict[str, Any]) -> dict[str, Any]:
     """Returns an event as the caller may see it.
 
     Tools of the registry act with the caller's own rights, so that their arguments and results are the caller's to see.
-    All other calls are made with the app's own credentials, and runs below may be the app's internal parts.
+    All other calls are made with the app's own credentials or right, and runs below may be the app's internal parts.
     """
     if not is_outsider(caller):
         return event
@@ -36,7 +36,8 @@ def redact_event(caller: Caller, event: dict[str, Any]) -> dict[str, Any]:
         # The event may belong to a call of a tool server or of a built-in tool.
         return event | {"payload": _without(payload, {"args"})}
     # Whoever may decide about a call sees its arguments.
-    if payload.get("tool_source", "builtin") == "builtin" or "approval_token" in payload:
+    is_own = payload.get("tool_source", "builtin") == "builtin" and "run_as" not in payload
+    if is_own or "approval_token" in payload:
         return event
     visible = _without(payload, _HELD)
     if isinstance(error := payload.get("error"), Mapping) and "code" in error:

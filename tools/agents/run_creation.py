@@ -26,6 +26,7 @@ from baobab.tools.agents.run_ownership import (
 )
 from baobab.tools.core.auth import proposers
 from baobab.tools.core.auth.callers import Account, Anonymous, AppKey, Caller, EndUser
+from baobab.tools.core.auth.deciders import name_starter
 from baobab.tools.core.call import Call
 
 _MOST_NAMESAKES = 100
@@ -117,7 +118,11 @@ async def _insert_run(call: Call, unit: Unit, agent: Any, request: RunRequest, c
     run_id, app = call.services.ids.uuid(), call.require_app()
     values = build_run_row(agent, run_id, request.input, call.now) | {
         "caller_kind": proposers.kind_of(caller),
-        "caller": proposers.encode_caller(caller, _voucher(call, caller)),
+        "caller": {
+            **proposers.encode_caller(caller, _voucher(call, caller)),
+            # Whoever has a run started does not approve what it asks with the app's right.
+            "started_by": name_starter(call.caller),
+        },
         "subject": subject,
         "person": _resolve_person(call, request, caller, run_id),
         "caller_user_id": caller.user_id if isinstance(caller, EndUser) else None,

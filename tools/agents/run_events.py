@@ -219,7 +219,8 @@ def _payload(services: Services, run: Any, row: Any, reader: Decider) -> dict[st
     payload = dict(row.payload)
     # Pauses of an earlier release do not say who decides.
     default = ADMIN if payload.get("tool_source") == "mcp" else STARTER
-    if row.type == "run_paused" and reader.may(PendingDecision.of_run(run, payload.get("approvers", default))):
+    approvers, as_app = payload.get("approvers", default), "run_as" in payload
+    if row.type == "run_paused" and reader.may(PendingDecision.of_run(run, approvers, as_app=as_app)):
         # The call may belong to a child run, which says who decides.
         asking_run_id = payload.get("run_id", row.run_id)
         payload["approval_token"] = approval_token(services.vault, asking_run_id, payload["approval_id"])

@@ -6,6 +6,7 @@ there, and a later attempt does not repeat it.
 """
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
@@ -15,9 +16,9 @@ from sqlalchemy import select, update
 
 from baobab.storage.clock import Clock
 from baobab.storage.database import Database
+from baobab.tools.approvals.acting import describe_right, restore_acting_caller
 from baobab.tools.approvals.errors import Unfinished
 from baobab.tools.approvals.tables import NOTICE, FieldCipher, approvals
-from baobab.tools.core.auth import proposers
 from baobab.tools.core.call import Call
 from baobab.tools.core.context import RequestContext
 from baobab.tools.core.errors import AppMigrating, BaobabError, Internal, ToolNotFound, Unavailable
@@ -49,6 +50,8 @@ class ApprovedCall:
     """The app that the call names, or else the one whose agent proposed it."""
     tainted: bool = False
     """Whether the run that proposed it had read text from outside."""
+    right: Mapping[str, Any] | None = None
+    """Whose right it uses, if that is the app's (acting.py)."""
     _stores: dict[str, Stores] = field(default_factory=dict)
 
     def stores_for_attempt(self, region: str, stores: Stores) -> Stores:
@@ -113,16 +116,22 @@ class Executor:
 
     async def _attempt(self, job: Job, row: Any) -> None:
         self._check_can_succeed(job, row)
-        async with self._database.reading() as connection:
-            fetch, credits_ = connection.fetch, job.services.credits
-            caller = await proposers.restore_caller(fetch, credits_, row.caller, self._clock.now())
         tool = job.registry.find(row.tool)
+        async with self._database.reading() as connection:
+            caller = await restore_acting_caller(job.services, connection, row, tool)
         if tool.version != row.tool_version:
             raise ToolNotFound("The tool has changed since the call was proposed.")
         arguments = json.loads(self._seals.open(row.id, "arguments", row.arguments))
         context = RequestContext(row.door, row.request_id, base_url=self._base_url)
         approved_call = ApprovedCall(
-            row.id, job, self._seals, row.run_id, row.meaning, app_id=row.app_id, tainted=bool(row.tainted)
+            row.id,
+            job,
+            self._seals,
+            row.run_id,
+            row.meaning,
+            app_id=row.app_id,
+            tainted=bool(row.tainted),
+            right=describe_right(row),
         )
         await job.registry.run(tool, arguments, caller, context, approved_attempt=approved_call)
 

@@ -25,6 +25,7 @@ from baobab.tools.approvals.texts import ApprovalTexts, describe_row
 from baobab.tools.core.approvals import ApprovalExpired, CallFailed, TooLargeToPropose, TooManyPending
 from baobab.tools.core.audit import AuditLog
 from baobab.tools.core.auth import proposers
+from baobab.tools.core.auth.callers import Caller
 from baobab.tools.core.auth.tables import members
 from baobab.tools.core.call import Call
 from baobab.tools.core.errors import ApprovalRejected, ApprovalRequired, BaobabError
@@ -202,7 +203,7 @@ class ProposedCalls:
             "account_id": account,
             "app_id": call.app.id if call.app else step and step.app_id,
             "proposer": proposer,
-            "caller": proposers.encode_caller(call.caller, step.voucher if step else None),
+            "caller": proposers.encode_caller(_asker(call), step.voucher if step else None),
             "tool": call.tool.name,
             "tool_version": call.tool.version,
             "effect": call.effect,
@@ -223,8 +224,13 @@ class ProposedCalls:
             "starter": step and step.starter,
             "agent": step and step.agent,
             "meaning": meaning,
+            "app_right": step.app_right.as_column if step and step.app_right else None,
         }
         await connection.execute(insert(approvals), values)
+        if step is not None and step.app_right is not None:
+            asker = step.app_right.asker
+            call.audit.actor, call.audit.actor_id = asker.actor, asker.actor_id
+            call.audit.data["right"] = {"of": "app", "node": step.app_right.node}
         await self._audit_log.record_proposal(connection, call, approval_id)
         return values
 
@@ -268,6 +274,12 @@ class ProposedCalls:
         )
 
 
+def _asker(call: Call) -> Caller:
+    """Returns whose call it is, also if it uses the app's right."""
+    step = call.context.step
+    return call.caller if step is None or step.app_right is None else step.app_right.asker
+
+
 def approval_url(base_url: str, approval_id: str) -> str:
     """Returns the address of the page on which a person decides."""
     return f"{base_url}/console/approvals/{approval_id}"
@@ -290,6 +302,9 @@ def _digest(call: Call, arguments: Mapping[str, Any], meaning: str | None) -> st
     caller_fields: Any = proposers.encode_caller(call.caller)
     if step is not None:
         caller_fields = [step.run_id, step.call_id]
+        if step.app_right is not None:
+            # No approval of a call with its caller's right is good for one with the app's, nor for another node.
+            caller_fields += ["app", step.app_right.node, step.app_right.digest]
         arguments = {name: value for name, value in arguments.items() if name not in step.pins}
     content = json.dumps(
         [caller_fields, arguments, *([] if meaning is None else [meaning])], sort_keys=True, separators=(",", ":")

@@ -48,6 +48,21 @@ class Approval(TypedDict):
     app_name: str | None
     agent: Annotated[str | None, Field(description="The agent whose run asks.")]
     summary: Annotated[str, Field(description="What the call would do, and with which arguments.")]
+    run_as: Annotated[
+        Literal["app"] | None,
+        Field(
+            description="Whose right the call uses: `app` is the app's own, which the agent's node lends to this call "
+            "only; null is the right of whoever asks."
+        ),
+    ]
+    node: Annotated[str | None, Field(description="With `run_as`: the node of the agent's graph that lends the right.")]
+    edit: Annotated[
+        list[str] | None,
+        Field(
+            description="With `run_as`: the arguments that whoever approves may change, as `changes.amount`; null: "
+            "all of a run's call, none of a key's."
+        ),
+    ]
     app_id: str | None
     proposer: Annotated[str, Field(description="The credential that made the call.")]
     account_id: Annotated[str, Field(description="The account that this credential belongs to.")]

@@ -58,6 +58,8 @@ approvals = Table(
     Column("used", Sealed),
     # The digest of what the arguments refer to, from when the call was proposed (Tool.meaning).
     Column("meaning", String(64)),
+    # Of a call with the app's right: which node lends it, what may be edited, who may not decide (core/app_rights.py).
+    Column("app_right", Json),
     # `fields` of the call as it was proposed, if the approver changed the arguments.
     Column("asked_fields", Sealed),
     Index("ix_approvals_organisation_id_created_at", "organisation_id", "created_at"),

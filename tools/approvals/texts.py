@@ -51,4 +51,5 @@ class ApprovalTexts:
 def describe_row(tool: Tool | None, row: Any, fields: Fields) -> str:
     """Describes what the call of a row does, with the arguments as a person reads them."""
     user_id = row.caller.get("user_id") if row.caller.get("kind") == "end_user" else None
-    return describe_call(tool, fields, effect=row.effect, tainted=bool(row.tainted), user_id=user_id)
+    tainted, as_app = bool(row.tainted), row.app_right is not None
+    return describe_call(tool, fields, effect=row.effect, tainted=tainted, user_id=user_id, as_app=as_app)

@@ -9,12 +9,14 @@ from sqlalchemy import and_, or_, select
 from baobab.runtime.agents.edits import edit_call
 from baobab.runtime.agents.tables import runs
 from baobab.tools.approvals.access import DECIDERS, READERS
+from baobab.tools.approvals.acting import restore_acting_caller
 from baobab.tools.approvals.errors import ApprovalNotFound, OnlyRunsAreEdited
 from baobab.tools.approvals.naming import ApprovalLabels
 from baobab.tools.approvals.schemas import Approval, ApprovalDetail, Approvals, OneApproval, Status
 from baobab.tools.approvals.service import service_of
 from baobab.tools.approvals.tables import approvals as rows
 from baobab.tools.approvals.toolset import approvals
+from baobab.tools.core.app_rights import name_editable_fields
 from baobab.tools.core.approvals import AlreadyDecided, EditsTakeOne
 from baobab.tools.core.auth import proposers
 from baobab.tools.core.auth.callers import Account, AppKey, EndUser
@@ -157,7 +159,7 @@ async def approvals_get(call: Call, approval_id: ApprovalId) -> ApprovalDetail:
         "arguments": arguments,
         "arguments_text": None if arguments is None else escape_json(arguments, indent=2),
         "run_input": await _run_input(call, row),
-        "preview": preview.text,
+        "preview": preview.text if is_member or row.app_right is None else None,
         "changes": preview.changes if is_member else None,
         "may_decide": decider.may(PendingDecision.of_approval(row))
         and proposers.proposer_name(call.caller) != row.proposer,
@@ -285,7 +287,7 @@ async def _preview(call: Call, row: Any, arguments: dict[str, Any]) -> Preview:
         tool = call.registry.find(row.tool)
         if tool.version != row.tool_version:
             return Preview("It would fail now: the tool has changed since the call was proposed.")
-        caller = await proposers.restore_caller(call.unit.fetch, call.services.credits, row.caller, call.now)
+        caller = await restore_acting_caller(call.services, call.unit, row, tool)
         context = RequestContext(row.door, row.request_id, base_url=call.context.base_url)
         return await call.registry.preview(tool, arguments, caller, context, call.unit)
     except BaobabError as error:
@@ -328,6 +330,9 @@ async def _render_approval(call: Call, row: Any, names: ApprovalLabels | None = 
         "status": _status(call, row),
         "approvers": PendingDecision.of_approval(row).approvers.as_json,
         "agreed": row.agreed or [],
+        "run_as": None if row.app_right is None else "app",
+        "node": None if row.app_right is None else row.app_right["node"],
+        "edit": name_editable_fields(row.app_right),
     }
     names, tool = names or _labels(call), call.registry.tools.get(row.tool)
     context |= {

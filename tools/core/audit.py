@@ -88,6 +88,9 @@ class AuditedCall(Protocol):
     def approval_id(self) -> str | None: ...
 
     @property
+    def app_right(self) -> Mapping[str, Any] | None: ...
+
+    @property
     def audit(self) -> AuditNote: ...
 
     @property
@@ -233,7 +236,9 @@ class AuditLog:
         audit, note, caller = call.tool.audit or _READ, call.audit, call.caller
         # A key that acts for a user is the actor; whom it acted for is part of what it did.
         acted_for = {"as_user": caller.user_id} if isinstance(caller, EndUser) and caller.key_id else {}
-        approval = {"approval_id": call.approval_id} if call.approval_id else {}
+        approval: dict[str, Any] = {"approval_id": call.approval_id} if call.approval_id else {}
+        if call.app_right is not None:
+            approval["right"] = dict(call.app_right)
         return {
             "id": self._ids.uuid(),
             "organisation_id": _organisation(call),

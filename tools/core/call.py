@@ -16,6 +16,7 @@ from pydantic import BaseModel, TypeAdapter
 from sqlalchemy import CursorResult, Executable, Row
 
 from baobab.storage.database import Execute, Reader, Unit
+from baobab.tools.core.app_rights import AsApp
 from baobab.tools.core.auth.callers import Account, Caller
 from baobab.tools.core.auth.directory import App
 from baobab.tools.core.auth.roles import Role
@@ -134,6 +135,7 @@ class Tool:
     idle: Handler | None
     meaning: Handler | None
     outcome: Callable[[Mapping[str, Any]], str | None] | None
+    as_app: AsApp | None
     failure: Callable[[Any], BaobabError | None] | None
     mcp: bool
     for_linked_apps: bool
@@ -259,6 +261,8 @@ class ApprovedAttempt(Protocol):
     """The app that the call names, or else the one whose agent proposed it."""
     tainted: bool
     """Whether the run that proposed it had read text from outside."""
+    right: Mapping[str, Any] | None
+    """Of a call that uses the app's right: by which agent's node, for whom and by whom, as the audit log shows it."""
 
     def stores_for_attempt(self, region: str, stores: Stores) -> Stores:
         """Returns the stores of a region, so wrapped that a later attempt does not repeat an earlier one's writes."""
@@ -327,6 +331,11 @@ class Call:
     def approval_id(self) -> str | None:
         """The id of the approval that this call executes; None if nobody had to approve it."""
         return None if self.approved_attempt is None else self.approved_attempt.id
+
+    @property
+    def app_right(self) -> Mapping[str, Any] | None:
+        """Says by what this call uses the app's right; None if it uses its caller's."""
+        return None if self.approved_attempt is None else self.approved_attempt.right
 
     @property
     def waits_for_approval(self) -> bool:

@@ -15,7 +15,7 @@ from baobab.storage.database import DatabaseUnavailable, Unit
 from baobab.tools.core.approvals import MeaningChanged, StreamCannotWait
 from baobab.tools.core.auth import key_limits
 from baobab.tools.core.auth.access import require_sign_in
-from baobab.tools.core.auth.callers import Account, Anonymous, Caller, EndUser, ScopedKey
+from baobab.tools.core.auth.callers import Account, ActingApp, Anonymous, Caller, EndUser, ScopedKey
 from baobab.tools.core.binding import RegistrationError
 from baobab.tools.core.call import ApprovedAttempt, Call, GraphName, Preview, Tool
 from baobab.tools.core.changes import bound_changes
@@ -333,6 +333,9 @@ class Registry:
         idle = None if step is not None and step.requires_approval else tool.idle
         if tool.preview is None and idle is None:
             return None
+        if step is not None and step.app_right is not None:
+            # Nothing that the app may see is told to the caller before somebody has approved the call.
+            return None
         if await call.services.part(Proposals).has_proposal(call, arguments, meaning):
             return None
         unit = call.services.database.build_unit(write=False)
@@ -396,11 +399,14 @@ class Registry:
         return values
 
     async def _work(self, call: Call, values: dict[str, Any], is_nested: bool) -> Any:
-        tool = call.tool
+        tool, attempt = call.tool, call.approved_attempt
+        if isinstance(call.caller, ActingApp) and (attempt is None or attempt.right is None):
+            raise RuntimeError(f"{tool.name}: the app acts only in a call that somebody has approved as such")
         try:
             result = await tool.handler(call, **values)
             if tool.audit is not None:
-                if tool.audit.tallied:
+                # What was done with the app's right is recorded one by one.
+                if tool.audit.tallied and (attempt is None or attempt.right is None):
                     call.services.audit_log.tally(call, values)
                 else:
                     await call.services.audit_log.record(call, values)

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from datetime import timedelta
 
+from baobab.tools.core.app_rights import AppRight
+
 ENDED = "approval.ended"
 """The event that a step's approval has an outcome; its data are `approval_id` and `run_id`."""
 
@@ -34,3 +36,5 @@ class Step:
     """The account that has this done as a user, and the organisation that it must still belong to when it is done."""
     pins: frozenset[str] = frozenset()
     """Arguments that hold fast what is called. Whoever retries the step may find others: it is the same call."""
+    app_right: AppRight | None = None
+    """The app's right, which the call uses in place of its caller's once somebody has approved it."""

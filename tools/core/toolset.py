@@ -9,6 +9,7 @@ from typing import Any, Literal
 from pydantic import BaseModel
 
 from baobab.tools.core.app_data import AppData, AppRows, AppTable, Stop
+from baobab.tools.core.app_rights import AsApp
 from baobab.tools.core.binding import Audit, RegistrationError, RestBinding
 from baobab.tools.core.call import Access, GraphName, Handler, Limit, Tool
 from baobab.tools.core.effects import Effect
@@ -130,6 +131,9 @@ class Guard:
     None where it cannot know. It quotes whatever the proposer chose with `quote_text` or `list_texts`
     (tools/core/wording.py). Left out, people read the first clause of the tool's summary and the argument that says
     most.
+    as_app: for a tool that changes rows, keys or files, or sends: how a node of an agent's graph may call it with the
+    app's right, after somebody else than the run's starter has approved the call. Never for what changes settings,
+    rights, credentials, policies, schemas or agents.
     """
 
     grants: bool = False
@@ -141,6 +145,7 @@ class Guard:
     idle: Handler | None = None
     meaning: Handler | None = None
     outcome: Callable[[Mapping[str, Any]], str | None] | None = None
+    as_app: AsApp | None = None
 
 
 _REST, _MCP, _GUARD = Rest(), Mcp(), Guard()
@@ -303,6 +308,7 @@ class Toolset:
                 idle=guard.idle,
                 meaning=guard.meaning,
                 outcome=guard.outcome,
+                as_app=_check_as_app(name, effect, access, guard, arguments, app_parameter),
                 failure=mcp.failure,
                 mcp=self.mcp if mcp.offered is None else mcp.offered,
                 for_linked_apps=mcp.for_linked_apps,
@@ -325,6 +331,24 @@ def _audit(name: str, effect: Effect, audit: Audit | None) -> Audit | None:
         return audit
     action = {"write": "update", "destructive": "delete", "external": "invoke"}[effect]
     return Audit(event=name.replace("_", ".", 1), action=action)
+
+
+def _check_as_app(
+    name: str, effect: Effect, access: Access, guard: Guard, arguments: type[BaseModel], app_parameter: str | None
+) -> AsApp | None:
+    """Returns how a tool may be called with the app's right. Raises RegistrationError where it must not be."""
+    as_app = guard.as_app
+    if as_app is None:
+        return None
+    if effect == "read" or guard.grants or app_parameter != "app_id" or getattr(access, "role", "member") != "member":
+        raise RegistrationError(f"{name}: only what changes rows, keys or files, or sends, may act as the app")
+    given_names = {*as_app.literal, *as_app.fills}
+    names = {*given_names, *as_app.columns, *as_app.filters, *as_app.names}
+    if unknown := sorted(names - arguments.model_fields.keys()):
+        raise RegistrationError(f"{name}: `as_app` names {unknown[0]}, which it does not take")
+    if widening := sorted(given_names & guard.widens.keys()):
+        raise RegistrationError(f"{name}: {widening[0]} widens what somebody may do, so that `as_app` cannot take it")
+    return as_app
 
 
 def _spending(name: str, hints: Mapping[str, Any], declared_names: frozenset[str]) -> frozenset[str]:

@@ -52,17 +52,26 @@ def render_fields(tool: Tool, arguments: Mapping[str, Any]) -> Fields:
 
 
 def describe_call(
-    tool: Tool | None, fields: Fields, *, effect: str, tainted: bool = False, user_id: str | None = None
+    tool: Tool | None,
+    fields: Fields,
+    *,
+    effect: str,
+    tainted: bool = False,
+    user_id: str | None = None,
+    as_app: bool = False,
 ) -> str:
     """Describes a call: the tool's first sentence, its consequence, and every argument.
 
     tool: None if it no longer exists. user_id: the app's user for whom the call acts.
+    as_app: whether it uses the app's right and not that of whoever asks.
     """
     summary = "An operation that no longer exists." if tool is None else name_operations(tool.summary)
     lines = [summary, _CONSEQUENCE.get(effect, "")]
     if tainted:
         lines.append("The run that asks has read text that strangers may have written: this may be their wish.")
-    if user_id is not None:
+    if as_app:
+        lines.append("It uses the right of the app, not that of whoever asks.")
+    elif user_id is not None:
         lines.append(f"It acts for the app's user {escape_name(user_id)}.")
     arguments = [(name, text) for name, text in fields if name != OUTCOME]
     lines += [f"{name}: {text}" for name, text in arguments[:_MOST_FIELDS]]

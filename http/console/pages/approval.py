@@ -34,7 +34,8 @@ async def show_approval(visit: Visit) -> Context:
     is_question = approval["tool"] == _QUESTION
     waits = approval["status"] == "pending"
     of_one = not (isinstance(approval["approvers"], dict) and "persons" in approval["approvers"])
-    editable = waits and details["may_decide"] and approval["run_id"] is not None and of_one
+    has_fields = approval["run_as"] is None or bool(approval["edit"])
+    editable = waits and details["may_decide"] and approval["run_id"] is not None and of_one and has_fields
     fields = _build_fields(details) if is_question else None
     # A form says all that its schema says.
     main_arguments = _pick_shown(approval, details["arguments"] or {})

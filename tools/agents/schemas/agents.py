@@ -45,6 +45,11 @@ Days = Annotated[int, Field(ge=1, le=3650)]
 Concurrent = Annotated[int, Field(ge=1, le=10_000)]
 
 
+class AppRightGrant(TypedDict):
+    by: Annotated[str, Field(description="Who saved the node as it is: `account:ID` or `key:ID`.")]
+    at: datetime
+
+
 class Agent(TypedDict):
     id: str
     app_id: str
@@ -65,6 +70,10 @@ class Agent(TypedDict):
     taint_checks: bool
     retention_days: int | None
     approvers: Annotated[Json, Field(description="Who decides where calls of its runs wait; null: see docs/agents.md.")]
+    app_rights: Annotated[
+        dict[str, AppRightGrant] | None,
+        Field(description="The nodes that act with the app's right (`run_as`), and who allowed it; null if none does."),
+    ]
     created_at: datetime
     updated_at: datetime
 
@@ -224,9 +233,11 @@ def agent_of(row: Any) -> Agent:
     fields = {name: getattr(row, name) for name in Agent.__annotations__ if hasattr(row, name)}
     budget = None if row.daily_budget is None else dollars(row.daily_budget)
     approvers = None if row.approvers is None else Approvers.parse(row.approvers).as_json
-    return cast(
-        Agent, fields | {"approvers": approvers, "daily_budget_usd": budget, "dedupe_window_seconds": row.dedupe_window}
-    )
+    grants = row.app_rights and {
+        node: {"by": grant["by"], "at": datetime.fromisoformat(grant["at"])} for node, grant in row.app_rights.items()
+    }
+    fields |= {"approvers": approvers, "app_rights": grants, "daily_budget_usd": budget}
+    return cast(Agent, fields | {"dedupe_window_seconds": row.dedupe_window})
 
 
 def run_of(row: Any, caller: Caller, awaited_runs: Sequence[Awaited] | None = None) -> Run:

@@ -5,6 +5,7 @@ from typing import Any
 from sqlalchemy import bindparam, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
+from baobab.runtime.agents.app_rights import grant_rights
 from baobab.runtime.agents.offers import ToolOffers
 from baobab.runtime.agents.spec import GraphSpec, NamedApprovers
 from baobab.runtime.agents.tables import agents as rows
@@ -21,11 +22,12 @@ from baobab.tools.agents.graphs import (
     GRAPH_EXAMPLE,
     MOST_GRAPH_BYTES,
     are_other_approvers,
-    check_node_approvers,
+    check_widening,
+    does_graph_widen,
     list_warnings,
     list_writing_tools,
     load_tool_offers,
-    names_other_approvers,
+    require_right_to_enable,
     require_valid,
 )
 from baobab.tools.agents.schemas.agents import (
@@ -120,7 +122,7 @@ async def _preview_create(call: Call, app_id: AppId, name: Name, graph_spec: Gra
     ),
     guard=Guard(
         preview=_preview_create,
-        widens={**_WIDENS, "approvers": are_other_approvers, "graph_spec": names_other_approvers},
+        widens={**_WIDENS, "approvers": are_other_approvers, "graph_spec": does_graph_widen},
     ),
 )
 async def agents_create(
@@ -190,6 +192,7 @@ async def agents_create(
         "name": name,
         "status": "active",
         **columns,
+        "app_rights": grant_rights(spec, None, call.caller, now),
         "created_by": call.caller.account_id if isinstance(call.caller, Account) else None,
         "created_at": now,
         "updated_at": now,
@@ -289,11 +292,14 @@ async def agents_update(
         row = await load_agent_row(unit.fetch, app_id, name)
         graph = values.get("graph_spec", row.graph_spec)
         if graph != row.graph_spec:
-            check_node_approvers(call.caller, row.graph_spec, graph)
+            check_widening(call.caller, row.graph_spec, graph)
             call.declare_destructive()
+        if values.get("status") == "active" and row.status != "active":
+            require_right_to_enable(call.caller, row.graph_spec)
         if graph_spec is not OMITTED:
             # Only then: an agent can be disabled even if a tool of its graph was deleted or has changed.
-            await require_valid(call, name, graph)
+            spec = await require_valid(call, name, graph)
+            values["app_rights"] = grant_rights(spec, row.app_rights, call.caller, call.now)
             await require_agent_room(call, unit, graph, beside=row.id)
         public = values.get("visibility", row.visibility) == "public"
         if public and not values.get("safety_acknowledged", row.safety_acknowledged):

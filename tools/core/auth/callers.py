@@ -126,6 +126,19 @@ class AppKey(Caller):
 
 
 @dataclass(frozen=True, slots=True)
+class ActingApp(AppKey):
+    """The app itself. It makes one call of an agent's run, which somebody has approved, and nothing else: the registry
+    refuses it any call that is not such an approved one (tools/core/registry.py).
+
+    key_id: the id of the agent.
+    """
+
+    @property
+    def actor(self) -> str:
+        return "system"
+
+
+@dataclass(frozen=True, slots=True)
 class FunctionKey(Caller):
     """The key that an app's functions carry. It belongs to no person and opens the app's key-value store only."""
 

@@ -68,7 +68,8 @@ class Approvers:
 class PendingDecision:
     """Something that waits for a decision: its app, who started it, and who may decide.
 
-    account_id: whom the proposal belongs to. run: whether a run waits for it, or the key that proposed it.
+    account_id: whom the proposal belongs to. run: whether a run waits for it, or the key that proposed it. not_by: who
+    may not decide, whatever else they may: those who started the run, where its call uses the app's right.
     """
 
     app_id: str | None
@@ -76,19 +77,25 @@ class PendingDecision:
     starter: str
     approvers: Approvers
     run: bool = True
+    not_by: frozenset[str] = frozenset()
 
     @classmethod
     def of_approval(cls, row: Any) -> "PendingDecision":
         """Returns what is to be decided about a row of `approvals`."""
         of = row.approvers or (STARTER if row.run_id else OWNER_OF_KEY)
         starter = row.starter or f"account:{row.account_id}"
-        return cls(row.app_id, row.account_id, starter, Approvers(of, row.persons or 1), row.run_id is not None)
+        not_by = frozenset((row.app_right or {}).get("not_by", ()))
+        return cls(row.app_id, row.account_id, starter, Approvers(of, row.persons or 1), row.run_id is not None, not_by)
 
     @classmethod
-    def of_run(cls, run: Any, approvers: Any = None) -> "PendingDecision":
-        """Builds the decision to end a run, by whoever started it; or, with `approvers`, about a call of the run."""
+    def of_run(cls, run: Any, approvers: Any = None, *, as_app: bool = False) -> "PendingDecision":
+        """Builds the decision to end a run, by whoever started it; or, with `approvers`, about a call of the run.
+
+        as_app: whether that call uses the app's right.
+        """
         rule = Approvers(STARTER) if approvers is None else Approvers.parse(approvers)
-        return cls(run.app_id, run.account_id, starter_of(run), rule)
+        not_by = frozenset(starters_of(run)) if as_app else frozenset[str]()
+        return cls(run.app_id, run.account_id, starter_of(run), rule, not_by=not_by)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +117,8 @@ class Decider:
             return False
         if isinstance(caller, (AppKey, EndUser, Anonymous)) and caller.app_id != pending.app_id:
             return False
+        if not pending.not_by.isdisjoint(_names_of(caller)):
+            return False
         is_starter = pending.starter == person(caller)
         if isinstance(caller, (Account, AppKey)):
             if pending.run:
@@ -127,6 +136,8 @@ class Decider:
         if self.caller.limits is not None:
             raise NotYoursToDecide
         if not self.may(pending):
+            if not pending.not_by.isdisjoint(_names_of(self.caller)):
+                raise NotAnApprover("The call uses the app's right, so somebody else than who started the run decides.")
             raise NotAnApprover(details={"approvers": pending.approvers.as_json})
 
 
@@ -140,6 +151,26 @@ def person(caller: Caller) -> str:
         case AppKey():
             return f"account:{caller.account_id}" if caller.account_id else f"key:{caller.key_id}"[:100]
     return "anonymous" if isinstance(caller, Anonymous) else _NOBODY
+
+
+def _names_of(caller: Caller) -> set[str]:
+    """Returns the names of the person behind a credential, and of a key that acts for nobody but itself."""
+    return {person(caller), f"key:{caller.key_id}"[:100]} if isinstance(caller, AppKey) else {person(caller)}
+
+
+def name_starter(caller: Caller) -> list[str]:
+    """Returns the names of the credential with which a run is started: its account's, or the app key that acts, if
+    only for a user.
+    """
+    if isinstance(caller, Account):
+        return [f"account:{caller.account_id}"]
+    key_id = caller.key_id if isinstance(caller, (AppKey, EndUser)) else None
+    return [] if key_id is None else [f"key:{key_id}"[:100]]
+
+
+def starters_of(run: Any) -> list[str]:
+    """Returns all who took part in starting a run, from its row: whom it acts for, and who had it started."""
+    return sorted({starter_of(run), *run.caller.get("started_by", ())})
 
 
 def starter_of(run: Any) -> str:

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from baobab.storage.cancellation import run_to_completion
 from baobab.storage.database import DatabaseUnavailable
+from baobab.tools.core.app_rights import AsApp
 from baobab.tools.core.auth.access import AppOwner
 from baobab.tools.core.auth.callers import Anonymous, EndUser
 from baobab.tools.core.binding import Audit
@@ -16,7 +17,7 @@ from baobab.tools.core.call import Call
 from baobab.tools.core.errors import BadRequest, BaobabError
 from baobab.tools.core.secret import Secret
 from baobab.tools.core.stream import Places, Stream, StreamEnded
-from baobab.tools.core.toolset import Mcp, Rest
+from baobab.tools.core.toolset import Guard, Mcp, Rest
 from baobab.tools.core.types import AppId, JsonObject, Text
 from baobab.tools.data.access import OpenToPolicies, find_actor
 from baobab.tools.data.catalogue import Catalogue
@@ -256,6 +257,7 @@ async def realtime_disable(call: Call, app_id: AppId, table: TableName) -> Table
             "Nachricht an verbundene Clients senden; enviar mensaje a los clientes conectados"
         )
     ),
+    guard=Guard(as_app=AsApp(literal=("channel", "event"), fills=("payload",))),
 )
 async def realtime_broadcast(
     call: Call,

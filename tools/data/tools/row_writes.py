@@ -3,6 +3,7 @@
 import json
 from typing import Annotated, Any, Unpack
 
+from baobab.tools.core.app_rights import AsApp
 from baobab.tools.core.call import Call, GraphName
 from baobab.tools.core.changes import Change
 from baobab.tools.core.toolset import Guard, Mcp, Rest
@@ -140,7 +141,14 @@ def _count(rows: list[Row]) -> str:
         ),
         graph_names=(GraphName("insert_row", for_users=False),),
     ),
-    guard=Guard(preview=_preview_insert, changes=_list_insertions, outcome=say_insertion),
+    guard=Guard(
+        preview=_preview_insert,
+        changes=_list_insertions,
+        outcome=say_insertion,
+        as_app=AsApp(
+            literal=("table", "on_conflict", "columns", "select", "prefer"), fills=("values",), columns=("values",)
+        ),
+    ),
 )
 async def data_insert(
     call: Call,
@@ -236,7 +244,12 @@ def _describe_changes(table: str, rows: list[Row], changes: Row) -> str:
         keywords=("update, change or edit one row or record; Zeile ändern, Datensatz bearbeiten; modificar una fila"),
         graph_names=(GraphName("update_row", {"row_id": "id", "changes": "patch"}, for_users=False),),
     ),
-    guard=Guard(preview=_preview_update, changes=_list_update, outcome=say_update),
+    guard=Guard(
+        preview=_preview_update,
+        changes=_list_update,
+        outcome=say_update,
+        as_app=AsApp(literal=("table",), fills=("row_id", "changes"), columns=("changes",)),
+    ),
 )
 async def data_update(
     call: Call,
@@ -314,7 +327,14 @@ async def _list_updates(
     mcp=Mcp(
         keywords=("update many rows, bulk change, set a column where; viele Zeilen ändern; modificar varias filas")
     ),
-    guard=Guard(preview=_preview_update_many, changes=_list_updates, outcome=say_update),
+    guard=Guard(
+        preview=_preview_update_many,
+        changes=_list_updates,
+        outcome=say_update,
+        as_app=AsApp(
+            literal=("table", "select", "prefer"), fills=("changes", "where"), columns=("changes",), filters=("where",)
+        ),
+    ),
 )
 async def data_update_many(
     call: Call,
@@ -371,7 +391,12 @@ async def _list_deletion(
         from_headers={**AS_HEADERS, **KEY_HEADER},
         also=("/data/{table}/{row_id}",),
     ),
-    guard=Guard(preview=_preview_delete, changes=_list_deletion, outcome=say_deletion),
+    guard=Guard(
+        preview=_preview_delete,
+        changes=_list_deletion,
+        outcome=say_deletion,
+        as_app=AsApp(literal=("table",), fills=("row_id",)),
+    ),
     mcp=Mcp(
         keywords=("delete or remove one row or record; Zeile löschen, Datensatz entfernen; borrar una fila"),
         graph_names=(GraphName("delete_row", {"row_id": "id"}, for_users=False),),
@@ -430,7 +455,12 @@ async def _list_deletions(
     "DELETE /{table}",
     access=ACCESS,
     effect="destructive",
-    guard=Guard(preview=_preview_delete_many, changes=_list_deletions, outcome=say_deletion),
+    guard=Guard(
+        preview=_preview_delete_many,
+        changes=_list_deletions,
+        outcome=say_deletion,
+        as_app=AsApp(literal=("table", "select", "prefer"), fills=("where",), filters=("where",)),
+    ),
     raises=(*WRITE_ERRORS, SingleRowExpected),
     audit=WRITTEN,
     rest=Rest(

@@ -6,6 +6,7 @@ from typing import Annotated
 from pydantic import Field
 from sqlalchemy import select
 
+from baobab.tools.core.app_rights import AsApp
 from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call, GraphName
 from baobab.tools.core.changes import Change
@@ -61,7 +62,10 @@ async def _list_changes(
         ),
         graph_names=(GraphName("write_storage", for_users=False),),
     ),
-    guard=Guard(changes=_list_changes),
+    guard=Guard(
+        changes=_list_changes,
+        as_app=AsApp(literal=("content_type",), fills=("key", "content_base64"), names=("key",)),
+    ),
 )
 async def files_write_named(
     call: Call,

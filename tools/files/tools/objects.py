@@ -5,6 +5,7 @@ from typing import Annotated
 from pydantic import Field
 from sqlalchemy import select, update
 
+from baobab.tools.core.app_rights import AsApp
 from baobab.tools.core.auth.callers import EndUser
 from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
@@ -228,7 +229,7 @@ async def _preview_deletion(call: Call, app_id: str, object_id: str) -> str:
     raises=(FileNotFound,),
     audit=Audit("storage.delete", category="storage", action="delete", resource="file"),
     rest=Rest(status=204, also=("/objects/{object_id}", "/uploads/{object_id}"), headers=TUS),
-    guard=Guard(preview=_preview_deletion, changes=list_deletion),
+    guard=Guard(preview=_preview_deletion, changes=list_deletion, as_app=AsApp(fills=("object_id",))),
     mcp=Mcp(keywords="remove, erase a file, free space; Datei löschen, entfernen; borrar, eliminar archivo"),
 )
 async def files_delete(call: Call, app_id: AppId, object_id: FileId) -> None:

@@ -4,6 +4,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from baobab.tools.core.app_rights import AsApp
 from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
 from baobab.tools.core.changes import Change
@@ -54,7 +55,11 @@ async def _list_changes(
         max_body=2 * LONGEST_INLINE,
         examples={"filename": "notes/today.md", "contentType": "text/markdown", "content": "# Today"},
     ),
-    guard=Guard(widens={"public": one_of([True])}, changes=_list_changes),
+    guard=Guard(
+        widens={"public": one_of([True])},
+        changes=_list_changes,
+        as_app=AsApp(literal=("contentType", "encoding"), fills=("filename", "content"), names=("filename",)),
+    ),
     mcp=Mcp(
         keywords=(
             "write, create, save a small file, text, note, markdown, CSV, JSON, report, export; "

@@ -10,6 +10,7 @@ from pydantic_core import from_json
 from baobab.storage.kv import errors as store
 from baobab.storage.kv.engine import ABSENT, Quota, Tier
 from baobab.storage.kv.json_equality import matches
+from baobab.tools.core.app_rights import AsApp
 from baobab.tools.core.binding import Encoded
 from baobab.tools.core.call import Call
 from baobab.tools.core.changes import NOTHING, Change, describe_change
@@ -158,6 +159,7 @@ async def _list_put_changes(call: Call, app_id: AppId, key: Key, value: Value, *
         changes=_list_put_changes,
         destructive_when="if the key exists already: its value is replaced",
         outcome=lambda arguments: f"Stores a value under the key {quote_text(arguments.get('key'))}",
+        as_app=AsApp(literal=("ttl", "ephemeral"), fills=("key", "value"), names=("key",)),
     ),
 )
 async def kv_put(
@@ -215,6 +217,7 @@ async def _answer_missing(call: Call, app_id: AppId, key: Key) -> Deletion | Non
         changes=_list_deletions,
         idle=_answer_missing,
         outcome=lambda arguments: f"Deletes the key {quote_text(arguments.get('key'))}",
+        as_app=AsApp(fills=("key",), names=("key",)),
     ),
 )
 async def kv_delete(call: Call, app_id: AppId, key: Key) -> Deletion:
@@ -263,7 +266,12 @@ async def _list_decr_changes(call: Call, app_id: AppId, key: Key, by: Step = 1) 
             "contador, incrementar, aumentar, sumar, contar visitas"
         ),
     ),
-    guard=Guard(preview=_preview_count, changes=_list_incr_changes, outcome=partial(_say_count, "Raises")),
+    guard=Guard(
+        preview=_preview_count,
+        changes=_list_incr_changes,
+        outcome=partial(_say_count, "Raises"),
+        as_app=AsApp(fills=("key", "by"), names=("key",)),
+    ),
 )
 async def kv_incr(call: Call, app_id: AppId, key: Key, by: Step = 1) -> Count:
     """Raise a counter and return it, atomically. A new one starts at 0 and lives 30 days.
@@ -287,7 +295,12 @@ async def kv_incr(call: Call, app_id: AppId, key: Key, by: Step = 1) -> Count:
             "disminuir, restar, decrementar contador"
         )
     ),
-    guard=Guard(preview=_preview_count, changes=_list_decr_changes, outcome=partial(_say_count, "Lowers")),
+    guard=Guard(
+        preview=_preview_count,
+        changes=_list_decr_changes,
+        outcome=partial(_say_count, "Lowers"),
+        as_app=AsApp(fills=("key", "by"), names=("key",)),
+    ),
 )
 async def kv_decr(call: Call, app_id: AppId, key: Key, by: Step = 1) -> Count:
     """Lower a counter and return it, atomically. A new one starts at 0 and lives 30 days.
@@ -346,7 +359,10 @@ async def kv_setnx(
             "comparar y cambiar, actualizar solo si no cambió, concurrencia"
         ),
     ),
-    guard=Guard(destructive_when="if it replaces a value"),
+    guard=Guard(
+        destructive_when="if it replaces a value",
+        as_app=AsApp(fills=("key", "expected", "next"), names=("key",)),
+    ),
 )
 async def kv_cas(call: Call, app_id: AppId, key: Key, expected: Value, next: Value) -> Swapped:
     """Replace a value only if it is still the expected one; the entry keeps its remaining time to live.
