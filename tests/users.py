@@ -3,6 +3,8 @@
 from typing import Any
 from uuid import NAMESPACE_URL, uuid5
 
+from sqlalchemy import update
+
 from baobab.composition import Application
 from baobab.storage.tables import build_upsert
 from baobab.tools.users.tables import user_sessions, users
@@ -30,6 +32,14 @@ async def mint_user_token(
             changes = {"role": role} if table is users else {"expires_at": row["expires_at"]}
             await connection.execute(upsert.on_conflict_do_update(index_elements=key, set_=changes))
     return await services.signers.mint(app_id, {"sub": user_id, "sid": session_id, **claims}, lifetime)
+
+
+async def verify_user(application: Application, app_id: str, user_id: str) -> None:
+    """Makes the address of a user who was made here a verified one."""
+    app = await application.services.directory.app(app_id)
+    is_user = (users.c.app_id == app_id, users.c.id == user_id)
+    async with application.services.stores_of(app.region).database.writing(lock=app_id) as connection:
+        await connection.execute(update(users).where(*is_user).values(email_verified=True))
 
 
 def session_id_of(user_id: str) -> str:

@@ -19,7 +19,7 @@ _LOOK = text(
     "FROM pg_roles WHERE rolname = :name"
 )
 _DATABASE = text("SELECT oid FROM pg_database WHERE datname = current_database()")
-_SETTINGS = ("role", "baobab.user_id", "baobab.user_role", "baobab.now", "baobab.upserts")
+_SETTINGS = ("role", "baobab.user_id", "baobab.user_role", "baobab.user_claims", "baobab.now", "baobab.upserts")
 # It finds no row. libpq would cut the answer to the first statement of a pipeline into pieces, if the rows of the
 # statement before it were read piece by piece.
 _BECOME = "SELECT 1 WHERE concat(" + ", ".join(f"set_config('{name}', ?, true)" for name in _SETTINGS) + ") IS NULL"
@@ -36,10 +36,10 @@ class RowSecurity:
     mark: str
 
     def become(
-        self, job: Job, user_id: str | None, user_role: str | None, now: str, *, upserts: bool
+        self, job: Job, user_id: str | None, user_role: str | None, now: str, *, upserts: bool, claims: str = ""
     ) -> tuple[str, tuple[Any, ...]]:
         """Returns the statement, with its values, that makes the rest of a transaction run as a user or a visitor."""
-        return _BECOME, (self.names[job], user_id or "", user_role or "", now, "yes" if upserts else "")
+        return _BECOME, (self.names[job], user_id or "", user_role or "", claims, now, "yes" if upserts else "")
 
 
 async def prepare_roles(database: Database) -> RowSecurity | None:

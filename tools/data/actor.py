@@ -9,12 +9,17 @@ Role = Literal["service", "user", "anon"]
 @dataclass(frozen=True, slots=True)
 class Actor:
     """role: `service` reaches every row; the others what policies open. user_id: of a user, what `current_user_id()`
-    answers; user_role: the role that the app has given the user, what `current_user_role()` answers.
+    answers; user_role: the role that the app has given the user, what `current_user_role()` answers. claims: what else
+    policies may ask of a user, by name; None if it has not been looked up (tools/data/claims.py).
     """
 
     role: Role
     user_id: str | None = None
     user_role: str | None = None
+    claims: tuple[tuple[str, str | None], ...] | None = None
+
+    def find_claim(self, name: str) -> str | None:
+        return dict(self.claims or ()).get(name)
 
 
 SERVICE = Actor("service")

@@ -159,6 +159,8 @@ class Catalogue:
     """The mark of the roles for which Postgres's row-level security holds these policies. None if it holds none."""
     key_reads: dict[tuple[str, str, str], Any] = field(default_factory=dict, init=False, compare=False, repr=False)
     """The statements that `RowReader.read_by_key` has written for these tables and policies."""
+    memory: dict[str, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
+    """What others have found out about these tables and policies."""
 
     def table(self, name: str) -> TableInfo:
         info = self.tables.get(name)

@@ -7,7 +7,7 @@ from sqlalchemy.exc import IntegrityError
 
 from baobab.storage.statements import Statements
 from baobab.tools.core.call import Call
-from baobab.tools.data.actor import Actor
+from baobab.tools.data.actor import VISITOR, Actor
 from baobab.tools.data.catalogue import (
     NOTICE,
     Catalogue,
@@ -97,11 +97,13 @@ def _try_policy(
         raise InvalidExpression(
             f"The policy `{policy.name}` of `{table.name}` names `{missing[0]}`, which does not exist."
         )
-    # A user's role, so that the policies of other tables are tried as well.
+    # As a user and as a visitor, so that their policies of other tables are tried as well.
     try:
-        count_rows(call, statements, catalogue, table, tree, Actor("user", None), limit=0)
+        for actor in (Actor("user", None), VISITOR):
+            count_rows(call, statements, catalogue, table, tree, actor, limit=0)
     except InvalidExpression as exc:
-        raise InvalidExpression(f"The policy `{policy.name}` of `{table.name}`: {exc.message}") from exc
+        message = f"The policy `{policy.name}` of `{table.name}`: {exc.message}"
+        raise InvalidExpression(message, remediation=exc.remedy) from exc
 
 
 def count_rows(

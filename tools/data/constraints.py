@@ -24,6 +24,7 @@ _OF_CALLERS = {
     "user_uuid": "current_user_id()",
     "role": "current_user_role()",
     "now": "now()",
+    "claim": "auth.jwt()",
 }
 _REMEDY = "Use the row's own columns, values, comparisons, `and`, `or`, `not`, `+ - *`, `||`, lower, upper, coalesce."
 
@@ -79,10 +80,12 @@ def _explain(place: str, error: BaobabError) -> InvalidSchema:
 
 def _require_own_row(tree: Any, table: TableInfo) -> None:
     match tree:
-        case [str(kind)] if kind in _OF_CALLERS:
+        case [str(kind), *_] if kind in _OF_CALLERS:
             raise UnsafeExpression(f"`{_OF_CALLERS[kind]}` is not the same for all writers at all times.")
-        case ["exists" | "in_rows", *_]:
+        case ["exists" | "in_rows" | "lookup" | "count_rows", *_]:
             raise UnsafeExpression("It may not ask other rows.")
+        case ["json", inner, _, _]:
+            _require_own_row(inner, table)
         case ["cast", ["column", _, str(name)], _] if _is_written_alike(table.columns[name].type):
             return
         case ["cast", *_]:

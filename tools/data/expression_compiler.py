@@ -5,15 +5,25 @@ Nothing of the text reaches a database: sqlglot parses it, and any node that the
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from baobab.runtime.late_import import LateImport
+from baobab.tools.data.array_text import parse_array
+from baobab.tools.data.caller_expressions import (
+    API_ROLE,
+    BOOLEAN_CLAIMS,
+    compare_role,
+    find_caller,
+    find_claim,
+    require_role_name,
+)
 from baobab.tools.data.catalogue import Catalogue, Expression, TableInfo
 from baobab.tools.data.column_types import ColumnType, UnknownType, parse_type
 from baobab.tools.data.errors import InvalidExpression, MismatchedTypes, UnsafeExpression
 from baobab.tools.data.expression_trees import is_exact, read_literal
 from baobab.tools.data.expressions import FUNCTIONS, is_unfinished
+from baobab.tools.data.subqueries import SubqueryCompiler, is_own_values
 
 LONGEST = 4000
 _LARGEST = 40_000
@@ -22,8 +32,9 @@ _DEEPEST = 12
 """SQLite's parser allows little more when expressions are nested."""
 _MOST_PRODUCTS = 4
 """The most multiplications of one expression, because each may double the digits of a number."""
-_USER = {"current_user_id", "auth.uid"}
-_ROLE = {"current_user_role", "auth.role"}
+_UNITS = {"SECOND": 1, "MINUTE": 60, "HOUR": 3600, "DAY": 86400, "WEEK": 604800}
+"""The units of intervals, in seconds. A month has no length of its own."""
+_LONGEST_SHIFT = 100 * 365 * 86400
 _COMPARISONS = {"EQ": "=", "NEQ": "<>", "LT": "<", "LTE": "<=", "GT": ">", "GTE": ">="}
 _BOOLEAN = "boolean"
 
@@ -83,7 +94,8 @@ def compile_value(parser: Any, text: str, catalogue: Catalogue, table: TableInfo
         node = parser.parse_one(text, into=parser.exp.Condition, dialect="postgres")
     except (parser.errors.SqlglotError, RecursionError) as exc:
         raise InvalidExpression("This is not one expression of SQL.") from exc
-    typed_expression = ExpressionCompiler(catalogue).compile(node, ExpressionScope({"": table}), 0)
+    compiler = ExpressionCompiler(catalogue, may_find_own_rows=True)
+    typed_expression = compiler.compile(node, ExpressionScope({"": table}), 0)
     require_small(typed_expression[0])
     return typed_expression
 
@@ -95,15 +107,22 @@ def require_small(tree: Any) -> None:
 
 
 class ExpressionCompiler:
-    def __init__(self, catalogue: Catalogue) -> None:
+    def __init__(self, catalogue: Catalogue, *, may_find_own_rows: bool = False) -> None:
+        """may_find_own_rows: whether an expression may look up rows of the caller that policies hide."""
+        self.may_find_own_rows = may_find_own_rows
         self._catalogue = catalogue
+        self._subqueries = SubqueryCompiler(self, catalogue)
         self._products = 0
+        self._is_in_json = False
 
     def compile(self, node: Any, scope: ExpressionScope, depth: int) -> TypedExpression:
         if depth > _DEEPEST:
             raise InvalidExpression(f"The expression is nested more than {_DEEPEST} deep.")
         kind = type(node).__name__
         if kind in _COMPARISONS:
+            items = _find_quantified(node)
+            if items is not None:
+                return self._compare_any(node, items, scope, depth + 1)
             return self._compare([_COMPARISONS[kind]], node, scope, depth + 1)
         method = _NODES.get(kind)
         if method is None:
@@ -119,10 +138,51 @@ class ExpressionCompiler:
 
     def _compare(self, head: list[Any], node: Any, scope: ExpressionScope, depth: int) -> TypedExpression:
         left, right = self._match(self.compile(node.this, scope, depth), self.compile(node.expression, scope, depth))
-        return [*head, left, right], _BOOLEAN
+        return compare_role(head[0], left, right) or [*head, left, right], _BOOLEAN
+
+    def _compare_any(self, node: Any, items: Any, scope: ExpressionScope, depth: int) -> TypedExpression:
+        """Compiles `value = any(array)`, and `value <> all(array)`, which is the opposite."""
+        if type(node).__name__ != ("EQ" if type(node.expression).__name__ == "Any" else "NEQ"):
+            raise InvalidExpression("Arrays are compared by `= any(array)` and `<> all(array)`.")
+        tree = self._find_among(self.compile(node.this, scope, depth), items, scope, depth)
+        return (tree if type(node).__name__ == "EQ" else ["not", tree]), _BOOLEAN
+
+    def _find_among(self, left: TypedExpression, items: Any, scope: ExpressionScope, depth: int) -> Expression:
+        select = _find_select(items)
+        if select is not None:
+            return self._find_in_rows(left, *self._rows(select, scope, depth, with_column=True))
+        if is_own_values(items):
+            return self._find_in_rows(left, *self._subqueries.compile_own_values(items, ExpressionScope({}, scope)))
+        cast = items.args["to"].sql(dialect="postgres").lower() if type(items).__name__ == "Cast" else ""
+        array = items.this if cast.endswith("[]") else items
+        if type(array).__name__ == "Array":
+            items_given = [self.compile(item, scope, depth) for item in array.expressions]
+        elif type(array).__name__ == "Literal" and array.is_string:
+            texts = parse_array(array.this, "the array")
+            items_given = [(["literal", text, True], None) for text in texts if text is not None]
+        else:
+            return self._find_in_array(left, self.compile(items, scope, depth))
+        if cast and left[1] is None:
+            left = (left[0], parse_type(cast.removesuffix("[]")).family())
+        pairs = [self._match(left, item) for item in items_given]
+        return ["in", pairs[0][0], [item for _, item in pairs]] if pairs else ["false"]
+
+    def _find_in_array(self, left: TypedExpression, array: TypedExpression) -> Expression:
+        try:
+            kind = parse_type(array[1] or "")
+        except UnknownType:
+            kind = parse_type("text")
+        if not kind.array:
+            raise MismatchedTypes(f"`any` takes an array, and not {array[1] or 'a value of no type'}.")
+        if kind.name in ("numeric", "json", "jsonb", "bytea", "real", "double precision", "boolean"):
+            raise MismatchedTypes(f"`any` takes no array of {kind.name}.")
+        value, _ = self._match(left, (["value", str(kind.item), None], kind.item.family()))
+        return ["any", value, array[0]]
 
     def _match(self, left: TypedExpression, right: TypedExpression) -> tuple[Expression, Expression]:
         """Gives two values the same type: a literal takes the type of the other value."""
+        if left[0] == API_ROLE and right[1] is None:
+            require_role_name(read_literal(right[0], "text"))
         if left[1] is None and right[1] is None:
             return read_literal(left[0], "text"), read_literal(right[0], "text")
         if left[1] is None:
@@ -167,8 +227,47 @@ class ExpressionCompiler:
 
     def _arithmetic(self, node: Any, scope: ExpressionScope, depth: int) -> TypedExpression:
         operator = {"Add": "+", "Sub": "-", "Mul": "*"}[type(node).__name__]
+        if type(node.expression).__name__ == "Interval":
+            return self._shift(operator, node, scope, depth)
         left, right = self.compile(node.this, scope, depth), self.compile(node.expression, scope, depth)
         return self._calculate(operator, left, right, scope)
+
+    def _shift(self, operator: str, node: Any, scope: ExpressionScope, depth: int) -> TypedExpression:
+        """Compiles `now() - interval '15 minutes'`."""
+        tree, _ = self.compile(node.this, scope, depth)
+        interval = node.expression
+        unit = str(interval.args.get("unit") or "").upper().removesuffix("S")
+        amount = interval.this.name if type(interval.this).__name__ == "Literal" else ""
+        if tree[0] != "now" or unit not in _UNITS or not amount.isdecimal() or len(amount) > 6:
+            raise InvalidExpression(
+                "An interval is added to `now()` or subtracted from it, in seconds, minutes, hours, days or weeks.",
+                remediation="Write `created_at > now() - interval '1 day'`, not `created_at + interval ...`.",
+            )
+        seconds = int(amount) * _UNITS[unit] * (1 if operator == "+" else -1)
+        seconds += tree[1] if len(tree) > 1 else 0
+        if abs(seconds) > _LONGEST_SHIFT:
+            raise InvalidExpression("An interval has at most 100 years.")
+        return ["now", seconds], "timestamptz"
+
+    def _case(self, node: Any, scope: ExpressionScope, depth: int) -> TypedExpression:
+        subject = None if node.this is None else self.compile(node.this, scope, depth)
+        conditions: list[Expression] = []
+        for each in node.args["ifs"]:
+            if subject is None:
+                conditions.append(self.condition(each.this, scope, depth))
+            else:
+                conditions.append(["=", *self._match(subject, self.compile(each.this, scope, depth))])
+        default = node.args.get("default")
+        nodes = [*(each.args["true"] for each in node.args["ifs"]), *([] if default is None else [default])]
+        values = [self.compile(each, scope, depth) for each in nodes if type(each).__name__ != "Null"]
+        first_typed = next((value for value in values if value[1] is not None), None)
+        if first_typed is None:
+            first_typed = (["value", "text", ""], "text")
+        in_order = iter([self._match(first_typed, value)[1] for value in values])
+        trees = [None if type(each).__name__ == "Null" else next(in_order) for each in nodes]
+        pairs = [[condition, tree] for condition, tree in zip(conditions, trees, strict=False)]
+        result: Expression = ["case", pairs, None if default is None else trees[-1]]
+        return (["exact_choice", result] if first_typed[1] == "number" else result), first_typed[1]
 
     def _calculate(
         self, operator: str, left: TypedExpression, right: TypedExpression, scope: ExpressionScope
@@ -223,14 +322,16 @@ class ExpressionCompiler:
     def _in(self, node: Any, scope: ExpressionScope, depth: int) -> TypedExpression:
         left = self.compile(node.this, scope, depth)
         query = node.args.get("query")
-        if query is not None:
-            rows, family = self._rows(query.this, scope, depth, with_column=True)
-            tree, column = self._match(left, (rows["column"], family))
-            return ["in_rows", tree, {**rows, "column": column}], _BOOLEAN
+        if query is not None or (len(node.expressions) == 1 and is_own_values(node.expressions[0])):
+            return self._find_among(left, node.expressions[0] if query is None else query, scope, depth), _BOOLEAN
         if not node.expressions:
             raise _refuse(node)
         pairs = [self._match(left, self.compile(item, scope, depth)) for item in node.expressions]
         return ["in", pairs[0][0], [item for _, item in pairs]], _BOOLEAN
+
+    def _find_in_rows(self, left: TypedExpression, rows: dict[str, Any], family: str | None) -> Expression:
+        tree, column = self._match(left, (rows["column"], family))
+        return ["in_rows", tree, {**rows, "column": column}]
 
     def _between(self, node: Any, scope: ExpressionScope, depth: int) -> TypedExpression:
         value = self.compile(node.this, scope, depth)
@@ -266,6 +367,8 @@ class ExpressionCompiler:
             return tree, family
         if tree == ["user"] and kind.name == "uuid":
             return ["user_uuid"], "uuid"
+        if tree[0] == "claim" and tree[1] in BOOLEAN_CLAIMS and kind.family() == _BOOLEAN:
+            return ["=", tree, ["value", "text", "true"]], _BOOLEAN
         if not kind.is_text or family in ("bytea", "vector", _BOOLEAN):
             raise MismatchedTypes(f"{family} cannot be cast to {kind}; values can be cast to text.")
         return ["cast", tree, "text"], "text"
@@ -280,10 +383,10 @@ class ExpressionCompiler:
 
     def _call_by_name(self, node: Any, scope: ExpressionScope, depth: int) -> TypedExpression:
         """Compiles a function that sqlglot does not know, or `auth.uid()`."""
-        name = node.sql().lower().partition("(")[0]
-        if name in _USER or name in _ROLE:
-            return (["user"] if name in _USER else ["role"]), "text"
-        raise _refuse(node)
+        caller = find_caller(node.sql().lower().partition("(")[0])
+        if caller is None or (caller == ["jwt"] and not self._is_in_json):
+            raise _refuse(node)
+        return caller, "jsonb" if caller == ["jwt"] else "text"
 
     def _call(self, node: Any, scope: ExpressionScope, depth: int) -> TypedExpression:
         name = type(node).__name__.lower()
@@ -306,14 +409,35 @@ class ExpressionCompiler:
         return ["exists", rows], _BOOLEAN
 
     def _subquery(self, node: Any, scope: ExpressionScope, depth: int) -> TypedExpression:
-        """Compiles `(select current_user_id())`, which some write so that Postgres evaluates it once."""
+        """Compiles a lookup of one value, or `(select current_user_id())`, which some write so that Postgres evaluates
+        it once.
+        """
         select = node.this
-        if type(select).__name__ == "Select" and not select.args.get("from_") and len(select.expressions) == 1:
+        if type(select).__name__ != "Select" or len(select.expressions) != 1:
+            raise _refuse(node)
+        if not select.args.get("from_"):
             return self.compile(select.expressions[0], scope, depth)
-        raise _refuse(node)
+        if type(select.expressions[0]).__name__ == "Count" and type(select.expressions[0].this).__name__ == "Star":
+            rows, _ = self._rows(select, scope, depth, with_column=False)
+            return ["count_rows", rows], "number"
+        rows, family = self._rows(select, scope, depth, with_column=True)
+        if rows["column"][0] != "column":
+            raise InvalidExpression("A lookup selects a column as it is, or `count(*)`.")
+        kind = self._find_kind(rows, scope)
+        return ["lookup", rows, str(kind)], family
+
+    def _find_kind(self, rows: dict[str, Any], scope: ExpressionScope) -> ColumnType:
+        """Returns the type of the column that a subquery selects."""
+        _, alias, name = rows["column"]
+        for source in (rows, *rows["joins"]):
+            if source["alias"] == alias:
+                return replace(self._catalogue.tables[source["table"]].columns[name].type, serial=False)
+        return replace(scope.find_type(alias, name), serial=False)
 
     def _json(self, node: Any, scope: ExpressionScope, depth: int) -> TypedExpression:
+        self._is_in_json = True
         tree, family = self.compile(node.this, scope, depth)
+        self._is_in_json = False
         if family not in ("json", "jsonb"):
             raise MismatchedTypes("`->>` leads into JSON.")
         steps: list[str | int] = []
@@ -322,29 +446,32 @@ class ExpressionCompiler:
                 raise _refuse(node)
             steps.append(step.this)
         as_text = type(node).__name__ == "JSONExtractScalar"
+        if tree[0] == "jwt" or (tree[0] == "json" and tree[1] == ["jwt"]):
+            return find_claim([*(tree[2] if tree[0] == "json" else ()), *steps], as_text=as_text), "text"
         return ["json", tree, steps, as_text], "text" if as_text else "jsonb"
 
     def _rows(
         self, select: Any, scope: ExpressionScope, depth: int, *, with_column: bool
     ) -> tuple[dict[str, Any], str | None]:
-        """Compiles a subquery on one table of the app."""
-        source = select.args.get("from_") if type(select).__name__ == "Select" else None
-        set_ = {name for name, value in select.args.items() if value} - {"expressions", "from_", "where", "kind"}
-        if source is None or set_ or type(source.this).__name__ != "Table":
-            raise UnsafeExpression("A subquery is `select column from table where condition`, and nothing more.")
-        table = source.this
-        if table.db or table.catalog or table.args.get("joins") or table.name not in self._catalogue.tables:
-            raise UnsafeExpression(f"`{table.sql()[:60]}` is no table of this app.")
-        alias = table.alias or table.name
-        inner = ExpressionScope({alias: self._catalogue.tables[table.name]}, scope)
-        where = select.args.get("where")
-        condition = self.condition(where.this, inner, depth) if where is not None else None
-        column, family = None, None
-        if with_column:
-            if len(select.expressions) != 1:
-                raise InvalidExpression("A subquery behind `in` selects one column.")
-            column, family = self.compile(select.expressions[0], inner, depth)
-        return {"table": table.name, "alias": alias, "column": column, "where": condition}, family
+        return self._subqueries.compile(select, ExpressionScope({}, scope), depth, with_column=with_column)
+
+
+def _find_quantified(node: Any) -> Any | None:
+    """Returns the array of `any(array)` or `all(array)` on the right of a comparison; None if there is none."""
+    right = node.expression
+    if type(right).__name__ == "Any":
+        return right.this.this if type(right.this).__name__ == "Paren" else right.this
+    if type(right).__name__ == "Anonymous" and right.name.lower() == "all" and len(right.expressions) == 1:
+        return right.expressions[0]
+    return None
+
+
+def _find_select(node: Any) -> Any | None:
+    """Returns the query of `(select ...)` or `array(select ...)`; None for anything else."""
+    if type(node).__name__ == "Array" and [type(each).__name__ for each in node.expressions] == ["Select"]:
+        return node.expressions[0]
+    node = node.this if type(node).__name__ == "Subquery" else node
+    return node if type(node).__name__ == "Select" else None
 
 
 def _list_chain(node: Any) -> list[Any]:
@@ -389,6 +516,7 @@ _NODES: Mapping[str, str] = {
     "Dot": "_call_by_name",
     "Exists": "_exists",
     "Subquery": "_subquery",
+    "Case": "_case",
     "JSONExtract": "_json",
     "JSONExtractScalar": "_json",
     **{name.capitalize(): "_call" for name in FUNCTIONS},

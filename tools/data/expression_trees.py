@@ -15,6 +15,9 @@ def list_names(tree: Any) -> set[tuple[str, str]]:
     match tree:
         case ["column", str(alias), str(name)]:
             return {(alias, name)}
+        case ["json", inner, _, _]:
+            # The names of its steps are those of the JSON.
+            return list_names(inner)
         case list():
             return set().union(*map(list_names, tree)) if tree else set()
         case {"table": table, **others}:
@@ -28,10 +31,13 @@ def is_exact(tree: Expression, find_type: Callable[[str, str], ColumnType]) -> b
     find_type: returns the type of a column.
     """
     match tree:
-        case ["number", _] | ["exact", *_] | ["call", "length", _]:
+        case ["number", _] | ["exact", *_] | ["call", "length", _] | ["count_rows", _]:
             return True
         case ["exact_choice", ["call", "coalesce", *parts]]:
             return all(is_exact(part, find_type) for part in parts)
+        case ["exact_choice", ["case", pairs, default]]:
+            parts = [default, *(value for _, value in pairs)]
+            return all(part is None or is_exact(part, find_type) for part in parts)
         case ["column", alias, name]:
             return find_type(alias, name).is_exact
     return False

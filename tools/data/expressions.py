@@ -9,19 +9,24 @@ A tree is JSON: a list of a name and its parts.
     ["like", a, b] ["ilike", a, b]
     ["contains", a, b] ["contained", a, b] ["overlaps", a, b]
     ["search", a, tree of text_search]
-    ["exists", {table, alias, column, where}] ["in_rows", a, {...}]
-    ["column", alias, name] ["value", type, canonical] ["number", text] ["user"] ["user_uuid"] ["role"] ["now"]
+    ["any", a, array]
+    ["exists", rows] ["in_rows", a, rows] ["lookup", rows, type of its column] ["count_rows", rows]
+    ["column", alias, name] ["value", type, canonical] ["number", text] ["user"] ["user_uuid"] ["role"]
+    ["claim", "email" | "email_verified" | "is_anonymous"] ["now"] ["now", seconds from now]
+    ["case", [[condition, a], ...], b or null]
     ["concat", a, b, ...] ["exact", "+" | "-" | "*", a, b] ["exact_choice", ["call", "coalesce", a, ...]]
     ["generated", a, type] ["fits", a, type]
     ["json", a, [step, ...], whether as text] ["cast", a, type] ["call", name, a, ...]
     ["aggregate", "count" | "sum" | "avg" | "min" | "max", a or null, type of a]
     ["distance", "cosine" | "l2" | "inner", a, b]
 
-The alias of a column is empty for the table that the condition is about.
+The alias of a column is empty for the table that the condition is about. The rows of a subquery are an object
+(tools/data/subqueries.py).
 """
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from baobab.storage.data.english import MOST_SEARCHED, SEPARATORS
@@ -30,6 +35,9 @@ from baobab.tools.data.actor import Actor
 from baobab.tools.data.catalogue import Catalogue, Command, Expression, TableInfo
 from baobab.tools.data.column_types import ColumnType, parse_type
 from baobab.tools.data.errors import InvalidExpression
+from baobab.tools.data.own_rows import name_own_rows
+from baobab.tools.data.subqueries import advise_against_circle, show_own_rows
+from baobab.tools.data.temporal_values import shift_moment
 from baobab.tools.data.text_search import write_tsquery
 
 TRUE: Expression = ["true"]
@@ -44,6 +52,13 @@ _UNFINISHED = r"^([^\\]|\\.)*\\$"
 
 Scope = Mapping[str, str]
 """The names that the SQL around a condition gives to the tables that it may name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shift:
+    """Stands for a moment that many seconds after the moment of a statement, where that is not known yet."""
+
+    seconds: int
 
 
 def is_unfinished(pattern: str) -> bool:
@@ -106,6 +121,12 @@ class SqlWriter:
         self._now = now
         self._aliases = 0
         self._depth = 0
+        self._path: list[str] = []
+        """The tables whose policies are being written, one within another."""
+        self.has_own_rows_by_function = False
+        """Whether Postgres's own row-level security applies to the statement, so that the caller's own rows are looked
+        up by a function that is exempt from it.
+        """
 
     def name_table(self, table: str) -> str:
         return self._store.name_table(self._app_id, table)
@@ -134,7 +155,9 @@ class SqlWriter:
         them.
         """
         sql = self.write(tree, scope)
-        is_exact = tree[0] in ("exact", "exact_choice") or (tree[0] == "generated" and parse_type(tree[2]).is_exact)
+        is_exact = tree[0] in ("exact", "exact_choice") or (
+            tree[0] in ("generated", "lookup") and parse_type(tree[2]).is_exact
+        )
         return f"exact_number({sql})" if is_exact and self.dialect == "sqlite" else sql
 
     def _write_joined(self, tree: Expression, scope: Scope) -> str:
@@ -206,22 +229,80 @@ class SqlWriter:
         self._aliases += 1
         return f"_q{self._aliases}"
 
+    def _write_lookup(self, tree: Expression, scope: Scope) -> str:
+        """Writes a lookup of one value: null if there is no row, or more than one."""
+        select = self._write_rows(tree[1], scope)
+        if self.dialect == "sqlite":
+            return f"(SELECT iif(count(*) = 1, max(_v), NULL) FROM ({select}) AS {self.name_alias()})"
+        return f"(SELECT CASE WHEN count(*) = 1 THEN (array_agg(_v))[1] END FROM ({select}) AS {self.name_alias()})"
+
+    def _write_count(self, tree: Expression, scope: Scope) -> str:
+        return f"(SELECT count(*) FROM ({self._write_rows(tree[1], scope)}) AS {self.name_alias()})"
+
     def _write_rows(self, rows: Mapping[str, Any], scope: Scope) -> str:
-        """Writes a subquery, which reaches only the rows that the policies of its table allow to the actor."""
+        """Writes a subquery, which reaches only the rows that the policies of its tables allow to the actor, or the
+        actor's own rows.
+        """
         if self._depth >= _DEEPEST:
             raise InvalidExpression(
-                "The policies of these tables refer to each other in a circle.",
+                f"The policies of these tables lead from table to table more than {_DEEPEST} deep.",
                 remediation="Give the table that a policy queries a policy that queries no other table.",
             )
-        table = self._catalogue.table(rows["table"])
-        alias = self.name_alias()
-        inner = {**scope, rows["alias"]: alias}
+        joins = rows.get("joins", ())
+        inner = {**scope, **{source["alias"]: self.name_alias() for source in (rows, *joins)}}
+        alias = inner[rows["alias"]]
         self._depth += 1
         column = self.write(rows["column"], inner) if rows["column"] else "1"
-        condition = self.write(allowed_rows(table, "SELECT", self._actor), {"": alias})
+        text = f"SELECT {column} AS _v FROM {self._name_source(rows)} AS {alias}"
+        for join in joins:
+            name = inner[join["alias"]]
+            source = f"SELECT * FROM {self._name_source(join)} AS {name} WHERE {self._write_reach(join, name)}"
+            text += f" {join['join']} ({source}) AS {name} ON {self.write(join['on'], inner)}"
+        condition = self._write_reach(rows, alias)
         where = self.write(rows["where"], inner) if rows["where"] else "TRUE"
         self._depth -= 1
-        return f"SELECT {column} FROM {self.name_table(table.name)} AS {alias} WHERE {condition} AND {where}"
+        return f"{text} WHERE {condition} AND {where}"
+
+    def _name_source(self, source: Mapping[str, Any]) -> str:
+        if self.has_own_rows_by_function and "own" in source:
+            return f"{self.name_table(name_own_rows(source['table'], source['own']))}()"
+        return self.name_table(source["table"])
+
+    def _write_reach(self, source: Mapping[str, Any], alias: str) -> str:
+        """Writes the condition for the rows of a table that a subquery reaches."""
+        table = self._catalogue.table(source["table"])
+        if "own" in source:
+            is_narrowed = self.has_own_rows_by_function
+            return "TRUE" if is_narrowed else self.write(show_own_rows(table, source["own"]), {"": alias})
+        if table.name in self._path:
+            raise InvalidExpression(
+                f"The policies of `{table.name}` lead back to `{table.name}`, in a circle.",
+                remediation=advise_against_circle(table),
+            )
+        self._path.append(table.name)
+        condition = self.write(allowed_rows(table, "SELECT", self._actor), {"": alias})
+        self._path.pop()
+        return condition
+
+    def _write_any(self, tree: Expression, scope: Scope) -> str:
+        if self.dialect == "postgresql":
+            value = self.write(tree[1], scope)
+            return f"({value} = ANY ({self.write(tree[2], scope)}))"
+        no_array = self.write(["is", tree[2], "null"], scope)
+        value = self.write(tree[1], scope)
+        return f"iif({no_array}, NULL, {value} IN (SELECT value FROM json_each({self.write(tree[2], scope)})))"
+
+    def _write_case(self, tree: Expression, scope: Scope) -> str:
+        parts = [
+            f"WHEN {self.write(condition, scope)} THEN {'NULL' if value is None else self.write(value, scope)}"
+            for condition, value in tree[1]
+        ]
+        default = "" if tree[2] is None else f" ELSE {self.write(tree[2], scope)}"
+        return f"(CASE {' '.join(parts)}{default} END)"
+
+    def _write_claim(self, tree: Expression, scope: Scope) -> str:
+        del scope
+        return self.value(self._actor.find_claim(tree[1]), "?" if self.dialect == "sqlite" else "?::text")
 
     def _write_column(self, tree: Expression, scope: Scope) -> str:
         return f"{scope[tree[1]]}.{quote(tree[2])}"
@@ -248,8 +329,11 @@ class SqlWriter:
         return self.value(self._actor.user_role, "?" if self.dialect == "sqlite" else "?::text")
 
     def _write_now(self, tree: Expression, scope: Scope) -> str:
-        del tree, scope
-        return self.value(self._now, "?" if self.dialect == "sqlite" else "?::timestamptz")
+        del scope
+        now: Any = self._now
+        if len(tree) > 1:
+            now = shift_moment(now, tree[1]) if isinstance(now, str) else Shift(tree[1])
+        return self.value(now, "?" if self.dialect == "sqlite" else "?::timestamptz")
 
     def _write_concat(self, tree: Expression, scope: Scope) -> str:
         return f"({' || '.join(self.write(part, scope) for part in tree[1:])})"
@@ -374,6 +458,11 @@ class SqlWriter:
         "search": _write_search,
         "exists": _write_exists,
         "in_rows": _write_in_rows,
+        "lookup": _write_lookup,
+        "count_rows": _write_count,
+        "any": _write_any,
+        "case": _write_case,
+        "claim": _write_claim,
         "column": _write_column,
         "value": _write_value,
         "number": _write_number,

@@ -15,6 +15,7 @@ from baobab.tools.core.services import Services
 from baobab.tools.data.actor import Actor
 from baobab.tools.data.catalogue import Catalogue, Catalogues, TableInfo
 from baobab.tools.data.change_log import Change, LogReader, Operation
+from baobab.tools.data.claims import add_claims
 from baobab.tools.data.listener import Filter, Frame, Listener, build_message, fits_filter
 from baobab.tools.data.presence import PAGE, TOLD, ClientMessage, announce, read_told, write_presence
 from baobab.tools.data.schemas import Row
@@ -237,6 +238,9 @@ class AppFeed:
             readers = list({listener.actor for listener in listeners if table.name in listener.tables})
             if changes_of_table and readers:
                 now = self._services.clock.now().isoformat()
+                known_readers = [
+                    await add_claims(self._services, self._app_id, catalogue, reader) for reader in readers
+                ]
 
                 def ask(
                     statements: Statements,
@@ -244,10 +248,14 @@ class AppFeed:
                     table: TableInfo = table,
                     changes_of_table: Sequence[Change] = changes_of_table,
                     readers: Sequence[Actor] = readers,
+                    known_readers: Sequence[Actor] = known_readers,
                     now: str = now,
                 ) -> dict[tuple[int, Actor], _Seen]:
                     visibility = Visibility(statements, store, self._app_id, catalogue, now)
-                    return dict(_find_seen(visibility, table, changes_of_table, readers))
+                    views_of_readers = _find_seen(visibility, table, changes_of_table, known_readers)
+                    # A listener is known by the actor that it came as.
+                    listening = dict(zip(known_readers, readers, strict=True))
+                    return {(number, listening[reader]): each for (number, reader), each in views_of_readers}
 
                 views |= await self._read(ask)
         if not views:

@@ -45,7 +45,16 @@ def _list_compared(tree: Any, aliases: dict[str, str]) -> Iterator[tuple[str, st
             if left[0] == "column":
                 yield aliases[left[1]], left[2]
             yield from _list_compared(rows, aliases)
+        case {"where": where, "joins": joins}:
+            sources = [tree, *joins]
+            inner = {**aliases, **{source["alias"]: source["table"] for source in sources}}
+            for source in sources:
+                if "own" in source:
+                    yield source["table"], source["own"]
+            for condition in (where, *(join["on"] for join in joins)):
+                yield from _list_compared(condition, inner)
         case {"table": table, "alias": alias, "where": where}:
+            # As earlier versions stored it, without joins.
             yield from _list_compared(where, {**aliases, alias: table})
         case list():
             for part in tree:

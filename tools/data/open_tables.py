@@ -3,8 +3,9 @@
 from collections.abc import Iterable
 
 from baobab.tools.data.actor import VISITOR, Actor
+from baobab.tools.data.caller_expressions import SIGNED_IN
 from baobab.tools.data.catalogue import Catalogue, Command, TableInfo, View
-from baobab.tools.data.expressions import FALSE, TRUE, opened_rows
+from baobab.tools.data.expressions import TRUE, opened_rows
 from baobab.tools.data.schemas import Finding
 
 _COMMANDS: tuple[Command, ...] = ("SELECT", "INSERT", "UPDATE", "DELETE")
@@ -45,4 +46,5 @@ def _find_open_view(catalogue: Catalogue, view: View) -> Iterable[Finding]:
 
 def _is_open(table: TableInfo, command: Command, actor: Actor) -> bool:
     condition = opened_rows(table, command, actor)
-    return condition == TRUE or (condition != FALSE and condition[0] == "or" and TRUE in condition[1:])
+    alternatives = condition[1:] if condition[0] == "or" else [condition]
+    return TRUE in alternatives or (actor.role == "user" and SIGNED_IN in alternatives)

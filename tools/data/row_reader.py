@@ -16,14 +16,15 @@ from baobab.tools.data.catalogue import Catalogue, Column, Expression, TableInfo
 from baobab.tools.data.column_types import ColumnType
 from baobab.tools.data.errors import AnswerTooLarge, InvalidFilter
 from baobab.tools.data.expression_trees import list_names
-from baobab.tools.data.expressions import SqlWriter, allowed_rows, quote
+from baobab.tools.data.expressions import Shift, SqlWriter, allowed_rows, quote
 from baobab.tools.data.filters import FilterReader
 from baobab.tools.data.images import decode_rows
-from baobab.tools.data.row_security import run_as
+from baobab.tools.data.row_security import is_guarded, run_as
 from baobab.tools.data.schemas import Row
 from baobab.tools.data.selection import Embed, Order, Selection, read_order
 from baobab.tools.data.selection_items import Item
 from baobab.tools.data.slow_statements import Operation, Slow, note_slow
+from baobab.tools.data.temporal_values import shift_moment
 from baobab.tools.data.views import write_source
 
 _MOST_RELATED = 10_000
@@ -34,6 +35,7 @@ _MOST_BUFFERED = 32
 """The most columns of unknown size that are read at once. Each may have a megabyte."""
 _STAND_INS: list[Any] = [object() for _ in range(4)]
 _KEY, _USER_ID, _USER_ROLE, _NOW = _STAND_INS
+_CLAIMS: dict[str, Any] = {name: object() for name in ("email", "email_verified", "is_anonymous")}
 """Stand for the values that differ between two reads of a row."""
 
 
@@ -100,8 +102,10 @@ class RowReader:
             _USER_ID: self.actor.user_id,
             _USER_ROLE: self.actor.user_role,
             _NOW: self._now,
+            **{stand_in: self.actor.find_claim(claim) for claim, stand_in in _CLAIMS.items()},
         }
         values = [differing.get(value, value) if type(value) is object else value for value in read.values]
+        values = [shift_moment(self._now, value.seconds) if type(value) is Shift else value for value in values]
         began = time.monotonic()
         try:
             with self._run_as_actor():
@@ -114,8 +118,9 @@ class RowReader:
         return rows[0] if rows else None
 
     def _write_key_read(self, table: TableInfo) -> _KeyRead:
-        actor = Actor(self.actor.role, _USER_ID, _USER_ROLE)
+        actor = Actor(self.actor.role, _USER_ID, _USER_ROLE, tuple(_CLAIMS.items()))
         writer = SqlWriter(self._store, self._app_id, self._catalogue, actor, _NOW)
+        writer.has_own_rows_by_function = is_guarded(self._store, self._catalogue, self.actor)
         alias, dialect = quote(table.name), self._store.dialect
         key = _find_key(table)
         columns = list(table.columns.values())
@@ -390,7 +395,9 @@ class RowReader:
         return self._statements
 
     def _writer(self) -> SqlWriter:
-        return SqlWriter(self._store, self._app_id, self._catalogue, self.actor, self._now)
+        writer = SqlWriter(self._store, self._app_id, self._catalogue, self.actor, self._now)
+        writer.has_own_rows_by_function = is_guarded(self._store, self._catalogue, self.actor)
+        return writer
 
 
 def _aggregate_nothing(selection: Selection) -> list[Row]:

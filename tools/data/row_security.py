@@ -9,6 +9,7 @@ include that the caller may read what it changes. So a caller gets back the row 
 read it later, and no policy leads back to its own table.
 """
 
+import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -21,6 +22,7 @@ from baobab.tools.data.actor import SERVICE, VISITOR, Actor
 from baobab.tools.data.catalogue import Catalogue, Command, Expression, TableInfo
 from baobab.tools.data.constraints import LiteralWriter
 from baobab.tools.data.expressions import Scope, SqlWriter, allowed_after, allowed_rows, both, quote
+from baobab.tools.data.own_rows import create_own_rows, drop_own_rows, find_own_rows
 
 _USER = Actor("user")
 _COMMANDS: tuple[Command, ...] = ("SELECT", "INSERT", "UPDATE", "DELETE")
@@ -35,15 +37,21 @@ class _PolicyWriter(LiteralWriter):
         setting = f"nullif(current_setting('baobab.user_{'role' if tree[0] == 'role' else 'id'}', true), '')"
         return f"{setting}::uuid" if tree[0] == "user_uuid" else setting
 
+    def _write_claim(self, tree: Expression, scope: Scope) -> str:
+        del scope
+        return f"(nullif(current_setting('baobab.user_claims', true), '')::jsonb ->> '{tree[1]}')"
+
     def _write_moment(self, tree: Expression, scope: Scope) -> str:
-        del tree, scope
-        return "current_setting('baobab.now', true)::timestamptz"
+        del scope
+        moment = "current_setting('baobab.now', true)::timestamptz"
+        return f"({moment} + interval '{tree[1]} seconds')" if len(tree) > 1 else moment
 
     writers: Mapping[str, Any] = {
         **LiteralWriter.writers,
         "user": _write_caller,
         "user_uuid": _write_caller,
         "role": _write_caller,
+        "claim": _write_claim,
         "now": _write_moment,
     }
 
@@ -55,6 +63,7 @@ def lower_guard(statements: Statements, store: DataStore, app_id: str) -> None:
     if store.dialect == "postgresql":
         for name, policies in _list_policies(statements, app_id).items():
             _run(statements, [*_drop_policies(store.name_table(app_id, name), policies)])
+        drop_own_rows(statements, store, app_id, Catalogue())
 
 
 def raise_guard(
@@ -71,6 +80,9 @@ def raise_guard(
     if not is_guarded:
         current = Catalogue()
         _run(statements, [f"GRANT USAGE ON SCHEMA {quote(app_id)} TO {_list_roles(roles, JOBS)}"])
+    has_own_rows = bool(find_own_rows(current) | find_own_rows(target))
+    if has_own_rows:
+        create_own_rows(statements, store, app_id, target, roles)
     policies_of_tables: dict[str, list[str]] | None = None
     for table in target.tables.values():
         older = current.tables.get(table.name)
@@ -82,6 +94,8 @@ def raise_guard(
                 store.name_table(app_id, table.name), policies_of_tables.get(table.name, ())
             )
             _run(statements, [*drop_statements, *policies])
+    if has_own_rows:
+        drop_own_rows(statements, store, app_id, target)
     return replace(target, guard=roles.mark)
 
 
@@ -126,12 +140,12 @@ def _write_policies(
         parts: list[tuple[Job, Command, str]] = []
         # Postgres itself adds the policies of the tables that a policy reads.
         readable = allowed_rows(table, "SELECT", actor)
-        visible = _write(_PolicyWriter(store, app_id, catalogue, SERVICE, ""), table, readable)
+        visible = _write(_open_writer(store, app_id, catalogue, SERVICE), table, readable)
         if visible != "FALSE":
             parts.append((reads, "SELECT", f"USING ({visible})"))
 
         def write(tree: Expression, actor: Actor = actor) -> str:
-            return _write(_PolicyWriter(store, app_id, catalogue, actor, ""), table, tree)
+            return _write(_open_writer(store, app_id, catalogue, actor), table, tree)
 
         parts.append((writes, "SELECT", "USING (true)"))
         allowed_values = {command: write(allowed_after(table, command, actor)) for command in ("INSERT", "UPDATE")}
@@ -148,8 +162,20 @@ def _write_policies(
     return texts
 
 
+def _open_writer(store: DataStore, app_id: str, catalogue: Catalogue, actor: Actor) -> SqlWriter:
+    writer = _PolicyWriter(store, app_id, catalogue, actor, "")
+    writer.has_own_rows_by_function = True
+    return writer
+
+
 def _write(writer: SqlWriter, table: TableInfo, tree: Expression) -> str:
     return writer.write(tree, {"": quote(table.name)})
+
+
+def is_guarded(store: DataStore, catalogue: Catalogue, actor: Actor) -> bool:
+    """Returns whether `run_as` runs statements under a role for which row-level security holds."""
+    roles = store.row_security
+    return roles is not None and actor.role != "service" and catalogue.guard == roles.mark
 
 
 @contextmanager
@@ -165,7 +191,7 @@ def run_as(
 ) -> Iterator[None]:
     """Runs statements for an actor under a role for which row-level security holds."""
     roles = store.row_security
-    if roles is None or actor.role == "service" or catalogue.guard != roles.mark:
+    if roles is None or not is_guarded(store, catalogue, actor):
         yield
         return
     job: Job = (
@@ -173,7 +199,8 @@ def run_as(
         if actor.role == "anon"
         else ("user_writes" if writes else "user_reads")
     )
-    statements.become(roles.become(job, actor.user_id, actor.user_role, now, upserts=upserts))
+    claims = json.dumps(dict(actor.claims)) if actor.claims else ""
+    statements.become(roles.become(job, actor.user_id, actor.user_role, now, upserts=upserts, claims=claims))
     try:
         yield
     finally:

@@ -5,7 +5,7 @@ Each function takes the text of a request and raises ValueError for one that it 
 
 import math
 import re
-from datetime import UTC, date, datetime, time
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 
 _DURATION = re.compile(
@@ -39,6 +39,11 @@ def read_instant(text: str) -> str:
     moment = datetime.fromisoformat(text)
     moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
     return _without_zeros(moment.replace(tzinfo=None).isoformat()) + "+00:00"
+
+
+def shift_moment(text: str, seconds: int) -> str:
+    """Returns the moment that many seconds after another one, in the same form."""
+    return read_instant((datetime.fromisoformat(text) + timedelta(seconds=seconds)).isoformat())
 
 
 def read_timestamp(text: str) -> str:

@@ -19,6 +19,7 @@ from baobab.tools.data.attempts import Attempt, Attempts, read_attempt
 from baobab.tools.data.broken_references import translate_reference
 from baobab.tools.data.catalogue import Catalogue, Catalogues, is_frozen, read_catalogue
 from baobab.tools.data.change_log import SEQUENCES, Author, ChangeLog, find_author
+from baobab.tools.data.claims import add_claims
 from baobab.tools.data.constraints import find_check
 from baobab.tools.data.errors import (
     CheckViolation,
@@ -63,6 +64,7 @@ async def read_rows(
     app_id, store = call.require_app().id, call.stores.data
     catalogue = await find_catalogue(call)
     now = format_moment(call)
+    actor = await add_claims(call.services, app_id, catalogue, actor)
     if not catalogue.version:
         # The app has no database yet. The function raises TableNotFound when it looks up its table.
         return work(Rows(_NO_STATEMENTS, store, app_id, catalogue, actor, now), catalogue)
@@ -153,6 +155,7 @@ async def _transact(
     app_id, store = call.require_app().id, call.stores.data
     now, most_bytes = format_moment(call), call.services.options.undo_bytes
     cached_catalogue = await call.services.of(Catalogues).get(app_id)
+    actor = await add_claims(call.services, app_id, cached_catalogue, actor)
     if not cached_catalogue.version:
         return work(Rows(_NO_STATEMENTS, store, app_id, cached_catalogue, actor, now), cached_catalogue), None, False
 

@@ -1,5 +1,6 @@
 """Finds out which readers may see which rows, also deleted ones: the policies are evaluated on images of rows."""
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -21,6 +22,9 @@ class _ManyReaders(SqlWriter):
 
     def _write_reader(self, tree: Expression, scope: Scope) -> str:
         del scope
+        if tree[0] == "claim":
+            claims = "_readers.claims" if self.dialect == "sqlite" else "_readers.claims::jsonb"
+            return f"({claims} ->> '{tree[1]}')"
         return {"user": "_readers.user_id", "role": "_readers.user_role"}.get(tree[0]) or (
             "_readers.user_id" if self.dialect == "sqlite" else "_readers.user_id::uuid"
         )
@@ -30,6 +34,7 @@ class _ManyReaders(SqlWriter):
         "user": _write_reader,
         "user_uuid": _write_reader,
         "role": _write_reader,
+        "claim": _write_reader,
     }
 
 
@@ -85,13 +90,13 @@ class Visibility:
         persons = []
         for position, reader in readers:
             cast = "?" if writer.dialect == "sqlite" else "?::text"
-            persons.append(
-                f"({position}, {writer.value(reader.user_id, cast)}, {writer.value(reader.user_role, cast)})"
-            )
+            claims = json.dumps(dict(reader.claims or ()))
+            values = (reader.user_id, reader.user_role, claims)
+            persons.append(f"({position}, {', '.join(writer.value(value, cast) for value in values)})")
         where = writer.write(condition, {"": "_changed"})
         text = (
             f"WITH _changed AS ({' UNION ALL '.join(images)}), "
-            f"_readers(_n, user_id, user_role) AS (VALUES {', '.join(persons)}) "
+            f"_readers(_n, user_id, user_role, claims) AS (VALUES {', '.join(persons)}) "
             f"SELECT _changed._n, _readers._n FROM _changed, _readers WHERE {where}"
         )
         return {(int(row), int(reader)) for row, reader in self._statements.rows(text, *writer.values)}

@@ -1,11 +1,13 @@
 """Looks up the session of a token, for the verification of credentials."""
 
 from collections.abc import Mapping
+from typing import Any
 
 from sqlalchemy import bindparam, select
 
 from baobab.storage.clock import Clock
 from baobab.tools.core.auth.directory import Directory
+from baobab.tools.core.auth.user_sessions import UserAddress
 from baobab.tools.core.errors import AppNotFound, Unavailable
 from baobab.tools.core.stores import Stores
 from baobab.tools.users.tables import user_sessions, users
@@ -23,6 +25,10 @@ _FIND_ROLE = (
     )
 )
 
+_FIND_ADDRESS = select(users.c.email, users.c.email_verified).where(
+    users.c.app_id == bindparam("app"), users.c.id == bindparam("user")
+)
+
 
 class SessionCheck:
     """Answers from the rows of the app's region; whoever asks caches the answer (tools/core/auth/credentials.py)."""
@@ -37,6 +43,18 @@ class SessionCheck:
 
         Raises Unavailable if the stores of the app's region are not open.
         """
+        row = await self._find(app_id, _FIND_ROLE, user=user_id, session=session_id, now=self._clock.now())
+        return None if row is None else row.role
+
+    async def find_address(self, app_id: str, user_id: str) -> UserAddress | None:
+        """Returns the address that a user has now; None for a user that the app does not have.
+
+        Raises Unavailable if the stores of the app's region are not open.
+        """
+        row = await self._find(app_id, _FIND_ADDRESS, user=user_id)
+        return None if row is None else UserAddress(row.email, row.email_verified)
+
+    async def _find(self, app_id: str, query: Any, **parameters: Any) -> Any:
         try:
             region = (await self._directory.app(app_id)).region
         except AppNotFound:
@@ -44,7 +62,5 @@ class SessionCheck:
         stores = self._regions.get(region)
         if stores is None:
             raise Unavailable(f"The stores of the region `{region}` do not answer.")
-        parameters = {"app": app_id, "user": user_id, "session": session_id, "now": self._clock.now()}
         async with stores.database.reading() as connection:
-            role: str | None = (await connection.execute(_FIND_ROLE, parameters)).scalar()
-        return role
+            return (await connection.execute(query, {"app": app_id, **parameters})).first()

@@ -216,6 +216,12 @@ class Model:
                     if condition is None or self.holds(condition, other, each, caller) is True
                 ]
                 return _join(decisive=True, values=[_compare(row[column], "=", each) for each in shown_values])
+            case ("own rows", column, other, theirs):
+                # The caller's own rows, whether or not a policy shows them.
+                own_values = [
+                    each[theirs] for each in self.rows[other].values() if _compare(each["uuid"], "=", user) is True
+                ]
+                return _join(decisive=True, values=[_compare(row[column], "=", each) for each in own_values])
             case ("not", inner):
                 truth = self.holds(inner, table, row, caller)
                 return None if truth is None else not truth

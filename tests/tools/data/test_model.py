@@ -101,6 +101,7 @@ def conditions(table: Table, others: list[Table], *, of_policies: bool) -> st.Se
             pairs = [(ID, PARENT), ("uuid", "uuid"), (ID, ID)]
             theirs = st.sampled_from([pair for pair in pairs if pair[1] in table.columns and pair[0] in other.columns])
             inner = st.none() | conditions(other, [], of_policies=True)
+            leaves.append(st.builds(lambda pair, other=other: ("own rows", pair[1], other.name, pair[0]), theirs))
             leaves.append(st.builds(lambda pair, tree, other=other: ("exists", other.name, *pair, tree), theirs, inner))
             leaves.append(
                 st.builds(
@@ -287,6 +288,8 @@ def write_sql(tree: Tree, table: Table, tables_by_name: dict[str, Table], alias:
             if condition is not None:
                 where = f" where {write_sql(condition, tables_by_name[other], tables_by_name, 'q.')}"
             return f"{alias}{column} in (select q.{theirs} from {other} q{where})"  # noqa: S608
+        case ("own rows", column, other, theirs):
+            return f"{alias}{column} in (select q.{theirs} from current_user_rows('{other}', 'uuid') q)"  # noqa: S608
         case ("not", inner):
             return f"not {again(inner)}"
         case (word, inner):

@@ -24,6 +24,7 @@ from tests.conftest import KEY
 from tests.servers import TIMEOUT_SECONDS
 from tests.tools.data.conftest import ADA, BEN, POSTS
 from tests.tools.data.sockets import Live, Machine, open_machines
+from tests.users import verify_user
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -139,17 +140,27 @@ async def test_the_policies_of_the_moment_count(live: Live) -> None:
         ({"type": "jsonb"}, "value->>'for' = current_user_role()", {"for": "user"}, {"for": "editor"}),
         ({"type": "uuid"}, "value = current_user_id()", ADA, BEN),
         ({"type": "text"}, "exists (select 1 from members m where m.team = items.value)", "red", "blue"),
+        ({"type": "text"}, "value in (current_user_values('members', 'user_id', 'team'))", "red", "blue"),
+        ({"type": "text"}, "value = (select team from members where user_id = auth.uid())", "red", "blue"),
+        ({"type": "text"}, "value = auth.email()", f"{ADA}@users.test", f"{BEN}@users.test"),
+        ({"type": "text[]"}, "current_user_id() = any(value)", [BEN, ADA], [BEN]),
+        ({"type": "timestamptz"}, "value > now() - interval '1 day'", "2999-01-01T00:00:00+00:00", "2001-01-01"),
     ],
 )
 async def test_a_policy_means_of_a_change_what_it_means_of_a_row(
     live: Live, column: Any, expression: str, shown_value: Any, hidden_value: Any
 ) -> None:
     item = {"columns": {"id": {"type": "serial", "primaryKey": True}, "value": column}}
-    member = {"columns": {"id": {"type": "serial", "primaryKey": True}, "team": {"type": "text"}}}
+    member = {"columns": {"id": {"type": "serial", "primaryKey": True}, "team": {"type": "text"}, "user_id": "uuid"}}
     tables = {"posts": POSTS, "items": item, "members": member}
     response = await live.ask("POST", "/schema/apply", {"schema": {"tables": tables}})
     assert response.status_code == 200, response.text
-    await live.insert("members", {"team": "red"})
+    await live.insert("members", {"team": "red", "user_id": ADA})
+    await live.insert("members", {"team": "blue", "user_id": BEN})
+    if "members m" in expression:
+        await live.ask("DELETE", f"/members?user_id=eq.{BEN}")
+    await live.user(ADA)
+    await verify_user(live.machines[0].application, live.app_id, ADA)
     for table, using in (("items", expression), ("members", "true")):
         policy = {"table_name": table, "policy_name": "p", "using_expression": using}
         assert (await live.ask("POST", "/rls/policies", policy)).status_code == 200

@@ -156,6 +156,37 @@ async def test_raw_sql_of_a_user_reaches_only_what_the_policies_open(blog: Table
     assert len(await store.read(app_id, lambda statements: statements.rows(titles))) == 3
 
 
+async def test_own_rows_are_looked_up_past_row_level_security_and_no_others(blog: Tables) -> None:
+    store, app_id = _find_store(blog.world), blog.app.id
+    own_ids = "user_id in (current_user_values('posts', 'user_id', 'user_id'))"
+    await blog.policy("comments", "own", role="user", using_expression=own_ids)
+    await blog.ask("DELETE", "/rls/posts/own")
+    find = "SELECT proname FROM pg_proc JOIN pg_namespace AS n ON n.oid = pronamespace WHERE nspname = ? "
+    find += "AND left(proname, 5) = '_own_' AND prosecdef"
+
+    async def list_functions() -> list[str]:
+        return [row[0] for row in await store.read(app_id, lambda statements: statements.rows(find, app_id))]
+
+    [function] = await list_functions()
+    own_titles = f'SELECT title FROM "{app_id}"."{function}"()'  # noqa: S608
+    texts = f'SELECT text FROM "{app_id}".comments'  # noqa: S608
+
+    async def read(job: Job, user_id: str | None, sql: str) -> list[str]:
+        return [row[0] for row in await store.read(app_id, _act(blog.world, job, user_id, sql))]
+
+    assert await read("user_reads", ADA, own_titles) == ["Ada's"]
+    assert await read("user_reads", ADA, texts) == ["by Ada"]
+    assert await read("user_reads", None, own_titles) == []
+    assert await read("visitor_reads", None, own_titles) == []
+    # It stays right when the table changes, and goes with the last policy that needs it.
+    columns = {**POSTS["columns"], "note": {"type": "text"}}
+    await blog.apply({"posts": {**POSTS, "columns": columns}, "comments": COMMENTS})
+    assert [row["text"] for row in await blog.list("comments", await blog.user(ADA))] == ["by Ada"]
+    assert await read("user_reads", BEN, own_titles) == ["Ben's"]
+    await blog.ask("DELETE", "/rls/comments/own")
+    assert await list_functions() == []
+
+
 @settings(max_examples=25, deadline=None)
 @given(cases())
 async def test_row_level_security_alone_answers_as_the_model_does(world: Installation, case: Case) -> None:

@@ -22,7 +22,7 @@ from baobab.tools.core.auth.callers import Account, Anonymous, AppKey, Caller, E
 from baobab.tools.core.auth.directory import Directory
 from baobab.tools.core.auth.signing import PLATFORM, Signers, issuer
 from baobab.tools.core.auth.tables import api_keys
-from baobab.tools.core.auth.user_sessions import USER_TOPIC, UserSessions, user_subject
+from baobab.tools.core.auth.user_sessions import USER_TOPIC, UserAddress, UserSessions, user_subject
 from baobab.tools.core.errors import (
     BadRequest,
     Forbidden,
@@ -207,6 +207,10 @@ class Credentials:
         if not isinstance(audience, str | None):
             raise InvalidUserToken
         return EndUser(owner, claims["sub"], role, session_id=session_id, audience=audience), claims["exp"]
+
+    async def find_address(self, app_id: str, user_id: str) -> UserAddress | None:
+        """Returns the address that a user has now; None for a user that the app does not have."""
+        return await self._sessions.find_address(app_id, user_id)
 
     async def _anonymous(self, anon_key: bytes | None) -> Caller:
         if anon_key is None:

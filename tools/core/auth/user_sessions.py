@@ -1,9 +1,18 @@
 """Sessions of apps' users, as far as the verification of their tokens needs them."""
 
+from dataclasses import dataclass
 from typing import Protocol
 
 USER_TOPIC = "user"
 """The topic of notices that a user's sessions, role or ban have changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class UserAddress:
+    """The address of a user, which is None for an anonymous one."""
+
+    email: str | None
+    is_verified: bool
 
 
 class UserSessions(Protocol):
@@ -11,6 +20,10 @@ class UserSessions(Protocol):
 
     async def find_role(self, app_id: str, user_id: str, session_id: str) -> str | None:
         """Returns the role that a user has now; None where the session has ended or the user is banned or gone."""
+        ...
+
+    async def find_address(self, app_id: str, user_id: str) -> UserAddress | None:
+        """Returns the address that a user has now; None for a user that the app does not have."""
         ...
 
 

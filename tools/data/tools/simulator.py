@@ -12,6 +12,7 @@ from baobab.tools.core.toolset import Mcp, Rest
 from baobab.tools.core.types import AppId, Text
 from baobab.tools.data.actor import SERVICE, VISITOR, Actor
 from baobab.tools.data.catalogue import Catalogue, Expression
+from baobab.tools.data.claims import add_claims
 from baobab.tools.data.errors import ColumnNotFound, InvalidFilter, QueryTimeout, TableNotFound
 from baobab.tools.data.fields import Filters, OrderText, TableName
 from baobab.tools.data.row_reader import RowReader
@@ -19,7 +20,7 @@ from baobab.tools.data.rows import Rows
 from baobab.tools.data.schemas import Simulated, SimulatedRow, Viewer
 from baobab.tools.data.selection import place_filters, read_selection
 from baobab.tools.data.toolset import data
-from baobab.tools.data.transactions import read_rows
+from baobab.tools.data.transactions import find_catalogue, read_rows
 
 ViewerName = Annotated[
     str, Text(36, pattern=r"^(anon|[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12})$"), Field(examples=["anon"])
@@ -59,6 +60,10 @@ async def rls_simulate(
     limit: the most rows to compare; the counts cover all.
     """
     names = list(dict.fromkeys(viewers))
+    actors = {name: VISITOR if name == "anon" else Actor("user", name.lower(), "user") for name in names}
+    present_catalogue = await find_catalogue(call)
+    for name in names:
+        actors[name] = await add_claims(call.services, app_id, present_catalogue, actors[name])
 
     def compare(rows: Rows, catalogue: Catalogue) -> Simulated:
         matching_rows = _read(rows, catalogue, table, where, order, limit)
@@ -66,7 +71,7 @@ async def rls_simulate(
         viewer_rows: list[Viewer] = []
         simulated_rows: list[SimulatedRow] = [{"row": row, "seen_by": []} for row in matching_rows]
         for name in names:
-            seeing = rows.see_as(VISITOR if name == "anon" else Actor("user", name.lower(), "user"))
+            seeing = rows.see_as(actors[name])
             visible = _count(seeing, catalogue, table, where)
             viewer_rows.append({"viewer": name, "visible": visible})
             # The same rows are read once more as the viewer, so that those that a policy hides are missing.
