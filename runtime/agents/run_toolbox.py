@@ -17,6 +17,7 @@ from baobab.runtime.agents.child_runs import ChildRuns, derive_child_id
 from baobab.runtime.agents.event_log import EventLog
 from baobab.runtime.agents.failures import ApprovalPending, CallDenied, RateLimited, RunFailed, RunTimedOut, ToolFailed
 from baobab.runtime.agents.live_text import LiveText, LiveTexts
+from baobab.runtime.agents.model_answers import parse_model_answer
 from baobab.runtime.agents.model_calls import ModelCallRecord
 from baobab.runtime.agents.offers import BOUND, DIGEST, SERVER, ToolOffers, function_names
 from baobab.runtime.agents.run_session import CallResult, Message, ModelAnswer, RunResult
@@ -242,12 +243,20 @@ class RunToolbox:
                 raise RunFailed("daily_budget_usd", OUT_OF_BUDGET) from exc
             raise RunFailed("model_failed", exc.message, quotes=True) from exc
         payload = self._record_usage(answer, call, step, request["model"], round((time.monotonic() - began_at) * 1000))
-        message, tokens = _parse_message(answer), (payload["input_tokens"], payload["output_tokens"])
+        model_answer, tokens = parse_model_answer(answer), (payload["input_tokens"], payload["output_tokens"])
         record = ModelCallRecord(
-            step, node_id, payload["model"], messages, message, None, *tokens, call.cost or 0, payload["duration_ms"]
+            step,
+            node_id,
+            payload["model"],
+            messages,
+            model_answer.message,
+            None,
+            *tokens,
+            call.cost or 0,
+            payload["duration_ms"],
         )
         self.event_log.add_model_call(record)
-        return ModelAnswer(message)
+        return model_answer
 
     async def _run_with_waits(
         self, tool: Tool, arguments: Mapping[str, Any], caller: Caller, context: RequestContext
@@ -353,15 +362,6 @@ class RunToolbox:
         }
         self.event_log.emit_event("llm_token_usage", payload, f"usage {step}")
         return payload
-
-
-def _parse_message(answer: Mapping[str, Any]) -> Message:
-    choices = answer.get("choices") or [{}]
-    message = choices[0].get("message") or {}
-    message_parts: Message = {"role": "assistant", "content": message.get("content")}
-    if message.get("tool_calls"):
-        message_parts["tool_calls"] = message["tool_calls"]
-    return message_parts
 
 
 def _find_wait(error: BaobabError) -> int | None:

@@ -1,11 +1,12 @@
 """Builds a chat completion from the events of a stream, and such events from a completion."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from typing import Any
 
 from pydantic_core import from_json, to_json
 
 from baobab.runtime.gateway.events import DONE, encode_event, event_data
+from baobab.runtime.gateway.mended_answers import find_usage
 from baobab.runtime.gateway.usage_meter import UsageMeter
 
 # The fields that a model writes piece by piece; every other text of an event is complete.
@@ -57,8 +58,7 @@ class CompletionAssembler:
             self._remaining = -1
             return ""
         self._head |= {name: value for name, value in chunk.items() if name not in _OF_EVENTS and value is not None}
-        if isinstance(chunk.get("usage"), dict):
-            self._usage = chunk["usage"]
+        self._usage = find_usage(chunk) or self._usage
         choices = chunk.get("choices")
         text = ""
         for choice in choices if isinstance(choices, list) else ():
@@ -104,7 +104,8 @@ class CompletionAssembler:
                 if not isinstance(whole.get(name), _Items):
                     whole[name] = _Items()
                 self._extend(whole[name], value)
-            elif value is not None or name not in whole:
+            elif name not in whole or (value is not None and value != ""):
+                # Some providers repeat fields with nothing in them.
                 whole[name] = value
 
     def _extend(self, whole: _Items, delta: list[Any]) -> None:
@@ -140,6 +141,15 @@ def encode_events(answer: Mapping[str, Any], *, with_usage: bool) -> Iterator[by
     if with_usage and answer.get("usage"):
         yield encode_event(to_json({**head, "choices": [], "usage": answer["usage"]}))
     yield DONE
+
+
+async def stream_completion(
+    answer: Mapping[str, Any], meter: UsageMeter, *, with_usage: bool
+) -> AsyncGenerator[bytes, None]:
+    """Yields an answer that came in one piece as the events of a stream."""
+    meter.has_ended = True
+    for event in encode_events(answer, with_usage=with_usage):
+        yield event
 
 
 def _join_parts(value: Any) -> Any:

@@ -28,6 +28,7 @@ from baobab.runtime.gateway.errors import (
 from baobab.runtime.gateway.events import LARGEST
 from baobab.runtime.gateway.first_event import wait_for_first_event
 from baobab.runtime.gateway.media.files import RemoteFiles
+from baobab.runtime.gateway.mended_answers import mend_completion, mend_events
 from baobab.runtime.gateway.model import Modality, Model
 from baobab.runtime.gateway.naming import guess_provider
 from baobab.runtime.gateway.pictures import inline_pictures
@@ -345,8 +346,11 @@ class Gateway:
         self, upstream: Upstream, body: Mapping[str, Any], meter: UsageMeter
     ) -> dict[str, Any]:
         if upstream.is_relayed:
-            return await self._relay.fetch_answer(upstream, "/chat/completions", body, meter)
-        return await translate.complete_chat(upstream, await inline_pictures(upstream, body, self._files), meter)
+            completion = await self._relay.fetch_answer(upstream, "/chat/completions", body, meter)
+        else:
+            inlined_body = await inline_pictures(upstream, body, self._files)
+            completion = await translate.complete_chat(upstream, inlined_body, meter)
+        return mend_completion(completion)
 
     async def _stream_upstream(
         self, upstream: Upstream, body: Mapping[str, Any], meter: UsageMeter
@@ -355,7 +359,7 @@ class Gateway:
             pieces = await self._relay.stream_answer(upstream, "/chat/completions", body, meter)
         else:
             pieces = await translate.stream_chat(upstream, await inline_pictures(upstream, body, self._files), meter)
-        return await wait_for_first_event(pieces, meter)
+        return await wait_for_first_event(mend_events(pieces), meter)
 
     async def _try_upstreams(
         self,

@@ -13,7 +13,7 @@ from pydantic_core import from_json, to_json
 
 from baobab.runtime.addresses import Target
 from baobab.runtime.egress import USER_AGENT, Egress, EgressError
-from baobab.runtime.gateway.completion_events import encode_events
+from baobab.runtime.gateway.completion_events import stream_completion
 from baobab.runtime.gateway.connection import HttpAnswer, IncompleteAnswer, NoAnswer, RequestNotSent
 from baobab.runtime.gateway.connection_pool import ConnectionPool, dial_host
 from baobab.runtime.gateway.errors import (
@@ -23,6 +23,7 @@ from baobab.runtime.gateway.errors import (
 )
 from baobab.runtime.gateway.events import DONE, KEEP_ALIVE, LARGEST, event_data, split_events
 from baobab.runtime.gateway.json_weight import is_heavy
+from baobab.runtime.gateway.mended_answers import find_usage
 from baobab.runtime.gateway.parameters import ask_without_refused
 from baobab.runtime.gateway.refusal import build_refusal
 from baobab.runtime.gateway.retry_timeouts import DEFAULT_TIMEOUTS, RetryTimeouts
@@ -133,7 +134,7 @@ class Relay:
             is_whole = await _is_whole(response)
         if is_whole:
             answer = await self._read_answer(response, upstream, path, meter)
-            return _relay_whole(answer, meter, with_usage=wants_usage)
+            return stream_completion(answer, meter, with_usage=wants_usage)
         pieces = split_events(
             _limit_size(response, self._longest), _LARGEST_GUARDED_EVENT if upstream.is_guarded else LARGEST
         )
@@ -261,15 +262,6 @@ async def _is_whole(response: HttpAnswer) -> bool:
         raise
 
 
-async def _relay_whole(
-    answer: Mapping[str, Any], meter: UsageMeter, *, with_usage: bool
-) -> AsyncGenerator[bytes, None]:
-    """Passes on an answer that came in one piece as the events of a stream."""
-    meter.has_ended = True
-    for event in encode_events(answer, with_usage=with_usage):
-        yield event
-
-
 async def _relay_wire_events(
     response: HttpAnswer, wire: Wire, meter: UsageMeter, longest: int
 ) -> AsyncGenerator[bytes, None]:
@@ -367,12 +359,9 @@ def _parse_failure(event: bytes, payload: bytes) -> dict[str, Any]:
 def _is_usage_alone(payload: bytes | None, meter: UsageMeter) -> bool:
     """Counts the usage that an event reports. Returns whether it reports nothing else, as OpenAI's usage event does."""
     data = _parse_object(payload)
-    usage, choices = data.get("usage"), data.get("choices")
-    if usage is None and isinstance(choices, list):
-        # Moonshot reports the usage in the last choice.
-        usage = next((choice.get("usage") for choice in choices if isinstance(choice, dict)), None)
+    usage = find_usage(data)
     meter.count_usage(usage)
-    return choices == [] and usage is not None
+    return data.get("choices") == [] and usage is not None
 
 
 def _parse_object(payload: bytes | None) -> dict[str, Any]:

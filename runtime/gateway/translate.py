@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic_core import from_json, to_json
 
+from baobab.runtime.gateway.completion_events import stream_completion
 from baobab.runtime.gateway.errors import UpstreamFailed, UpstreamMalformed, UpstreamTimeout
 from baobab.runtime.gateway.events import DONE, encode_event
 from baobab.runtime.gateway.library_errors import may_be_local, translate_error
@@ -124,6 +125,10 @@ async def stream_chat(upstream: Upstream, body: Mapping[str, Any], meter: UsageM
     library = await load_litellm()
     given_options = body.get("stream_options")
     with_usage = isinstance(given_options, dict) and given_options.get("include_usage") is True
+    if not _streams_itself(library, upstream):
+        # LiteLLM would make a stream of the answer, with every argument twice.
+        completion = await complete_chat(upstream, body, meter)
+        return stream_completion(completion, meter, with_usage=with_usage)
     options = {"stream": True, "stream_options": {"include_usage": True}}
     retry_timeouts = upstream.retry_timeouts or DEFAULT_TIMEOUTS
     deadline = asyncio.get_running_loop().time() + retry_timeouts.total
@@ -137,6 +142,12 @@ async def stream_chat(upstream: Upstream, body: Mapping[str, Any], meter: UsageM
 
     chunks = await _call_library(library, open_stream, upstream, body, meter, silence, **options)
     return _stream_events(library, chunks, meter, deadline, with_usage=with_usage)
+
+
+def _streams_itself(library: Any, upstream: Upstream) -> bool:
+    """Returns whether the provider streams the model's answers."""
+    is_openai = upstream.provider == "openai"
+    return not is_openai or bool(library.utils.supports_native_streaming(upstream.model, upstream.provider))
 
 
 async def _stream_events(

@@ -8,7 +8,11 @@ from pydantic_core import from_json, to_json
 
 from baobab.runtime.gateway.errors import UpstreamMalformed
 from baobab.runtime.gateway.events import DONE, encode_event, event_data
+from baobab.runtime.gateway.mended_answers import find_usage, get_reason
 from baobab.runtime.gateway.usage_meter import UsageMeter
+
+FAILURES = frozenset(("error", "network_error"))
+"""The finish reasons that tell of a failure: Mistral's, OpenRouter's and GLM's."""
 
 
 async def read_chunks(pieces: AsyncGenerator[bytes, None]) -> AsyncGenerator[dict[str, Any], None]:
@@ -33,7 +37,7 @@ def get_delta(chunk: dict[str, Any]) -> tuple[dict[str, Any], str | None]:
     for choice in choices if isinstance(choices, list) else ():
         if isinstance(choice, dict) and choice.get("index", 0) == 0:
             delta = choice.get("delta")
-            return delta if isinstance(delta, dict) else {}, _get_reason(choice)
+            return delta if isinstance(delta, dict) else {}, get_reason(choice)
     return {}, None
 
 
@@ -72,7 +76,7 @@ def get_function(call: dict[str, Any]) -> tuple[str, str]:
 def read_usage(completion: dict[str, Any]) -> UsageMeter:
     """Reads the usage of a completion or its last chunk; all zero if there is none."""
     meter = UsageMeter()
-    meter.count_usage(completion.get("usage"))
+    meter.count_usage(find_usage(completion))
     return meter
 
 
@@ -83,9 +87,4 @@ def first_message(completion: Mapping[str, Any]) -> tuple[dict[str, Any], str | 
     message = choice.get("message") if isinstance(choice, dict) else None
     if not isinstance(choice, dict) or not isinstance(message, dict):
         raise UpstreamMalformed
-    return message, _get_reason(choice)
-
-
-def _get_reason(choice: dict[str, Any]) -> str | None:
-    reason = choice.get("finish_reason")
-    return reason if isinstance(reason, str) else None
+    return message, get_reason(choice)

@@ -7,6 +7,8 @@ from typing import Any
 from pydantic_core import from_json
 
 from baobab.runtime.gateway.errors import UpstreamMalformed
+from baobab.runtime.gateway.mended_answers import find_usage
+from baobab.runtime.gateway.tool_calls import CUT_REASONS
 from baobab.runtime.gateway.usage_meter import UsageMeter
 from baobab.runtime.gateway.wires import chunks
 from baobab.runtime.gateway.wires.chunks import encode_named_event
@@ -18,6 +20,14 @@ _REASONS = {
     "tool_calls": "tool_use",
     "function_call": "tool_use",
     "content_filter": "refusal",
+    # What other providers say in place of these.
+    "model_length": "max_tokens",
+    "max_tokens": "max_tokens",
+    "insufficient_system_resource": "max_tokens",
+    "model_context_window_exceeded": "model_context_window_exceeded",
+    "sensitive": "refusal",
+    "safety": "refusal",
+    "refusal": "refusal",
 }
 
 
@@ -37,7 +47,7 @@ def render_answer(completion: Mapping[str, Any], body: Mapping[str, Any], metada
     return {
         **_render_message(completion, metadata),
         "content": content,
-        "stop_reason": _stop_reason(reason, message),
+        "stop_reason": _stop_reason(reason, message, has_calls=bool(message.get("tool_calls"))),
         "usage": usage,
     }
 
@@ -58,11 +68,12 @@ async def render_events(
                         "message": {**_render_message(chunk, metadata), "usage": _render_usage(UsageMeter())},
                     }
                 )
-            meter.count_usage(chunk.get("usage"))
+            meter.count_usage(find_usage(chunk))
             delta, finish_reason = chunks.get_delta(chunk)
             for block_event in blocks.write_delta(delta):
                 yield encode_named_event(block_event)
-            reason = reason if finish_reason is None else _stop_reason(finish_reason, delta)
+            if finish_reason is not None:
+                reason = _stop_reason(finish_reason, {"refusal": blocks.has_refusal}, has_calls=blocks.has_calls)
     if reason is None:
         raise UpstreamMalformed
     for block_event in blocks.close_block():
@@ -80,6 +91,12 @@ class _BlockWriter:
         self._open: object = None
         self._index = -1
         self._calls: dict[object, int] = {}
+        self.has_refusal = False
+        """Whether the model's text is its refusal to answer."""
+
+    @property
+    def has_calls(self) -> bool:
+        return bool(self._calls)
 
     def write_delta(self, delta: dict[str, Any]) -> list[dict[str, Any]]:
         """Returns the events for a delta."""
@@ -87,6 +104,7 @@ class _BlockWriter:
         if self._wants_thoughts and (thought_text := chunks.get_thought(delta)):
             events += self._open_block("thinking", {"type": "thinking", "thinking": "", "signature": ""})
             events.append(self._render_delta(self._index, {"type": "thinking_delta", "thinking": thought_text}))
+        self.has_refusal = self.has_refusal or bool(delta.get("refusal"))
         if text := chunks.get_text(delta):
             events += self._open_block("text", {"type": "text", "text": ""})
             events.append(self._render_delta(self._index, {"type": "text_delta", "text": text}))
@@ -141,14 +159,21 @@ def _wants_thoughts(body: Mapping[str, Any]) -> bool:
     return isinstance(thinking, dict) and thinking.get("type") not in (None, "disabled")
 
 
-def _stop_reason(reason: str | None, message: Mapping[str, Any]) -> str:
-    return "refusal" if message.get("refusal") else _REASONS.get(reason or "stop", "end_turn")
+def _stop_reason(reason: str | None, message: Mapping[str, Any], *, has_calls: bool) -> str:
+    if message.get("refusal"):
+        return "refusal"
+    if reason in chunks.FAILURES:
+        raise UpstreamMalformed("The model's provider broke off.")
+    # Some providers only say that the answer has stopped, though it calls tools.
+    return (
+        "tool_use" if has_calls and reason in (None, "stop") else _REASONS.get((reason or "stop").lower(), "end_turn")
+    )
 
 
 def _parse_input(arguments: str, reason: str | None) -> Any:
-    """Parses the arguments of a call, also incomplete ones if the token limit has cut them off."""
+    """Parses the arguments of a call, also incomplete ones if the answer breaks off in them."""
     try:
-        value = from_json(arguments or "{}", allow_partial=reason == "length")
+        value = from_json(arguments or "{}", allow_partial=reason in CUT_REASONS)
     except ValueError as exc:
         raise UpstreamMalformed from exc
     if not isinstance(value, dict):

@@ -5,6 +5,7 @@ from collections.abc import AsyncGenerator, Mapping
 from typing import Any
 
 from baobab.runtime.gateway.errors import UpstreamMalformed
+from baobab.runtime.gateway.mended_answers import find_usage
 from baobab.runtime.gateway.usage_meter import UsageMeter
 from baobab.runtime.gateway.wires import chunks
 from baobab.runtime.gateway.wires.namespaces import grouped_names
@@ -28,7 +29,18 @@ _ECHOED_FIELDS: dict[str, Any] = {
     "truncation": "disabled",
     "user": None,
 }
-_INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter"}
+_INCOMPLETE = {
+    "length": "max_output_tokens",
+    "content_filter": "content_filter",
+    # What other providers say in place of these.
+    "model_length": "max_output_tokens",
+    "max_tokens": "max_output_tokens",
+    "model_context_window_exceeded": "max_output_tokens",
+    "insufficient_system_resource": "max_output_tokens",
+    "sensitive": "content_filter",
+    "safety": "content_filter",
+    "refusal": "content_filter",
+}
 
 
 def render_answer(completion: Mapping[str, Any], body: Mapping[str, Any], metadata: AnswerMetadata) -> dict[str, Any]:
@@ -54,7 +66,7 @@ async def render_events(
                 opening = _render_response(chunk, body, metadata)
                 events += ({"type": f"response.{state}", "response": opening} for state in ("created", "in_progress"))
             last_chunk = chunk
-            meter.count_usage(chunk.get("usage"))
+            meter.count_usage(find_usage(chunk))
             delta, finish_reason = chunks.get_delta(chunk)
             reason = finish_reason or reason
             for event in (*events, *items.write_delta(delta)):
@@ -81,7 +93,9 @@ def _render_response(
     meter: UsageMeter | None = None,
 ) -> dict[str, Any]:
     """Renders the response object: finished if `items` is given, otherwise in progress."""
-    incomplete = _INCOMPLETE.get(reason or "")
+    if reason in chunks.FAILURES:
+        raise UpstreamMalformed("The model's provider broke off.")
+    incomplete = _INCOMPLETE.get((reason or "").lower())
     final_status = "incomplete" if incomplete else "completed"
     echoed_fields = {name: other if body.get(name) is None else body[name] for name, other in _ECHOED_FIELDS.items()}
     return {

@@ -37,7 +37,9 @@ model's name is of no matter. Any other name is answered normally.
     comments             comments, other fields and CRLF between the events
     split                the stream in pieces of seven bytes
     obedient             do what the user's last words say (`upstream_obedient.py`)
-    said[:NAME]          what `fake.said` holds by this name, whatever it is
+    said[:NAME]          what `fake.canned_answers` holds by this name, whatever it is
+    calls[:NAME]         the same, or what is held by `NAME whole` if no stream is asked for; after the results of its
+                         calls an ordinary answer
 
 `python -m tests.runtime.gateway.upstream --port 0` prints the port and keeps no requests; with `--behaviour obedient`
 all its models behave so, whatever they are called.
@@ -170,6 +172,9 @@ class Upstream:
     async def _behave(
         self, request: web.BaseRequest, wire: Wire | None, fields: Any, behaviour: Behaviour
     ) -> web.StreamResponse:
+        if behaviour.name == "calls" and not _has_results(fields):
+            said = behaviour.argument if fields.get("stream") else f"{behaviour.argument} whole"
+            behaviour = Behaviour("said", said)
         failure = await self._fail(request, wire or CHAT, str(fields["model"]), behaviour)
         if behaviour.name == "obedient" and wire and (refusal := find_refusal(wire, fields)):
             failure = web.json_response(refusal, status=400)

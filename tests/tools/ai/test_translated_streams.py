@@ -126,8 +126,8 @@ async def test_thoughts_with_their_signature_and_calls_come_in_a_stream(world: I
     assert [block.get("signature") for block in blocks] == [None, "abc"]
     assert join_content(events) == "Let me look."
     calls = [call for delta in received_deltas for call in delta.get("tool_calls", ())]
-    assert {(call["index"], call["type"]) for call in calls} == {(0, "function")}
-    assert (calls[0]["id"], calls[0]["function"]["name"]) == ("toolu_1", "get_weather")
+    assert {call["index"] for call in calls} == {0}
+    assert (calls[0]["id"], calls[0]["type"], calls[0]["function"]["name"]) == ("toolu_1", "function", "get_weather")
     assert "".join(call["function"]["arguments"] for call in calls) == '{"city":"Paris"}'
     assert events[-2]["choices"][0]["finish_reason"] == "tool_calls"
 

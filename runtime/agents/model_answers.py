@@ -1,0 +1,23 @@
+"""Reads a model's answer for the graph: its message, why it ended, and which of its calls arrived whole."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from baobab.runtime.agents.run_session import Message, ModelAnswer
+from baobab.runtime.gateway.tool_calls import is_cut_off
+
+
+def parse_model_answer(completion: Mapping[str, Any]) -> ModelAnswer:
+    """Parses the first choice of a chat completion."""
+    choices = completion.get("choices") or [{}]
+    message, reason = choices[0].get("message") or {}, choices[0].get("finish_reason") or ""
+    kept_message: Message = {"role": "assistant", "content": message.get("content")}
+    calls = message.get("tool_calls") or []
+    if calls:
+        kept_message["tool_calls"] = calls
+    complete_calls = tuple(not is_cut_off(_get_arguments(call), reason) for call in calls)
+    return ModelAnswer(kept_message, str(reason), message.get("refusal") or None, complete_calls)
+
+
+def _get_arguments(call: Mapping[str, Any]) -> str:
+    return str((call.get("function") or {}).get("arguments") or "")
