@@ -44,6 +44,10 @@ class Column:
     generated: str | None = None
     """The expression of SQL that the database computes it by, as its author wrote it."""
     generated_tree: Expression | None = None
+    on_update: str | None = None
+    """What the column becomes at each update of its row, in the forms of a default."""
+    enum: tuple[str, ...] | None = None
+    """The only texts that the column may have."""
 
     @property
     def needs_value(self) -> bool:
@@ -287,6 +291,8 @@ def _encode_table(table: TableInfo) -> dict[str, Any]:
                 "references": None if column.references is None else _as_dict(column.references),
                 "generated": column.generated,
                 "generated_tree": column.generated_tree,
+                **({} if column.on_update is None else {"on_update": column.on_update}),
+                **({} if column.enum is None else {"enum": column.enum}),
             }
             for column in table.columns.values()
         ],
@@ -321,6 +327,7 @@ def _decode_table(name: str, text: Mapping[str, Any]) -> TableInfo:
                 **each,
                 "type": parse_type(each["type"]),
                 "references": None if each["references"] is None else Reference(**each["references"]),
+                "enum": tuple(each["enum"]) if each.get("enum") is not None else None,
             }
         )
         for each in text["columns"]

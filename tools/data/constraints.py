@@ -19,6 +19,7 @@ from baobab.tools.data.expressions import Scope, SqlWriter, quote
 
 _CHECK = "_check_"
 _FITS = "_fits_"
+_ENUM = "_enum_"
 _OF_CALLERS = {
     "user": "current_user_id()",
     "user_uuid": "current_user_id()",
@@ -117,14 +118,24 @@ def list_checks(table: TableInfo) -> Iterator[tuple[str, Expression]]:
         assert check.tree is not None
         yield f"{_CHECK}{check.name}", check.tree
     for column in table.columns.values():
+        if column.enum is not None:
+            yield f"{_ENUM}{column.name}", _build_enum(column, column.enum)
         if column.generated_tree is not None and column.type.is_exact and column.type.bounds is not None:
             yield f"{_FITS}{column.name}", ["fits", column.generated_tree, str(column.type)]
+
+
+def _build_enum(column: Column, words: tuple[str, ...]) -> Expression:
+    return ["in", ["column", "", column.name], [["value", "text", word] for word in words]]
 
 
 def find_check(table: TableInfo, constraint: str) -> tuple[Check | None, Column | None]:
     """Returns the check or the generated column of a constraint."""
     if constraint.startswith(_CHECK):
         return table.checks.get(constraint.removeprefix(_CHECK)), None
+    column = table.columns.get(constraint.removeprefix(_ENUM)) if constraint.startswith(_ENUM) else None
+    if column is not None and column.enum is not None:
+        words = ", ".join(f"'{word}'" for word in column.enum)
+        return Check(column.name, f"{column.name} in ({words})", _build_enum(column, column.enum)), None
     return None, table.columns.get(constraint.removeprefix(_FITS)) if constraint.startswith(_FITS) else None
 
 

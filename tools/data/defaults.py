@@ -7,6 +7,7 @@ from typing import Any
 from baobab.tools.core.errors import BadRequest
 from baobab.tools.data.actor import Actor
 from baobab.tools.data.catalogue import Column
+from baobab.tools.data.temporal_values import shift_moment
 
 _TEXT = re.compile(r"'((?:[^']|'')*)'", re.DOTALL)
 _CAST = re.compile(r"::\s*[a-z][a-z0-9 ]*(\([0-9, ]+\))?(\[\])?$", re.IGNORECASE)
@@ -16,7 +17,14 @@ _NOW = ("now()", "current_timestamp", "transaction_timestamp()", "statement_time
 _DAY = ("current_date", "now()::date")
 _UUID = ("gen_random_uuid()", "uuid_generate_v4()")
 _USER = ("current_user_id()", "auth.uid()")
-KNOWN = "a number, a 'text', true, false, null, now(), current_date, gen_random_uuid() or current_user_id()"
+_ROLE = "current_user_role()"
+_SHIFT = re.compile(r"now\(\)\s*([+-])\s*interval\s*'\s*([0-9]{1,6})\s*(second|minute|hour|day|week)s?\s*'")
+_SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 604800}
+_LONGEST_SHIFT = 100 * 365 * 86400
+KNOWN = (
+    "a number, a 'text', true, false, null, now(), now() + interval '7 days', current_date, gen_random_uuid(), "
+    "current_user_id() or current_user_role()"
+)
 
 
 def find_default(column: Column, actor: Actor, now: str) -> Any:
@@ -24,6 +32,12 @@ def find_default(column: Column, actor: Actor, now: str) -> Any:
     if column.default is None:
         return None
     return evaluate(column, column.default, actor, now)
+
+
+def find_update(column: Column, actor: Actor, now: str) -> Any:
+    """Returns the canonical value that a column gets at each update. None for null."""
+    assert column.on_update is not None
+    return evaluate(column, column.on_update, actor, now)
 
 
 def evaluate(column: Column, text: str, actor: Actor, now: str) -> Any:  # noqa: PLR0911 - one for each form
@@ -40,6 +54,11 @@ def evaluate(column: Column, text: str, actor: Actor, now: str) -> Any:  # noqa:
         return _of_type(column, now)
     if lower in _USER:
         return None if actor.user_id is None else _of_type(column, actor.user_id)
+    if lower == _ROLE:
+        return None if actor.user_role is None else _of_type(column, actor.user_role)
+    shift = _SHIFT.fullmatch(lower)
+    if shift is not None and (seconds := int(shift[2]) * _SECONDS[shift[3]]) <= _LONGEST_SHIFT:
+        return _of_type(column, shift_moment(now, seconds if shift[1] == "+" else -seconds))
     plain = _CAST.sub("", plain).strip()
     if plain.lower() == "null":
         return None
@@ -51,7 +70,8 @@ def evaluate(column: Column, text: str, actor: Actor, now: str) -> Any:  # noqa:
     if plain.lower() == "array[]" and column.type.array:
         return []
     advice = f" Write the text as `'{plain}'`, with its quotes." if _WORDS.fullmatch(plain) else ""
-    raise BadRequest(f"`{column.name}`: the default `{text[:60]}` is not {KNOWN}.{advice}")
+    message = f"`{column.name}`: the default `{text[:60]}` is not {KNOWN}.{advice}"
+    raise BadRequest(message, remediation="For a value that is computed from other columns, write `generated`.")
 
 
 def _of_type(column: Column, text: str) -> Any:

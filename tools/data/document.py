@@ -8,7 +8,7 @@ from typing import Any
 from baobab.tools.core.errors import BadRequest
 from baobab.tools.data.actor import SERVICE
 from baobab.tools.data.catalogue import NAME, Catalogue, Check, Column, Index, Reference, TableInfo
-from baobab.tools.data.column_types import UnknownType, parse_type
+from baobab.tools.data.column_types import ColumnType, UnknownType, parse_type
 from baobab.tools.data.defaults import evaluate
 from baobab.tools.data.errors import InvalidName, InvalidSchema, ReservedTable, TableLimit, UnknownTable
 
@@ -18,6 +18,7 @@ _MOST_INDEXES = 50
 _MOST_CHECKS = 50
 _MOST_VIEWS = 50
 _LONGEST_EXPRESSION = 4000
+_LONGEST_DEFAULT = 1000
 _LONGEST_EXPRESSIONS = 20_000
 """The most characters of all checks and generated columns of a table, which become parts of one statement."""
 _LONGEST_OWN_NAME = 56
@@ -26,7 +27,12 @@ _ACTIONS = ("NO ACTION", "RESTRICT", "CASCADE", "SET NULL", "SET DEFAULT")
 _METHODS = ("btree", "hash", "gist", "gin", "hnsw", "ivfflat")
 _OPCLASS = re.compile(r"[a-z_]{1,40}")
 _TABLE_FIELDS = {"columns", "indexes", "checks", "_dropColumns", "_seed", "_drop"}
-_COLUMN_FIELDS = {"type", "primaryKey", "primary", "nullable", "default", "unique", "references", "generated"}
+_COLUMN_FIELDS = {
+    "type", "primaryKey", "primary", "nullable", "default", "onUpdate", "unique", "references", "generated", "enum"
+}  # fmt: skip
+_MOST_WORDS = 100
+"""The most values of an enum."""
+_LONGEST_WORD = 200
 _INDEX_FIELDS = {"columns", "unique", "method", "opclass"}
 TAKEN = frozenset({"functions", "fn", "webhook", "env", "integrations", "frontend", "people", "billing"})
 """Names that no new table or view may have, because the contract has other routes at `/v1/{app_id}/NAME`. One that has
@@ -161,6 +167,10 @@ def _render_column(column: Column) -> dict[str, Any]:
     document["nullable"] = not column.needs_value
     if column.default is not None:
         document["default"] = column.default
+    if column.on_update is not None:
+        document["onUpdate"] = column.on_update
+    if column.enum is not None:
+        document["enum"] = list(column.enum)
     if column.unique:
         document["unique"] = True
     if column.generated is not None:
@@ -238,7 +248,7 @@ def _read_column(table: str, name: str, document: Any) -> Column:
         default = "true" if default else "false"
     elif isinstance(default, int | float):
         default = repr(default)
-    if default is not None and (not isinstance(default, str) or len(default) > 1000):
+    if default is not None and (not isinstance(default, str) or len(default) > _LONGEST_DEFAULT):
         raise InvalidSchema(f"`{place}.default` must be an expression of SQL, as a text of at most 1000 characters.")
     try:
         kind = parse_type(document["type"])
@@ -253,17 +263,46 @@ def _read_column(table: str, name: str, document: Any) -> Column:
         unique=flags.get("unique", False),
         references=_read_reference(place, document.get("references")),
         generated=document.get("generated"),
+        on_update=document.get("onUpdate"),
+        enum=_read_enum(place, kind, document.get("enum")),
     )
     if column.generated is not None:
         _check_generated(place, column)
     if (column.primary_key or column.unique) and not (kind.is_ordered or kind.name in ("bytea", "interval", "timetz")):
         raise InvalidSchema(f"`{place}`: a column of the type {kind} is no key and not unique.")
-    if default is not None:
-        try:
-            evaluate(column, default, SERVICE, _SAMPLE_MOMENT)
-        except BadRequest as exc:
-            raise InvalidSchema(exc.message) from exc
+    if column.on_update is not None:
+        _check_on_update(place, column)
+    for text in (default, column.on_update):
+        _check_value(place, column, text)
     return column
+
+
+def _check_value(place: str, column: Column, text: str | None) -> None:
+    """Checks a default, or what an update sets."""
+    try:
+        value = None if text is None else evaluate(column, text, SERVICE, _SAMPLE_MOMENT)
+    except BadRequest as exc:
+        raise InvalidSchema(exc.message, remediation=exc.remedy) from exc
+    if column.enum is not None and value is not None and value not in column.enum:
+        raise InvalidSchema(f"`{place}`: `{value}` is not in its enum.")
+
+
+def _check_on_update(place: str, column: Column) -> None:
+    if not isinstance(column.on_update, str) or len(column.on_update) > _LONGEST_DEFAULT:
+        raise InvalidSchema(f"`{place}.onUpdate` must be an expression as `default` has it, such as `now()`.")
+    if column.primary_key or column.generated is not None or column.type.serial or column.references is not None:
+        raise InvalidSchema(f"`{place}` is a key, a reference, serial or generated, and takes no `onUpdate`.")
+
+
+def _read_enum(place: str, kind: ColumnType, words: Any) -> tuple[str, ...] | None:
+    if words is None:
+        return None
+    if not kind.is_text:
+        raise InvalidSchema(f"`{place}.enum`: only a text has one, and this is {kind}.")
+    is_list = isinstance(words, list) and 0 < len(words) <= _MOST_WORDS and len(set(map(str, words))) == len(words)
+    if not is_list or not all(isinstance(word, str) and len(word) <= _LONGEST_WORD for word in words):
+        raise InvalidSchema(f"`{place}.enum` must be a list of 1 to {_MOST_WORDS} different texts.")
+    return tuple(kind.clean(word, place) for word in words)
 
 
 def _check_generated(place: str, column: Column) -> None:
@@ -360,7 +399,26 @@ def _names(value: Any, place: str) -> list[str]:
 
 def _check_name(name: str, place: str) -> None:
     if not NAME.fullmatch(name):
-        raise InvalidName(f"The {place[:100]}: names match ^[a-z_][a-z0-9_]*$ and have at most 63 characters.")
+        raise InvalidName(
+            f"The {place[:100]}: names match ^[a-z_][a-z0-9_]*$ and have at most 63 characters.",
+            remediation=_suggest_name(name, place),
+        )
+
+
+def _suggest_name(name: str, place: str) -> str | None:
+    """Returns the remedy for a name such as `createdAt`, which other tools write. SQLite does not tell `createdat` and
+    `createdAt` apart, and Postgres does.
+    """
+    snake_case = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name)
+    snake_case = re.sub(r"[^a-z0-9]+", "_", snake_case.lower()).strip("_")[:63]
+    if not NAME.fullmatch(snake_case):
+        return None
+    if not place.startswith("column"):
+        return f"Call it `{snake_case}`."
+    reason = "capital letters mean the same as small ones in one database, and not in the other."
+    if not re.fullmatch(r"[A-Za-z0-9_]+", name):
+        return f"Call it `{snake_case}`."
+    return f"Call it `{snake_case}`: {reason} `select={name}:{snake_case}` reads it under the other name."
 
 
 def _check_fields(document: Mapping[str, Any], fields: set[str], place: str) -> None:

@@ -16,7 +16,7 @@ A tree is JSON: a list of a name and its parts.
     ["case", [[condition, a], ...], b or null]
     ["concat", a, b, ...] ["exact", "+" | "-" | "*", a, b] ["exact_choice", ["call", "coalesce", a, ...]]
     ["generated", a, type] ["fits", a, type]
-    ["json", a, [step, ...], whether as text] ["cast", a, type] ["call", name, a, ...]
+    ["json", a, [step, ...], whether as text] ["json_number", a] ["cast", a, type] ["call", name, a, ...]
     ["aggregate", "count" | "sum" | "avg" | "min" | "max", a or null, type of a]
     ["distance", "cosine" | "l2" | "inner", a, b]
 
@@ -353,6 +353,14 @@ class SqlWriter:
     def _write_exact_choice(self, tree: Expression, scope: Scope) -> str:
         return self.write(tree[1], scope)
 
+    def _write_json_number(self, tree: Expression, scope: Scope) -> str:
+        """Writes JSON as the number that it is: null if it is anything else."""
+        if self.dialect == "sqlite":
+            kind = f"json_type({self.write(tree[1], scope)})"
+            return f"exact_number(iif({kind} IN ('integer', 'real'), json_as_text({self.write(tree[1], scope)}), NULL))"
+        kind = f"jsonb_typeof({self.write(tree[1], scope)})"
+        return f"(CASE WHEN {kind} = 'number' THEN ({self.write(tree[1], scope)} #>> '{{}}')::numeric END)"
+
     def _write_generated(self, tree: Expression, scope: Scope) -> str:
         """Writes a value as a column of a type stores it. Null if it does not fit, which `fits` refuses."""
         kind = parse_type(tree[2])
@@ -471,6 +479,7 @@ class SqlWriter:
         "role": _write_role,
         "now": _write_now,
         "json": _write_json,
+        "json_number": _write_json_number,
         "cast": _write_cast,
         "call": _write_call,
         "aggregate": _write_aggregate,

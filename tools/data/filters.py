@@ -77,6 +77,15 @@ class FilterReader:
         column, dot, condition = _split_column(text)
         if not dot:
             raise InvalidFilter(f"`{text[:60]}` is not `column.operator.value`.")
+        operator = condition.removeprefix("not.").partition(".")[0].partition("(")[0]
+        is_of_rows = operator == "is" or operator not in (*OPERATORS, "match", "imatch")
+        if is_of_rows and column.partition("->")[0].strip() not in self._table.columns:
+            raise InvalidFilter(
+                f"`{text[:60]}`: `or` and `and` join conditions on columns of `{self._table.name}`, and not on related "
+                f"rows, and it has no column `{column[:63]}`.",
+                remediation=f"Filter by related rows beside it, which must hold as well: `{column[:63]}=not.is.null`. "
+                "For either the one or the other, declare a view that joins the tables with `left join`, or ask twice.",
+            )
         return self._read_condition(column, condition, in_group=True)
 
     def _read_condition(self, name: str, text: str, *, in_group: bool = False) -> Expression:
@@ -148,6 +157,8 @@ def _check_mode(operator: str, mode: str | None) -> None:
 
 
 def _compare(name: str, left: Expression, kind: ColumnType, operator: str, value: str) -> Expression:  # noqa: PLR0911 - one for each kind of operator
+    if operator in ("gt", "gte", "lt", "lte") and kind.name in ("json", "jsonb") and not kind.array:
+        return [_COMPARE[operator], ["json_number", left], ["number", _read_number(name, operator, value)]]
     if operator in _COMPARE:
         if operator not in ("eq", "neq") and not kind.is_ordered:
             raise InvalidFilter(f"`{name}` is {kind}, which has no order.")
@@ -173,6 +184,18 @@ def _compare(name: str, left: Expression, kind: ColumnType, operator: str, value
     if not kind.is_text:
         raise InvalidFilter(f"`{name}` is {kind}, and `{operator}` searches texts.")
     return ["search", left, text_search.read_search(operator, value)]
+
+
+def _read_number(name: str, operator: str, value: str) -> str:
+    """Reads a number that JSON is compared with. Other values of JSON have no order that both databases share."""
+    try:
+        number: str = ColumnType("numeric").parse(value, name)
+    except BadRequest as exc:
+        raise InvalidFilter(
+            f"`{name}={operator}.{value[:40]}`: JSON is compared by its order with numbers only.",
+            remediation="To compare texts, end the path with `->>`, as in `data->>name`.",
+        ) from exc
+    return number
 
 
 def _compare_is(name: str, left: Expression, kind: ColumnType, value: str) -> Expression:

@@ -281,6 +281,8 @@ class MigrationPlan:
                 )
             if older_column.default != column.default:
                 yield Change("", f"change the default of {table}.{name}")
+            if older_column.on_update != column.on_update:
+                yield Change("", f"change what an update sets {table}.{name} to")
             if older_column.references != column.references:
                 yield from self._change_reference(table, older_column, column)
                 rebuild = True
@@ -332,7 +334,7 @@ class MigrationPlan:
             if new_checks.get(constraint) != tree or _names_any(tree, recomputed_columns):
                 drop = f"ALTER TABLE {table} DROP CONSTRAINT IF EXISTS {quote(constraint)}" if is_postgres else ""
                 is_own = constraint not in new_checks and find_check(older, constraint)[0] is not None
-                description = f"drop the check {constraint.removeprefix('_check_')} of {older.name}" if is_own else ""
+                description = f"drop the check {_name_check(constraint)} of {older.name}" if is_own else ""
                 if drop or description:
                     yield Change(drop, description or f"drop a condition on the rows of {older.name}")
         for name in sorted(recomputed_columns):
@@ -483,6 +485,10 @@ class MigrationPlan:
                 f"`{table.name}.{column.name}` must have a value, and {nulls} rows have none.",
                 details={"table": table.name, "column": column.name, "existing_row_count": rows},
             )
+
+
+def _name_check(constraint: str) -> str:
+    return constraint.removeprefix("_check_").removeprefix("_enum_")
 
 
 def _describe_addition(table: TableInfo, constraint: str) -> str:

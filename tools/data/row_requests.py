@@ -54,7 +54,12 @@ def require_few(rows: list[Row], preferences: Preferences, media_type: str) -> l
     """Raises BadRequest before the commit if a write changes more rows than it may."""
     limit = MOST_ROWS if preferences.max_affected is None else preferences.max_affected
     if len(rows) > limit:
-        raise BadRequest(f"This would change {len(rows)} rows, but the limit is {limit}.", details={"rows": len(rows)})
+        raise BadRequest(
+            f"This would change {len(rows)} rows, but the limit is {limit}.",
+            details={"rows": len(rows), "limit": limit},
+            remediation="Narrow the filter. If you mean all of them, say so with the header "
+            f"`Prefer: max-affected={len(rows)}` (the argument `prefer` over MCP); nothing was changed yet.",
+        )
     if OBJECT in media_type and len(rows) != 1:
         raise SingleRowExpected(f"This would change {len(rows)} rows, but the request asks for one.")
     return rows

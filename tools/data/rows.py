@@ -18,7 +18,7 @@ from baobab.tools.data.actor import Actor
 from baobab.tools.data.broken_references import ReferenceFinder
 from baobab.tools.data.catalogue import Catalogue, Column, Expression, TableInfo
 from baobab.tools.data.change_log import Change, ChangeLog
-from baobab.tools.data.defaults import find_default
+from baobab.tools.data.defaults import find_default, find_update
 from baobab.tools.data.errors import NotNullViolation, PolicyViolation
 from baobab.tools.data.expressions import FALSE, TRUE, SqlWriter, allowed_after, allowed_rows, both, quote
 from baobab.tools.data.images import Images, decode_rows
@@ -163,8 +163,18 @@ class Rows(RowReader):
         if not upsert.merge:
             return f" ON CONFLICT ({target}) DO NOTHING"
         changes = [column.name for column in table.writable_columns if column.name in named_columns - {*upsert.columns}]
+        automatic_columns = [column for column in table.writable_columns if changes and column.on_update]
+        sets = [
+            f"{quote(column.name)} = {self._place(writer, column, find_update(column, self.actor, self._now))}"
+            for column in automatic_columns
+        ]
+        automatic_names = {column.name for column in automatic_columns}
         # A row without other columns must still be returned, which only an update does.
-        sets = ", ".join(f"{quote(name)} = excluded.{quote(name)}" for name in changes or upsert.columns[:1])
+        sets += [
+            f"{quote(name)} = excluded.{quote(name)}"
+            for name in changes or upsert.columns[:1]
+            if name not in automatic_names
+        ]
         condition = both(allowed_rows(table, "UPDATE", self.actor), allowed_rows(table, "SELECT", self.actor))
         if self._state_before.differs(table, condition):
             for present in self._images.find_conflicts(table, rows, upsert.columns):
@@ -172,7 +182,7 @@ class Rows(RowReader):
                     raise _not_changeable(table)
             condition = TRUE
         where = writer.write(condition, {"": quote(table.name)})
-        return f" ON CONFLICT ({target}) DO UPDATE SET {sets} WHERE {where}"
+        return f" ON CONFLICT ({target}) DO UPDATE SET {', '.join(sets)} WHERE {where}"
 
     def update(
         self,
@@ -180,8 +190,13 @@ class Rows(RowReader):
         changes: Mapping[str, Any],
         conditions: Iterable[Expression],
         answer: Sequence[str] | None = None,
+        *,
+        restores: bool = False,
     ) -> list[Row]:
-        """Changes the rows that fulfil the conditions and that the actor may change, and returns them."""
+        """Changes the rows that fulfil the conditions and that the actor may change, and returns them.
+
+        restores: whether the rows become what they were, also in the columns that an update sets by itself.
+        """
         columns = [column for column in table.writable_columns if column.name in changes]
         if not columns:
             raise _no_column(table)
@@ -189,8 +204,11 @@ class Rows(RowReader):
         conditions = list(conditions)
         sets: list[str] = []
         canonical: dict[str, Any] = {}
-        for column in columns:
-            value = _require_value(table, column, column.type.clean(changes[column.name], column.name))
+        automatic_columns = [] if restores else [column for column in table.writable_columns if column.on_update]
+        for column in dict.fromkeys([*columns, *automatic_columns]):
+            is_automatic = column in automatic_columns
+            value = find_update(column, self.actor, self._now) if is_automatic else _clean(column, changes)
+            value = _require_value(table, column, value)
             canonical[column.name] = value
             if column.type.serial and value is not None:
                 self._serials.pass_numbers(table, column, {value})
@@ -205,7 +223,7 @@ class Rows(RowReader):
                 changed_rows = self._write_returning(writer, table, text, check, answer)
             self._note_slow_write("update", table, conditions, began)
             return changed_rows
-        names = {column.name for column in columns}
+        names = set(canonical)
         older = self._images.read(table, reachable)
         followers = self._images.follow_update(table, older, names)
         with self._naming_references(table, [canonical], reachable):
@@ -441,6 +459,10 @@ def _pick_columns(rows: list[Row], names: Sequence[str] | None) -> list[Row]:
 
 def _not_changeable(table: TableInfo) -> PolicyViolation:
     return PolicyViolation(f"A row of `{table.name}` that this would change is not one that the caller may change.")
+
+
+def _clean(column: Column, values: Mapping[str, Any]) -> Any:
+    return column.type.clean(values[column.name], column.name)
 
 
 def _no_column(table: TableInfo) -> BadRequest:

@@ -150,9 +150,11 @@ def _restore_values(rows: Rows, catalogue: Catalogue, change: Change) -> None:
     old_row, new_row = change.old_row or {}, change.new_row or {}
     old_values = {name: value for name, value in old_row.items() if value != new_row.get(name, value)}
     restored_values = _known_columns(table, old_values)
-    changed_rows = rows.update(table, restored_values, [_key_of(table, new_row)]) if restored_values else [{}]
+    changed_rows = (
+        rows.update(table, restored_values, [_key_of(table, new_row)], restores=True) if restored_values else [{}]
+    )
     # It may have been restored together with the row that it refers to.
-    changed_rows = changed_rows or rows.update(table, restored_values, [_key_of(table, old_row)])
+    changed_rows = changed_rows or rows.update(table, restored_values, [_key_of(table, old_row)], restores=True)
     if not changed_rows:
         raise UndoConflict(f"A row of `{table.name}` has changed since the action.")
 
