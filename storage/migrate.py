@@ -40,18 +40,23 @@ async def migrate(database: Database) -> list[str]:
     return await _migrate(database)
 
 
-async def _migrate(database: Database) -> list[str]:
+async def list_missing_revisions(database: Database) -> list[str]:
+    """Lists the revisions that `migrate` would apply, oldest first. Raises SchemaTooNew."""
     before = await read_revision(database)
     revisions = list_revisions()
-    if before == revisions[-1]:
-        return []
     if before is not None and before not in revisions:
         raise SchemaTooNew(
             f"the database is at revision {before}; this version knows {revisions[0]} to {revisions[-1]}"
         )
-    async with database.writing(lock=INSTALLATION, bulk=True) as connection:
-        await connection.run_sync(_upgrade)
     return revisions[revisions.index(before) + 1 if before else 0 :]
+
+
+async def _migrate(database: Database) -> list[str]:
+    missing_revisions = await list_missing_revisions(database)
+    if missing_revisions:
+        async with database.writing(lock=INSTALLATION, bulk=True) as connection:
+            await connection.run_sync(_upgrade)
+    return missing_revisions
 
 
 def _upgrade(connection: Connection) -> None:

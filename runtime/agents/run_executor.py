@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from pydantic import ValidationError
 from sqlalchemy import bindparam, select
 
 from baobab.runtime.agents.charges import RunCharges
@@ -26,12 +27,14 @@ from baobab.runtime.agents.tables import AGENT_OF_RUN, ENDED, FROZEN, agents, ch
 from baobab.runtime.agents.threads import ThreadMemory, add_turns
 from baobab.storage.statements import Statements
 from baobab.tools.core.auth import proposers
+from baobab.tools.core.auth.callers import Caller
 from baobab.tools.core.errors import BaobabError, Unavailable
 from baobab.tools.core.job import Job
 from baobab.tools.core.jobs import OUTAGES, JobLost, RetryLater
 
 _log = logging.getLogger(__name__)
 _BUSY_SECONDS = 0.2
+_OTHER_VERSION_SECONDS = 5.0
 _LARGEST_OUTPUT = 2**20
 _RESULTS = ["output", "said"]
 """The channels of the state that are read at the end of a run."""
@@ -101,17 +104,12 @@ class RunExecutor:
             # The next steps may cause an effect at once.
             await self._event_log.claim()
             await self._charges.count_missing()
-        # Parsed here, where an error fails the run: a later version may not read its graph any more.
-        self._graph_text = json.dumps(run.graph_spec, sort_keys=True)
-        self._spec = parse_graph(self._graph_text)
         try:
+            self._read_graph(run)
             if self._job.attempt > _MOST_ATTEMPTS and not self._is_cancelled:
                 message = f"{_MOST_ATTEMPTS} processes in a row stopped at the same step of the run."
                 raise RunFailed("worker_lost", message)
-            fetch, now = self._services.database.fetch_once, self._services.clock.now()
-            caller = await proposers.restore_caller(fetch, self._services.credits, run.caller, now)
-            if proposers.kind_of(caller) != run.caller_kind:
-                raise RunFailed("not_allowed", "The caller that the run acts for is not of the kind that started it.")
+            caller = await self._restore_caller(run)
             registry, base_url = self._job.registry, self._services.options.base_url
             offers = ToolOffers(registry)
             if self._spec.tools.mcp_servers:
@@ -147,6 +145,25 @@ class RunExecutor:
                 await self._pause_run(waiting)
             else:
                 await self._complete_run(output, turns)
+
+    def _read_graph(self, run: Any) -> None:
+        self._graph_text = json.dumps(run.graph_spec, sort_keys=True)
+        try:
+            self._spec = parse_graph(self._graph_text)
+        except ValidationError as exc:
+            message = "The server was upgraded, and does not read the graph with which this run was started."
+            raise RunFailed("outdated", message) from exc
+
+    async def _restore_caller(self, run: Any) -> Caller:
+        fetch, now = self._services.database.fetch_once, self._services.clock.now()
+        try:
+            caller = await proposers.restore_caller(fetch, self._services.credits, run.caller, now)
+        except proposers.CallerUnreadable as exc:
+            # A server of the version that stored the run may go on with it.
+            raise RetryLater(_OTHER_VERSION_SECONDS, exc.message) from exc
+        if proposers.kind_of(caller) != run.caller_kind:
+            raise RunFailed("not_allowed", "The caller that the run acts for is not of the kind that started it.")
+        return caller
 
     async def _read_run(self) -> Any:
         """Reads the run's row. None where the run is deleted, has ended or is frozen, so that there is nothing to do.

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 from baobab import __version__, tools
 from baobab.region_stores import RegionStores, RegionUnavailable, RegionWatch
+from baobab.runtime.agents.job_kinds import ADVANCE
 from baobab.runtime.egress import Egress
 from baobab.runtime.gateway.gateway import Gateway
 from baobab.runtime.gateway.media.media import Media
@@ -31,6 +32,7 @@ from baobab.storage.valkey.errors import ValkeyUnavailable
 from baobab.storage.valkey.pipeline import Pipeline
 from baobab.storage.valkey.windows import SlidingWindows
 from baobab.tools.ai.model_calls import wait_for_endings
+from baobab.tools.approvals.carrying_over import CallOutdated
 from baobab.tools.approvals.service import ApprovalService
 from baobab.tools.billing.ledger.credits import Credits
 from baobab.tools.core.audit import AuditLog
@@ -47,6 +49,7 @@ from baobab.tools.core.stores import Cell
 from baobab.tools.core.toolset import Toolset
 from baobab.tools.mail.mailer import OutboxMailer, Postbox
 from baobab.tools.users.session_check import SessionCheck
+from baobab.waiting import Waiting, survey_calls, survey_runs
 
 _FLUSH_SECONDS = 1.0
 _SWEEP_SECONDS = 30.0
@@ -64,6 +67,8 @@ class Application:
     settings: Settings
     services: Services
     registry: Registry
+    waiting: Waiting
+    """What waited for a person at the start."""
 
 
 def load_vault(settings: Settings) -> Vault:
@@ -176,7 +181,27 @@ async def open_application(
             watch = RegionWatch(region_stores, further_regions, services.silent_regions, work.start)
             watch.start()
             stack.push_async_callback(watch.stop)
-        yield Application(settings, services, registry)
+        yield Application(settings, services, registry, await _survey_waiting(services, registry, approvals))
+
+
+async def _survey_waiting(services: Services, registry: Registry, approvals: ApprovalService) -> Waiting:
+    """Looks at what waits for a person. What no server can go on with any more, since it was upgraded, is refused now
+    and not after somebody has approved it.
+    """
+    waiting = await survey_calls(services.database, services.vault, registry, services.clock.now())
+    for call in waiting.outdated_calls:
+        if call.is_lost:
+            await approvals.refuse_outdated(call.id, CallOutdated(call.reason))
+    for database in {stores.database for stores in services.regions.values()}:
+        with contextlib.suppress(DatabaseUnavailable):
+            of_region = await survey_runs(database)
+            waiting += of_region
+            for run in of_region.outdated_runs:
+                if run.is_lost:
+                    async with database.writing_unit(lock=None) as unit:
+                        arguments, job_id = {"run_id": run.id}, f"run:{run.id}:outdated"
+                        await services.jobs.enqueue(unit, ADVANCE, arguments, job_id=job_id)
+    return waiting
 
 
 class _RegionWork:

@@ -24,6 +24,7 @@ from baobab.settings import Settings, load_settings
 from baobab.tools.accounts.first_account import ensure_first_account, first_account
 from baobab.tools.console.sessions import create_link
 from baobab.tools.core.lifecycle import Lifecycle
+from baobab.waiting import Waiting
 
 
 class Server:
@@ -54,6 +55,7 @@ class Server:
         self.link_lifetime: timedelta | None = None
         """How long the one-time link to the console is valid that is made at the start; None: none is made."""
         self.console_link: str | None = None
+        self.waiting = Waiting()
 
     async def __call__(self, scope: Scope, receive: Any, send: Any) -> None:
         if scope["type"] == "lifespan":
@@ -69,6 +71,7 @@ class Server:
         async with contextlib.AsyncExitStack() as stack:
             application = await stack.enter_async_context(open_application(settings, **self._parts))
             self.lifecycle = application.services.lifecycle
+            self.waiting = application.waiting
             self.first_key = await ensure_first_account(application.services, settings.bootstrap_key or None)
             if self.link_lifetime is not None:
                 owner = await first_account(application.services)

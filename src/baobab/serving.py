@@ -157,6 +157,7 @@ def render_welcome(settings: Settings, asgi_server: "server.Server") -> str:
         f"  Docs     {address}/docs",
         f"  Guides   {address}/docs/guides",
         f"  Models   {_describe_models(settings)}",
+        *(f"  Waiting  {line}" for line in asgi_server.waiting.describe()),
         "",
         "  Add it to an MCP client, in a shell or in the file that is named:",
         *(f"  - {name}\n    {line}" for name, line in clients.items()),

@@ -41,7 +41,10 @@ def test_init_takes_the_bootstrap_key(tmp_path: Path) -> None:
 
 
 def test_migrate_makes_the_schema_and_then_has_nothing_to_do(tmp_path: Path) -> None:
-    first, second = (run_baobab("migrate", "--data", tmp_path / "data") for _ in range(2))
+    dry, first, second = (
+        run_baobab("migrate", *flags, "--data", tmp_path / "data") for flags in (("--dry-run",), (), ())
+    )
+    assert dry.stdout.startswith("Would apply 0001")
     assert first.stdout.startswith("Applied 0001")
     assert second.stdout == "The database is up to date.\n"
 

@@ -7,6 +7,7 @@ from sqlalchemy import select, update
 
 from baobab.runtime.agents.edits import require_answer
 from baobab.storage.notices import Notices
+from baobab.tools.approvals.carrying_over import require_makeable
 from baobab.tools.approvals.executor import ask_for_execution
 from baobab.tools.approvals.tables import NOTICE, approvals
 from baobab.tools.approvals.texts import ApprovalTexts, describe_row
@@ -51,7 +52,10 @@ class CallDecisions:
             raise AlreadyDecided.of(row)
         if status == "approved":
             require_answer(row.tool, self._texts.arguments(row) if edit is None else edit.all_arguments)
-        values: dict[str, Any] = {}
+        if status == "approved":
+            # Refused before anybody relies on it. An edit is validated against the present tool.
+            require_makeable(call.registry, row, self._texts.arguments(row) if edit is None else edit.all_arguments)
+        values = self._complete_fields(call, row)
         if status == "approved" and gate.approvers.persons > 1:
             if edit is not None:
                 raise EditsTakeOne
@@ -84,6 +88,16 @@ class CallDecisions:
             details = {"approval_id": row.id, "run_id": row.run_id}
             await self._jobs.emit(call.unit, ENDED, app_id=row.app_id, data=details)
         return "decided"
+
+    def _complete_fields(self, call: Call, row: Any) -> dict[str, Any]:
+        """Returns the arguments as a person reads them, if a former version did not store them with the row.
+
+        They cannot be read once the arguments are erased.
+        """
+        tool = call.registry.tools.get(row.tool)
+        if row.fields is not None or tool is None:
+            return {}
+        return {"fields": self._texts.seal_fields(row.id, "fields", self._texts.render_fields(row, tool))}
 
     def _edit_arguments(self, call: Call, row: Any, edit: Edit) -> dict[str, Any]:
         """Returns the columns that hold other arguments than those that the call of the row was proposed with."""

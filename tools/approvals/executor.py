@@ -17,11 +17,13 @@ from sqlalchemy import select, update
 from baobab.storage.clock import Clock
 from baobab.storage.database import Database
 from baobab.tools.approvals.acting import describe_right, restore_acting_caller
+from baobab.tools.approvals.carrying_over import require_makeable
 from baobab.tools.approvals.errors import Unfinished
 from baobab.tools.approvals.tables import NOTICE, FieldCipher, approvals
+from baobab.tools.core.auth.proposers import CallerUnreadable
 from baobab.tools.core.call import Call
 from baobab.tools.core.context import RequestContext
-from baobab.tools.core.errors import AppMigrating, BaobabError, Internal, ToolNotFound, Unavailable
+from baobab.tools.core.errors import AppMigrating, BaobabError, Internal, Unavailable
 from baobab.tools.core.job import Job
 from baobab.tools.core.jobs import RetryLater
 from baobab.tools.core.steps import ENDED
@@ -79,6 +81,17 @@ class ApprovedCall:
             await call.services.jobs.emit(call.unit, ENDED, app_id=self.app_id, data=event)
 
 
+def render_refusal(error: BaobabError) -> dict[str, Any]:
+    """Renders the error that an approval keeps."""
+    return {
+        "code": error.code,
+        "message": error.message,
+        "remediation": error.remedy,
+        # Details may hold values that a JSON column does not take, such as datetimes.
+        "details": from_json(to_json(error.details)),
+    }
+
+
 def job_id_of(approval_id: str) -> str:
     """Returns the id of the job that executes an approved call."""
     return f"approval:{approval_id}"
@@ -106,6 +119,9 @@ class Executor:
             return
         try:
             await self._attempt(job, row)
+        except CallerUnreadable as error:
+            # A server of the version that stored it may make the call.
+            raise RetryLater(_PAUSE_SECONDS, error.message) from error
         except (Unavailable, Internal) as error:
             # However long a move of the app takes, the call waits for its end.
             if isinstance(error, AppMigrating) or self._clock.now() <= row.decided_at + _PATIENCE:
@@ -116,12 +132,11 @@ class Executor:
 
     async def _attempt(self, job: Job, row: Any) -> None:
         self._check_can_succeed(job, row)
+        arguments = json.loads(self._seals.open(row.id, "arguments", row.arguments))
+        require_makeable(job.registry, row, arguments)
         tool = job.registry.find(row.tool)
         async with self._database.reading() as connection:
             caller = await restore_acting_caller(job.services, connection, row, tool)
-        if tool.version != row.tool_version:
-            raise ToolNotFound("The tool has changed since the call was proposed.")
-        arguments = json.loads(self._seals.open(row.id, "arguments", row.arguments))
         context = RequestContext(row.door, row.request_id, base_url=self._base_url)
         approved_call = ApprovedCall(
             row.id,
@@ -145,17 +160,10 @@ class Executor:
             raise Unfinished(problem)
 
     async def _fail(self, job: Job, row: Any, error: BaobabError) -> None:
-        refusal = {
-            "code": error.code,
-            "message": error.message,
-            "remediation": error.remedy,
-            # Details may hold values that a JSON column does not take, such as datetimes.
-            "details": from_json(to_json(error.details)),
-        }
         values = {
             "status": "failed",
             "finished_at": self._clock.now(),
-            "error": refusal,
+            "error": render_refusal(error),
             **self._seals.without_arguments(row.id),
         }
         async with self._database.writing_unit(lock=None) as unit:

@@ -9,6 +9,7 @@ from sqlalchemy import select
 from baobab.storage.database import Execute
 from baobab.tools.approvals.schemas import Asker
 from baobab.tools.approvals.service import service_of
+from baobab.tools.core.auth import proposers
 from baobab.tools.core.auth.tables import accounts, api_keys
 from baobab.tools.core.call import Tool
 from baobab.tools.core.errors import AppNotFound
@@ -59,8 +60,8 @@ class ApprovalLabels:
         """Says who proposed the call, in parts. For a run, that is who started it."""
         caller, account = row.caller, await self._account(row.account_id)
         kind, key_id = caller.get("kind"), caller.get("key_id")
-        if kind == "end_user" or (kind is None and "user_id" in caller):
-            return {"kind": "user", "name": escape_text(str(caller["user_id"])), "account": None, "door": row.door}
+        if (user_id := proposers.find_user(caller)) is not None:
+            return {"kind": "user", "name": escape_text(user_id), "account": None, "door": row.door}
         if kind == "anonymous":
             return {"kind": "visitor", "name": None, "account": None, "door": row.door}
         if key_id is None:

@@ -8,7 +8,7 @@ arguments. Its states:
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from hashlib import sha256
 from types import SimpleNamespace
@@ -19,6 +19,7 @@ from sqlalchemy import Select, and_, func, insert, or_, select, update
 from baobab.storage.clock import Clock, Ids
 from baobab.storage.database import Database, DatabaseConnection, Unit
 from baobab.storage.notices import Notices
+from baobab.tools.approvals.carrying_over import list_effects
 from baobab.tools.approvals.notices.tables import notice_settings
 from baobab.tools.approvals.tables import NOTICE, FieldCipher, approvals
 from baobab.tools.approvals.texts import ApprovalTexts, describe_row
@@ -79,15 +80,15 @@ class ProposedCalls:
         arguments_json = json.dumps(arguments, separators=(",", ":"))
         if len(arguments_json) > MOST_BYTES:
             raise TooLargeToPropose(details={"max_bytes": MOST_BYTES})
-        digest = _digest(call, arguments, meaning)
+        digests = _list_digests(call, arguments, meaning)
         belongs_to = await proposers.get_owner(call)
         # The same call made twice at once has one outcome, and the caps of an organisation are exact.
         async with self._database.writing_unit(lock=belongs_to[0]) as connection:
-            row = await self._find_proposal(connection, call, digest)
+            row = await self._find_proposal(connection, call, digests)
             if row is not None and call.context.step is not None and row.status in ("expired", *_FINISHED):
                 return self._resolve_step(call, row)
             if row is None:
-                values = await self._insert_proposal(connection, call, belongs_to, arguments_json, digest, meaning)
+                values = await self._insert_proposal(connection, call, belongs_to, arguments_json, digests[0], meaning)
                 await self._notices.publish(connection, NOTICE, belongs_to[0])
                 await self._ask_for_notices(connection, values["id"], belongs_to[0])
                 summary = describe_row(call.tool, SimpleNamespace(**values), render_fields(call.tool, arguments))
@@ -123,7 +124,7 @@ class ProposedCalls:
 
     async def is_approved(self, call: Call, arguments: Mapping[str, Any], meaning: str | None) -> bool:
         """Returns whether this very call was approved, and its outcome has not been handed out."""
-        conditions = self._digest_conditions(call, _digest(call, arguments, meaning))
+        conditions = self._digest_conditions(call, _list_digests(call, arguments, meaning))
         was_approved = approvals.c.status.in_(("approved", "executed", "failed"))
         async with self._database.reading() as connection:
             return (
@@ -132,18 +133,20 @@ class ProposedCalls:
 
     async def has_proposal(self, call: Call, arguments: Mapping[str, Any], meaning: str | None) -> bool:
         """Returns whether this call was proposed before, and still waits or has an outcome to hand out."""
-        query = select(approvals.c.id).where(*self._match_conditions(call, _digest(call, arguments, meaning))).limit(1)
+        conditions = self._match_conditions(call, _list_digests(call, arguments, meaning))
+        query = select(approvals.c.id).where(*conditions).limit(1)
         async with self._database.reading() as connection:
             return (await connection.execute(query)).first() is not None
 
-    def _match_conditions(self, call: Call, digest: str) -> tuple[Any, ...]:
+    def _match_conditions(self, call: Call, digests: Sequence[str]) -> tuple[Any, ...]:
         """Builds the conditions that select the row of this call, if it was proposed before."""
-        conditions = self._digest_conditions(call, digest)
+        conditions = self._digest_conditions(call, digests)
         if call.context.step is not None:
             return conditions
         now = self._clock.now()
-        # An outcome is handed out even if the tool has changed since. A call that still waits is of the same version.
-        is_waiting = and_(approvals.c.status == "pending", approvals.c.tool_version == call.tool.version)
+        # An outcome is handed out even if the tool has changed since. A call that still waits can still be made: its
+        # arguments are those of this call, which the tool takes.
+        is_waiting = and_(approvals.c.status == "pending", approvals.c.effect.in_(list_effects(call.tool)))
         return (
             *conditions,
             or_(
@@ -153,23 +156,23 @@ class ProposedCalls:
             ),
         )
 
-    def _digest_conditions(self, call: Call, digest: str) -> tuple[Any, ...]:
+    def _digest_conditions(self, call: Call, digests: Sequence[str]) -> tuple[Any, ...]:
         return (
             approvals.c.proposer == proposers.proposer_name(call.caller, call.context.step),
             approvals.c.tool == call.tool.name,
-            approvals.c.arguments_digest == digest,
+            approvals.c.arguments_digest.in_(digests),
             approvals.c.collected_at.is_(None),
         )
 
-    async def _find_proposal(self, connection: DatabaseConnection | Unit, call: Call, digest: str) -> Any:
+    async def _find_proposal(self, connection: DatabaseConnection | Unit, call: Call, digests: Sequence[str]) -> Any:
         """Returns the row in which this call was proposed before; None if the call is new."""
-        belonging = self._match_conditions(call, digest)
+        belonging = self._match_conditions(call, digests)
         if call.context.step is not None:
             return await self._step_row(connection, select(approvals).where(*belonging), self._clock.now())
         first = select(approvals).where(*belonging).order_by(approvals.c.created_at, approvals.c.id).limit(1)
         row = (await connection.execute(first)).first()
         if row is None:
-            conditions = self._digest_conditions(call, digest)
+            conditions = self._digest_conditions(call, digests)
             is_waiting = (approvals.c.status == "pending", approvals.c.tool_version == call.tool.version)
             overdue_id = (await connection.execute(select(approvals.c.id).where(*conditions, *is_waiting))).scalar()
             if overdue_id is not None:
@@ -292,21 +295,24 @@ async def expire(connection: DatabaseConnection | Unit, seals: FieldCipher, now:
     await connection.execute(update(approvals).where(*is_pending).values(**values))
 
 
-def _digest(call: Call, arguments: Mapping[str, Any], meaning: str | None) -> str:
-    """Computes the digest that is equal for two calls of a tool if they are the same call.
+def _list_digests(call: Call, arguments: Mapping[str, Any], meaning: str | None) -> list[str]:
+    """Computes what is equal for two calls of a tool if they are the same call: the digest of this version of the
+    server, and those by which former versions stored it.
 
-    It contains the caller: a key that acts for one user must not get the outcome of another's call. A run may make the
-    same call twice: its steps differ by their own ids.
+    Each contains the caller: a key that acts for one user must not get the outcome of another's call. A run may make
+    the same call twice: its steps differ by their own ids.
     """
     step = call.context.step
-    caller_fields: Any = proposers.encode_caller(call.caller)
+    identities: list[Any] = proposers.list_identities(call.caller)
     if step is not None:
-        caller_fields = [step.run_id, step.call_id]
+        identity = [step.run_id, step.call_id]
         if step.app_right is not None:
             # No approval of a call with its caller's right is good for one with the app's, nor for another node.
-            caller_fields += ["app", step.app_right.node, step.app_right.digest]
+            identity += ["app", step.app_right.node, step.app_right.digest]
+        identities = [identity]
         arguments = {name: value for name, value in arguments.items() if name not in step.pins}
-    content = json.dumps(
-        [caller_fields, arguments, *([] if meaning is None else [meaning])], sort_keys=True, separators=(",", ":")
+    further = [] if meaning is None else [meaning]
+    contents = (
+        json.dumps([identity, arguments, *further], sort_keys=True, separators=(",", ":")) for identity in identities
     )
-    return sha256(content.encode()).hexdigest()
+    return [sha256(content.encode()).hexdigest() for content in contents]

@@ -18,16 +18,18 @@ from baobab.storage.notices import Notices
 from baobab.storage.secrets import Vault
 from baobab.tools.approvals.decisions import CallDecisions
 from baobab.tools.approvals.erasing import erase_calls, find_naming
-from baobab.tools.approvals.executor import Executor, job_id_of
+from baobab.tools.approvals.executor import Executor, job_id_of, render_refusal
 from baobab.tools.approvals.proposals import COLLECTABLE, ProposedCalls, approval_url, expire
-from baobab.tools.approvals.tables import FieldCipher, approvals
+from baobab.tools.approvals.tables import NOTICE, FieldCipher, approvals
 from baobab.tools.approvals.texts import ApprovalTexts
 from baobab.tools.core.approvals import Decision
 from baobab.tools.core.audit import AuditLog
 from baobab.tools.core.auth import proposers
 from baobab.tools.core.auth.callers import Caller
+from baobab.tools.core.errors import BaobabError
 from baobab.tools.core.jobs import Jobs
 from baobab.tools.core.services import Services
+from baobab.tools.core.steps import ENDED
 
 _KEPT = timedelta(days=90)
 _LOOK_SECONDS = 0.5
@@ -184,6 +186,25 @@ class ApprovalService:
     async def erase_calls(self, unit: Unit, organisation_id: str, ids: Sequence[str]) -> None:
         """Erases what calls were asked with and what they answered. Those that are not made yet are rejected."""
         await erase_calls(unit, self._jobs, self._notices, self._clock, self.texts.seals, organisation_id, ids)
+
+    async def refuse_outdated(self, approval_id: str, error: BaobabError) -> None:
+        """Marks a waiting call that no server can make any more as failed, and lets the run that proposed it go on."""
+        is_pending = (approvals.c.id == approval_id, approvals.c.status == "pending")
+        async with self._database.writing_unit(lock=None) as unit:
+            row: Any = (await unit.execute(select(approvals).where(*is_pending).with_for_update())).first()
+            if row is None:
+                return
+            values = {
+                "status": "failed",
+                "finished_at": self._clock.now(),
+                "error": render_refusal(error),
+                **self.texts.seals.without_arguments(approval_id),
+            }
+            await unit.execute(update(approvals).where(*is_pending).values(**values))
+            await self._notices.publish(unit, NOTICE, row.organisation_id)
+            if row.run_id is not None:
+                event = {"approval_id": row.id, "run_id": row.run_id}
+                await self._jobs.emit(unit, ENDED, app_id=row.app_id, data=event)
 
     async def tend(self) -> None:
         """Expires overdue proposals, erases results that nobody fetched, and deletes old rows."""

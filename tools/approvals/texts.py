@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from baobab.tools.approvals.tables import FieldCipher
+from baobab.tools.core.auth import proposers
 from baobab.tools.core.call import Tool
 from baobab.tools.core.wording import Fields, describe_call, render_fields
 
@@ -23,12 +24,14 @@ class ApprovalTexts:
     def render_fields(self, row: Any, tool: Tool | None) -> Fields:
         """Returns the arguments of a row as a person reads them.
 
-        tool: None if it no longer exists. Then nobody knows which arguments are secret, and the list is empty.
+        tool: None if it no longer exists. Then nobody knows which arguments are secret, and the list is empty. It is
+        also empty for calls that ended before the list was kept.
         """
         if row.fields is not None:
             fields: Fields = json.loads(self.seals.open(row.id, "fields", row.fields))
             return fields
-        return [] if tool is None else render_fields(tool, self.arguments(row))
+        # Once a call has ended, its arguments are erased.
+        return [] if tool is None or row.finished_at is not None else render_fields(tool, self.arguments(row))
 
     def summarise(self, row: Any, tool: Tool | None) -> str:
         """Describes what the call of a row will do, or did. tool: None if it no longer exists."""
@@ -50,6 +53,6 @@ class ApprovalTexts:
 
 def describe_row(tool: Tool | None, row: Any, fields: Fields) -> str:
     """Describes what the call of a row does, with the arguments as a person reads them."""
-    user_id = row.caller.get("user_id") if row.caller.get("kind") == "end_user" else None
+    user_id = proposers.find_user(row.caller)
     tainted, as_app = bool(row.tainted), row.app_right is not None
     return describe_call(tool, fields, effect=row.effect, tainted=tainted, user_id=user_id, as_app=as_app)

@@ -10,6 +10,7 @@ from baobab.runtime.agents.edits import edit_call
 from baobab.runtime.agents.tables import runs
 from baobab.tools.approvals.access import DECIDERS, READERS
 from baobab.tools.approvals.acting import restore_acting_caller
+from baobab.tools.approvals.carrying_over import CallOutdated, require_makeable
 from baobab.tools.approvals.errors import ApprovalNotFound, OnlyRunsAreEdited
 from baobab.tools.approvals.naming import ApprovalLabels
 from baobab.tools.approvals.schemas import Approval, ApprovalDetail, Approvals, OneApproval, Status
@@ -176,6 +177,8 @@ async def approvals_get(call: Call, approval_id: ApprovalId) -> ApprovalDetail:
         NotAnApprover,
         NeedsAnother,
         AlreadyDecided,
+        CallOutdated,
+        proposers.CallerUnreadable,
         EditsTakeOne,
         OnlyRunsAreEdited,
         BadRequest,
@@ -284,9 +287,8 @@ async def _visible(call: Call, organisation_id: str) -> Any:
 async def _preview(call: Call, row: Any, arguments: dict[str, Any]) -> Preview:
     """Describes what the waiting call would do now, with its proposer's rights."""
     try:
+        require_makeable(call.registry, row, arguments)
         tool = call.registry.find(row.tool)
-        if tool.version != row.tool_version:
-            return Preview("It would fail now: the tool has changed since the call was proposed.")
         caller = await restore_acting_caller(call.services, call.unit, row, tool)
         context = RequestContext(row.door, row.request_id, base_url=call.context.base_url)
         return await call.registry.preview(tool, arguments, caller, context, call.unit)

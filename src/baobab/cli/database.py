@@ -6,31 +6,21 @@ import click
 
 from baobab.addresses import KvPlace
 from baobab.cli.errors import CommandError, run_work
-from baobab.cli.installation import data_option, load_installed_settings, load_settings
+from baobab.cli.installation import data_option, load_installed_settings
 
 
 @click.command()
+@click.option("--dry-run", is_flag=True, help="Say what would be applied and what waits, and change nothing.")
 @data_option
-def migrate(data: Path | None) -> None:
+def migrate(data: Path | None, *, dry_run: bool) -> None:
     """Update the database to the schema of this version.
 
-    `baobab serve` does this by itself. Run this command first if you want to see what it applies.
+    `baobab serve` does this by itself. Run this command first if you want to see what it applies, and whether the calls
+    and runs that wait for a person can go on afterwards.
     """
-    from baobab.storage.databases import database_at
-    from baobab.storage.migrate import migrate as apply
+    from baobab.cli.work.migration import migrate_database
 
-    async def work() -> list[str]:
-        settings = load_settings(data=data)
-        settings.data.mkdir(parents=True, exist_ok=True, mode=0o700)
-        database = database_at(settings.rows_url)
-        await database.open()
-        try:
-            return await apply(database)
-        finally:
-            await database.close()
-
-    applied_revisions = run_work(work())
-    click.echo(f"Applied {', '.join(applied_revisions)}." if applied_revisions else "The database is up to date.")
+    run_work(migrate_database(data, dry_run=dry_run, print_line=click.echo))
 
 
 @click.command("forget-store")

@@ -554,6 +554,18 @@ async def test_rules_that_would_go_through_too_much_end_the_run(agency: Agency) 
     assert (run["error"]["type"], "more than 250000" in run["error"]["message"]) == ("invalid_condition", True), run
 
 
+async def test_a_run_that_a_former_version_paused_goes_on_once_somebody_decides(agency: Agency) -> None:
+    await agency.create_agent("a", ASK)
+    run = await agency.run_agent("a")
+    owner = agency.owner
+    # The form of the version of 22 November 2026: a person who signed in is named by their ids, a key by its own.
+    caller = {"key_id": None, "account_id": owner.account_id, "organisation_id": owner.organisation_id}
+    async with agency.harness.services.database.writing() as connection:
+        await connection.execute(update(runs).where(runs.c.id == run["id"]).values(caller=caller))
+    run = await agency.decide("a", run["id"])
+    assert run["status"] == "completed", run
+
+
 async def test_a_run_whose_graph_cannot_be_read_any_more_ends(agency: Agency) -> None:
     await agency.create_agent("a", ASK)
     run = await agency.run_agent("a")
@@ -561,4 +573,4 @@ async def test_a_run_whose_graph_cannot_be_read_any_more_ends(agency: Agency) ->
         spec = {**ASK, "limits": {"from a later version": 1}}
         await connection.execute(update(runs).where(runs.c.id == run["id"]).values(graph_spec=spec))
     run = await agency.decide("a", run["id"])
-    assert (run["status"], run["error"]["type"]) == ("failed", "internal_error")
+    assert (run["status"], run["error"]["type"]) == ("failed", "outdated")

@@ -227,15 +227,6 @@ async def test_a_key_that_may_less_by_now_is_held_to_that(approvals_client: Appr
     assert await approvals_client.get_counter() == 0
 
 
-async def test_a_tool_that_has_changed_since_is_not_used(approvals_client: ApprovalsClient) -> None:
-    approval_id = await approvals_client.parse_approval_id(await approvals_client.raise_counter())
-    async with approvals_client.baobab.application.services.database.writing() as connection:
-        await connection.execute(update(approvals).values(tool_version="of yesterday"))
-    assert "the tool has changed" in (await approvals_client.get_approval(approval_id))["preview"]
-    assert await get_failure_code(approvals_client, approval_id) == "RESOURCE_NOT_FOUND"
-    assert await approvals_client.get_counter() == 0
-
-
 async def test_what_was_executed_is_audited_under_the_proposing_key_and_its_approval(
     approvals_client: ApprovalsClient,
 ) -> None:
