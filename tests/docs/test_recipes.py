@@ -21,9 +21,19 @@ from tests.docs.shell import check_order, run_shell
 from tests.docs.test_first_steps import wait_until_it_answers
 from tests.ports import free_port
 
-REFUSED, LEAKED, PUBLIC, BUDGETS, FILES, REPOSITORY, DATA, APPROVALS = (
+REFUSED, LEAKED, PUBLIC, BUDGETS, FILES, REPOSITORY, DATA, APPROVALS, RETRIEVAL = (
     (ROOT / "docs" / f"{page}.md").read_text()
-    for page in ("refused", "leaked-key", "public-page", "try-budgets", "files", "repository", "data", "approvals")
+    for page in (
+        "refused",
+        "leaked-key",
+        "public-page",
+        "try-budgets",
+        "files",
+        "repository",
+        "data",
+        "approvals",
+        "retrieval",
+    )
 )
 
 
@@ -245,3 +255,14 @@ def test_files_are_pushed_and_pulled_as_the_page_says(server: ServerProcess, tmp
     _, variables = keep_variables(server)
     push, pull = find_blocks(REPOSITORY, "sh")
     check_order(run_shell(f"cd {tmp_path}\n{variables}{push}{pull}"), '"file_count":1', "# My app")
+
+
+def test_a_visitor_gets_an_answer_from_the_documents_of_a_public_collection(server: ServerProcess) -> None:
+    _, variables = keep_variables(server)
+    blocks = find_blocks(RETRIEVAL, "sh", below="A public chatbot")
+    script = "\n".join(blocks)
+    collection, agent, *rest = read_bodies(run_shell(variables + "\n".join(blocks[:2])))
+    assert collection["warnings"] == ["Anyone may read every document of `faq` without signing in."]
+    assert (agent["agent"]["visibility"], rest) == ("public", [])
+    output = run_shell(variables + "RAG=$BAOBAB/v1/$APP/rag/collections\n" + "\n".join(blocks[2:]))
+    check_order(output, "Question: When are you open?", "hours.md", *re.findall(r"^# (\S.*)$", script, re.MULTILINE))

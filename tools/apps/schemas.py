@@ -118,6 +118,13 @@ class Config(TypedDict):
             "tables cannot be read."
         ),
     ]
+    open_collections: Annotated[
+        list[str] | None,
+        Field(
+            description="A sentence for each collection that visitors may read; null while the collections cannot be "
+            "read."
+        ),
+    ]
     paused: bool
     paused_at: datetime | None
     paused_reason: str | None
@@ -130,7 +137,7 @@ class Config(TypedDict):
 
 
 class AccessModeSet(TypedDict):
-    """warnings: of a public app, the tables of which visitors or any user reach every row."""
+    """warnings: of a public app, the tables of which visitors or any user reach every row, and public collections."""
 
     message: str
     app_id: str
@@ -167,7 +174,7 @@ class AuthHookSet(TypedDict):
 
 
 class VisibilitySet(TypedDict):
-    """warnings: of a public app, the tables of which visitors or any user reach every row."""
+    """warnings: of a public app, the tables of which visitors or any user reach every row, and public collections."""
 
     message: str
     app_id: str

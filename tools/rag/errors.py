@@ -28,6 +28,20 @@ class NotForUsers(Forbidden):
     remediation = "Call it with a key of the app, or as a member of its organisation."
 
 
+class NotForVisitors(Forbidden):
+    code = "AUTH_FORBIDDEN"
+    summary = "Visitors may not have a model answer or put chunks in order: that would spend the app's credits."
+    remediation = "Leave out `synthesize` and `rerank`, or let a public agent answer from the chunks."
+
+
+class HoldsUsersDocuments(Conflict):
+    summary = "Users of the app have added documents to this collection, which would become public."
+    remediation = (
+        "Create another collection with `accessMode` `public`, and add to it what everybody may read. "
+        "details.documents says how many there are."
+    )
+
+
 class SourceMissing(BadRequest):
     code = "VALIDATION_INVALID_SCHEMA"
     summary = "A document needs exactly one source."

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from baobab.tools.core.auth.callers import Caller
+from baobab.tools.core.auth.callers import Anonymous, AppKey, Caller
 from baobab.tools.core.call import Call
 from baobab.tools.core.context import RequestContext
 
@@ -26,7 +26,11 @@ def nested_context(call: Call) -> RequestContext:
 
 
 def paying_caller(call: Call) -> Caller:
-    """Returns the caller, whose key pays for the model, without its limits: they were checked before this call."""
+    """Returns the caller, whose key pays for the model, without its limits: they were checked before this call. For a
+    visitor, the app itself pays.
+    """
+    if isinstance(call.caller, Anonymous):
+        return AppKey(call.require_app().id, "visitors")
     caller: Any = call.caller
     paying: Caller = replace(caller, limits=None)
     return paying

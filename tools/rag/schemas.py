@@ -29,10 +29,11 @@ CollectionName = Annotated[
 ]
 Description = Annotated[str, Text(500), Field(description="What the collection is for.")]
 AccessMode = Annotated[
-    Literal["private", "shared", "custom"],
+    Literal["private", "shared", "public", "custom"],
     Field(
         description="What users of the app may do: `private`, see and manage the documents that they added; "
-        "`shared`, read all documents and add some; `custom`, nothing."
+        "`shared`, read all documents and add some; `public`, read all documents, as visitors may without signing in; "
+        "`custom`, nothing."
     ),
 ]
 ChunkSize = Annotated[int, Field(ge=100, le=4000, description="The most characters of a chunk.")]
@@ -99,6 +100,7 @@ class Collection(TypedDict):
     ]
     createdAt: datetime
     updatedAt: datetime
+    warnings: NotRequired[Annotated[list[str], Field(description="Who may read it without being asked who they are.")]]
 
 
 class DocumentCounts(TypedDict):

@@ -231,12 +231,12 @@ async def test_an_upsert_leaves_the_columns_that_its_row_does_not_name_as_they_a
         "name": "text",
         "role": {"type": "text", "default": "'guest'"},
     }
-    await tables.apply({"people": {"columns": columns}})
-    await tables.insert("people", {"mail": "a", "name": "Ada", "role": "owner"})
+    await tables.apply({"persons": {"columns": columns}})
+    await tables.insert("persons", {"mail": "a", "name": "Ada", "role": "owner"})
     rows = [{"mail": "a", "name": "Eve"}, {"mail": "b", "name": "Ben"}, {"mail": "a"}, {"mail": "b", "role": "owner"}]
-    answer = await tables.ask("POST", "/people?on_conflict=mail&select=mail,name,role", rows)
+    answer = await tables.ask("POST", "/persons?on_conflict=mail&select=mail,name,role", rows)
     assert (answer.status, answer.json[2]) == (201, {"mail": "a", "name": "Eve", "role": "owner"})
-    people = await tables.list("people?order=mail")
+    people = await tables.list("persons?order=mail")
     assert [(row["name"], row["role"]) for row in people] == [("Eve", "owner"), ("Ben", "owner")]
     assert people[0]["id"] == 1
 

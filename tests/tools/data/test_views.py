@@ -13,11 +13,11 @@ from tests.tools.data.test_injection import CORPUS
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 SHOP: dict[str, Any] = {
-    "people": {"columns": {"id": {"type": "uuid", "primaryKey": True}, "name": "text"}},
+    "customers": {"columns": {"id": {"type": "uuid", "primaryKey": True}, "name": "text"}},
     "orders": {
         "columns": {
             "id": {"type": "integer", "primaryKey": True},
-            "user_id": {"type": "uuid", "references": "people.id"},
+            "user_id": {"type": "uuid", "references": "customers.id"},
             "kind": "text",
             "price": "numeric",
             "count": "integer",
@@ -30,7 +30,7 @@ VIEWS = {
     "lines": (
         "select o.id, o.kind, p.name as buyer, o.price * o.count as total, upper(o.kind) || '!' as loud, "
         "o.more->>'colour' as colour, o.more->'tags' as tags, o.price > 5 as dear, coalesce(o.count, 0) as pieces, "
-        "o.at from orders o left join people p on p.id = o.user_id where o.kind <> 'hidden'"
+        "o.at from orders o left join customers p on p.id = o.user_id where o.kind <> 'hidden'"
     ),
     "sums": (
         "select kind, count(*) as orders, sum(price * count) as total, avg(count) as mean, max(price) as most "
@@ -38,7 +38,8 @@ VIEWS = {
     ),
     "mine": "select id, kind from orders where user_id = current_user_id()",
     "buyers": (
-        "select name from people where exists (select 1 from orders o where o.user_id = people.id and o.price > 3)"
+        "select name from customers where exists "
+        "(select 1 from orders o where o.user_id = customers.id and o.price > 3)"
     ),
 }
 
@@ -47,7 +48,7 @@ VIEWS = {
 async def shop(tables: Tables) -> Tables:
     answer = await tables.ask("POST", "/schema/apply", {"schema": {"tables": SHOP, "views": VIEWS}})
     assert answer.status == 200, answer.content
-    await tables.insert("people", {"id": ADA, "name": "Ada"}, {"id": BEN, "name": "Ben"})
+    await tables.insert("customers", {"id": ADA, "name": "Ada"}, {"id": BEN, "name": "Ben"})
     more = {"colour": "red", "tags": [1]}
     await tables.insert(
         "orders",
@@ -116,7 +117,7 @@ async def test_a_view_shows_each_reader_the_rows_that_the_tables_show_them(shop:
     assert await shop.list("mine", ada) == [{"id": 1, "kind": "nut"}]
     assert await shop.list("mine") == []
     assert await shop.list("buyers", ada) == []
-    await shop.policy("people", "all", command="SELECT", using_expression="name = 'Ben' or id = current_user_id()")
+    await shop.policy("customers", "all", command="SELECT", using_expression="name = 'Ben' or id = current_user_id()")
     assert (await shop.list("lines?select=id,buyer", ada)) == [{"id": 1, "buyer": "Ada"}]
     # Ben is shown, and the order by which he is a buyer is not.
     assert await shop.list("buyers", ada) == []
@@ -143,7 +144,7 @@ async def test_a_view_is_not_written_and_has_no_row_of_a_key(shop: Tables) -> No
     assert (await shop.ask("GET", "/lines/1")).status == 400
     answer = await shop.ask("POST", "/rls", {"table_name": "lines", "user_column": "id"})
     assert (answer.status, "is a view" in answer.json["error"]["message"]) == (404, True), answer.content
-    assert answer.json["error"]["remediation"] == "Name `orders` or `people` instead."
+    assert answer.json["error"]["remediation"] == "Name `orders` or `customers` instead."
     for method, path, request_body in (
         ("POST", "/realtime/configure", {"tables": ["lines"]}),
         ("DELETE", "/realtime/lines", None),
@@ -151,7 +152,7 @@ async def test_a_view_is_not_written_and_has_no_row_of_a_key(shop: Tables) -> No
     ):
         answer = await shop.ask(method, path, request_body)
         assert (answer.status, answer.json["error"]["code"]) == (400, "REALTIME_VIEW"), (method, path, answer.content)
-        assert "Follow `orders` and `people`" in answer.json["error"]["remediation"]
+        assert "Follow `orders` and `customers`" in answer.json["error"]["remediation"]
     imported_answer = await shop.world.ask(
         "POST", f"{shop.base}/data-import/lines", shop.world.owner, content=b"id\r\n1\r\n"
     )
@@ -162,23 +163,23 @@ async def test_a_view_keeps_the_references_of_the_columns_that_it_shows_as_they_
     views = {
         **VIEWS,
         "cheap": "select id, user_id, price from orders where price < 10",
-        "persons": "select id, name from people where name <> 'Nobody'",
-        "known": "select p.id, p.name, o.kind from people p join orders o on o.user_id = p.id",
+        "persons": "select id, name from customers where name <> 'Nobody'",
+        "known": "select p.id, p.name, o.kind from customers p join orders o on o.user_id = p.id",
         "loud": "select upper(kind) as kind, user_id from orders",
     }
     await shop.ask("POST", "/schema/apply", {"schema": {"tables": SHOP, "views": views}})
-    assert (await shop.ask("GET", "/schema/cheap")).json["columns"]["user_id"]["references"]["table"] == "people"
+    assert (await shop.ask("GET", "/schema/cheap")).json["columns"]["user_id"]["references"]["table"] == "customers"
     # From a view to the table that it refers to, and back.
-    assert await shop.list("cheap?select=id,people(name)&order=id") == [
-        {"id": 1, "people": {"name": "Ada"}},
-        {"id": 3, "people": None},
-        {"id": 4, "people": {"name": "Ben"}},
+    assert await shop.list("cheap?select=id,customers(name)&order=id") == [
+        {"id": 1, "customers": {"name": "Ada"}},
+        {"id": 3, "customers": None},
+        {"id": 4, "customers": {"name": "Ben"}},
     ]
-    assert await shop.list("people?select=name,cheap(id)&order=name&cheap.price=gt.1") == [
+    assert await shop.list("customers?select=name,cheap(id)&order=name&cheap.price=gt.1") == [
         {"name": "Ada", "cheap": [{"id": 1}]},
         {"name": "Ben", "cheap": []},
     ]
-    newest = "people?select=name,cheap(id)&order=name&cheap.order=id.desc&cheap.limit=1&cheap.price=lt.3"
+    newest = "customers?select=name,cheap(id)&order=name&cheap.order=id.desc&cheap.limit=1&cheap.price=lt.3"
     assert [row["cheap"] for row in await shop.list(newest)] == [[{"id": 1}], [{"id": 4}]]
     # Of a view of one table a row has one, of a view that joins some it may have many.
     assert await shop.list("orders?select=id,persons!inner(name)&persons.name=eq.Ben&order=id") == [
@@ -191,19 +192,23 @@ async def test_a_view_keeps_the_references_of_the_columns_that_it_shows_as_they_
     assert await shop.list("persons?select=name,loud(kind),cheap(id)&order=name&limit=1") == [
         {"name": "Ada", "loud": [{"kind": "NUT"}], "cheap": [{"id": 1}]}
     ]
-    for query in ("sums?select=kind,people(name)", "people?select=name,sums(kind)", "lines?select=people(name)"):
+    for query in (
+        "sums?select=kind,customers(name)",
+        "customers?select=name,sums(kind)",
+        "lines?select=customers(name)",
+    ):
         answer = await shop.ask("GET", f"/{query}")
         assert (answer.status, "as they are" in answer.json["error"]["remediation"]) == (400, True), query
     # Whoever embeds a view sees what its tables show them.
     ada = await shop.user(ADA)
-    await shop.policy("people", "all", command="SELECT", using_expression="true")
-    assert [row["cheap"] for row in await shop.list("people?select=name,cheap(id)&order=name", ada)] == [[], []]
+    await shop.policy("customers", "all", command="SELECT", using_expression="true")
+    assert [row["cheap"] for row in await shop.list("customers?select=name,cheap(id)&order=name", ada)] == [[], []]
     await shop.ask("POST", "/rls", {"table_name": "orders", "user_column": "user_id"})
-    assert [row["cheap"] for row in await shop.list("people?select=name,cheap(id)&order=name", ada)] == [
+    assert [row["cheap"] for row in await shop.list("customers?select=name,cheap(id)&order=name", ada)] == [
         [{"id": 1}],
         [],
     ]
-    assert await shop.list("people?select=name,cheap!inner(id)", ada) == [{"name": "Ada", "cheap": [{"id": 1}]}]
+    assert await shop.list("customers?select=name,cheap!inner(id)", ada) == [{"name": "Ada", "cheap": [{"id": 1}]}]
 
 
 async def test_the_simulator_compares_the_rows_of_views(shop: Tables) -> None:
@@ -217,7 +222,7 @@ async def test_the_simulator_compares_the_rows_of_views(shop: Tables) -> None:
 
     # The names of buyers are of a table that is closed, so that nobody sees these rows as the owner does.
     assert await simulate("lines") == [[], [], []]
-    await shop.policy("people", "all", command="SELECT", role="user", using_expression="true")
+    await shop.policy("customers", "all", command="SELECT", role="user", using_expression="true")
     assert await simulate("lines") == [[ADA], [BEN], []]
     # Each sums what they see: only the hidden order is all of its kind.
     assert await simulate("sums") == [[], [BEN], []]
@@ -238,7 +243,7 @@ async def test_the_advisor_names_views_that_are_open_as_a_whole(shop: Tables) ->
     warning = "The view `sums` of `orders`: any signed-in user may SELECT any row."
     assert warning in answer["warnings"]
     assert await list_open() == {(name, "user") for name in ("orders", "lines", "sums", "mine")}
-    await shop.policy("people", "all", command="SELECT", using_expression="true")
+    await shop.policy("customers", "all", command="SELECT", using_expression="true")
     assert ("buyers", "anon") in await list_open()
     assert warning in (await shop.ask("GET", "/config")).json["open_tables"]
     views = {**VIEWS, "all_kinds": "select kind from orders group by kind"}
@@ -259,7 +264,7 @@ async def test_views_are_shown_changed_and_dropped_with_the_schema(shop: Tables)
     assert len(await shop.list("sums")) == 3
     # What a view reads is not dropped under it.
     answer = await shop.ask(
-        "POST", "/schema/apply", {"schema": {"tables": {**SHOP, "people": {
+        "POST", "/schema/apply", {"schema": {"tables": {**SHOP, "customers": {
             "columns": {"id": {"type": "uuid", "primaryKey": True}}, "_dropColumns": ["name"]}}}})  # fmt: skip
     assert (answer.status, "The view `lines`" in answer.json["error"]["message"]) == (400, True)
     changed_views = {"sums": "select kind as sort, count(*) as n from orders group by kind"}
@@ -291,12 +296,12 @@ UNSAFE = {
     "select id from (select id from orders) o": "tables of this app",
     "select id from other.orders": "tables of this app",
     "select id from base": "cannot be made of views",
-    "select o.id from orders o, people p": "joined by",
-    "select o.id from orders o cross join people p": "joined by",
-    "select o.id from orders o right join people p on p.id = o.user_id": "joined by",
-    "select o.id from orders o join people p using (id)": "joined by",
+    "select o.id from orders o, customers p": "joined by",
+    "select o.id from orders o cross join customers p": "joined by",
+    "select o.id from orders o right join customers p on p.id = o.user_id": "joined by",
+    "select o.id from orders o join customers p using (id)": "joined by",
     "select o.id from orders o join orders o on true": "names two tables",
-    "select id from orders o join people p on p.id = o.user_id": "several tables",
+    "select id from orders o join customers p on p.id = o.user_id": "several tables",
     "select * from orders": "needs a name",
     "select o.* from orders o": "name",
     "select count(*) from orders": "needs a name",

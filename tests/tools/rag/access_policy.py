@@ -8,9 +8,12 @@ from tests.tools.access import RUNNERS, Caller, World
 USERS = "401 403 403 ok  403 ok  403 403 ok  ok  ok  ok  403 403"
 """Those who run the app, and its users: what they may see is decided by the collection."""
 
+ALL = "ok  403 403 ok  403 ok  403 403 ok  ok  ok  ok  403 403"
+"""Visitors, too, who are shown public collections only."""
+
 POLICY = {
     "rag_collections_create": RUNNERS,
-    "rag_collections_list": USERS,
+    "rag_collections_list": ALL,
     "rag_collections_get": USERS,
     "rag_collections_update": RUNNERS,
     "rag_collections_delete": RUNNERS,

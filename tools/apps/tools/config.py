@@ -86,6 +86,7 @@ async def config_get(call: Call, app_id: AppId) -> Config:
         "visibility": row["visibility"],
         "listed": row["listed"],
         "open_tables": await _list_open_tables(call),
+        "open_collections": await _list_open_collections(call),
         "paused": row["paused_at"] is not None,
         "paused_at": row["paused_at"],
         "paused_reason": row["paused_reason"],
@@ -157,7 +158,7 @@ async def config_access_mode(call: Call, app_id: AppId, access_mode: AccessMode)
         "app_id": app_id,
         "access_mode": access_mode,
     }
-    warnings = await _list_open_tables(call) if access_mode == "public" else []
+    warnings = await _list_what_is_open(call) if access_mode == "public" else []
     return {**answer, "warnings": warnings} if warnings else answer
 
 
@@ -272,7 +273,7 @@ async def config_visibility(
     await _set(call, visibility=visibility, listed=is_listed)
     message = f"Visibility is now {visibility}."
     answer: VisibilitySet = {"message": message, "app_id": app_id, "visibility": visibility, "listed": is_listed}
-    warnings = await _list_open_tables(call) if visibility == "public" else []
+    warnings = await _list_what_is_open(call) if visibility == "public" else []
     return {**answer, "warnings": warnings} if warnings else answer
 
 
@@ -501,3 +502,17 @@ async def _list_open_tables(call: Call) -> list[str] | None:
     except BaobabError:
         return None
     return [finding["message"] for finding in policies["open_tables"]]
+
+
+async def _list_open_collections(call: Call) -> list[str] | None:
+    """Returns a sentence for each collection that visitors may read; None if they cannot be read."""
+    try:
+        collections = await call.invoke("rag_collections_list", app_id=call.require_app().id)
+    except BaobabError:
+        return None
+    names = [collection["name"] for collection in collections if collection["accessMode"] == "public"]
+    return [f"The collection `{name}`: anyone without signing in may read every document." for name in names]
+
+
+async def _list_what_is_open(call: Call) -> list[str]:
+    return [*(await _list_open_tables(call) or ()), *(await _list_open_collections(call) or ())]

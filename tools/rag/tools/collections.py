@@ -4,6 +4,7 @@ from typing import Any
 
 from sqlalchemy import delete, func, insert, select, update
 
+from baobab.storage.database import Execute
 from baobab.storage.vectors.extension import lacks_vectors
 from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
@@ -11,11 +12,12 @@ from baobab.tools.core.escaping import escape_name
 from baobab.tools.core.toolset import Guard, Mcp, Rest
 from baobab.tools.core.types import OMITTED, AppId
 from baobab.tools.core.widening import one_of
-from baobab.tools.rag.access import MANAGERS, OF_COLLECTION, is_visible_to, list_collections, load_collection
+from baobab.tools.rag.access import MANAGERS, PUBLIC, READERS, is_visible_to, list_collections, load_collection
 from baobab.tools.rag.cleaning import request_cleaning
 from baobab.tools.rag.errors import (
     CollectionExists,
     CollectionNotFound,
+    HoldsUsersDocuments,
     OverlapTooLarge,
     TooManyCollections,
     VectorsUnavailable,
@@ -35,7 +37,7 @@ from baobab.tools.rag.tables import FREEZES, collections, documents
 from baobab.tools.rag.toolset import rag
 
 _columns = collections.c
-_WIDENS = Guard(widens={"accessMode": one_of(["shared"])})
+_WIDENS = Guard(widens={"accessMode": one_of(["shared", "public"])})
 _FURTHER_NAMES = {
     "access_mode": "accessMode",
     "chunk_size": "chunkSize",
@@ -105,12 +107,12 @@ async def rag_collections_create(
         created_row = (await unit.execute(insert(collections).values(row).returning(collections))).one()
     call.audit.resource_id = created_row.id
     call.audit.data |= {"name": name, "access_mode": accessMode}
-    return _describe(created_row)
+    return _warn(_describe(created_row))
 
 
 @rag.tool(
     "GET /collections",
-    access=OF_COLLECTION,
+    access=READERS,
     effect="read",
     rest=Rest(further_names=_FURTHER_NAMES),
     mcp=Mcp(keywords=("list, show knowledge bases, collections, RAG; Sammlungen auflisten; listar colecciones")),
@@ -123,7 +125,7 @@ async def rag_collections_list(call: Call, app_id: AppId) -> list[Collection]:
 
 @rag.tool(
     "GET /collections/{name}",
-    access=OF_COLLECTION,
+    access=READERS,
     effect="read",
     raises=(CollectionNotFound,),
     rest=Rest(further_names=_FURTHER_NAMES),
@@ -167,7 +169,7 @@ async def rag_collections_get(call: Call, app_id: AppId, name: CollectionName) -
     "PATCH /collections/{name}",
     access=MANAGERS,
     effect="write",
-    raises=(CollectionNotFound,),
+    raises=(CollectionNotFound, HoldsUsersDocuments),
     audit=Audit("rag.collection.update", category="rag", action="update", resource="collection"),
     rest=Rest(examples={"description": "How we work, since 2026."}, further_names=_FURTHER_NAMES),
     guard=_WIDENS,
@@ -198,13 +200,15 @@ async def rag_collections_update(
         values["access_mode"] = accessMode
     async with FREEZES.writing(call) as unit:
         row = await load_collection(unit.execute, call, name)
+        if accessMode == PUBLIC:
+            await _require_no_documents_of_users(unit.execute, row)
         conditions = (_columns.app_id == app_id, _columns.id == row.id)
         changed_row = (
             await unit.execute(update(collections).where(*conditions).values(values).returning(collections))
         ).one()
     call.audit.resource_id = row.id
     call.audit.data |= {"name": name, "access_mode": changed_row.access_mode}
-    return _describe(changed_row)
+    return _warn(_describe(changed_row))
 
 
 async def _preview_deletion(call: Call, app_id: str, name: str) -> str:
@@ -242,9 +246,24 @@ async def rag_collections_delete(call: Call, app_id: AppId, name: CollectionName
     call.audit.data |= {"name": name}
 
 
+async def _require_no_documents_of_users(execute: Execute, row: Any) -> None:
+    of_users = (documents.c.app_id == row.app_id, documents.c.collection_id == row.id, documents.c.user_id.is_not(None))
+    count = (await execute(select(func.count()).where(*of_users))).scalar_one()
+    if count:
+        raise HoldsUsersDocuments(details={"documents": count})
+
+
 def _require_overlap(size: int, overlap: int) -> None:
     if overlap >= size:
         raise OverlapTooLarge(details={"chunkSize": size, "chunkOverlap": overlap})
+
+
+def _warn(collection: Collection) -> Collection:
+    """Adds the warning that a public collection is one, to the answer of whoever makes it so."""
+    if collection["accessMode"] != PUBLIC:
+        return collection
+    name = collection["name"]
+    return {**collection, "warnings": [f"Anyone may read every document of `{name}` without signing in."]}
 
 
 def _describe(row: Any) -> Collection:

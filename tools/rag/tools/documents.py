@@ -15,11 +15,13 @@ from baobab.tools.core.toolset import Guard, Mcp, Rest
 from baobab.tools.core.types import AppId
 from baobab.tools.rag.access import (
     OF_COLLECTION,
+    READERS,
     Row,
     is_visible_to,
     load_collection,
     load_document,
     require_changeable,
+    require_extensible,
 )
 from baobab.tools.rag.cleaning import request_cleaning
 from baobab.tools.rag.errors import (
@@ -105,6 +107,7 @@ async def rag_ingest(
     source = await find_source(call, text, storage_object_id, url, filename)
     async with FREEZES.writing(call) as unit:
         collection = await load_collection(unit.execute, call, name)
+        require_extensible(call.caller, collection)
         call.audit.resource_id, result = await add_document(call, unit, collection, source, metadata or {})
     call.audit.data |= {"collection": name, "filename": source.filename}
     del app_id
@@ -113,7 +116,7 @@ async def rag_ingest(
 
 @rag.tool(
     "GET /collections/{name}/documents",
-    access=OF_COLLECTION,
+    access=READERS,
     effect="read",
     raises=(CollectionNotFound,),
     taints=True,
@@ -151,7 +154,7 @@ async def rag_documents_list(
 
 @rag.tool(
     "GET /collections/{name}/documents/{document_id}",
-    access=OF_COLLECTION,
+    access=READERS,
     effect="read",
     raises=(CollectionNotFound, DocumentNotFound),
     taints=True,
@@ -167,7 +170,7 @@ async def rag_documents_get(call: Call, app_id: AppId, name: CollectionName, doc
 
 @rag.tool(
     "GET /collections/{name}/documents/{document_id}/text",
-    access=OF_COLLECTION,
+    access=READERS,
     effect="read",
     raises=(CollectionNotFound, DocumentNotFound),
     taints=True,

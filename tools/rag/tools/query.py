@@ -2,14 +2,15 @@
 
 from typing import cast
 
+from baobab.tools.core.auth.callers import Anonymous
 from baobab.tools.core.call import Call
 from baobab.tools.core.credits import BudgetExhausted, CreditsExhausted
 from baobab.tools.core.stream import Stream
 from baobab.tools.core.toolset import Guard, Mcp, Rest
 from baobab.tools.core.types import AppId
-from baobab.tools.rag.access import OF_COLLECTION, load_collection
+from baobab.tools.rag.access import READERS, load_collection
 from baobab.tools.rag.answers import split_sentences, stream_answer, write_answer
-from baobab.tools.rag.errors import CollectionNotFound, FilterInvalid, FilterTypeInvalid
+from baobab.tools.rag.errors import CollectionNotFound, FilterInvalid, FilterTypeInvalid, NotForVisitors
 from baobab.tools.rag.schemas import (
     CollectionName,
     Diversity,
@@ -27,9 +28,9 @@ from baobab.tools.rag.toolset import rag
 
 @rag.tool(
     "POST /collections/{name}/query",
-    access=OF_COLLECTION,
+    access=READERS,
     effect="read",
-    raises=(CollectionNotFound, FilterInvalid, FilterTypeInvalid, CreditsExhausted, BudgetExhausted),
+    raises=(CollectionNotFound, FilterInvalid, FilterTypeInvalid, NotForVisitors, CreditsExhausted, BudgetExhausted),
     taints=True,
     rest=Rest(
         examples={"query": "How many holidays are there?", "topK": 3},
@@ -72,6 +73,8 @@ async def rag_query(
         it comes in one piece.
     """
     del app_id
+    if isinstance(call.caller, Anonymous) and (synthesize or rerank):
+        raise NotForVisitors
     async with call.reading() as execute:
         collection = await load_collection(execute, call, name)
     found_chunks = await search(
