@@ -1,7 +1,8 @@
 """Renders results and errors as the headers and bytes of HTTP answers."""
 
+import json
 import math
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from functools import lru_cache, partial
 from typing import Any
 
@@ -20,6 +21,8 @@ Reply = Callable[[int, Headers, bytes], Awaitable[None]]
 TakeBody = Callable[[], bytes | None]
 """Takes the whole body of a request, if it has arrived; else returns None, and the body has to be received."""
 
+_MOST_WARNINGS = 4000
+"""The most bytes of warnings in one header: proxies refuse answers with much larger heads."""
 WHOLE = "baobab.whole"
 """The scope key under which a server puts its Reply, if it can send a whole answer in one write."""
 TAKE_BODY = "baobab.take_body"
@@ -59,6 +62,21 @@ def error_headers(error: BaobabError) -> dict[str, str]:
     if seconds != int(seconds):
         retry_headers["retry-after-ms"] = str(math.ceil(seconds * 1000))
     return {**error.headers, **retry_headers}
+
+
+def warnings_header(warnings: Sequence[str]) -> tuple[bytes, bytes]:
+    """Returns the header for what a caller should know about a result: a JSON array of texts, in ASCII. Of many
+    warnings it has the first, and the number of the others.
+    """
+    shown_warnings: list[str] = []
+    length = 0
+    for number, warning in enumerate(warnings):
+        length += len(json.dumps(warning)) + 2
+        if length > _MOST_WARNINGS:
+            shown_warnings.append(f"There are {len(warnings) - number} more warnings.")
+            break
+        shown_warnings.append(warning)
+    return b"x-baobab-warnings", json.dumps(shown_warnings).encode()
 
 
 def cost_header(cost: int) -> tuple[bytes, bytes]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from baobab.http import further_names, query
-from baobab.http.answer import Send, allowance_headers, cost_header
+from baobab.http.answer import Send, allowance_headers, cost_header, warnings_header
 from baobab.http.bodies import BODIES, FREE
 from baobab.http.open_streams import OpenStreams
 from baobab.http.request import LARGE, LargeBodyParser, Request, parse_small_body, read_form, read_json, stream_body
@@ -102,6 +102,8 @@ class Endpoint:
             headers += call.headers
         if call.cost is not None:
             headers.append(cost_header(call.cost))
+        if call.warnings is not None:
+            headers.append(warnings_header(call.warnings))
         if isinstance(result, Stream):
             places = self._streams.hold_place(caller, request.ip, result.subject, result.places)
             with places if result.subject else nullcontext():
@@ -222,7 +224,7 @@ class Endpoint:
         context = RequestContext(
             "rest", request.id, request.ip, request.user_agent, base_url, request.path, streams=True
         )
-        context.trace, context.method = request.trace, request.method
+        context.trace, context.method, context.profile = request.trace, request.method, request.profile
         return context
 
     def _read_query(self, text: bytes) -> dict[str, Any]:

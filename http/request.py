@@ -93,6 +93,12 @@ class Request:
         return parent.decode("latin-1")
 
     @property
+    def profile(self) -> str:
+        """The schema of a database that a client of PostgREST names, to read or to write; empty if it names none."""
+        profile: bytes = self._headers.get(b"accept-profile") or self._headers.get(b"content-profile", b"")
+        return profile.decode("latin-1")
+
+    @property
     def content_length(self) -> int:
         """The length that the client declares; -1 if it declares none."""
         return int(self._headers.get(b"content-length", -1))

@@ -91,7 +91,7 @@ class ToolCalls:
                 return await self._search_tools(client, offer, params.arguments or {}, ctx.protocol_version)
             tool, arguments = await self.resolve_tool(client, offer, params.name, params.arguments or {})
             with self._sessions.track_call(client.session, ctx.request_id):
-                result = await self._run_tool(tool, arguments, client, ctx, params)
+                result, warnings = await self._run_tool(tool, arguments, client, ctx, params)
             results.require_success(tool, result)
         except ApprovalRequired as error:
             if params.request_state is None and _supports_url_elicitation(ctx):
@@ -104,18 +104,22 @@ class ToolCalls:
             return results.render_failure(error)
         except Exception:  # noqa: BLE001 - the one place where MCP answers unexpected errors
             return report_unexpected(client, params.name)
-        return results.render_success(tool, result, client, ctx.protocol_version)
+        return results.render_success(tool, result, client, ctx.protocol_version, warnings)
 
     async def _run_tool(
         self, tool: Tool, arguments: dict[str, Any], client: McpClient, ctx: Any, params: types.CallToolRequestParams
-    ) -> Any:
-        """Returns the result of a tool. A client that asked for progress is notified all through the call."""
+    ) -> tuple[Any, list[str] | None]:
+        """Returns the result of a tool and its warnings. A client that asked for progress is notified all through the
+        call.
+        """
         if "progress_token" not in (params.meta or {}):
-            return (await self._registry.run(tool, arguments, client.caller, client.context))[0]
+            result, call = await self._registry.run(tool, arguments, client.caller, client.context)
+            return result, call.warnings
         heartbeat = Heartbeat(ctx.session.report_progress, tool.name)
         async with heartbeat.keep_beating():
             context = replace(client.context, report=heartbeat.report)
-            return (await self._registry.run(tool, arguments, client.caller, context))[0]
+            result, call = await self._registry.run(tool, arguments, client.caller, context)
+            return result, call.warnings
 
     async def resolve_tool(
         self, client: McpClient, offer: Offer, name: str, arguments: dict[str, Any]

@@ -116,21 +116,23 @@ class FastPath:
             if needs_protocol_server or (limits is not None and limits.asks):
                 return None
             if client.session is None:
-                result, _ = await self._registry.run(tool, arguments, client.caller, client.context)
+                result, call = await self._registry.run(tool, arguments, client.caller, client.context)
             else:
                 with self._sessions.track_call(client.session, request_id):
-                    result, _ = await self._registry.run(tool, arguments, client.caller, client.context)
+                    result, call = await self._registry.run(tool, arguments, client.caller, client.context)
         except ToolNotFound:
             return None
         except BaobabError as error:
             return _render_refusal(results.render_failure(error))
         except Exception:  # noqa: BLE001 - as in calls.py, MCP answers unexpected errors here
             return _render_refusal(report_unexpected(client, name))
-        return _render_result(results.render(tool, result, client, version))
+        return _render_result(results.render(tool, result, client, version, call.warnings))
 
 
 def _render_result(result: results.RenderedResult) -> AnswerParts:
     text = to_json(result.text)
+    if result.warning_text is not None:
+        text += b'},{"type":"text","text":' + to_json(result.warning_text)
     meta = to_json(result.meta)[1:-1] if result.meta else b""
     if result.structured_json is None:
         return b',"result":{"content":[{"type":"text","text":', text, b'}],"isError":false', meta

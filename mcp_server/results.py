@@ -1,8 +1,8 @@
 """Renders the results of tools for the protocol: as JSON text, and as structured content."""
 
 import secrets
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import mcp_types as types
@@ -17,6 +17,9 @@ ERROR = "baobab/error"
 """The key in `_meta` that holds an error as data. Structured content would violate the outputSchema."""
 UNTRUSTED = "baobab/untrusted"
 """The key in `_meta` that marks text by strangers, and names the marks around it."""
+
+WARNINGS = "baobab/warnings"
+"""The key in `_meta` that holds what the caller should know about a result, as a list of texts."""
 
 NO_CONTENT = "Done."
 STRUCTURED = "The result is in structuredContent."
@@ -39,9 +42,24 @@ class RenderedResult:
     structured_json: bytes | None = None
     meta: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def warning_text(self) -> str | None:
+        """The warnings as a text of their own beside the result, because many clients show their model only texts."""
+        warnings = self.meta.get(WARNINGS)
+        return f"Warnings: {' '.join(warnings)}" if warnings else None
 
-def render(tool: Tool, result: Any, client: McpClient, protocol_version: str) -> RenderedResult:
+
+def render(
+    tool: Tool, result: Any, client: McpClient, protocol_version: str, warnings: Sequence[str] | None = None
+) -> RenderedResult:
     """Renders a tool's result as the client's view and protocol version require."""
+    rendered_result = _render_result(tool, result, client, protocol_version)
+    if not warnings:
+        return rendered_result
+    return replace(rendered_result, meta={**rendered_result.meta, WARNINGS: list(warnings)})
+
+
+def _render_result(tool: Tool, result: Any, client: McpClient, protocol_version: str) -> RenderedResult:
     if result is None:
         return RenderedResult(NO_CONTENT)
     sends_once = client.view.results == "structured"
@@ -63,10 +81,13 @@ def render(tool: Tool, result: Any, client: McpClient, protocol_version: str) ->
     return RenderedResult(wrapped_text, structured_json, {UNTRUSTED: {"mark": mark}})
 
 
-def render_success(tool: Tool, result: Any, client: McpClient, protocol_version: str) -> types.CallToolResult:
-    rendered_result = render(tool, result, client, protocol_version)
+def render_success(
+    tool: Tool, result: Any, client: McpClient, protocol_version: str, warnings: Sequence[str] | None = None
+) -> types.CallToolResult:
+    rendered_result = render(tool, result, client, protocol_version, warnings)
+    texts = [rendered_result.text, *([rendered_result.warning_text] if rendered_result.warning_text else [])]
     return types.CallToolResult(
-        content=[types.TextContent(text=rendered_result.text)],
+        content=[types.TextContent(text=text) for text in texts],
         structured_content=None
         if rendered_result.structured_json is None
         else from_json(rendered_result.structured_json),

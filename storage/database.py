@@ -151,6 +151,12 @@ class LockTimeout(DatabaseUnavailable):
     """A statement waited too long for a lock, or for one whose holder waited for it."""
 
 
+class StatementOutdated(DatabaseUnavailable):
+    """A statement names a table or column that is not there, or was prepared for a table that has changed since."""
+
+
+_OUTDATED_STATES = ("0A000", "42703", "42P01")
+"""Postgres's codes for a prepared statement whose table has changed, an unknown column, and an unknown table."""
 _LOCK_STATES = ("55P03", "40P01")
 """Postgres's codes for a lock that is not available, and for a deadlock."""
 INSTALLATION = "*"
@@ -483,6 +489,8 @@ class ErrorTranslator:
                 raise LockTimeout(type(cause).__name__, reason) from error
             if getattr(cause, "sqlstate", None) == "42501":
                 raise PrivilegeRefused(type(cause).__name__, reason) from error
+            if _is_outdated(cause, reason):
+                raise StatementOutdated(type(cause).__name__, reason) from error
             if _is_timeout(cause):
                 raise StatementTimeout(type(cause).__name__, reason) from error
             # The lower byte of a code of SQLite is the primary error.
@@ -490,6 +498,12 @@ class ErrorTranslator:
             raise (DatabaseBusy if busy else DatabaseUnavailable)(type(cause).__name__, reason) from error
         if isinstance(error, NoConnectionFree):
             raise DatabaseUnavailable("no connection is free") from error
+
+
+def _is_outdated(cause: Any, reason: str) -> bool:
+    return getattr(cause, "sqlstate", None) in _OUTDATED_STATES or reason.startswith(
+        ("no such column", "no such table")
+    )
 
 
 def _is_timeout(cause: Any) -> bool:

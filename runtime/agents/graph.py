@@ -6,7 +6,7 @@ A node starts from its beginning after a pause or a crash, so it does nothing th
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from functools import lru_cache
 from typing import Any
@@ -154,6 +154,7 @@ class _GraphCompiler:
             function = tool_call.get("function") or {}
             ref = refs.get(function.get("name", ""))
             tainted = False
+            warnings: Sequence[str] = ()
             if ref is None:
                 result: Any = {"error": {"code": "UNKNOWN_TOOL", "message": "There is no tool with this name here."}}
             else:
@@ -170,6 +171,7 @@ class _GraphCompiler:
                             call_result = await make_call(
                                 runtime.context, ref, arguments, arg["call_id"], arg["tainted"], node.approvers
                             )
+                        warnings = call_result.warnings
                         result, tainted = (
                             _note_edit(call_result.value, call_result.arguments),
                             runtime.context.toolbox.is_tainting(ref),
@@ -180,7 +182,8 @@ class _GraphCompiler:
                         if node.on_denied == "fail":
                             raise RunFailed("approval_denied", denied.reason) from denied
                         result = {"error": {"code": "APPROVAL_REJECTED", "message": denied.reason}}
-            message = {"role": "tool", "tool_call_id": tool_call.get("id", ""), "content": as_text(result)}
+            content = as_text(result) + (f"\n\nWarnings: {' '.join(warnings)}" if warnings else "")
+            message = {"role": "tool", "tool_call_id": tool_call.get("id", ""), "content": content}
             return Command(update={"talks": {node_id: [message]}, "tainted": tainted}, goto=name)
 
         return act

@@ -117,7 +117,7 @@ class _Replayer:
             raise CallDenied(recorded_call["error"]["message"])
         if recorded_call["status"] == "error":
             raise ToolFailed(recorded_call["error"], recorded_call.get("args"))
-        return CallResult(recorded_call["result"], recorded_call.get("args"))
+        return CallResult(recorded_call["result"], recorded_call.get("args"), recorded_call.get("warnings", ()))
 
     async def run_agent(
         self, node: AgentNode, input_values: Mapping[str, Any], call_id: str, *, tainted: bool

@@ -29,10 +29,13 @@ class ModelAnswer:
 
 @dataclass(frozen=True, slots=True)
 class CallResult:
-    """A tool's result. arguments: those that a person gave in place of the run's; None if nobody did."""
+    """A tool's result. arguments: those that a person gave in place of the run's; None if nobody did. warnings: what
+    the tool says about the result.
+    """
 
     value: Any
     arguments: Mapping[str, Any] | None = None
+    warnings: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)

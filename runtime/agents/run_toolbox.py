@@ -134,7 +134,7 @@ class RunToolbox:
             raise ToolFailed(_error_payload(exc), edited_arguments) from exc
         edited_arguments = await self._emit_decision(call_id) if needs_approval or is_held else None
         try:
-            return CallResult(_decode_result(tool.encode(result)), edited_arguments)
+            return CallResult(_decode_result(tool.encode(result)), edited_arguments, finished_call.warnings or ())
         except ToolFailed as failed:
             failed.arguments = edited_arguments
             raise

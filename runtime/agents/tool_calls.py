@@ -87,6 +87,8 @@ async def make_call(
         )
         raise too_large
     payload = {**_result_payload(result.value), **edited_arguments}
+    if result.warnings:
+        payload["warnings"] = list(result.warnings)
     if session.toolbox.is_tainting(ref):
         payload["tainted"] = True
         session.event_log.taint()

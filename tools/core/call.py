@@ -290,6 +290,7 @@ class Call:
         "services",
         "tool",
         "unit",
+        "warnings",
     )
 
     def __init__(
@@ -311,6 +312,8 @@ class Call:
         """Whether another call invoked this one, in the same unit of work."""
         self.headers: list[tuple[bytes, bytes]] | None = None
         """Headers that accompany the result over REST."""
+        self.warnings: list[str] | None = None
+        """What the caller should know about the result although the call succeeded; `warn` adds to it."""
         self.cost: int | None = None
         """The charge for the call in nano-dollars, if it is known together with the result."""
         self._audit: AuditNote | None = None
@@ -359,6 +362,12 @@ class Call:
         limits = self.caller.limits
         asks = limits is not None and limits.requires_approval(self.tool.name, "destructive")
         return asks and not self.is_nested and self.approved_attempt is None
+
+    def warn(self, *texts: str) -> None:
+        """Adds warnings to the result, such as what was left out. Each interface shows them in its own way: REST in the
+        header X-Baobab-Warnings, MCP beside the result, agents to their model.
+        """
+        self.warnings = list(dict.fromkeys([*(self.warnings or ()), *texts]))
 
     def declare_destructive(self) -> None:
         """Declares, before doing it, that the call destroys or replaces something that exists now.
@@ -474,4 +483,7 @@ class Call:
         run = self.registry.run(
             tool, arguments, self.caller, self.context, unit=self.unit, approved_attempt=self.approved_attempt
         )
-        return (await run)[0]
+        result, invoked_call = await run
+        if invoked_call.warnings is not None:
+            self.warn(*invoked_call.warnings)
+        return result

@@ -23,6 +23,8 @@ class RequestContext:
     path: str = ""
     method: str = ""
     """The method of the HTTP request that makes this call; empty for MCP and agents."""
+    profile: str = ""
+    """The schema of a database that the request names, as clients of PostgREST do; empty where it names none."""
     streams: bool = False
     """Whether a result may be a Stream."""
     report: "Report | None" = None

@@ -16,6 +16,7 @@ from baobab.tools.core.errors import (
     Unauthenticated,
 )
 from baobab.tools.data.actor import SERVICE, VISITOR, Actor
+from baobab.tools.data.errors import SchemaNotFound
 from baobab.tools.data.schemas import ActingAs
 
 if TYPE_CHECKING:
@@ -54,8 +55,12 @@ ACCESS = OpenToPolicies()
 
 
 def find_actor(call: "Call", acting: ActingAs) -> Actor:
-    """Returns the actor for whom a call reads and writes. Raises BadRequest if a role needs a user and has none."""
+    """Returns the actor for whom a call reads and writes. Raises BadRequest if a role needs a user and has none,
+    and SchemaNotFound for any schema of the database but the one that there is.
+    """
     caller = call.caller
+    if call.context.profile not in ("", "public"):
+        raise SchemaNotFound(f"There is no schema `{call.context.profile[:63]}`, only `public`.")
     if isinstance(caller, EndUser):
         return Actor("user", caller.user_id, caller.role)
     if isinstance(caller, Anonymous):

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from sqlalchemy.exc import IntegrityError
 
+from baobab.storage.database import LockTimeout
 from baobab.storage.statements import Statements
 from baobab.tools.core.call import Call
 from baobab.tools.data.actor import VISITOR, Actor
@@ -17,7 +18,7 @@ from baobab.tools.data.catalogue import (
     read_catalogue,
     write_catalogue,
 )
-from baobab.tools.data.errors import InvalidExpression, InvalidSchema, ViewNotFollowed
+from baobab.tools.data.errors import InvalidExpression, InvalidSchema, TablesBusy, ViewNotFollowed
 from baobab.tools.data.expression_trees import list_names
 from baobab.tools.data.expressions import SqlWriter, quote
 from baobab.tools.data.own_tables import create_own_tables
@@ -53,6 +54,8 @@ async def change_catalogue(call: Call, change: Change) -> Catalogue:
         result = await store.alter(app_id, run, call.unit)
     except IntegrityError as exc:
         raise translate_violation(exc, Catalogue()) from exc
+    except LockTimeout as exc:
+        raise TablesBusy from exc
     await call.services.notices.publish(call.unit, NOTICE, app_id)
     return result
 

@@ -1,6 +1,14 @@
 """The errors of an app's tables."""
 
-from baobab.tools.core.errors import BadRequest, BaobabError, Conflict, Forbidden, NotFound, Unauthenticated
+from baobab.tools.core.errors import (
+    BadRequest,
+    BaobabError,
+    Conflict,
+    Forbidden,
+    NotFound,
+    Unauthenticated,
+    Unavailable,
+)
 
 INSTEAD_OF_RPC = (
     "There are no functions of the database (`rpc`): read a view that op:schema_apply declares, write to several "
@@ -133,6 +141,21 @@ class UniqueViolation(Conflict):
     remediation = "Choose another value, or update the row that has it."
 
 
+class SchemaChanging(Unavailable):
+    code = "SCHEMA_CHANGING"
+    summary = "The app's schema is being changed, and the tables cannot be read until that is done."
+    remediation = "Send the same request again after the seconds of `Retry-After`."
+
+
+class TablesBusy(Unavailable):
+    code = "DATA_BUSY"
+    summary = "Something else holds the app's tables for longer than this call may wait, so it has changed nothing."
+    remediation = (
+        "Send the same call again after the seconds of `Retry-After`. If a change of the schema is refused like this, "
+        "slow reads of the table hold it: op:rls_list lists `slow_statements`."
+    )
+
+
 class TableLimit(BaobabError):
     code = "QUOTA_TABLE_LIMIT"
     status = 402
@@ -222,6 +245,23 @@ class SingleRowExpected(BaobabError):
     status = 406
     summary = "The request asks for exactly one row, but another number of rows matches."
     remediation = "Narrow the filter, or ask for a list."
+
+
+class MediaTypeRefused(BaobabError):
+    code = "PGRST107"
+    status = 406
+    summary = "Rows are not answered in the form that the request accepts."
+    remediation = (
+        "Accept `application/json`, `application/vnd.pgrst.object+json`, either with `nulls=stripped`, or `text/csv`; "
+        "of a read also `application/vnd.pgrst.plan+json`."
+    )
+
+
+class SchemaNotFound(BaobabError):
+    code = "PGRST106"
+    status = 406
+    summary = "The request names a schema of the database, and an app has one, which is called `public`."
+    remediation = "Leave out the headers Accept-Profile and Content-Profile, or write `public`."
 
 
 class UserRequired(Unauthenticated):

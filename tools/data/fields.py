@@ -13,9 +13,13 @@ from baobab.tools.data.errors import (
     ColumnNotFound,
     IdempotencyKeyReused,
     InvalidFilter,
+    MediaTypeRefused,
     PolicyViolation,
     QueryTimeout,
+    SchemaChanging,
+    SchemaNotFound,
     TableNotFound,
+    TablesBusy,
     TablesFull,
     UniqueViolation,
     UserRequired,
@@ -23,9 +27,18 @@ from baobab.tools.data.errors import (
     Violation,
 )
 
-OBJECT = "application/vnd.pgrst.object+json"
 MOST_ROWS = 1000
-READ_ERRORS = (TableNotFound, ColumnNotFound, InvalidFilter, UserRequired, QueryTimeout, AnswerTooLarge)
+READ_ERRORS = (
+    TableNotFound,
+    ColumnNotFound,
+    InvalidFilter,
+    UserRequired,
+    QueryTimeout,
+    AnswerTooLarge,
+    MediaTypeRefused,
+    SchemaNotFound,
+    SchemaChanging,
+)
 WRITE_ERRORS = (
     *READ_ERRORS,
     ViewReadOnly,
@@ -34,6 +47,7 @@ WRITE_ERRORS = (
     CheckViolation,
     UniqueViolation,
     TablesFull,
+    TablesBusy,
     IdempotencyKeyReused,
 )
 AS_HEADERS = {"as_role": "x-platform-as-role", "as_user": "x-platform-as-user"}

@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any, NamedTuple
 
 from baobab.storage.data.store import DataStore
@@ -20,7 +21,7 @@ from baobab.tools.data.expressions import Shift, SqlWriter, allowed_rows, quote
 from baobab.tools.data.filters import FilterReader
 from baobab.tools.data.images import decode_rows
 from baobab.tools.data.row_security import is_guarded, run_as
-from baobab.tools.data.schemas import Row
+from baobab.tools.data.schemas import QueryPlan, Row
 from baobab.tools.data.selection import Embed, Order, Selection, read_order
 from baobab.tools.data.selection_items import Item
 from baobab.tools.data.slow_statements import Operation, Slow, note_slow
@@ -49,6 +50,14 @@ class _KeyRead(NamedTuple):
     decoders: list[tuple[str, Callable[[Any], Any] | None]]
 
 
+class _Explained(Exception):
+    """Ends a read whose statement was explained instead."""
+
+    def __init__(self, plan: QueryPlan) -> None:
+        super().__init__()
+        self.plan = plan
+
+
 class RowReader:
     def __init__(
         self,
@@ -64,6 +73,8 @@ class RowReader:
         self.slow: list[Slow] = []
         """The statements that took longer than `slow_seconds`."""
         self.slow_seconds = float("inf")
+        self._explanation: Callable[[str, list[Any]], QueryPlan] | None = None
+        """Explains a statement instead of running it."""
         self._statements = statements
         self._budget = ByteBudget(most_bytes)
         self._store = store
@@ -86,6 +97,30 @@ class RowReader:
         if selection.embeds and _measure_rows(rows, selection, {}) > MOST_BYTES:
             raise AnswerTooLarge(f"The rows, each with those embedded in it, have more than {MOST_BYTES} bytes.")
         return rows
+
+    def explain(self, selection: Selection, options: Sequence[str] = (), *, as_text: bool = False) -> QueryPlan:
+        """Returns how the database would run the statement that reads the table of a selection.
+
+        options: of Postgres' EXPLAIN. as_text: whether the steps are lines of text.
+        """
+        self._explanation = partial(self._explain, options, as_text=as_text)
+        try:
+            self._read(selection, [], related_by=None)
+        except _Explained as explained:
+            return explained.plan
+        finally:
+            self._explanation = None
+        raise RuntimeError("nothing was read")
+
+    def _explain(self, options: Sequence[str], text: str, values: list[Any], *, as_text: bool) -> QueryPlan:
+        if self._store.dialect == "sqlite":
+            steps = self._statements.rows(f"EXPLAIN QUERY PLAN {text}", *values)
+            names = ("id", "parent", "detail")
+            plan = [dict(zip(names, (step[0], step[1], step[3]), strict=True)) for step in steps]
+            return {"sql": text, "plan": [{"QUERY PLAN": step["detail"]} for step in plan] if as_text else plan}
+        words = ", ".join([*map(str.upper, options), f"FORMAT {'TEXT' if as_text else 'JSON'}"])
+        answer = self._statements.rows(f"EXPLAIN ({words}) {text}", *values)
+        return {"sql": text, "plan": [{"QUERY PLAN": line} for (line,) in answer] if as_text else answer[0][0]}
 
     def read_by_key(self, table: TableInfo, text: str) -> Row | None:
         """Returns the row whose key a text names, with all columns; None if the actor sees no such row.
@@ -228,6 +263,8 @@ class RowReader:
         kinds: the types of its columns. is_single: whether it has at most one row, which fits into memory and is faster
         to read from a server at once.
         """
+        if self._explanation is not None:
+            raise _Explained(self._explanation(text, values))
         large = sum(not kind.is_small for kind in kinds)
         if not large:
             return self._statements.rows(text, *values)

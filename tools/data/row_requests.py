@@ -5,11 +5,12 @@ from typing import Any
 
 from baobab.tools.core.errors import BadRequest
 from baobab.tools.data.catalogue import Catalogue, Command, TableInfo
-from baobab.tools.data.errors import SingleRowExpected, UserRequired, ViewReadOnly
+from baobab.tools.data.errors import MediaTypeRefused, SingleRowExpected, UserRequired, ViewReadOnly
 from baobab.tools.data.expression_trees import list_names
 from baobab.tools.data.expressions import FALSE, opened_rows
-from baobab.tools.data.fields import MOST_ROWS, OBJECT
+from baobab.tools.data.fields import MOST_ROWS
 from baobab.tools.data.filters import FilterReader
+from baobab.tools.data.media_types import MediaRequest, read_media_type, strip_nulls
 from baobab.tools.data.preferences import Preferences
 from baobab.tools.data.rows import Rows, Upsert
 from baobab.tools.data.schemas import Row
@@ -50,7 +51,7 @@ def require_filters(table: TableInfo, where: Mapping[str, Any] | None) -> list[A
     return conditions
 
 
-def require_few(rows: list[Row], preferences: Preferences, media_type: str) -> list[Row]:
+def require_few(rows: list[Row], preferences: Preferences, media: MediaRequest) -> list[Row]:
     """Raises BadRequest before the commit if a write changes more rows than it may."""
     limit = MOST_ROWS if preferences.max_affected is None else preferences.max_affected
     if len(rows) > limit:
@@ -60,7 +61,7 @@ def require_few(rows: list[Row], preferences: Preferences, media_type: str) -> l
             remediation="Narrow the filter. If you mean all of them, say so with the header "
             f"`Prefer: max-affected={len(rows)}` (the argument `prefer` over MCP); nothing was changed yet.",
         )
-    if OBJECT in media_type and len(rows) != 1:
+    if media.kind == "object" and len(rows) != 1:
         raise SingleRowExpected(f"This would change {len(rows)} rows, but the request asks for one.")
     return rows
 
@@ -81,8 +82,20 @@ def find_upsert(table: TableInfo, on_conflict: str | None, preferences: Preferen
     return Upsert(columns, merge=preferences.resolution != "ignore-duplicates")
 
 
-def shape_answer(rows: list[Row], media_type: str) -> list[Row] | Row:
-    if OBJECT not in media_type:
+def read_written_form(text: str) -> MediaRequest:
+    """Reads the form in which a write answers its rows. Raises MediaTypeRefused for a plan, because the write would be
+    made.
+    """
+    media = read_media_type(text)
+    if media.is_plan:
+        raise MediaTypeRefused("Only the plan of a read is shown: this write would be made.")
+    return media
+
+
+def shape_answer(rows: list[Row], media: MediaRequest) -> list[Row] | Row:
+    if media.strips_nulls:
+        rows = strip_nulls(rows)
+    if media.kind != "object":
         return rows
     if len(rows) != 1:
         raise SingleRowExpected(

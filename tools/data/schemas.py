@@ -59,6 +59,15 @@ class AnswerOptions(WriteOptions):
     ]
 
 
+class QueryPlan(TypedDict):
+    """sql: the statement, with `?` for each value. plan: the steps of Postgres, as its EXPLAIN writes them in JSON, or
+    those of SQLite, each with its `id`, its `parent` and its `detail`.
+    """
+
+    sql: str
+    plan: list[dict[str, Any]]
+
+
 class Deleted(TypedDict):
     deleted: bool
 

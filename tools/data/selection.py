@@ -76,6 +76,8 @@ class Selection:
     order: str = ""
     limit: int | None = None
     offset: int = 0
+    ignored_names: list[str] = field(default_factory=list)
+    """What `select` names and the table does not have."""
 
     @property
     def names(self) -> list[str]:
@@ -121,6 +123,8 @@ def read_selection(catalogue: Catalogue, table: TableInfo, text: str | None, dep
             selection.items += table.items
         elif item := _read_item(table, part):
             selection.items.append(item)
+        elif part:
+            selection.ignored_names.append(part)
     _require_names_apart(selection)
     if selection.count_embeds() > _MOST_EMBEDS:
         raise BadRequest(f"A query embeds at most {_MOST_EMBEDS} related tables.")

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from sqlalchemy.exc import IntegrityError
 
 from baobab.storage.data.store import DataStore
-from baobab.storage.database import StatementTimeout, Unit
+from baobab.storage.database import LockTimeout, StatementOutdated, StatementTimeout, Unit
 from baobab.storage.statements import Statements
 from baobab.tools.core.call import Call
 from baobab.tools.core.errors import AppMigrating, BaobabError
@@ -26,6 +26,8 @@ from baobab.tools.data.errors import (
     ForeignKeyViolation,
     NotNullViolation,
     QueryTimeout,
+    SchemaChanging,
+    TablesBusy,
     UniqueViolation,
     Violation,
 )
@@ -61,8 +63,49 @@ async def read_rows(
     quick, single: as in `DataStore.read`. alone: whether it has a transaction of its own, for what is read after the
     call's has ended.
     """
+    try:
+        return await _read_with(
+            call,
+            actor,
+            work,
+            await find_catalogue(call),
+            quick=quick,
+            single=single,
+            most_bytes=most_bytes,
+            alone=alone,
+        )
+    except StatementOutdated:
+        # The schema has changed since the catalogue was read.
+        call.services.of(Catalogues).forget(call.require_app().id)
+    except LockTimeout as exc:
+        raise SchemaChanging from exc
+    try:
+        return await _read_with(
+            call,
+            actor,
+            work,
+            await find_catalogue(call),
+            quick=quick,
+            single=single,
+            most_bytes=most_bytes,
+            alone=alone,
+        )
+    except (StatementOutdated, LockTimeout) as exc:
+        raise SchemaChanging from exc
+
+
+async def _read_with(
+    call: Call,
+    actor: Actor,
+    work: Callable[[Rows, Catalogue], T],
+    catalogue: Catalogue,
+    *,
+    quick: bool,
+    single: bool,
+    most_bytes: int,
+    alone: bool,
+) -> T:
     app_id, store = call.require_app().id, call.stores.data
-    catalogue = await find_catalogue(call)
     now = format_moment(call)
     actor = await add_claims(call.services, app_id, catalogue, actor)
     if not catalogue.version:
@@ -184,6 +227,10 @@ async def _transact(
         return await store.write(app_id, run, unit)
     except IntegrityError as exc:
         raise translate_violation(exc, cached_catalogue) from exc
+    except StatementOutdated as exc:
+        raise SchemaChanging from exc
+    except LockTimeout as exc:
+        raise TablesBusy from exc
     except StatementTimeout as exc:
         raise QueryTimeout from exc
 

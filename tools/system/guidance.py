@@ -263,7 +263,8 @@ same arguments: it answers the result, once. `APPROVAL_REJECTED` is final; do no
 ## Good habits
 
 - If a tool creates something, `_meta.next_actions` of its answer says what usually comes next, and with which tool.
-- Nothing is converted or dropped silently: an unknown field is an error.
+- Nothing is converted or dropped silently: an unknown field is an error. A column that a table does not have is left
+  out with a warning: in the header `X-Baobab-Warnings` over REST, beside the result over MCP. Read it.
 - Deleting an app or flushing its keys cannot be undone; ask the person first.
 - Mind the limits: `kv_stats` shows those of the key-value store, and how much of them is used.
 

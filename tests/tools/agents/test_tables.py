@@ -118,3 +118,15 @@ async def test_runs_of_users_read_what_policies_open_and_are_not_offered_writes(
     assert end_event["payload"]["status"] == "ok"
     # No policy opens a row to users.
     assert "One" not in str(run)
+
+
+async def test_what_an_answer_leaves_out_is_told_to_the_model_and_in_the_event(tasks: Agency) -> None:
+    query = json.dumps({"table": "tasks", "select": "id,titel"})
+    await tasks.create_agent("a", _graph(f"/call query_table {query}\n/say $1", *_NAMES))
+    run = await tasks.run_agent("a")
+    warning = "`tasks` has no column `titel`, so it was left out. Did you mean `title`?"
+    (event,) = await tasks.list_events("a", run["id"], "tool_call_end")
+    assert event["payload"]["warnings"] == [warning]
+    names = {"app_id": tasks.app_id, "name": "a", "id": run["id"]}
+    answer = await tasks.harness.call("agents_runs_model_calls", tasks.owner, **names)
+    assert f"Warnings: {warning}" in json.dumps(answer["model_calls"][-1], default=str)

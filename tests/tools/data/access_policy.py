@@ -10,6 +10,7 @@ USERS = "401 403 403 ok  401 ok  403 403 ok  ok  ok  ok  403 403"
 POLICY = {
     "data_list": USERS,
     "data_get": USERS,
+    "data_explain": RUNNERS,
     "data_insert": USERS,
     "data_batch": USERS,
     "data_export": USERS,
@@ -62,6 +63,9 @@ async def _make_table(world: World) -> dict[str, Any]:
 
 async def for_data_list(world: World, caller: Caller) -> dict[str, Any]:
     return await _make_table(world)
+
+
+for_data_explain = for_data_list
 
 
 async def for_data_get(world: World, caller: Caller) -> dict[str, Any]:

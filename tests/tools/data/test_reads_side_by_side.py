@@ -16,6 +16,7 @@ from baobab.server import Server
 from baobab.settings import load_settings
 from baobab.storage import postgres_session
 from baobab.storage.data import postgres as schemas
+from baobab.tools.data.catalogue import Catalogues
 from tests.conftest import KEY
 from tests.http.installation import Answer, Headers, Installation
 from tests.servers import TIMEOUT_SECONDS, PostgresServer, start_postgres
@@ -71,6 +72,17 @@ class LockedTable:
 
 
 @asynccontextmanager
+async def open_impatient(postgres: PostgresServer, tables: Tables) -> AsyncIterator[Tables]:
+    """The tables of the same app, on another server, whose statements wait for a lock for a moment only."""
+    settings = {"BAOBAB_DATABASE_URL": postgres.url(), "BAOBAB_BOOTSTRAP_KEY": KEY, "BAOBAB_PLAN": "enterprise"}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(postgres_session.SETTINGS, "lock_timeout", "100ms")
+        server = Server(load_settings(settings, data=tables.world.application.settings.data))
+        async with server.open() as application:
+            yield Tables(Installation(server, application), tables.app)
+
+
+@asynccontextmanager
 async def lock_table(postgres: PostgresServer, tables: Tables) -> AsyncIterator[LockedTable]:
     with psycopg.connect(postgres.url()) as holder, psycopg.connect(postgres.url(), autocommit=True) as observer:
         holder.execute("SET idle_in_transaction_session_timeout = 0")
@@ -112,7 +124,8 @@ async def test_slow_reads_of_visitors_delay_neither_the_apps_other_readers_nor_a
         for read in reads:
             read.cancel()
     await asyncio.gather(*reads, return_exceptions=True)
-    assert world.application.services.database.connections_in_use == 0
+    # Their places and connections are free again.
+    assert await collect_statuses(start_reads(tables, 5, by={})) == {200}
 
 
 async def test_of_the_slow_reads_of_an_app_one_caller_runs_one_and_others_go_beside_it(
@@ -139,3 +152,44 @@ async def test_a_read_is_stopped_after_the_seconds_that_the_guide_names_and_says
     assert {(answer.status, answer.json["error"]["code"]) for answer in answers} == {(504, "QUERY_TIMEOUT")}
     # Its connection goes on.
     assert await collect_statuses(start_reads(tables, 5)) == {200}
+
+
+async def test_who_waits_too_long_for_a_change_of_the_schema_is_told_that_it_is_changing(
+    postgres: PostgresServer, tables: Tables
+) -> None:
+    async with open_impatient(postgres, tables) as impatient:
+        async with lock_table(postgres, tables):
+            read_answer = await impatient.ask("GET", "/slow")
+            write_answer = await impatient.ask("POST", "/slow", {"id": 8})
+            schema = {"tables": {"slow": {"columns": {**_TABLE["columns"], "more": "text"}}, "small": _TABLE}}
+            schema_answer = await impatient.ask("POST", "/schema/apply", {"schema": schema})
+        for answer, code in (
+            (read_answer, "SCHEMA_CHANGING"),
+            (write_answer, "DATA_BUSY"),
+            (schema_answer, "DATA_BUSY"),
+        ):
+            assert (answer.status, answer.json["error"]["code"]) == (503, code), answer.content
+            assert int(answer.headers["retry-after"]) >= 1
+        assert (await impatient.ask("GET", "/slow")).status == 200
+
+
+async def test_a_read_whose_statement_was_prepared_before_a_change_of_its_table_is_answered(
+    postgres: PostgresServer, tables: Tables
+) -> None:
+    for _ in range(20):
+        assert [row["id"] for row in await tables.list("small")] == [1]
+    postgres.execute(f'ALTER TABLE "{tables.app.id}"."small" ALTER COLUMN id TYPE bigint')
+    for _ in range(20):
+        assert [row["id"] for row in await tables.list("small")] == [1]
+
+
+async def test_a_read_by_a_catalogue_that_another_server_has_replaced_reads_the_new_one(
+    postgres: PostgresServer, tables: Tables, world: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert await tables.list("small") == [{"id": 1, "text": "a"}]
+    with monkeypatch.context() as patch:
+        # As if the notice had not arrived yet.
+        patch.setattr(world.application.services.of(Catalogues)._cache, "forget", lambda _: None)
+        small_schema = {"columns": {"id": _TABLE["columns"]["id"]}, "_dropColumns": ["text"]}
+        await tables.apply({"slow": _TABLE, "small": small_schema})
+    assert await tables.list("small") == [{"id": 1}]

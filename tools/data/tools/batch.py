@@ -26,6 +26,7 @@ from baobab.tools.data.fields import (
     Prefer,
 )
 from baobab.tools.data.foresight import FILTERED_ANEW, SHOWN_AS_NOW, Foresight
+from baobab.tools.data.ignored_names import warn_of_ignored_keys
 from baobab.tools.data.outcomes import say_batch
 from baobab.tools.data.preferences import Preferences, read_preferences
 from baobab.tools.data.row_reader import MOST_BYTES
@@ -162,6 +163,9 @@ async def data_batch(
 
     attempt = read_attempt(call, actor, options, [writes, prefer])
     result = await write_rows(call, actor, write_all, attempt)
+    for write in writes:
+        values = write.get("values", write.get("changes", []))
+        await warn_of_ignored_keys(call, write["table"], values if isinstance(values, list) else [values])
     call.audit.resource_id = ",".join(sorted({write["table"] for write in writes}))[:200]
     return result
 

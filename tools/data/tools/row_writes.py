@@ -1,6 +1,7 @@
 """/v1/{app_id}/{table}: writing the rows of a table, for the owner and keys of the app, its users and its visitors."""
 
 import json
+from dataclasses import replace
 from typing import Annotated, Any, Unpack
 
 from baobab.tools.core.app_rights import AsApp
@@ -28,6 +29,7 @@ from baobab.tools.data.fields import (
     TableName,
 )
 from baobab.tools.data.foresight import FILTERED_ANEW, Foresight
+from baobab.tools.data.ignored_names import warn_of_ignored_columns, warn_of_ignored_keys
 from baobab.tools.data.outcomes import say_deletion, say_insertion, say_update
 from baobab.tools.data.preferences import Preferences, read_preferences
 from baobab.tools.data.row_reader import key_condition
@@ -35,6 +37,7 @@ from baobab.tools.data.row_requests import (
     find_upsert,
     open_table,
     read_query,
+    read_written_form,
     require_few,
     require_filters,
     shape_answer,
@@ -167,7 +170,7 @@ async def data_insert(
     prefer: `resolution=ignore-duplicates` keeps existing rows as they are; `return=minimal` returns none.
     """
     actor = find_actor(call, options)
-    preferences = read_preferences(options["prefer"])
+    preferences, media = read_preferences(options["prefer"]), read_written_form(options["media_type"])
     picked_rows = _pick_named(values if isinstance(values, list) else [values], columns)
     row_count = _Count(preferences)
 
@@ -181,12 +184,16 @@ async def data_insert(
         if preferences.minimal:
             return None
         as_list = isinstance(values, list) or preferences.representation
-        return shape_answer(new_rows, options["media_type"]) if as_list else (new_rows[0] if new_rows else None)
+        if as_list:
+            return shape_answer(new_rows, media)
+        return shape_answer(new_rows[:1], replace(media, kind="object")) if new_rows else None
 
     request = [table, values, on_conflict, columns, *_list_answer_options(options)]
     attempt = read_attempt(call, actor, options, request)
     result = await write_rows(call, actor, write, attempt, inserts_into=table)
     row_count.tell(call, result)
+    await warn_of_ignored_keys(call, table, picked_rows)
+    await warn_of_ignored_columns(call, table, options["select"])
     call.audit.resource_id = table
     return result
 
@@ -275,6 +282,7 @@ async def data_update(
 
     attempt = read_attempt(call, actor, options, [table, row_id, changes])
     result = await write_rows(call, actor, write, attempt)
+    await warn_of_ignored_keys(call, table, [changes])
     call.audit.resource_id = table
     return result
 
@@ -350,20 +358,22 @@ async def data_update_many(
     where: filters by column, as data_list has them. At least one is needed.
     """
     actor = find_actor(call, options)
-    preferences = read_preferences(options["prefer"])
+    preferences, media = read_preferences(options["prefer"]), read_written_form(options["media_type"])
     row_count = _Count(preferences)
 
     def write(rows: Rows, catalogue: Catalogue) -> list[Row] | Row | None:
         target = open_table(catalogue, rows, table, "UPDATE")
         answer = WrittenRows(catalogue, target, options["select"], preferences)
         updated_rows = rows.update(target, changes, require_filters(target, where), answer.names)
-        row_count.count = len(require_few(updated_rows, preferences, options["media_type"]))
+        row_count.count = len(require_few(updated_rows, preferences, media))
         updated_rows = answer.read(rows, updated_rows)
-        return None if preferences.minimal else shape_answer(updated_rows, options["media_type"])
+        return None if preferences.minimal else shape_answer(updated_rows, media)
 
     request = [table, changes, where, *_list_answer_options(options)]
     result = await write_rows(call, actor, write, read_attempt(call, actor, options, request))
     row_count.tell(call, result)
+    await warn_of_ignored_keys(call, table, [changes])
+    await warn_of_ignored_columns(call, table, options["select"])
     call.audit.resource_id = table
     return result
 
@@ -485,7 +495,7 @@ async def data_delete_many(
     where: filters by column, as data_list has them. At least one is needed.
     """
     actor = find_actor(call, options)
-    preferences = read_preferences(options["prefer"])
+    preferences, media = read_preferences(options["prefer"]), read_written_form(options["media_type"])
     row_count = _Count(preferences)
 
     def write(rows: Rows, catalogue: Catalogue) -> list[Row] | Row | None:
@@ -494,12 +504,13 @@ async def data_delete_many(
         conditions = require_filters(target, where)
         rows_before = answer.read_before(rows, conditions)
         deleted_rows = rows.delete(target, conditions, answer.names)
-        row_count.count = len(require_few(deleted_rows, preferences, options["media_type"]))
+        row_count.count = len(require_few(deleted_rows, preferences, media))
         deleted_rows = answer.pick_deleted(rows_before, deleted_rows)
-        return None if preferences.minimal else shape_answer(deleted_rows, options["media_type"])
+        return None if preferences.minimal else shape_answer(deleted_rows, media)
 
     request = [table, where, *_list_answer_options(options)]
     result = await write_rows(call, actor, write, read_attempt(call, actor, options, request))
     row_count.tell(call, result)
+    await warn_of_ignored_columns(call, table, options["select"])
     call.audit.resource_id = table
     return result

@@ -3,6 +3,7 @@
 from collections.abc import AsyncGenerator
 from typing import Unpack
 
+from baobab.tools.core.auth.access import AppOwner
 from baobab.tools.core.call import Call, GraphName
 from baobab.tools.core.stream import Stream
 from baobab.tools.core.toolset import Mcp, Rest
@@ -31,6 +32,9 @@ from baobab.tools.data.fields import (
     SelectText,
     TableName,
 )
+from baobab.tools.data.ignored_names import warn_of_ignored_columns, warn_of_ignored_items
+from baobab.tools.data.media_types import read_media_type
+from baobab.tools.data.plans import explain_rows
 from baobab.tools.data.preferences import read_preferences
 from baobab.tools.data.row_reader import MOST_BYTES, key_condition
 from baobab.tools.data.row_requests import (
@@ -39,12 +43,12 @@ from baobab.tools.data.row_requests import (
     shape_answer,
 )
 from baobab.tools.data.rows import Rows
-from baobab.tools.data.schemas import ActingAs, Row, RowsOrRow
+from baobab.tools.data.schemas import ActingAs, QueryPlan, Row, RowsOrRow
 from baobab.tools.data.selection import Selection
 from baobab.tools.data.toolset import data
 from baobab.tools.data.transactions import read_rows
 
-_CSV = "text/csv"
+_PLAN_TEXT = "application/vnd.pgrst.plan+text; charset=utf-8"
 _SHORT, _SHORT_BYTES = 100, 2**18
 """Of a list that is read at once, without a thread: what takes long is stopped and begins anew in one."""
 _NOT_SHORT = frozenset("({>")
@@ -98,9 +102,16 @@ async def data_list(
     offset: how many rows to skip.
     prefer: `count=exact` counts all matching rows, in the header Content-Range.
     media_type: `application/vnd.pgrst.object+json` for exactly one row, as an object; over REST also `text/csv`.
+      `nulls=stripped` behind either, after a semicolon, leaves out keys without a value.
     """
     actor = find_actor(call, acting)
-    preferences = read_preferences(prefer)
+    preferences, media = read_preferences(prefer), read_media_type(media_type)
+    if media.is_plan:
+        query = {"select": select, "where": where, "order": order, "limit": limit, "offset": offset}
+        plan = await explain_rows(call, actor, table, query, media.plan_options, as_text=media.kind == "plan_text")
+        if media.kind == "plan" or not call.context.streams:
+            return plan["plan"]
+        return Stream(_send_plan(plan), _PLAN_TEXT)
 
     def read(rows: Rows, catalogue: Catalogue) -> tuple[Selection, list[Row], int | None]:
         target = open_table(catalogue, rows, table, "SELECT")
@@ -121,9 +132,50 @@ async def data_list(
             raise
         selection, answer_rows, total = await read_rows(call, actor, read)
     _tell_range(call, len(answer_rows), offset, total)
-    if _CSV in media_type and call.context.streams:
+    warn_of_ignored_items(call, selection)
+    if media.kind == "csv" and call.context.streams:
         return Stream(_send_csv(selection, answer_rows), MEDIA_TYPE)
-    return shape_answer(answer_rows, media_type)
+    return shape_answer(answer_rows, media)
+
+
+@data.tool(
+    "GET /data-explain/{table}",
+    access=AppOwner(),
+    effect="read",
+    raises=READ_ERRORS,
+    rest=Rest(further_query="where", query=("analyze", *AS_HEADERS), from_headers=AS_HEADERS),
+    mcp=Mcp(
+        keywords=(
+            "EXPLAIN, query plan, which index does a query use, why is a query slow, sequential scan; "
+            "Abfrageplan, welcher Index wird benutzt; plan de consulta, qué índice usa"
+        )
+    ),
+)
+async def data_explain(
+    call: Call,
+    app_id: AppId,
+    table: TableName,
+    select: SelectText | None = None,
+    where: Filters | None = None,
+    order: OrderText = "",
+    limit: Limit = 100,
+    offset: Offset = 0,
+    analyze: bool = False,
+    **acting: Unpack[ActingAs],
+) -> QueryPlan:
+    """Show how the database would read rows: which indexes it uses, and what it sorts or searches through.
+
+    Related rows are read by further statements, which are not shown.
+
+    select: columns, as data_list has them.
+    where: filters by column, as data_list has them.
+    order: columns, as data_list has them.
+    limit: how many rows at most.
+    offset: how many rows to skip.
+    analyze: on Postgres, also run the statement and show how long each step took.
+    """
+    query = {"select": select, "where": where, "order": order, "limit": limit, "offset": offset}
+    return await explain_rows(call, find_actor(call, acting), table, query, ("analyze",) if analyze else ())
 
 
 @data.tool(
@@ -170,11 +222,16 @@ async def data_get(
     row = await read_rows(call, actor, read, quick=select is None, single="(" not in (select or ""))
     if row is None:
         raise RowNotFound(f"`{table}` has no row with this key.")
+    await warn_of_ignored_columns(call, table, select)
     return row
 
 
 async def _send_csv(selection: Selection, rows: list[Row]) -> AsyncGenerator[bytes, None]:
     yield "".join(format_csv(selection.names, rows)).encode()
+
+
+async def _send_plan(plan: QueryPlan) -> AsyncGenerator[bytes, None]:
+    yield "\n".join([row["QUERY PLAN"] for row in plan["plan"]]).encode()
 
 
 def _tell_range(call: Call, count: int, offset: int, total: int | None) -> None:

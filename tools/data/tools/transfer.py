@@ -26,6 +26,7 @@ from baobab.tools.data.fields import (
     SelectText,
     TableName,
 )
+from baobab.tools.data.ignored_names import warn_of_ignored_columns
 from baobab.tools.data.importing import MOST_BYTES, Import, ImportRequest
 from baobab.tools.data.preferences import read_preferences
 from baobab.tools.data.schemas import ActingAs, Imported, WriteOptions
@@ -79,6 +80,7 @@ async def data_export(
     """
     request = ExportRequest(table, select, where, format, escape_formulas)
     pieces = await Export(call, find_actor(call, acting), request).start()
+    await warn_of_ignored_columns(call, table, select)
     if call.context.streams:
         media_type = CSV if format == "csv" else _JSON_LINES
         return cast(str, Stream(pieces, media_type, subject=f"export:{app_id}", places=_PLACES))
