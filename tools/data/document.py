@@ -26,7 +26,7 @@ _LONGEST_OWN_NAME = 56
 _ACTIONS = ("NO ACTION", "RESTRICT", "CASCADE", "SET NULL", "SET DEFAULT")
 _METHODS = ("btree", "hash", "gist", "gin", "hnsw", "ivfflat")
 _OPCLASS = re.compile(r"[a-z_]{1,40}")
-_TABLE_FIELDS = {"columns", "indexes", "checks", "_dropColumns", "_seed", "_drop"}
+_TABLE_FIELDS = {"columns", "indexes", "checks", "_dropColumns", "_renameColumns", "_seed", "_drop"}
 _COLUMN_FIELDS = {
     "type", "primaryKey", "primary", "nullable", "default", "onUpdate", "unique", "references", "generated", "enum"
 }  # fmt: skip
@@ -51,19 +51,24 @@ class Wanted:
     dropped_columns: Mapping[str, frozenset[str]] = field(default_factory=dict)
     views: Mapping[str, str] | None = None
     """The queries of the views by name. None if the document names no views, so that the present ones stay."""
+    renamed_tables: Mapping[str, str] = field(default_factory=dict)
+    """The new names of tables by their present ones."""
+    renamed_columns: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """The new names of columns by their present ones, by the new names of their tables."""
 
 
 def read_document(document: Mapping[str, Any]) -> Wanted:
     """Reads a schema document. Its errors name the table and the field."""
-    unknown = set(document) - {"tables", "views", "_drop"}
+    unknown = set(document) - {"tables", "views", "_drop", "_renameTables"}
     if unknown:
-        raise InvalidSchema(f"A schema has `tables`, `views` and `_drop`, and no `{min(unknown)}`.")
+        raise InvalidSchema(f"A schema has `tables`, `views`, `_drop` and `_renameTables`, and no `{min(unknown)}`.")
     table_documents = document.get("tables", {})
     if not isinstance(table_documents, dict):
         raise InvalidSchema("`tables` must be an object: the tables by their names.")
     dropped_names = set(_names(document.get("_drop", []), "_drop"))
     tables: dict[str, TableInfo] = {}
     columns: dict[str, frozenset[str]] = {}
+    renamed_columns: dict[str, dict[str, str]] = {}
     for name, table in table_documents.items():
         _check_table_name(name, "table")
         if not isinstance(table, dict):
@@ -73,12 +78,36 @@ def read_document(document: Mapping[str, Any]) -> Wanted:
             continue
         tables[name] = _read_table(name, table)
         columns[name] = frozenset(_names(table.get("_dropColumns", []), f"{name}._dropColumns"))
+        renamed_columns[name] = _read_renames(
+            table.get("_renameColumns", {}), f"{name}._renameColumns", tables[name].columns
+        )
     for name in dropped_names & tables.keys():
         raise InvalidSchema(f"`{name}` is both dropped and declared.")
     if len(tables) > MOST_TABLES:
         raise TableLimit(details={"limit": MOST_TABLES, "current": len(tables)})
     check_references(tables)
-    return Wanted(tables, frozenset(dropped_names), columns, _read_views(document.get("views")))
+    return Wanted(
+        tables,
+        frozenset(dropped_names),
+        columns,
+        _read_views(document.get("views")),
+        _read_renames(document.get("_renameTables", {}), "_renameTables", tables),
+        renamed_columns,
+    )
+
+
+def _read_renames(renames: Any, place: str, new_names: Mapping[str, Any]) -> dict[str, str]:
+    """Reads `{"old": "new"}`, whose new names the document describes and whose old ones it does not."""
+    if not isinstance(renames, dict) or not all(isinstance(name, str) for name in renames.values()):
+        raise InvalidSchema(f'`{place}` must be an object of new names by present ones: {{"old": "new"}}.')
+    for old, new in renames.items():
+        if new not in new_names or old in new_names:
+            raise InvalidSchema(
+                f"`{place}`: the document describes `{new[:63]}` under its new name, and no `{old[:63]}`."
+            )
+    if len(set(renames.values())) < len(renames):
+        raise InvalidSchema(f"`{place}` gives two of them one name.")
+    return renames
 
 
 def _check_table_name(name: str, noun: str) -> None:

@@ -30,11 +30,13 @@ from baobab.tools.data.document import (
 from baobab.tools.data.errors import DestructiveChange, InvalidSchema, MigrationFailed, TableLimit
 from baobab.tools.data.expression_trees import list_names
 from baobab.tools.data.expressions import SqlWriter, quote
+from baobab.tools.data.renaming import find_renames, rename_catalogue, rename_records
 from baobab.tools.data.schemas import BrokenCheck, Statement
 from baobab.tools.data.usage import Counter
 from baobab.tools.data.views import compile_view
 
 _MOST_EXAMPLES = 10
+_LONGEST_NAME = 63
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +68,12 @@ class MigrationPlan:
         """parser: of expressions; None if those of the document are compiled already, or it has none."""
         self._store = store
         self._app_id = app_id
+        self._original = current
+        self._renames = find_renames(current, target.renamed_tables, target.renamed_columns)
+        if self._renames:
+            current = rename_catalogue(parser, current, self._renames, keeps_views=target.views is None)
         self._current = current
+        """What the database has, under the new names."""
         self._target = target
         self._now = now
         self._parser = parser
@@ -77,7 +84,7 @@ class MigrationPlan:
         """Raises DestructiveChange if a step loses data and the document does not allow it, and ReservedTable for a new
         table or view whose name is taken.
         """
-        older, newer = self._current, self.result
+        older, newer = self._original, self.result
         require_free_names((newer.tables.keys() | newer.views.keys()) - older.tables.keys() - older.views.keys())
         unauthorised_changes = [change for change in self.changes if change.destructive and change.authorise]
         if unauthorised_changes:
@@ -93,10 +100,22 @@ class MigrationPlan:
             statements.rows("CREATE EXTENSION IF NOT EXISTS vector")
         counter = Counter(statements, self._store, self._app_id)
         older, newer = self._current.tables, self.result.tables
-        changed_tables = [table for table in newer.values() if not _is_stored_alike(table, older.get(table.name))]
-        for table in changed_tables:
-            if table.name in older:
-                counter.stop(older[table.name])
+        renamed_tables = [table for table in self._original.tables.values() if self._renames.affects(table.name)]
+        new_names = {self._renames.table(table.name) for table in renamed_tables}
+        changed_tables = [
+            table
+            for table in newer.values()
+            if table.name in new_names or not _is_stored_alike(table, older.get(table.name))
+        ]
+        for table in [
+            *renamed_tables,
+            *(older[each.name] for each in changed_tables if each.name in older and each.name not in new_names),
+        ]:
+            counter.stop(table)
+        for table in renamed_tables:
+            counter.forget(table)
+        if renamed_tables:
+            rename_records(statements, self._store, self._app_id, self._original, self._renames)
         self._apply(statements)
         for name in older.keys() - newer.keys():
             counter.forget(older[name])
@@ -151,7 +170,52 @@ class MigrationPlan:
             raise InvalidSchema(f"`{name}` is a table and a view.")
         return {name: compile_view(self._parser, name, text, catalogue) for name, text in texts.items()}
 
+    def _list_renames(self) -> Iterator[Change]:
+        """Lists the renames, which come before all other changes. SQLite makes the indexes anew that have the old
+        name in theirs.
+        """
+        for older in self._original.tables.values():
+            if not self._renames.affects(older.name):
+                continue
+            newer = self._current.tables[self._renames.table(older.name)]
+            pairs = list(zip(self._all_indexes(older), self._all_indexes(newer), strict=True))
+            renamed_indexes = [
+                (old, new) for old, new in pairs if self._index_name(older, old) != self._index_name(newer, new)
+            ]
+            if self._store.dialect == "sqlite":
+                yield from (self._drop_index(older, old) for old, _ in renamed_indexes)
+            for old_name, new_name in self._renames.columns.get(older.name, {}).items():
+                sql = f"ALTER TABLE {self._name(older.name)} RENAME COLUMN {quote(old_name)} TO {quote(new_name)}"
+                yield Change(sql, f"rename the column {older.name}.{old_name} to {new_name}")
+            if newer.name != older.name:
+                sql = f"ALTER TABLE {self._name(older.name)} RENAME TO {quote(newer.name)}"
+                yield Change(sql, f"rename the table {older.name} to {newer.name}")
+            if self._store.dialect == "sqlite":
+                yield from (self._create_index(newer, new) for _, new in renamed_indexes)
+                continue
+            yield from self._rename_constraints(older, newer)
+            for old, new in renamed_indexes:
+                place = self._name("x").replace('"x"', quote(self._index_name(older, old)))
+                sql = f"ALTER INDEX IF EXISTS {place} RENAME TO {quote(self._index_name(newer, new))}"
+                yield Change(sql, f"rename the index {old.name}")
+
+    def _rename_constraints(self, older: TableInfo, newer: TableInfo) -> Iterator[Change]:
+        """Renames the constraints of Postgres that have the name of a column or table in theirs."""
+        names = list(
+            zip((name for name, _ in list_checks(older)), (name for name, _ in list_checks(newer)), strict=True)
+        )
+        names += [
+            (older.name_reference(old), newer.name_reference(new))
+            for old, new in zip(older.columns.values(), newer.columns.values(), strict=True)
+            if old.references is not None
+        ]
+        for old_name, new_name in names:
+            if old_name != new_name and max(len(old_name), len(new_name)) <= _LONGEST_NAME:
+                sql = f"ALTER TABLE {self._name(newer.name)} RENAME CONSTRAINT {quote(old_name)} TO {quote(new_name)}"
+                yield Change(sql, f"rename a condition on the rows of {newer.name}")
+
     def _list_changes(self) -> Iterator[Change]:
+        yield from self._list_renames()
         current, target = self._current, self._target
         for name in sorted(target.dropped_tables & current.tables.keys()):
             yield Change(f"DROP TABLE {self._name(name)}{self._cascade}", f"drop the table {name}", destructive=True)
@@ -241,6 +305,12 @@ class MigrationPlan:
             description,
         )
 
+    def _drop_index(self, table: TableInfo, index: Index) -> Change:
+        name = quote(self._index_name(table, index))
+        place = name if self._store.dialect == "sqlite" else self._name("x").replace('"x"', name)
+        # The constraint of a reference that the document no longer has may still depend on it.
+        return Change(f"DROP INDEX IF EXISTS {place}{self._cascade}", f"drop the index {index.name}")
+
     def _index_name(self, table: TableInfo, index: Index) -> str:
         """Returns the name of an index in the database, which must be unique there; in a document it need not be."""
         return f"{table.name}.{index.name}"[-63:]
@@ -253,13 +323,13 @@ class MigrationPlan:
         new_indexes = dict.fromkeys(self._all_indexes(newer))
         for index in old_indexes:
             if index not in new_indexes:
-                name = quote(self._index_name(older, index))
-                place = name if self._store.dialect == "sqlite" else self._name("x").replace('"x"', name)
-                yield Change(f"DROP INDEX IF EXISTS {place}", f"drop the index {index.name}")
+                yield self._drop_index(older, index)
         if older.seed != newer.seed:
             yield Change("", f"{'copy' if newer.seed else 'no longer copy'} the rows of {table} into clones of the app")
         yield from self._drop_constraints(older, newer)
-        rebuild = _has_other_constraints(older, newer)
+        is_renamed = any(self._renames.affects(name) for name in (table, *self._find_older_name(table)))
+        # In SQLite, the names of conditions have the name of the table in theirs.
+        rebuild = _has_other_constraints(older, newer) or (is_renamed and any(list_checks(newer)))
         for name, column in newer.columns.items():
             older_column = older.columns.get(name)
             if column.generated is not None or (older_column is not None and older_column.generated is not None):
@@ -316,6 +386,9 @@ class MigrationPlan:
                 if index not in old_indexes or recomputed_columns.intersection(index.columns)
             )
 
+    def _find_older_name(self, table: str) -> list[str]:
+        return [old for old, new in self._renames.tables.items() if new == table]
+
     def _require_generated(self, table: str, older_column: Column, column: Column) -> None:
         """Refuses to turn a plain column into a generated one, because its values would be lost. The reverse is
         allowed.
@@ -370,6 +443,9 @@ class MigrationPlan:
         broken_checks: list[BrokenCheck] = []
         for name, today in self._current.tables.items():
             table = self.result.tables.get(name)
+            if name not in self._original.tables or self._renames.affects(name):
+                # The database does not have these names yet.
+                continue
             if table is not None and _has_other_constraints(today, table):
                 broken_checks += self._find_broken(statements, table, today)
         return broken_checks
