@@ -22,6 +22,7 @@ from baobab.storage.database import (
     ErrorTranslator,
     Unit,
 )
+from baobab.storage.deadline import Deadline
 from baobab.storage.sqlite_connection import GroupedWork, SqliteConnection
 from baobab.storage.statements import Statements
 
@@ -296,8 +297,11 @@ class SqliteDatabase(Database):
             raise
         return opened_connections[0]
 
-    def _prepare(self, connection: sqlite3.Connection) -> None:
-        """Prepares a new connection before anything is read from it."""
+    def _prepare(self, connection: sqlite3.Connection, deadline: Deadline) -> None:
+        """Prepares a new connection before anything is read from it.
+
+        deadline: of what the connection runs, which its functions must look at.
+        """
 
     async def announce_at_commit(self, unit: Unit, subjects: Collection[str]) -> None:
         unit.after_commit(self.ring_bell)

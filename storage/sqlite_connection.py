@@ -24,6 +24,7 @@ from sqlalchemy.pool import NullPool
 
 from baobab.storage.cancellation import run_to_completion
 from baobab.storage.database import DatabaseBusy, RowStream, is_long
+from baobab.storage.deadline import Deadline
 from baobab.storage.prepared_statements import PreparedQuery, PreparedStatements, PreparedWrite
 from baobab.storage.statements import SqliteStatements, Statements
 
@@ -33,6 +34,12 @@ _BUDGET = 25_000
 """The instructions of SQLite's virtual machine after which it asks whether to stop. A read on the event loop may take
 two budgets, one or two milliseconds.
 """
+_SMALL_BUDGET, _SMALL_BUDGETS = 1_000, 50
+"""The same for a read that a caller of an app has asked for, whose instructions may each take long."""
+_LOOP_SECONDS = 0.005
+"""How long such a read may take on the event loop."""
+_WRITE_CALL_SECONDS = 2.0
+"""How long the functions of a write may take: the other writers of the app wait for it."""
 _BULK_ROWS = 64
 """A statement for more rows than this runs in the thread."""
 _GROUP_SECONDS = 0.02
@@ -96,6 +103,10 @@ class _Cursor(sqlite3.Cursor):
 
 class _Connection(sqlite3.Connection):
     streams = False
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.deadline = Deadline()
 
     def cursor(self, factory: Any = _Cursor) -> Any:
         return super().cursor(factory)
@@ -171,8 +182,8 @@ class SqliteConnection:
         """Use `open`."""
         self._thread = thread
         self._statement_seconds = statement_seconds
-        self._deadline: float | None = None
         self._raw: _Connection = thread.connection
+        self._deadline: Deadline = self._raw.deadline
         # Not one that keeps rows: these statements have none.
         self._writer = sqlite3.Cursor(self._raw)
         # The engine asks for the connection that it is to use.
@@ -191,7 +202,7 @@ class SqliteConnection:
 
     @classmethod
     async def open(
-        cls, path: Path, prepare: Callable[[sqlite3.Connection], None], statement_seconds: float | None = None
+        cls, path: Path, prepare: Callable[[sqlite3.Connection, Deadline], None], statement_seconds: float | None = None
     ) -> "SqliteConnection":
         """Opens a connection.
 
@@ -202,7 +213,7 @@ class SqliteConnection:
         def connect() -> sqlite3.Connection:
             raw = sqlite3.connect(path, check_same_thread=False, timeout=0, isolation_level=None, factory=_Connection)
             try:
-                prepare(raw)
+                prepare(raw, raw.deadline)
                 for pragma in _PRAGMAS:
                     raw.execute(pragma)
             except BaseException:
@@ -292,7 +303,10 @@ class SqliteConnection:
 
         single: whether it runs one statement, which is a transaction by itself.
         """
-        self._budgets = 1
+        self._budgets = _SMALL_BUDGETS
+        self._raw.set_progress_handler(self._must_stop, _SMALL_BUDGET)
+        self._deadline.set(_LOOP_SECONDS)
+        self._deadline.stops_comparisons = True
         try:
             if not single:
                 self._raw.execute("BEGIN")
@@ -303,6 +317,8 @@ class SqliteConnection:
             raise DatabaseBusy("it takes too long for the event loop") from error
         finally:
             self._budgets = None
+            self._deadline.set(None)
+            self._raw.set_progress_handler(self._must_stop, _BUDGET)
             self.rollback()
 
     async def run_sync(self, work: Callable[[Connection], T]) -> T:
@@ -338,7 +354,7 @@ class SqliteConnection:
 
     @property
     def statements(self) -> Statements:
-        return SqliteStatements(self._raw)
+        return SqliteStatements(self._raw, self._deadline)
 
     async def transact_in_thread(self, work: Callable[[Statements], T], *, durable: bool) -> T:
         return await self._run_in_thread(partial(self.transact, work, durable=durable, checkpoint=True))
@@ -389,7 +405,7 @@ class SqliteConnection:
         self._begin_writing(durable=True)
         try:
             for grouped_work in group:
-                self._set_deadline()
+                self._set_deadline(_WRITE_CALL_SECONDS)
                 self._raw.execute("SAVEPOINT grouped")
                 grouped_work.run(self.statements)
                 if not self._raw.in_transaction:
@@ -426,6 +442,7 @@ class SqliteConnection:
         return True
 
     def _begin_writing(self, *, durable: bool) -> None:
+        self._is_reading = self._deadline.stops_comparisons = False
         self._set_pragma("synchronous", "FULL" if durable else "NORMAL")
         self._raw.execute("BEGIN IMMEDIATE")
 
@@ -442,9 +459,12 @@ class SqliteConnection:
         await self._thread.submit(self._sync.close)
         await self._thread.wait_until_stopped()
 
-    def _set_deadline(self) -> None:
-        if self._statement_seconds is not None:
-            self._deadline = time.monotonic() + self._statement_seconds
+    def _set_deadline(self, call_seconds: float | None = None) -> None:
+        """call_seconds: how long the functions that statements call may take, if less than the statements may."""
+        self._deadline.stops_comparisons = self._is_reading
+        self._deadline.set(self._statement_seconds)
+        if self._statement_seconds is not None and call_seconds is not None:
+            self._deadline.set_for_calls(call_seconds)
 
     def _must_stop(self) -> bool:
         """Returns whether SQLite must stop the running statement. SQLite asks each time when a budget is used up.
@@ -455,8 +475,8 @@ class SqliteConnection:
         """
         if self._budgets is not None:
             self._budgets -= 1
-            return self._budgets < 0
-        return self._deadline is not None and time.monotonic() > self._deadline
+            return self._budgets < 0 or self._deadline.has_passed
+        return self._deadline.has_passed
 
     async def _call(self, work: Callable[[], T], *, stops: bool, in_thread: bool = False) -> T:
         if not (self.in_thread or in_thread):
@@ -480,7 +500,7 @@ class SqliteConnection:
             try:
                 return work()
             finally:
-                self._deadline = None
+                self._deadline.set(None)
                 self._raw.execute("PRAGMA busy_timeout=0")
 
         return await run_to_completion(self._thread.submit(run))

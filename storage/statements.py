@@ -9,6 +9,8 @@ from datetime import UTC, date, datetime
 from functools import lru_cache
 from typing import Any, Protocol
 
+from baobab.storage.deadline import Deadline
+
 
 class Statements(Protocol):
     """Runs the statements of one transaction, in Postgres's SQL with two exceptions: `?` is a value, and `IN ?` a list
@@ -63,22 +65,51 @@ class ByteBudget:
 
 
 class SqliteStatements:
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: sqlite3.Connection, deadline: Deadline) -> None:
         self._connection = connection
+        self._deadline = deadline
 
     def rows(self, text: str, *values: Any) -> list[tuple[Any, ...]]:
-        return sqlite3.Cursor(self._connection).execute(*_bind_values(text, values)).fetchall()
+        try:
+            rows = sqlite3.Cursor(self._connection).execute(*_bind_values(text, values)).fetchall()
+        except sqlite3.OperationalError as error:
+            self._name_stop(error)
+            raise
+        self._require_end()
+        return rows
 
     def rows_within(self, budget: ByteBudget, batch: int, text: str, *values: Any) -> list[tuple[Any, ...]]:
         del batch
         rows: list[tuple[Any, ...]] = []
-        for row in sqlite3.Cursor(self._connection).execute(*_bind_values(text, values)):
-            budget.take(row)
-            rows.append(row)
+        try:
+            for row in sqlite3.Cursor(self._connection).execute(*_bind_values(text, values)):
+                budget.take(row)
+                rows.append(row)
+        except sqlite3.OperationalError as error:
+            self._name_stop(error)
+            raise
+        self._require_end()
         return rows
 
     def execute_many(self, text: str, rows: Iterable[Sequence[Any]]) -> None:
-        sqlite3.Cursor(self._connection).executemany(text, map(_encode_values, rows))
+        try:
+            sqlite3.Cursor(self._connection).executemany(text, map(_encode_values, rows))
+        except sqlite3.OperationalError as error:
+            self._name_stop(error)
+            raise
+
+    def _require_end(self) -> None:
+        """Raises an error if a call was stopped that could not fail itself."""
+        if self._deadline.has_stopped_a_call:
+            error = sqlite3.OperationalError("a comparison took too long")
+            self._name_stop(error)
+            raise error
+
+    def _name_stop(self, error: sqlite3.OperationalError) -> None:
+        """Gives the error of a statement whose function was stopped the code of a statement that SQLite has stopped."""
+        if self._deadline.has_stopped_a_call:
+            self._deadline.has_stopped_a_call = False
+            error.sqlite_errorcode, error.sqlite_errorname = sqlite3.SQLITE_INTERRUPT, "SQLITE_INTERRUPT"
 
     def insert_many(self, text: str, rows: Sequence[Sequence[Any]]) -> None:
         self.execute_many(text, rows)

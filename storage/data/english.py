@@ -9,8 +9,13 @@ A search is a tree: ["word", text, whether it may go on], ["and", x, ...], ["or"
 
 import json
 import re
-from functools import lru_cache
+from bisect import bisect_left
+from collections import OrderedDict
+from functools import cached_property, lru_cache
+from threading import Lock
 from typing import Any
+
+from baobab.storage.deadline import Check
 
 MOST_SEARCHED = 200_000
 """Characters of a text that are searched: Postgres's index of one text has at most a megabyte."""
@@ -35,6 +40,8 @@ _STOP_WORDS = frozenset(
     than too very s t can will just don should now""".split()  # noqa: SIM905 - one word a line would fill pages
 )
 """The words that Postgres's English search passes over."""
+_ASK_EVERY = 500
+"""How many words of a text are read between two looks at the deadline."""
 _LAST_POSITION, _MOST_POSITIONS = 16_383, 255
 """Postgres counts words up to this one, and keeps so many places of each."""
 
@@ -50,14 +57,44 @@ def is_stop_word(word: str) -> bool:
     return word in _STOP_WORDS
 
 
-def search_text(text: str | None, search: str | None) -> bool | None:
+class _Index:
+    """The words of one text and their positions."""
+
+    def __init__(self, positions_of: Positions) -> None:
+        self.positions_of = positions_of
+
+    @cached_property
+    def words(self) -> list[str]:
+        """All words, sorted."""
+        return sorted(self.positions_of)
+
+
+def search_text(check: Check, text: str | None, search: str | None) -> bool | None:
     """Returns whether a text fulfils a search, which is JSON. A search of stop words only, which is null, finds
     nothing.
     """
     if text is None or search is None:
         return None
     tree = _read_search(search)
-    return tree is not None and _holds(tree, _index(text))
+    return tree is not None and _holds(check, tree, _find_index(check, text[:MOST_SEARCHED]))
+
+
+_indexes: OrderedDict[str, _Index] = OrderedDict()
+"""Of the texts that were searched last: several conditions search the same one."""
+_MOST_INDEXES = 4
+_indexes_lock = Lock()
+
+
+def _find_index(check: Check, text: str) -> _Index:
+    with _indexes_lock:
+        index = _indexes.get(text)
+    if index is None:
+        index = _Index(_index(check, text))
+        with _indexes_lock:
+            _indexes[text] = index
+            while len(_indexes) > _MOST_INDEXES:
+                _indexes.popitem(last=False)
+    return index
 
 
 @lru_cache(maxsize=100)
@@ -65,10 +102,12 @@ def _read_search(search: str) -> Any:
     return json.loads(search)
 
 
-def _index(text: str) -> Positions:
+def _index(check: Check, text: str) -> Positions:
     positions_of: Positions = {}
     position = 0
-    for word in split_words(text[:MOST_SEARCHED]):
+    for number, word in enumerate(split_words(text)):
+        if number % _ASK_EVERY == 0:
+            check()
         if len(word) * 4 > LONGEST_WORD and len(word.encode()) > LONGEST_WORD:
             continue
         position += 1
@@ -79,31 +118,37 @@ def _index(text: str) -> Positions:
     return positions_of
 
 
-def _holds(tree: Any, index: Positions) -> bool:
+def _holds(check: Check, tree: Any, index: _Index) -> bool:
     match tree:
         case ["not", part]:
-            return not _holds(part, index)
+            return not _holds(check, part, index)
         case ["and", *parts]:
-            return all(_holds(part, index) for part in parts)
+            return all(_holds(check, part, index) for part in parts)
         case ["or", *parts]:
-            return any(_holds(part, index) for part in parts)
+            return any(_holds(check, part, index) for part in parts)
         case ["phrase", first, *others]:
-            phrase_ends = _find_places(first, index)
+            phrase_ends = _find_places(check, first, index)
             for distance, part in others:
-                phrase_ends = {place + distance for place in phrase_ends} & _find_places(part, index)
+                phrase_ends = {place + distance for place in phrase_ends} & _find_places(check, part, index)
             return bool(phrase_ends)
-    return bool(_find_places(tree, index))
+    return bool(_find_places(check, tree, index))
 
 
-def _find_places(tree: Any, index: Positions) -> set[int]:
+def _find_places(check: Check, tree: Any, index: _Index) -> set[int]:
     """Returns the positions of a word, or of any of several words."""
+    check()
     kind, *parts = tree
     if kind == "or":
-        return set().union(*(_find_places(part, index) for part in parts))
+        return set().union(*(_find_places(check, part, index) for part in parts))
     stem = _stem(parts[0])
     if not parts[1]:
-        return set(index.get(stem, ()))
-    return set().union(*(places for known_word, places in index.items() if known_word.startswith(stem)))
+        return set(index.positions_of.get(stem, ()))
+    places: set[int] = set()
+    for place in range(bisect_left(index.words, stem), len(index.words)):
+        if not index.words[place].startswith(stem):
+            break
+        places.update(index.positions_of[index.words[place]])
+    return places
 
 
 @lru_cache(maxsize=50_000)

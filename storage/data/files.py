@@ -11,6 +11,7 @@ from typing import Literal, TypeVar
 
 from baobab.storage.data import functions
 from baobab.storage.database import DatabaseBusy, Unit
+from baobab.storage.deadline import Deadline
 from baobab.storage.sqlite import SqliteDatabase
 from baobab.storage.statements import Statements
 
@@ -63,9 +64,9 @@ class FileStore:
             try:
                 return present.read_now(work, single=single)
             except DatabaseBusy:
-                quick = False
+                pass
         async with self._use(app_id, reads=True) as file, file.reading() as connection:
-            return await connection.run_statements(work, in_thread=not quick)
+            return await connection.run_statements(work, in_thread=True)
 
     async def write(self, app_id: str, work: Callable[[Statements], T], unit: Unit | None = None) -> T:
         async with self._use(app_id) as file:
@@ -154,10 +155,11 @@ class _AppFile(SqliteDatabase):
         except FileNotFoundError:
             return False
 
-    def _prepare(self, connection: sqlite3.Connection) -> None:
-        functions.add_to(connection)
+    def _prepare(self, connection: sqlite3.Connection, deadline: Deadline) -> None:
         # The `like` of SQL tells letters from capitals.
         connection.execute("PRAGMA case_sensitive_like=ON")
+        # Ours replaces it, which it would undo.
+        functions.add_to(connection, deadline)
 
 
 def _list_apps(folder: Path, without: tuple[str, str] | None) -> list[str]:

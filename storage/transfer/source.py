@@ -11,6 +11,7 @@ import psycopg
 
 from baobab.storage.database import DatabaseUnavailable
 from baobab.storage.databases import SQLITE
+from baobab.storage.deadline import Deadline
 from baobab.storage.migrate import list_revisions, read_revision
 from baobab.storage.pooler import leads_to_pooler
 from baobab.storage.postgres import PostgresDatabase
@@ -55,7 +56,7 @@ class SqliteSource(SqliteDatabase):
             raise TransferRefused(f"{self.path} cannot be opened: {exc.reason}") from exc
         _require_revision(str(self.path), revision)
 
-    def _prepare(self, connection: sqlite3.Connection) -> None:
+    def _prepare(self, connection: sqlite3.Connection, deadline: Deadline) -> None:
         connection.execute("PRAGMA locking_mode=EXCLUSIVE")
 
 

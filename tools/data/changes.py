@@ -25,7 +25,7 @@ from baobab.tools.data.own_tables import create_own_tables
 from baobab.tools.data.row_security import raise_guard
 from baobab.tools.data.transactions import format_moment, require_thawed, translate_violation
 from baobab.tools.data.usage import measure_tables, write_within_plan
-from baobab.tools.data.views import write_source
+from baobab.tools.data.views import write_view_rows
 
 Change = Callable[[Statements, Catalogue], Catalogue]
 _MOST_CHARACTERS = 8_000_000
@@ -121,8 +121,11 @@ def count_rows(
 ) -> int:
     """Counts the rows of a table that fulfil a condition and that the actor may read, up to a limit."""
     writer = SqlWriter(call.stores.data, call.require_app().id, catalogue, actor, format_moment(call))
-    source = write_source(writer, table, actor)
-    where = writer.write(condition, {"": quote(table.name)})
+    alias = quote(table.name)
+    if table.view is None:
+        source, where = f"{writer.name_table(table.name)} AS {alias}", writer.write(condition, {"": alias})
+    else:
+        source, where = write_view_rows(writer, table, actor, alias, [condition])
     text = f"SELECT count(*) FROM (SELECT 1 FROM {source} WHERE {where} LIMIT {limit}) AS _n"
     return int(statements.rows(text, *writer.values)[0][0])
 

@@ -1,6 +1,6 @@
 """Trees of expressions: the tables and columns that one names, and the types of its values."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Any
 
@@ -8,6 +8,9 @@ from baobab.tools.core.errors import BadRequest
 from baobab.tools.data.catalogue import Expression
 from baobab.tools.data.column_types import ColumnType, parse_type
 from baobab.tools.data.errors import MismatchedTypes
+
+_PLAIN = {"column", "value", "number", "user", "user_uuid", "role", "now", "claim"}
+_COMPARISONS = {"=", "<>", "<", "<=", ">", ">=", "isdistinct"}
 
 
 def list_names(tree: Any) -> set[tuple[str, str]]:
@@ -23,6 +26,30 @@ def list_names(tree: Any) -> set[tuple[str, str]]:
         case {"table": table, **others}:
             return {(table, "")}.union(*(list_names(part) for part in others.values()))
     return set()
+
+
+def is_leakproof(tree: Expression, computed: Collection[str] = ()) -> bool:
+    """Returns whether evaluating a condition tells nothing of a row but whether it is fulfilled: it compares columns
+    with each other or with values.
+
+    computed: the columns that are expressions themselves, of a view.
+    """
+    kind = tree[0]
+    if kind in ("and", "or", "not"):
+        return all(is_leakproof(part, computed) for part in tree[1:])
+    if kind == "in":
+        return all(_is_plain(part, computed) for part in (tree[1], *tree[2]))
+    if kind == "is":
+        return _is_plain(tree[1], computed)
+    if kind == "among":
+        return tree[1] not in computed
+    if kind in _COMPARISONS:
+        return all(_is_plain(part, computed) for part in tree[1:])
+    return kind in ("true", "false")
+
+
+def _is_plain(tree: Expression, computed: Collection[str]) -> bool:
+    return tree[0] in _PLAIN and not (tree[0] == "column" and tree[2] in computed)
 
 
 def is_exact(tree: Expression, find_type: Callable[[str, str], ColumnType]) -> bool:

@@ -19,6 +19,7 @@ A tree is JSON: a list of a name and its parts.
     ["json", a, [step, ...], whether as text] ["json_number", a] ["cast", a, type] ["call", name, a, ...]
     ["aggregate", "count" | "sum" | "avg" | "min" | "max", a or null, type of a]
     ["distance", "cosine" | "l2" | "inner", a, b]
+    ["behind", table, policy, a] ["among", column, [value of the driver, ...]] ["written", function of the scope]
 
 The alias of a column is empty for the table that the condition is about. The rows of a subquery are an object
 (tools/data/subqueries.py).
@@ -35,6 +36,7 @@ from baobab.tools.data.actor import Actor
 from baobab.tools.data.catalogue import Catalogue, Command, Expression, TableInfo
 from baobab.tools.data.column_types import ColumnType, parse_type
 from baobab.tools.data.errors import InvalidExpression
+from baobab.tools.data.expression_trees import is_leakproof
 from baobab.tools.data.own_rows import name_own_rows
 from baobab.tools.data.subqueries import advise_against_circle, show_own_rows
 from baobab.tools.data.temporal_values import shift_moment
@@ -47,8 +49,13 @@ FUNCTIONS = {"lower": 1, "upper": 1, "length": 1, "coalesce": None, "abs": 1}
 """The functions of SQL that expressions may call, with the number of their arguments."""
 _DEEPEST = 4
 """How many tables policies may lead to, one within another."""
+_ROW_NUMBERS = ("rowid", "_rowid_", "oid")
+"""The names by which SQLite knows the number of a row, where no column has taken them."""
 _UNFINISHED = r"^([^\\]|\\.)*\\$"
 """A regular expression of Postgres that matches patterns with an unfinished escape."""
+
+FENCES = {"sqlite": "LIMIT -1", "postgresql": "OFFSET 0"}
+"""What makes a database evaluate the conditions of a subquery before those of the query around it."""
 
 Scope = Mapping[str, str]
 """The names that the SQL around a condition gives to the tables that it may name."""
@@ -253,12 +260,14 @@ class SqlWriter:
         alias = inner[rows["alias"]]
         self._depth += 1
         column = self.write(rows["column"], inner) if rows["column"] else "1"
-        text = f"SELECT {column} AS _v FROM {self._name_source(rows)} AS {alias}"
+        is_leaky = not all(map(is_leakproof, [each for each in (rows["where"], *(j["on"] for j in joins)) if each]))
+        source = f"{self._name_source(rows)} AS {alias}"
+        text = f"SELECT {column} AS _v FROM {self._write_reached(rows, alias, FENCES) if is_leaky else source}"
         for join in joins:
             name = inner[join["alias"]]
-            source = f"SELECT * FROM {self._name_source(join)} AS {name} WHERE {self._write_reach(join, name)}"
-            text += f" {join['join']} ({source}) AS {name} ON {self.write(join['on'], inner)}"
-        condition = self._write_reach(rows, alias)
+            reached = self._write_reached(join, name, FENCES if is_leaky else {})
+            text += f" {join['join']} {reached} ON {self.write(join['on'], inner)}"
+        condition = "TRUE" if is_leaky else self._write_reach(rows, alias)
         where = self.write(rows["where"], inner) if rows["where"] else "TRUE"
         self._depth -= 1
         return f"{text} WHERE {condition} AND {where}"
@@ -267,6 +276,12 @@ class SqlWriter:
         if self.has_own_rows_by_function and "own" in source:
             return f"{self.name_table(name_own_rows(source['table'], source['own']))}()"
         return self.name_table(source["table"])
+
+    def _write_reached(self, source: Mapping[str, Any], alias: str, fences: Mapping[str, str]) -> str:
+        """Writes a table of a subquery with only those of its rows that the subquery reaches."""
+        reach = self._write_reach(source, alias)
+        fence = "" if reach in ("TRUE", "FALSE") else fences.get(self.dialect, "")
+        return f"(SELECT * FROM {self._name_source(source)} AS {alias} WHERE {reach} {fence}) AS {alias}"
 
     def _write_reach(self, source: Mapping[str, Any], alias: str) -> str:
         """Writes the condition for the rows of a table that a subquery reaches."""
@@ -303,6 +318,32 @@ class SqlWriter:
     def _write_claim(self, tree: Expression, scope: Scope) -> str:
         del scope
         return self.value(self._actor.find_claim(tree[1]), "?" if self.dialect == "sqlite" else "?::text")
+
+    def _write_behind(self, tree: Expression, scope: Scope) -> str:
+        """Writes a condition that is evaluated only on rows that a policy opens, whatever plan the database makes."""
+        _, name, policy, condition = tree
+        opened = self._write_opened(self._catalogue.table(name), policy, scope[""])
+        return f"CASE WHEN {opened} THEN {self.write(condition, scope)} END"
+
+    def _write_opened(self, table: TableInfo, policy: Expression, alias: str) -> str:
+        """Writes whether a policy opens a row, in a form that stays true of that row wherever it stands."""
+        row = next((each for each in _ROW_NUMBERS if each not in table.columns), None)
+        if self.dialect == "postgresql" or row is None:
+            return self.write(policy, {"": alias})
+        # SQLite puts constants from the rest of the statement into a policy on the same row, so that it could be true
+        # of hidden rows: here it looks at the row under a name of its own.
+        again = self.name_alias()
+        opened = self.write(policy, {"": again})
+        source = f"{self.name_table(table.name)} AS {again}"
+        return f"EXISTS (SELECT 1 FROM {source} WHERE {again}.{row} = {alias}.{row} AND {opened})"
+
+    def _write_among(self, tree: Expression, scope: Scope) -> str:
+        places = ", ".join(self.value(value) for value in tree[2])
+        return f"({scope['']}.{quote(tree[1])} IN ( {places}))"
+
+    def _write_written(self, tree: Expression, scope: Scope) -> str:
+        sql: str = tree[1](scope)
+        return sql
 
     def _write_column(self, tree: Expression, scope: Scope) -> str:
         return f"{scope[tree[1]]}.{quote(tree[2])}"
@@ -471,6 +512,9 @@ class SqlWriter:
         "any": _write_any,
         "case": _write_case,
         "claim": _write_claim,
+        "behind": _write_behind,
+        "among": _write_among,
+        "written": _write_written,
         "column": _write_column,
         "value": _write_value,
         "number": _write_number,

@@ -13,6 +13,7 @@ from baobab.storage.data.store import DataStore
 from baobab.storage.statements import ByteBudget, RowsTooLarge, Statements
 from baobab.tools.core.errors import BadRequest
 from baobab.tools.data.actor import Actor
+from baobab.tools.data.barrier import place_behind
 from baobab.tools.data.catalogue import Catalogue, Column, Expression, TableInfo
 from baobab.tools.data.column_types import ColumnType
 from baobab.tools.data.errors import AnswerTooLarge, InvalidFilter
@@ -26,7 +27,7 @@ from baobab.tools.data.selection import Embed, Order, Selection, read_order
 from baobab.tools.data.selection_items import Item
 from baobab.tools.data.slow_statements import Operation, Slow, note_slow
 from baobab.tools.data.temporal_values import shift_moment
-from baobab.tools.data.views import write_source
+from baobab.tools.data.views import write_view_rows
 
 _MOST_RELATED = 10_000
 """The most rows of one embedded table in one answer."""
@@ -170,13 +171,14 @@ class RowReader:
 
     def count(self, selection: Selection) -> int:
         writer = self._writer()
-        source = write_source(writer, selection.table, self.actor)
-        where = self._where(writer, selection, [])
+        # Groups may be named by their position among the columns.
+        items = [] if selection.groups is None else selection.items
+        columns = ", ".join(_show(writer, item, {"": quote(selection.table.name)}) for item in items)
+        source, where = self._write_matching(writer, selection, [])
         text = f"SELECT count(*) FROM {source} WHERE {where}"
         if selection.groups is not None:
-            from_clause = f"FROM {source} WHERE {where}"
             group = self._group(writer, selection)
-            text = f"SELECT count(*) FROM (SELECT count(*) {from_clause}{group}) AS _g"
+            text = f"SELECT count(*) FROM (SELECT {columns} FROM {source} WHERE {where}{group}) AS _g"
         began = time.monotonic()
         try:
             with self._run_as_actor():
@@ -227,8 +229,7 @@ class RowReader:
                 )
             text = self._number_related(writer, selection, further, related_by, expressions, orders)
         else:
-            source = write_source(writer, table, self.actor)
-            where = self._where(writer, selection, further)
+            source, where = self._write_matching(writer, selection, further)
             if selection.groups is None:
                 order = self._order(writer, table, orders)
             else:
@@ -295,8 +296,7 @@ class RowReader:
         hidden_expressions = expressions[len(selection.items) :]
         order = self._order(writer, table, orders)
         number = f"row_number() OVER (PARTITION BY {quote(table.name)}.{quote(related_by)}{order}) AS _n"
-        source = write_source(writer, table, self.actor)
-        where = self._where(writer, selection, further)
+        source, where = self._write_matching(writer, selection, further)
         columns = ", ".join(
             [*(f"_c{i}" for i in range(len(shown_expressions))), *(f"_h{i}" for i in range(len(hidden_expressions)))]
         )
@@ -312,7 +312,7 @@ class RowReader:
         related_rows: list[Row] = []
         owners: list[Any] = []
         if distinct_keys:
-            related_rows, owners = self._read(embed.selection, [["rows", embed.theirs, distinct_keys]], embed.theirs)
+            related_rows, owners = self._read(embed.selection, [["among", embed.theirs, distinct_keys]], embed.theirs)
         groups: dict[Any, list[Row]] = {}
         for owner, row in zip(owners, related_rows, strict=True):
             groups.setdefault(owner, []).append(row)
@@ -323,40 +323,38 @@ class RowReader:
             else:
                 row[embed.name] = rows_of_key if embed.many else (rows_of_key[0] if rows_of_key else None)
 
-    def _where(
-        self, writer: SqlWriter, selection: Selection, further: Sequence[Expression], alias: str | None = None
-    ) -> str:
-        """Writes the WHERE clause of a query: its filters, then further conditions.
+    def _write_matching(
+        self, writer: SqlWriter, selection: Selection, further: Sequence[Expression], alias: str = ""
+    ) -> tuple[str, str]:
+        """Writes where a query reads the rows that fulfil its filters, and further conditions, and that the actor may
+        see: its source and its condition. Their placeholders belong one after the other.
 
         alias: the table's alias in the statement, if it is not its own name.
         """
         table = selection.table
-        scope = {"": alias or quote(table.name)}
-        conditions = [*FilterReader(table).read(selection.where)]
-        parts = [writer.write(condition, scope) for condition in conditions]
-        for condition in further:
-            if condition[0] == "rows":
-                places = ", ".join(writer.value(value) for value in condition[2])
-                parts.append(f"{scope['']}.{quote(condition[1])} IN ( {places})")
-            else:
-                parts.append(writer.write(condition, scope))
-        parts += [self._exists(writer, scope[""], embed) for embed in selection.embeds if embed.has_any is not None]
-        policy = allowed_rows(table, "SELECT", self.actor)
-        return " AND ".join([*parts, writer.write(policy, scope)])
+        alias = alias or quote(table.name)
+        conditions = [*FilterReader(table).read(selection.where), *further]
+        conditions += [self._ask_presence(writer, embed) for embed in selection.embeds if embed.has_any is not None]
+        if table.view is not None:
+            return write_view_rows(writer, table, self.actor, alias, conditions)
+        condition = place_behind(table, allowed_rows(table, "SELECT", self.actor), conditions)
+        return f"{writer.name_table(table.name)} AS {alias}", writer.write(condition, {"": alias})
 
-    def _exists(self, writer: SqlWriter, outer: str, embed: Embed) -> str:
-        """Writes the condition that a row has related rows, or has none.
+    def _ask_presence(self, writer: SqlWriter, embed: Embed) -> Expression:
+        """Returns the condition that a row has related rows, or has none."""
+
+        def write(scope: Mapping[str, str]) -> str:
+            exists = f"EXISTS (SELECT 1 {self._write_related(writer, scope[''], embed, writer.name_alias())})"
+            return exists if embed.has_any else f"NOT {exists}"
+
+        return ["written", write]
+
+    def _write_related(self, writer: SqlWriter, outer: str, embed: Embed, alias: str) -> str:
+        """Writes the source of a subquery for the related rows that the actor may see.
 
         outer: the alias of its table in the statement.
         """
-        exists = f"EXISTS (SELECT 1 {self._write_related(writer, outer, embed, writer.name_alias())})"
-        return exists if embed.has_any else f"NOT {exists}"
-
-    def _write_related(self, writer: SqlWriter, outer: str, embed: Embed, alias: str) -> str:
-        """Writes the source of a subquery for the related rows that the actor may see."""
-        # The placeholders of a view come before those of the conditions.
-        source = write_source(writer, embed.selection.table, self.actor, alias)
-        where = self._where(writer, embed.selection, [], alias)
+        source, where = self._write_matching(writer, embed.selection, [], alias)
         return f"FROM {source} WHERE {where} AND {alias}.{quote(embed.theirs)} = {outer}.{quote(embed.ours)}"
 
     def _order_value(self, writer: SqlWriter, outer: str, order: Order) -> str:

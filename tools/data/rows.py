@@ -15,6 +15,7 @@ from baobab.storage.data.store import DataStore
 from baobab.storage.statements import Statements
 from baobab.tools.core.errors import BadRequest
 from baobab.tools.data.actor import Actor
+from baobab.tools.data.barrier import place_behind
 from baobab.tools.data.broken_references import ReferenceFinder
 from baobab.tools.data.catalogue import Catalogue, Column, Expression, TableInfo
 from baobab.tools.data.change_log import Change, ChangeLog
@@ -340,8 +341,8 @@ class Rows(RowReader):
         return False
 
     def _reachable(self, table: TableInfo, command: Any, conditions: Iterable[Expression]) -> Expression:
-        policy = allowed_rows(table, command, self.actor)
-        return both(*conditions, policy, allowed_rows(table, "SELECT", self.actor))
+        policy = both(allowed_rows(table, command, self.actor), allowed_rows(table, "SELECT", self.actor))
+        return place_behind(table, policy, conditions)
 
     def _place(self, writer: SqlWriter, column: Column, value: Any) -> str:
         return writer.value(column.type.encode(value, self._store.dialect), column.type.bind(self._store.dialect))

@@ -4,11 +4,12 @@ A view is not an object of the database. Each table in it is narrowed to the row
 so a view never shows more than its tables do.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from baobab.tools.data.actor import Actor
 from baobab.tools.data.aggregates import find_type
+from baobab.tools.data.barrier import part_conditions
 from baobab.tools.data.catalogue import NAME, Catalogue, Column, Expression, TableInfo, View
 from baobab.tools.data.column_types import ColumnType
 from baobab.tools.data.errors import (
@@ -19,8 +20,8 @@ from baobab.tools.data.errors import (
     UnsafeExpression,
 )
 from baobab.tools.data.expression_compiler import LONGEST, ExpressionCompiler, ExpressionScope, require_small
-from baobab.tools.data.expression_trees import infer_type
-from baobab.tools.data.expressions import SqlWriter, allowed_rows, quote
+from baobab.tools.data.expression_trees import infer_type, is_leakproof
+from baobab.tools.data.expressions import FALSE, FENCES, TRUE, SqlWriter, allowed_rows, both, quote
 
 _MOST_COLUMNS = 200
 _MOST_TABLES = 8
@@ -152,15 +153,24 @@ class _ViewCompiler:
         return self._scope.find_type(alias, name)
 
 
-def write_source(writer: SqlWriter, table: TableInfo, actor: Actor, alias: str = "") -> str:
-    """Writes a table or a view as the source of a query, under its own name unless an alias is given.
-
-    Its placeholders belong at the place where it is written.
+def write_view_rows(
+    writer: SqlWriter, table: TableInfo, actor: Actor, alias: str, conditions: Sequence[Expression]
+) -> tuple[str, str]:
+    """Writes where a query reads the rows of a view that fulfil conditions: its source and its condition. Their
+    placeholders belong one after the other.
     """
-    alias = alias or quote(table.name)
-    if table.view is None:
-        return f"{writer.name_table(table.name)} AS {alias}"
-    return f"({_write_query(writer, table.view, table.columns, actor)}) AS {alias}"
+    assert table.view is not None
+    source = f"({_write_query(writer, table.view, table.columns, actor)}) AS {alias}"
+    computed = {name for name, tree in zip(table.columns, table.view["items"], strict=True) if tree[0] != "column"}
+    names = {each["table"] for each in table.view["tables"]}
+    if all(allowed_rows(writer.find_table(name), "SELECT", actor) in (TRUE, FALSE) for name in names):
+        return source, writer.write(both(*conditions), {"": alias})
+    leakproof, others = part_conditions(conditions, computed)
+    if others:
+        inner = f"SELECT * FROM {source} WHERE {writer.write(both(*leakproof), {'': alias})}"
+        source = f"({inner} {FENCES[writer.dialect]}) AS {alias}"
+        leakproof = others
+    return source, writer.write(both(*leakproof), {"": alias})
 
 
 def _write_query(writer: SqlWriter, query: Mapping[str, Any], columns: Mapping[str, Column], actor: Actor) -> str:
@@ -170,11 +180,15 @@ def _write_query(writer: SqlWriter, query: Mapping[str, Any], columns: Mapping[s
         for tree, column in zip(query["items"], columns.values(), strict=True)
     ]
     text = f"SELECT {', '.join(items)} FROM "
+    conditions = [each for each in (query["where"], *(source["on"] for source in query["tables"])) if each is not None]
+    is_leaky = not all(is_leakproof(condition) for condition in conditions)
     for source in query["tables"]:
         table = writer.find_table(source["table"])
         alias = scope[source["alias"]]
-        condition = writer.write(allowed_rows(table, "SELECT", actor), {"": alias})
-        place = f"(SELECT * FROM {writer.name_table(table.name)} AS {alias} WHERE {condition}) AS {alias}"
+        policy = allowed_rows(table, "SELECT", actor)
+        fence = f" {FENCES[writer.dialect]}" if is_leaky and policy not in (TRUE, FALSE) else ""
+        condition = writer.write(policy, {"": alias})
+        place = f"(SELECT * FROM {writer.name_table(table.name)} AS {alias} WHERE {condition}{fence}) AS {alias}"
         if source["join"] is None:
             text += place
         else:
