@@ -23,6 +23,8 @@ from baobab.http.request import new_request_id
 from baobab.http.whole_answer import send_whole
 from baobab.tools.core.errors import BadRequest, BaobabError
 
+_AUTHORITY_END = re.compile(rb"[/?#]")
+
 
 class MalformedRequest(BadRequest):
     code = "HTTP_MALFORMED_REQUEST"
@@ -60,6 +62,13 @@ class TargetTooLong(BaobabError):
     status = 414
     summary = "The path and query of the request are too long."
     remediation = "Send at most 16 KiB of path and query; put data into the body."
+
+
+class TargetElsewhere(BaobabError):
+    code = "HTTP_TARGET_HOST"
+    status = 400
+    summary = "The target of the request names another host than the header Host."
+    remediation = "Send the path alone as the target, or the same host in both."
 
 
 class RequestTimeout(BaobabError):
@@ -245,6 +254,7 @@ class GuardedProtocol(HttpToolsProtocol):
             or b"upgrade" in names
             or len(names) != len(self.headers)
             or len(names) > self.max_lines
+            or not self.url.startswith(b"/")
             or self._read > self.max_target
         )
         if is_unusual:
@@ -276,11 +286,24 @@ class GuardedProtocol(HttpToolsProtocol):
         hosts = names.count(b"host")
         if hosts != 1 and (hosts or self.parser.get_http_version() != "1.0"):
             raise HostHeaderRequired
+        if not self.url.startswith(b"/"):
+            self._check_target()
         # The parser itself refuses Content-Length twice, or beside Transfer-Encoding.
         if b"transfer-encoding" in names:
             self._check_transfer_coding()
         if self.parser.should_upgrade():
             self._check_upgrade(names)
+
+    def _check_target(self) -> None:
+        # A cache in front of the server may go by the target of `GET http://host/path`, and the server by Host.
+        scheme, separator, remainder = bytes(self.url).partition(b"://")
+        if not separator:
+            return
+        default_port = b":443" if scheme.lower() == b"https" else b":80"
+        authorities = [_AUTHORITY_END.split(remainder, maxsplit=1)[0]]
+        authorities += [value.strip() for name, value in self.headers if name == b"host"]
+        if len({authority.lower().removesuffix(default_port) for authority in authorities}) != 1:
+            raise TargetElsewhere
 
     def _head_size(self) -> int:
         return len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)

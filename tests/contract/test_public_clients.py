@@ -139,7 +139,7 @@ async def test_the_lifetime_of_access_tokens_has_two_names(baobab: Baobab, app: 
     answer = await ask(baobab, "PATCH", path, {"access_token_ttl": "30m"})
     assert answer.status_code == 200, answer.text
     assert answer.json()["jwt_config"]["accessTokenTtl"] == answer.json()["jwt_config"]["access_token_ttl"] == "30m"
-    assert (await ask(baobab, "GET", f"/v1/{app}/config")).json()["jwt_config"]["accessTokenTtl"] == "30m"
+    assert (await ask(baobab, "GET", f"/v1/{app}/config")).json()["jwt_config"]["access_token_ttl"] == "30m"
     both = await ask(baobab, "PATCH", path, {"access_token_ttl": "1h", "accessTokenTtl": "2h"})
     assert (both.status_code, "have different values" in both.text) == (400, True)
     assert (await ask(baobab, "PATCH", path, {"access_token_ttl": "3h"})).status_code == 400

@@ -288,6 +288,31 @@ async def test_each_provider_vouches_for_what_it_can(site: Site, slug: str, prof
 
 
 @pytest.mark.parametrize(
+    "email",
+    [
+        "NEW@X.example\r\nBcc: a@b",
+        "<ada@example.com>",
+        "ada@example.com, eve@example.com",
+        "ada",
+        7,
+        None,
+        "a" * 250 + "@b.c",
+    ],
+)
+async def test_what_is_no_address_at_a_provider_is_not_taken_for_one(site: Site, email: Any) -> None:
+    await site.configure("company", id_token=False)
+    site.provider.profile = {"sub": "1", "name": "a", "email": email, "email_verified": True}
+    user = (await site.sign_in("company")).json()["user"]
+    assert (user["email"], user["email_verified"]) == ("1@users.noreply.company.local", False)
+
+
+async def test_an_address_of_a_provider_is_spelled_as_everywhere_else(site: Site) -> None:
+    await site.configure("company", id_token=False)
+    site.provider.profile = {"sub": "1", "email": " ANDRE\u0301@Example.COM ", "email_verified": True}
+    assert (await site.sign_in("company")).json()["user"]["email"] == "andr\u00e9@example.com"
+
+
+@pytest.mark.parametrize(
     "forgery",
     [
         {"claims": {"aud": "another client"}},

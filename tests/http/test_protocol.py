@@ -226,6 +226,32 @@ async def test_http_1_0_may_leave_the_host_out_but_not_double_it() -> None:
         assert parse_refusal(await server.exchange(b"GET / HTTP/1.0\r\nHost: x\r\nHost: y\r\n\r\n"))[0] == 400
 
 
+@pytest.mark.parametrize(
+    ("target", "host", "is_served"),
+    [
+        (b"http://x/a?b=http://y/", b"x", True),
+        (b"HTTP://X:80/", b"x", True),
+        (b"https://x/", b"x:443", True),
+        (b"http://x:8000/", b"x:8000", True),
+        (b"/a?b=http://y/", b"x", True),
+        (b"http://y/", b"x", False),
+        (b"http://y?x", b"x", False),
+        (b"http://x:8001/", b"x:8000", False),
+        (b"http://x@y/", b"x", False),
+        (b"http://y@x/", b"x", False),
+    ],
+)
+@on_both_loops
+async def test_a_target_that_names_a_host_names_that_of_the_header(target: bytes, host: bytes, is_served: bool) -> None:
+    async with start_server(echo if is_served else fail_if_called) as server:
+        request = b"GET " + target + b" HTTP/1.1\r\nHost: " + host + b"\r\nConnection: close\r\n\r\n"
+        answer = await server.exchange(request)
+        if is_served:
+            assert b" 200 OK" in answer
+        else:
+            assert parse_refusal(answer) == (400, "HTTP_TARGET_HOST")
+
+
 CHUNKED = b"Transfer-Encoding: chunked\r\n"
 
 

@@ -158,9 +158,13 @@ def _normalise_address(value: str) -> str:
     return address
 
 
+_ADDRESS = r"[^@\s\x00<>()\[\]\\,;:\"]"
+"""A character of an address, on either side of the `@`. Without the marks of mail headers: `<a@x.example>` would be a
+second spelling of the mailbox `a@x.example`.
+"""
 Email = Annotated[
     str,
-    StringConstraints(pattern=r"^[^@\s\x00]{1,64}@[^@\s\x00]{1,185}$", max_length=250, to_lower=True),
+    StringConstraints(pattern=rf"^{_ADDRESS}{{1,64}}@{_ADDRESS}{{1,185}}$", max_length=250, to_lower=True),
     AfterValidator(_normalise_address),
     Field(description="An e-mail address.", examples=["ada@example.com"], json_schema_extra={"format": "email"}),
 ]

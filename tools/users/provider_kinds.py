@@ -3,6 +3,11 @@
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from pydantic import TypeAdapter, ValidationError
+
+from baobab.tools.core.types import Email
+
+_EMAIL: TypeAdapter[str] = TypeAdapter(Email)
 Profile = Literal["oidc", "github", "discord", "facebook", "microsoft", "x"]
 """The format of a provider's answer about a user: which field has what, and which of them can be relied on."""
 
@@ -153,7 +158,15 @@ def read_profile(profile: Profile, data: dict[str, Any]) -> ProviderUser:
 
 
 def _build(uid: str | int, email: Any, name: Any, avatar: Any = None, *, is_verified: bool = False) -> ProviderUser:
-    address = email.strip().lower() if isinstance(email, str) and 3 <= len(email) <= 250 and "@" in email else None
+    address = _read_address(email)
     display_name = "".join(c for c in name if c.isprintable())[:200] if isinstance(name, str) else ""
     picture = avatar if isinstance(avatar, str) and avatar.startswith("https://") and len(avatar) <= 2000 else None
     return ProviderUser(str(uid)[:250], address, is_verified and address is not None, display_name, picture)
+
+
+def _read_address(email: Any) -> str | None:
+    """Returns an address in the spelling that it has everywhere else; None for what is no address."""
+    try:
+        return _EMAIL.validate_python(email.strip()) if isinstance(email, str) else None
+    except ValidationError:
+        return None

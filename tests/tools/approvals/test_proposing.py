@@ -52,6 +52,18 @@ async def test_a_policy_says_from_which_effect_on_calls_wait(
     assert [name for name, answer in answers.items() if answer.status_code == 428] == waits
 
 
+@pytest.mark.parametrize("policy", ["destructive", "external", "write"])
+async def test_the_key_that_signs_tokens_is_replaced_only_after_a_person_agrees(
+    approvals_client: ApprovalsClient, policy: str
+) -> None:
+    agent, _ = await approvals_client.create_key(approval=policy)
+    jwks = f"/auth/{approvals_client.app}/.well-known/jwks.json"
+    before = (await approvals_client.ask("GET", jwks, agent)).json()
+    answer = await approvals_client.ask("POST", f"/v1/{approvals_client.app}/auth/rotate-keys", agent)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (428, "APPROVAL_REQUIRED")
+    assert (await approvals_client.ask("GET", jwks, agent)).json() == before
+
+
 async def test_what_takes_no_credential_is_no_matter_of_the_key_that_comes_with_it(
     approvals_client: ApprovalsClient,
 ) -> None:

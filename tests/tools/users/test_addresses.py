@@ -45,6 +45,15 @@ async def test_an_address_with_a_plus_is_somebody_elses_than_the_one_without(peo
         "@example.com",
         "ada@",
         "a" * 300 + "@example.com",
+        # Marks of mail headers: the mail would reach ada@example.com, under a second spelling.
+        "<ada@example.com>",
+        "ada@example.com>",
+        "(ada)ada@example.com",
+        "ada@example.com,eve@example.com",
+        '"ada"@example.com',
+        "ada@example.com;",
+        "ada:x@example.com",
+        "ada\\@example.com",
     ],
 )
 async def test_an_address_that_hides_something_is_refused_and_nothing_is_written(

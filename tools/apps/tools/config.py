@@ -51,12 +51,14 @@ ContentType = Annotated[
 ToolName = Annotated[str, Text(100, pattern=r"^[a-z][a-z0-9_]*$")]
 FunctionName = Annotated[str, Text(100, min_length=1)]
 Reason = Annotated[str, Text(500)]
+_FURTHER_NAMES = {"access_token_ttl": "accessTokenTtl"}
 
 
 @config.tool(
     "GET /config",
     access=AppOwner(),
     effect="read",
+    rest=Rest(further_names=_FURTHER_NAMES),
     mcp=Mcp(
         keywords=(
             "show settings, configuration, options of an app; "
@@ -334,7 +336,7 @@ async def config_storage(
     access=_ADMIN,
     effect="write",
     audit=Audit("app.config.jwt", resource="app"),
-    rest=Rest(examples={"accessTokenTtl": "30m"}, further_names={"access_token_ttl": "accessTokenTtl"}),
+    rest=Rest(examples={"accessTokenTtl": "30m"}, further_names=_FURTHER_NAMES),
     mcp=Mcp(
         keywords=(
             "session length, token lifetime, stay logged in longer, log users out after, refresh token expiry; "

@@ -34,7 +34,7 @@ from baobab.tools.rag.toolset import rag
     taints=True,
     rest=Rest(
         examples={"query": "How many holidays are there?", "topK": 3},
-        further_names={"document": {"id": "documentId", "filename": "filename"}},
+        further_names={"document": {"id": "documentId", "filename": "filename"}, "top_k": "topK"},
     ),
     guard=Guard(spends=frozenset({"synthesize", "rerank"})),
     mcp=Mcp(
