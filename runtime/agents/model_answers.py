@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from baobab.runtime.agents.run_session import Message, ModelAnswer
+from baobab.runtime.gateway.reasoning import keep_reasoning
 from baobab.runtime.gateway.tool_calls import is_cut_off
 
 
@@ -14,7 +15,8 @@ def parse_model_answer(completion: Mapping[str, Any]) -> ModelAnswer:
     kept_message: Message = {"role": "assistant", "content": message.get("content")}
     calls = message.get("tool_calls") or []
     if calls:
-        kept_message["tool_calls"] = calls
+        # With its calls the provider wants its reasoning back, until it has answered.
+        kept_message |= {"tool_calls": calls, **keep_reasoning(message)}
     complete_calls = tuple(not is_cut_off(_get_arguments(call), reason) for call in calls)
     return ModelAnswer(kept_message, str(reason), message.get("refusal") or None, complete_calls)
 

@@ -7,6 +7,7 @@ from pydantic_core import from_json, to_json
 
 from baobab.runtime.gateway.events import DONE, encode_event, event_data
 from baobab.runtime.gateway.mended_answers import find_usage
+from baobab.runtime.gateway.reasoning import LISTS, ReasoningCollector
 from baobab.runtime.gateway.usage_meter import UsageMeter
 
 # The fields that a model writes piece by piece; every other text of an event is complete.
@@ -39,6 +40,7 @@ class CompletionAssembler:
         self._left_of_events = _EVENTS_TO_TEXT * most
         self._head: dict[str, Any] = {}
         self._choices: dict[int, dict[str, Any]] = {}
+        self._reasoning: dict[int, ReasoningCollector] = {}
         self._usage: dict[str, Any] | None = None
 
     def add(self, event: bytes) -> str:
@@ -63,6 +65,7 @@ class CompletionAssembler:
         text = ""
         for choice in choices if isinstance(choices, list) else ():
             if isinstance(choice, dict) and isinstance(choice.get("index", 0), int):
+                self._collect_reasoning(choice)
                 self._merge(self._choices.setdefault(choice.get("index", 0), {}), choice)
                 if not choice.get("index", 0) and isinstance(delta := choice.get("delta"), dict):
                     content = delta.get("content")
@@ -81,6 +84,8 @@ class CompletionAssembler:
             if not isinstance(calls, list) or not all(isinstance(call, dict) for call in calls):
                 return None
             message = {"role": "assistant", "content": None, **delta}
+            if index in self._reasoning:
+                message |= self._reasoning[index].take()
             for call in calls:
                 call.pop("index", None)
             # An answer without text begins with an empty content in its events.
@@ -88,6 +93,14 @@ class CompletionAssembler:
             choices.append({**choice, "index": index, "message": message})
         usage = self._usage or _render_usage(meter)
         return {**self._head, "object": "chat.completion", "choices": choices, **({"usage": usage} if usage else {})}
+
+    def _collect_reasoning(self, choice: dict[str, Any]) -> None:
+        """Moves the parts of the reasoning out of a choice, because they continue each other in a way of their own."""
+        delta = choice.get("delta")
+        if isinstance(delta, dict) and any(isinstance(delta.get(name), list) for name in LISTS):
+            collector = self._reasoning.setdefault(choice.get("index", 0), ReasoningCollector())
+            self._remaining -= collector.add_lists(delta)
+            choice["delta"] = {name: value for name, value in delta.items() if name not in LISTS}
 
     def _merge(self, whole: dict[str, Any], delta: Mapping[str, Any]) -> None:
         for name, value in delta.items():

@@ -34,12 +34,14 @@ from baobab.runtime.gateway.naming import guess_provider
 from baobab.runtime.gateway.pictures import inline_pictures
 from baobab.runtime.gateway.provider_access import NO_ACCESS, ProviderAccess, build_unlisted_model
 from baobab.runtime.gateway.providers import RESERVED_NAMES, Provider
+from baobab.runtime.gateway.reasoning import change_refused_reasoning, fit_reasoning, mark_origin, name_origin
 from baobab.runtime.gateway.relay import Relay
 from baobab.runtime.gateway.retry_timeouts import NO_TIMEOUTS, RetryTimeouts
 from baobab.runtime.gateway.upstream import Upstream
 from baobab.runtime.gateway.upstream_router import UpstreamRouter
 from baobab.runtime.gateway.usage_meter import UsageMeter
 from baobab.runtime.gateway.wires import chunks
+from baobab.runtime.gateway.wires.history import place_results
 from baobab.runtime.gateway.wires.wire import AnswerMetadata, Wire
 from baobab.runtime.job_slots import network_wait
 from baobab.storage.clock import Clock, Ids
@@ -209,7 +211,8 @@ class Gateway:
         """Returns a chat completion in one piece.
 
         own_provider: the customer's own provider of the model, from `find_own_provider`. retry_timeouts: bounds that
-        are tighter than those of this process. follow_text: receives the answer's text as it arrives.
+        are tighter than those of this process. follow_text: receives the answer's text as it arrives; the answer then
+        names the origin of its reasoning, for those who send it back.
         """
         if model.provider == BUILT_IN:
             answer = await self._built_in.complete_chat(body, meter)
@@ -219,7 +222,9 @@ class Gateway:
             try:
                 async with network_wait():
                     events = await self.stream_chat(model, _with_usage(body), meter, own_provider, retry_timeouts)
-                    return await _assemble_completion(events, meter, follow_text)
+                    completion = await _assemble_completion(events, meter, follow_text)
+                    mark_origin(completion, meter.served_model)
+                    return completion
             except RequestRefused:
                 # Perhaps only the stream is refused: some vendors let only accounts that they have verified stream.
                 if meter.has_begun:
@@ -231,6 +236,8 @@ class Gateway:
         async with network_wait():
             answer = await self._try_upstreams(model, own_provider, meter, retry_timeouts, call)
         _tell_text(answer, follow_text)
+        if follow_text is not None:
+            mark_origin(answer, meter.served_model)
         return answer
 
     async def stream_chat(
@@ -272,7 +279,7 @@ class Gateway:
                 return await self._relay.fetch_answer(upstream, wire.path, request, meter, wire)
             completion = await self._complete_upstream(upstream, wire.build_chat_request(body, model), meter)
             try:
-                return wire.render_answer(completion, body, metadata)
+                return wire.render_answer(completion, body, _with_origin(metadata, upstream))
             except UpstreamMalformed:
                 # Nobody receives this answer, so nobody pays for it.
                 meter.reset_counts()
@@ -302,7 +309,7 @@ class Gateway:
             events_read = await self._stream_upstream(
                 upstream, _with_usage(wire.build_chat_request(body, model)), meter
             )
-            return wire.render_events(chunks.read_chunks(events_read), body, metadata)
+            return wire.render_events(chunks.read_chunks(events_read), body, _with_origin(metadata, upstream))
 
         return await self._try_upstreams(model, own_provider, meter, retry_timeouts, call)
 
@@ -345,21 +352,22 @@ class Gateway:
     async def _complete_upstream(
         self, upstream: Upstream, body: Mapping[str, Any], meter: UsageMeter
     ) -> dict[str, Any]:
-        if upstream.is_relayed:
-            completion = await self._relay.fetch_answer(upstream, "/chat/completions", body, meter)
-        else:
-            inlined_body = await inline_pictures(upstream, body, self._files)
-            completion = await translate.complete_chat(upstream, inlined_body, meter)
-        return mend_completion(completion)
+        async def send(request: Mapping[str, Any]) -> dict[str, Any]:
+            if upstream.is_relayed:
+                return await self._relay.fetch_answer(upstream, "/chat/completions", request, meter)
+            return await translate.complete_chat(upstream, await inline_pictures(upstream, request, self._files), meter)
+
+        return mend_completion(await _send_history(upstream, body, send))
 
     async def _stream_upstream(
         self, upstream: Upstream, body: Mapping[str, Any], meter: UsageMeter
     ) -> AsyncGenerator[bytes, None]:
-        if upstream.is_relayed:
-            pieces = await self._relay.stream_answer(upstream, "/chat/completions", body, meter)
-        else:
-            pieces = await translate.stream_chat(upstream, await inline_pictures(upstream, body, self._files), meter)
-        return await wait_for_first_event(mend_events(pieces), meter)
+        async def send(request: Mapping[str, Any]) -> AsyncGenerator[bytes, None]:
+            if upstream.is_relayed:
+                return await self._relay.stream_answer(upstream, "/chat/completions", request, meter)
+            return await translate.stream_chat(upstream, await inline_pictures(upstream, request, self._files), meter)
+
+        return await wait_for_first_event(mend_events(await _send_history(upstream, body, send)), meter)
 
     async def _try_upstreams(
         self,
@@ -421,6 +429,20 @@ class Gateway:
         return AnswerMetadata(self._ids.hex(24), int(self._clock.time()))
 
 
+async def _send_history(
+    upstream: Upstream, body: Mapping[str, Any], send: Callable[[Mapping[str, Any]], Awaitable[T]]
+) -> T:
+    """Sends a request with the reasoning that this upstream gave; in another form if the upstream refuses that."""
+    request = fit_reasoning(_order_history(body), upstream.served_model)
+    try:
+        return await send(request)
+    except RequestRefused as exc:
+        other_request = change_refused_reasoning(request, exc)
+        if other_request is request:
+            raise
+        return await send(other_request)
+
+
 async def _assemble_completion(
     events: AsyncGenerator[bytes, None], meter: UsageMeter, follow_text: FollowText
 ) -> dict[str, Any]:
@@ -435,6 +457,20 @@ async def _assemble_completion(
     if completion is None:
         raise UpstreamMalformed
     return completion
+
+
+def _order_history(body: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Returns a request with the results of tools behind their calls."""
+    messages = body.get("messages")
+    if not isinstance(messages, list) or not all(isinstance(message, dict) for message in messages):
+        return body
+    if not any(message.get("role") == "tool" for message in messages):
+        return body
+    return {**body, "messages": place_results(messages)}
+
+
+def _with_origin(metadata: AnswerMetadata, upstream: Upstream) -> AnswerMetadata:
+    return replace(metadata, origin=name_origin(upstream.served_model))
 
 
 def _tell_text(answer: Mapping[str, Any], follow_text: FollowText | None) -> None:

@@ -80,7 +80,7 @@ class Listed(TypedDict):
 
 
 class ModelList(TypedDict):
-    """All models, in one page."""
+    """A page of models; all of them without a `limit`."""
 
     object: Literal["list"]
     data: list[Listed]

@@ -8,6 +8,7 @@ from pydantic_core import to_json
 
 from baobab.runtime.gateway.errors import UpstreamMalformed
 from baobab.runtime.gateway.model import Model
+from baobab.runtime.gateway.reasoning import is_sealed
 from baobab.runtime.gateway.refusal import build_refusal
 from baobab.runtime.gateway.usage_meter import UsageMeter
 from baobab.runtime.gateway.wires import messages_answer, messages_request
@@ -39,7 +40,8 @@ class MessagesWire:
         self.headers = headers
 
     def build_relay_request(self, body: Mapping[str, Any], model: Model) -> dict[str, Any]:
-        return dict(body)
+        """Builds the request without thoughts that other providers gave: Anthropic would refuse them."""
+        return {**body, "messages": [_drop_foreign_thoughts(message) for message in body["messages"]]}
 
     def build_parser(self, meter: UsageMeter) -> "_StreamParser":
         return _StreamParser(meter)
@@ -83,6 +85,22 @@ class _StreamParser:
     def _merge_usage(self, usage: Any) -> None:
         if isinstance(usage, dict):
             self._usage |= {name: value for name, value in usage.items() if value is not None}
+
+
+def _drop_foreign_thoughts(message: Any) -> Any:
+    content = message.get("content") if isinstance(message, dict) else None
+    if not isinstance(content, list) or not any(map(_is_foreign_thought, content)):
+        return message
+    return {**message, "content": [block for block in content if not _is_foreign_thought(block)]}
+
+
+def _is_foreign_thought(block: Any) -> bool:
+    """Returns whether a block is a thought that Anthropic has not signed."""
+    if not isinstance(block, dict):
+        return False
+    if block.get("type") == "redacted_thinking":
+        return is_sealed(block.get("data"))
+    return block.get("type") == "thinking" and (not block.get("signature") or is_sealed(block["signature"]))
 
 
 def _raise_reported_error(payload: Mapping[str, Any]) -> None:

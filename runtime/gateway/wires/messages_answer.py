@@ -1,13 +1,14 @@
 """Renders a chat completion as one of Anthropic's messages, in one piece or as events."""
 
 import contextlib
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any
 
 from pydantic_core import from_json
 
 from baobab.runtime.gateway.errors import UpstreamMalformed
 from baobab.runtime.gateway.mended_answers import find_usage
+from baobab.runtime.gateway.reasoning import ReasoningCollector, seal_reasoning
 from baobab.runtime.gateway.tool_calls import CUT_REASONS
 from baobab.runtime.gateway.usage_meter import UsageMeter
 from baobab.runtime.gateway.wires import chunks
@@ -35,11 +36,16 @@ def render_answer(completion: Mapping[str, Any], body: Mapping[str, Any], metada
     """Renders a finished completion as a message."""
     message, reason = chunks.first_message(completion)
     content: list[dict[str, Any]] = []
+    calls, collector = chunks.get_calls(message), ReasoningCollector()
+    collector.add(message)
+    sealed_reasoning = seal_reasoning(collector.take(), calls, metadata.origin)
     if _wants_thoughts(body) and (thought_text := chunks.get_thought(message)):
-        content.append({"type": "thinking", "thinking": thought_text, "signature": ""})
+        content.append({"type": "thinking", "thinking": thought_text, "signature": sealed_reasoning})
+    elif calls and sealed_reasoning:
+        content.append({"type": "redacted_thinking", "data": sealed_reasoning})
     if text := chunks.get_text(message):
         content.append({"type": "text", "text": text})
-    for call in chunks.get_calls(message):
+    for call in calls:
         name, arguments = chunks.get_function(call)
         tool_input = _parse_input(arguments, reason)
         content.append({"type": "tool_use", "id": str(call.get("id")), "name": name, "input": tool_input})
@@ -56,7 +62,7 @@ async def render_events(
     pieces: AsyncGenerator[dict[str, Any], None], body: Mapping[str, Any], metadata: AnswerMetadata
 ) -> AsyncGenerator[bytes, None]:
     """Yields the events of a message. Raises UpstreamMalformed if the chunks end before the answer does."""
-    blocks, meter = _BlockWriter(wants_thoughts=_wants_thoughts(body)), UsageMeter()
+    blocks, meter = _BlockWriter(metadata.origin, wants_thoughts=_wants_thoughts(body)), UsageMeter()
     has_begun, reason = False, None
     async with contextlib.aclosing(pieces):
         async for chunk in pieces:
@@ -76,7 +82,7 @@ async def render_events(
                 reason = _stop_reason(finish_reason, {"refusal": blocks.has_refusal}, has_calls=blocks.has_calls)
     if reason is None:
         raise UpstreamMalformed
-    for block_event in blocks.close_block():
+    for block_event in blocks.end():
         yield encode_named_event(block_event)
     stop = {"stop_reason": reason, "stop_sequence": None}
     yield encode_named_event({"type": "message_delta", "delta": stop, "usage": _render_usage(meter)})
@@ -84,9 +90,14 @@ async def render_events(
 
 
 class _BlockWriter:
-    """Writes the blocks of a streamed message. One block is open at a time; the next one closes it."""
+    """Writes the blocks of a streamed message. One block is open at a time; the next one closes it.
 
-    def __init__(self, *, wants_thoughts: bool) -> None:
+    Reasoning that is not shown comes in a redacted block before a call, so that the client can send it back.
+    """
+
+    def __init__(self, origin: str, *, wants_thoughts: bool) -> None:
+        self._origin = origin
+        self._collector = ReasoningCollector()
         self._wants_thoughts = wants_thoughts
         self._open: object = None
         self._index = -1
@@ -101,6 +112,7 @@ class _BlockWriter:
     def write_delta(self, delta: dict[str, Any]) -> list[dict[str, Any]]:
         """Returns the events for a delta."""
         events: list[dict[str, Any]] = []
+        self._collector.add(delta)
         if self._wants_thoughts and (thought_text := chunks.get_thought(delta)):
             events += self._open_block("thinking", {"type": "thinking", "thinking": "", "signature": ""})
             events.append(self._render_delta(self._index, {"type": "thinking_delta", "thinking": thought_text}))
@@ -115,14 +127,29 @@ class _BlockWriter:
     def close_block(self) -> list[dict[str, Any]]:
         if self._open is None:
             return []
+        signature = seal_reasoning(self._collector.take(), (), self._origin) if self._open == "thinking" else ""
         self._open = None
-        return [{"type": "content_block_stop", "index": self._index}]
+        events = [self._render_delta(self._index, {"type": "signature_delta", "signature": signature})]
+        return [*(events if signature else ()), {"type": "content_block_stop", "index": self._index}]
+
+    def end(self) -> list[dict[str, Any]]:
+        """Returns the events that end the message's content."""
+        return [*self.close_block(), *(self._write_hidden(()) if self.has_calls else ())]
+
+    def _write_hidden(self, calls: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Returns a redacted block with the reasoning since the last one, and the signatures of calls."""
+        sealed_reasoning = seal_reasoning(self._collector.take(), calls, self._origin)
+        if not sealed_reasoning:
+            return []
+        opening = self._open_block("hidden", {"type": "redacted_thinking", "data": sealed_reasoning})
+        return [*opening, *self.close_block()]
 
     def _write_call(self, call: dict[str, Any]) -> list[dict[str, Any]]:
         number, (name, arguments) = call.get("index", 0), chunks.get_function(call)
         events: list[dict[str, Any]] = []
         if number not in self._calls:
             block = {"type": "tool_use", "id": str(call.get("id")), "name": name, "input": {}}
+            events += [*self.close_block(), *self._write_hidden((call,))]
             events += self._open_block(("call", number), block)
             self._calls[number] = self._index
         if arguments:

@@ -6,8 +6,10 @@ from typing import Any
 from pydantic_core import to_json
 
 from baobab.runtime.gateway.model import Model
+from baobab.runtime.gateway.reasoning import attach_reasoning
 from baobab.runtime.gateway.usage_meter import UsageMeter
 from baobab.runtime.gateway.wires.fields import field_error, get_object, list_objects, require_text
+from baobab.runtime.gateway.wires.history import place_results
 
 _PICTURE_TOKENS = 1600
 """Anthropic's count for the largest picture."""
@@ -46,7 +48,7 @@ def build_chat_request(body: Mapping[str, Any], model: Model) -> dict[str, Any]:
     for at, message in list_objects(body, "messages"):
         messages += _build_messages(message, at)
     request: dict[str, Any] = {name: value for name, value in body.items() if name not in _TRANSLATED_FIELDS}
-    request["messages"] = messages
+    request["messages"] = place_results(messages)
     request["max_completion_tokens" if model.provider == "openai" else "max_tokens"] = body["max_tokens"]
     if body.get("stop_sequences"):
         request["stop"] = body["stop_sequences"]
@@ -93,6 +95,7 @@ def _build_messages(message: Mapping[str, Any], at: str) -> list[dict[str, Any]]
 def _build_assistant_message(blocks: list[tuple[str, dict[str, Any]]]) -> dict[str, Any]:
     texts: list[str] = []
     calls: list[dict[str, Any]] = []
+    sealed_texts: list[Any] = []
     for at, block in blocks:
         match block.get("type"):
             case "text":
@@ -100,12 +103,16 @@ def _build_assistant_message(blocks: list[tuple[str, dict[str, Any]]]) -> dict[s
             case "tool_use":
                 calls.append(_build_call(block, at))
             case "thinking" | "redacted_thinking":
-                # Signed for the model that wrote it; another model cannot use it.
-                continue
+                # Only what was sealed here can be given back; Anthropic's own is for its models.
+                sealed_texts.append(block.get("signature" if block["type"] == "thinking" else "data"))
             case _:
                 raise field_error(f"{at}.type", "must be `text`, `tool_use` or `thinking` for this model")
     message: dict[str, Any] = {"role": "assistant", "content": "".join(texts) or None}
-    return {**message, "tool_calls": calls} if calls else message
+    if calls:
+        message["tool_calls"] = calls
+    for sealed_text in sealed_texts:
+        attach_reasoning(message, sealed_text)
+    return message
 
 
 def _build_call(block: Mapping[str, Any], at: str) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from pydantic_core import to_json
 
 from baobab.runtime.gateway.errors import UpstreamMalformed
 from baobab.runtime.gateway.model import Model
+from baobab.runtime.gateway.reasoning import is_sealed
 from baobab.runtime.gateway.refusal import build_refusal
 from baobab.runtime.gateway.usage_meter import UsageMeter
 from baobab.runtime.gateway.wires import responses_answer, responses_request
@@ -45,6 +46,8 @@ class ResponsesWire:
         The reasoning is returned encrypted instead, so that the caller can send it back with the next request.
         """
         request = {**body, "store": False}
+        if isinstance(input_ := body.get("input"), list):
+            request["input"] = [item for item in input_ if not _is_foreign_reasoning(item)]
         included_names = body.get("include")
         if "reasoning" in model.features and (included_names is None or isinstance(included_names, list)):
             request["include"] = [*(name for name in included_names or () if name != _THOUGHTS), _THOUGHTS]
@@ -76,6 +79,12 @@ class _StreamParser:
         if kind == "response.failed":
             raise _build_failure(response.get("error"))
         return True
+
+
+def _is_foreign_reasoning(item: Any) -> bool:
+    """Returns whether an item is reasoning that OpenAI has not encrypted, which it would refuse."""
+    is_reasoning = isinstance(item, dict) and item.get("type") == "reasoning"
+    return is_reasoning and (not item.get("encrypted_content") or is_sealed(item["encrypted_content"]))
 
 
 def _build_failure(error: Any) -> Exception:

@@ -47,7 +47,7 @@ def render_answer(completion: Mapping[str, Any], body: Mapping[str, Any], metada
     message, reason = chunks.first_message(completion)
     items = ItemWriter(metadata, grouped_names(body))
     items.write_delta(message)
-    items.close_item()
+    items.end()
     meter = chunks.read_usage(dict(completion))
     return _render_response(completion, body, metadata, items=items, reason=reason, meter=meter)
 
@@ -74,7 +74,7 @@ async def render_events(
                 number += 1
     if reason is None:
         raise UpstreamMalformed
-    for event in items.close_item():
+    for event in items.end():
         yield chunks.encode_named_event({**event, "sequence_number": number})
         number += 1
     response = _render_response(last_chunk, body, metadata, items=items, reason=reason, meter=meter)

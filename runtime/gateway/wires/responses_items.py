@@ -1,9 +1,10 @@
 """Writes the items of a streamed response: reasoning, messages and calls of tools."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+from baobab.runtime.gateway.reasoning import ReasoningCollector, seal_reasoning
 from baobab.runtime.gateway.wires import chunks
 from baobab.runtime.gateway.wires.wire import AnswerMetadata
 
@@ -31,9 +32,11 @@ class ItemWriter:
         self._tool_names = tool_names
         self._open: object = None
         self._calls: dict[object, int] = {}
+        self._collector = ReasoningCollector()
 
     def write_delta(self, message: dict[str, Any]) -> list[Event]:
         events: list[Event] = []
+        self._collector.add(message)
         if thought_text := chunks.get_thought(message):
             events += self._write_text("reasoning_text", thought_text)
         content = message.get("content")
@@ -53,6 +56,9 @@ class ItemWriter:
         self._open = None
         index, item = len(self.whole) - 1, self.whole[-1]
         item["status"] = "completed"
+        if item["type"] == "reasoning" and "encrypted_content" not in item:
+            # The shown text is in there, too: not all clients send it back.
+            item["encrypted_content"] = seal_reasoning(self._collector.take(), (), self._item_metadata.origin)
         at = {"output_index": index, "item_id": item["id"]}
         item_done = {"type": "response.output_item.done", "output_index": index, "item": item}
         if item["type"] == "function_call":
@@ -60,10 +66,24 @@ class ItemWriter:
             return [{"type": "response.function_call_arguments.done", **at, **call_fields}, item_done]
         if item["type"] == "custom_tool_call":
             return [{"type": "response.custom_tool_call_input.done", **at, "input": item["input"]}, item_done]
+        if not item["content"]:
+            return [item_done]
         part = item["content"][0]
         at["content_index"] = 0
         text_done = {"type": f"response.{part['type']}.done", **at, **_text_fields(part)}
         return [text_done, {"type": "response.content_part.done", **at, "part": part}, item_done]
+
+    def end(self) -> list[Event]:
+        """Returns the events that end the items."""
+        return [*self.close_item(), *(self._write_hidden(()) if self._calls else ())]
+
+    def _write_hidden(self, calls: Sequence[dict[str, Any]]) -> list[Event]:
+        """Writes an item with the reasoning since the last one that is not shown, and the signatures of calls."""
+        sealed_reasoning = seal_reasoning(self._collector.take(), calls, self._item_metadata.origin)
+        if not sealed_reasoning:
+            return []
+        fields = {"type": "reasoning", "summary": [], "content": [], "encrypted_content": sealed_reasoning}
+        return [self._open_item("hidden", self._new_item("rs", **fields)), *self.close_item()]
 
     def _write_text(self, kind: str, text: str) -> list[Event]:
         """Begins or continues a text: reasoning, the answer or a refusal."""
@@ -86,7 +106,7 @@ class ItemWriter:
         events: list[Event] = []
         custom = call.get("custom")
         if number not in self._calls:
-            events = self.close_item()
+            events = [*self.close_item(), *self._write_hidden((call,))]
             call_fields = {"call_id": str(call.get("id"))}
             if isinstance(custom, dict):
                 name_fields = self._name_fields(str(custom.get("name")))

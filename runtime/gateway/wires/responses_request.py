@@ -4,7 +4,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from baobab.runtime.gateway.model import Model
+from baobab.runtime.gateway.reasoning import attach_reasoning
 from baobab.runtime.gateway.wires.fields import field_error, get_object, list_objects, require_text
+from baobab.runtime.gateway.wires.history import place_results
 from baobab.runtime.gateway.wires.namespaces import flat_name
 
 # Fields that have another form in a chat completion, and fields that only OpenAI supports.
@@ -68,22 +70,34 @@ def _build_messages(body: Mapping[str, Any]) -> list[dict[str, Any]]:
     input_ = body["input"]
     if isinstance(input_, str):
         return [*messages, {"role": "user", "content": input_}]
+    further: dict[int, dict[str, Any]] = {}
+    reasoning: list[Any] = []
+    attached: list[tuple[dict[str, Any], Any]] = []
     for at, item in list_objects(body, "input"):
         match item.get("type", "message"):
             case "message":
-                messages.append(_build_message(item, at))
+                _add_message(messages, _build_message(item, at))
             case "function_call" | "custom_tool_call" as kind:
                 _add_call(messages, _build_call(item, kind, at))
+                attached += ((messages[-1], sealed_text) for sealed_text in reasoning)
+                reasoning = []
             case "function_call_output" | "custom_tool_call_output":
-                messages += _build_result(item, at)
+                result, other_message = _build_result(item, at)
+                if other_message is not None:
+                    further[len(messages)] = other_message
+                messages.append(result)
+            case "reasoning" if messages and messages[-1].get("tool_calls"):
+                attached.append((messages[-1], item.get("encrypted_content")))
             case "reasoning":
-                # Only the model that wrote the reasoning, and its vendor, can use it.
-                continue
+                # Only what was sealed here can be given back; OpenAI's own is for its models.
+                reasoning.append(item.get("encrypted_content"))
             case _:
                 raise field_error(
                     f"{at}.type", "must be `message`, `function_call` or `function_call_output` for this model"
                 )
-    return _move_results_together(messages)
+    for message, sealed_text in attached:
+        attach_reasoning(message, sealed_text)
+    return place_results(messages, further)
 
 
 def _build_message(item: Mapping[str, Any], at: str) -> dict[str, Any]:
@@ -141,6 +155,15 @@ def _build_call(item: Mapping[str, Any], kind: str, at: str) -> dict[str, Any]:
     return {**call_id, "type": "function", "function": function}
 
 
+def _add_message(messages: list[dict[str, Any]], message: dict[str, Any]) -> None:
+    """Adds a message. What the assistant says after it has called a tool, before the result, belongs to the call."""
+    last = messages[-1] if messages else {}
+    if message["role"] == "assistant" and last.get("tool_calls"):
+        last["content"] = (last["content"] or "") + message["content"] or None
+    else:
+        messages.append(message)
+
+
 def _add_call(messages: list[dict[str, Any]], call: dict[str, Any]) -> None:
     """Adds a call to the assistant's message that it belongs to."""
     if not messages or messages[-1]["role"] != "assistant":
@@ -148,36 +171,16 @@ def _add_call(messages: list[dict[str, Any]], call: dict[str, Any]) -> None:
     messages[-1].setdefault("tool_calls", []).append(call)
 
 
-def _build_result(item: Mapping[str, Any], at: str) -> list[dict[str, Any]]:
+def _build_result(item: Mapping[str, Any], at: str) -> tuple[dict[str, Any], dict[str, Any] | None]:
     """Builds the message of a tool, which has only text, and a user's message with the result's other parts."""
     answers, output = require_text(item, "call_id", at), item.get("output")
     if isinstance(output, str):
-        return [{"role": "tool", "tool_call_id": answers, "content": output}]
+        return {"role": "tool", "tool_call_id": answers, "content": output}, None
     parts = [_build_part(part, where) for where, part in list_objects(item, "output", at)]
     result_text = "\n".join(part["text"] for part in parts if part["type"] == "text")
     other_parts = [part for part in parts if part["type"] != "text"]
-    tool_messages: list[dict[str, Any]] = [{"role": "tool", "tool_call_id": answers, "content": result_text}]
-    return [*tool_messages, {"role": "user", "content": other_parts}] if other_parts else tool_messages
-
-
-def _move_results_together(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Moves the other parts of tool results behind the last result, so that the results directly follow each other."""
-    ordered_messages: list[dict[str, Any]] = []
-    deferred_messages: list[dict[str, Any]] = []
-    for number, message in enumerate(messages):
-        next_role = messages[number + 1]["role"] if number + 1 < len(messages) else ""
-        if (
-            message["role"] == "user"
-            and ordered_messages
-            and ordered_messages[-1]["role"] == "tool"
-            and next_role == "tool"
-        ):
-            deferred_messages.append(message)
-            continue
-        if message["role"] != "tool":
-            ordered_messages, deferred_messages = [*ordered_messages, *deferred_messages], []
-        ordered_messages.append(message)
-    return [*ordered_messages, *deferred_messages]
+    result = {"role": "tool", "tool_call_id": answers, "content": result_text}
+    return result, {"role": "user", "content": other_parts} if other_parts else None
 
 
 def _build_tools(body: Mapping[str, Any]) -> dict[str, Any]:

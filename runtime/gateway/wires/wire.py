@@ -15,10 +15,11 @@ StreamParser = Callable[[Body], bool]
 
 @dataclass(frozen=True, slots=True)
 class AnswerMetadata:
-    """The id of an answer that is built here, and its Unix time in seconds."""
+    """The id of an answer that is built here, its Unix time in seconds, and the origin of its reasoning."""
 
     id: str
     created_at: int
+    origin: str = ""
 
 
 class Wire(Protocol):

@@ -43,6 +43,21 @@ async def test_official_clients_list_and_read_models(world: Installation, in_app
         assert (await other.models.retrieve(MINI)).display_name == "OpenAI: gpt-4o-mini"
 
 
+async def test_models_come_in_pages_for_those_who_ask_for_them(world: Installation) -> None:
+    ids = [model["id"] for model in (await world.client.get("/v1/models", headers=world.owner)).json()["data"]]
+    async with anthropic.AsyncAnthropic(base_url=world.address, api_key=world.key) as client:
+        assert [model.id async for model in client.models.list(limit=7)] == ids
+        page = await client.models.list(limit=2, before_id=ids[5])
+        assert ([model.id for model in page.data], page.has_more) == (ids[3:5], True)
+        assert [model.id for model in (await client.beta.models.list(limit=1000)).data] == ids
+    async with world.build_client() as other:
+        query = {"after": ids[0], "limit": "2"}
+        assert [model.id for model in (await other.models.list(extra_query=query)).data] == ids[1:3]
+    for wrong in ("limit=0", "limit=1001", "after_id=nobody/nothing", f"after_id={ids[0]}&before_id={ids[1]}"):
+        refusal = await world.client.get(f"/v1/models?{wrong}", headers=world.owner)
+        assert (refusal.status_code, refusal.json()["error"]["type"]) == (400, "invalid_request_error")
+
+
 async def test_an_app_lists_what_it_allows(world: Installation) -> None:
     app_id = await world.create_app()
     body = {"allowedModels": [MINI, "baobab/echo"]}

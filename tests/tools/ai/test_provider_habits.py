@@ -364,6 +364,16 @@ async def call_by_whole_responses(world: Installation, model: str) -> list[tuple
 
 async def call_by_agent(world: Installation, model: str) -> list[tuple[str, str, str]]:
     """Returns the calls as the provider gets them back, each with a result."""
+    await run_calling_agent(world, model)
+    *_, message = [each for each in world.fake.requests[-1].json["messages"] if each["role"] == "assistant"]
+    results = [each["tool_call_id"] for each in world.fake.requests[-1].json["messages"] if each["role"] == "tool"]
+    calls = message["tool_calls"]
+    assert sorted(results) == sorted(one["id"] for one in calls)
+    return [(one["id"], one["function"]["name"], one["function"]["arguments"]) for one in calls]
+
+
+async def run_calling_agent(world: Installation, model: str) -> None:
+    """Runs an agent that may call two tools."""
     app = await world.create_app()
     tools = [{"source": "builtin", "name": name} for name in ("kv_get", "kv_exists")]
     llm = {"type": "llm", "model": model, "input_template": "Go.", "output_key": "answer", "tools": tools}
@@ -379,12 +389,7 @@ async def call_by_agent(world: Installation, model: str) -> list[tuple[str, str,
     )
     assert response.status_code == 201, response.text
     run = await run_agent(world, f"/v1/{app}/agents/caller/runs")
-    assert run["status"] == "completed", run
-    *_, message = [each for each in world.fake.requests[-1].json["messages"] if each["role"] == "assistant"]
-    results = [each["tool_call_id"] for each in world.fake.requests[-1].json["messages"] if each["role"] == "tool"]
-    calls = message["tool_calls"]
-    assert sorted(results) == sorted(one["id"] for one in calls)
-    return [(one["id"], one["function"]["name"], one["function"]["arguments"]) for one in calls]
+    assert run["status"] == "completed", run["error"]
 
 
 async def run_agent(world: Installation, runs: str) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import pytest
 
 from tests.runtime.gateway.upstream import CannedAnswer
 from tests.tools.ai.conftest import TOOL, Installation, add_translated_model, join_content
+from tests.tools.ai.test_provider_habits import run_calling_agent
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -130,6 +131,41 @@ async def test_thoughts_with_their_signature_and_calls_come_in_a_stream(world: I
     assert (calls[0]["id"], calls[0]["type"], calls[0]["function"]["name"]) == ("toolu_1", "function", "get_weather")
     assert "".join(call["function"]["arguments"] for call in calls) == '{"city":"Paris"}'
     assert events[-2]["choices"][0]["finish_reason"] == "tool_calls"
+
+
+async def test_thoughts_that_claude_has_signed_come_back_to_it(world: Installation) -> None:
+    block = {"type": "thinking", "thinking": "Let me see.", "signature": "sig"}
+    hidden = {"type": "redacted_thinking", "data": "opaque"}
+    call = {"type": "tool_use", "id": "c1", "name": "kv_get", "input": {"key": "a"}}
+    message: dict[str, Any] = {"id": "1", "type": "message", "role": "assistant", "model": "m"}
+    message |= {"content": [], "stop_reason": None}
+    deltas: list[tuple[dict[str, Any], list[dict[str, Any]]]] = [
+        (
+            {"type": "thinking", "thinking": "", "signature": ""},
+            [
+                {"type": "thinking_delta", "thinking": "Let me"},
+                {"type": "thinking_delta", "thinking": " see."},
+                {"type": "signature_delta", "signature": "sig"},
+            ],
+        ),
+        (hidden, []),
+        ({**call, "input": {}}, [{"type": "input_json_delta", "partial_json": '{"key": "a"}'}]),
+    ]
+    events: list[dict[str, Any]] = [
+        {"type": "message_start", "message": {**message, "usage": {"input_tokens": 5, "output_tokens": 1}}}
+    ]
+    for index, (start, parts) in enumerate(deltas):
+        events.append({"type": "content_block_start", "index": index, "content_block": start})
+        events += [{"type": "content_block_delta", "index": index, "delta": part} for part in parts]
+        events.append({"type": "content_block_stop", "index": index})
+    events.append({"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {"output_tokens": 9}})
+    events.append({"type": "message_stop"})
+    body = b"".join(b"data: " + json.dumps(event).encode() + b"\n\n" for event in events)
+    world.fake.canned_answers["claude"] = CannedAnswer(body, headers={"content-type": "text/event-stream"})
+    await run_calling_agent(world, await add_translated_model(world, "calls:claude"))
+    (sent,) = [each for each in world.fake.requests[-1].json["messages"] if each["role"] == "assistant"]
+    assert sent["content"][:2] == [block, hidden]
+    assert [each["type"] for each in sent["content"]] == ["thinking", "redacted_thinking", "tool_use"]
 
 
 async def test_the_library_that_translates_writes_nothing_into_the_log(

@@ -10,6 +10,7 @@ from baobab.runtime.gateway.errors import RequestRefused
 from baobab.runtime.gateway.gateway import Gateway
 from baobab.runtime.gateway.model import Model
 from baobab.runtime.gateway.providers import Provider
+from baobab.runtime.gateway.reasoning import drop_unmarked_reasoning
 from baobab.tools.ai import settings
 from baobab.tools.ai.access import GATEWAY_CALLERS
 from baobab.tools.ai.answer_headers import set_answer_headers
@@ -158,7 +159,7 @@ async def _chat(
     models = select_models(call, name, ai_settings, "chat")
     further = without_unpriced(call, further)
     body = {"messages": messages, **further}
-    limit, build = _limit_request(body, max_tokens, ai_settings.max_tokens)
+    limit, build = _limit_request(body, max_tokens, ai_settings.max_tokens, models[0])
     answers = _whole(body, "n", _MOST_CHOICES) or 1
     is_streamed = bool(stream and call.context.streams)
     entry = (
@@ -226,20 +227,24 @@ class RequestBuilder(Protocol):
 
 
 def _limit_request(
-    body: Mapping[str, Any], max_tokens: int | None, most: int | None
+    body: Mapping[str, Any], max_tokens: int | None, most: int | None, requested_model: Model
 ) -> tuple[int | None, "RequestBuilder"]:
-    """Returns the limit of an answer, lowered to the app's, and a builder of requests with that limit."""
+    """Returns the limit of an answer, lowered to the app's, and a builder of requests with that limit.
+
+    requested_model: earlier reasoning in the messages is for its provider, and not for that of a fallback.
+    """
     newer = _whole(body, "max_completion_tokens", _MOST_TOKENS)
     requested_tokens = newer or max_tokens
     limit = min(requested_tokens, most) if requested_tokens and most else requested_tokens or most
 
     def build_request(model: Model, granted_tokens: int | None = None) -> dict[str, Any]:
         capped_tokens = limit or granted_tokens
+        request = body if model.provider == requested_model.provider else drop_unmarked_reasoning(body)
         if capped_tokens is None:
-            return dict(body)
+            return dict(request)
         # The newer name if the caller used neither: OpenAI's later models refuse the older one.
         by_newer = newer is not None or (max_tokens is None and model.provider == "openai")
-        return {**body, "max_completion_tokens" if by_newer else "max_tokens": capped_tokens}
+        return {**request, "max_completion_tokens" if by_newer else "max_tokens": capped_tokens}
 
     return limit, build_request
 

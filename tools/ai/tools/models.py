@@ -1,8 +1,10 @@
 """The models and their prices."""
 
-from typing import Any
+from typing import Annotated, Any
 
-from baobab.runtime.gateway.errors import ModelNotFound
+from pydantic import Field
+
+from baobab.runtime.gateway.errors import ModelNotFound, RequestRefused
 from baobab.runtime.gateway.gateway import Gateway
 from baobab.runtime.gateway.model import Model
 from baobab.tools.ai import settings
@@ -17,6 +19,7 @@ from baobab.tools.core.call import Call
 from baobab.tools.core.toolset import Mcp, Rest
 from baobab.tools.core.types import AppId
 
+PageSize = Annotated[int, Field(ge=1, le=1000)]
 _USD_MILLION = 10**9
 
 
@@ -24,6 +27,7 @@ _USD_MILLION = 10**9
     "GET /models",
     in_app="ai_model_list",
     effect="read",
+    raises=(RequestRefused,),
     also="/v1/models",
     mcp=Mcp(
         keywords=(
@@ -31,10 +35,23 @@ _USD_MILLION = 10**9
         )
     ),
 )
-async def gateway_models(call: Call) -> ModelList:
+async def gateway_models(
+    call: Call,
+    limit: PageSize | None = None,
+    after_id: ModelName | None = None,
+    before_id: ModelName | None = None,
+    after: ModelName | None = None,
+    beta: bool = False,
+) -> ModelList:
     """List the models that can be called: by everybody, and by your organisation's own keys and servers.
 
-    In an app, only the models that the app allows are listed.
+    In an app, only the models that the app allows are listed. All of them are in one page unless you send `limit`.
+
+    limit: the most models of a page.
+    after_id: the `last_id` of the page before, to go on after it.
+    before_id: the `first_id` of a page, to read the page before it.
+    after: the same as `after_id`, as OpenAI's clients name it.
+    beta: sent by Anthropic's clients; it has no effect.
     """
     call_settings, gateway_ = await settings.get_call_settings(call), call.services.part(Gateway)
     allowed_ids = allowed_models(gateway_, call_settings)
@@ -43,11 +60,12 @@ async def gateway_models(call: Call) -> ModelList:
         for model in gateway_.list_models(call_settings.provider_access)
         if allowed_ids is None or model.id in allowed_ids
     ]
+    models, has_more = _select_page(models, limit, after_id or after, before_id)
     first_and_last = (models[0]["id"], models[-1]["id"]) if models else (None, None)
     return {
         "object": "list",
         "data": models,
-        "has_more": False,
+        "has_more": has_more,
         "first_id": first_and_last[0],
         "last_id": first_and_last[1],
     }
@@ -143,6 +161,30 @@ async def ai_models(call: Call, app_id: AppId) -> AppModels:
             for price in (model.price.marked_up(markup),)
         ]
     }
+
+
+def _select_page(
+    models: list[Listed], limit: int | None, after_id: str | None, before_id: str | None
+) -> tuple[list[Listed], bool]:
+    """Returns a page of the models, and whether there are more in the direction of reading."""
+    if after_id is not None and before_id is not None:
+        raise RequestRefused("Send `after_id` or `before_id`, not both.", details={"param": "before_id"})
+    start, end = 0, len(models)
+    if after_id is not None:
+        start = _find_position(models, after_id, "after_id") + 1
+    elif before_id is not None:
+        end = _find_position(models, before_id, "before_id")
+        start = max(end - limit, 0) if limit else 0
+        return models[start:end], start > 0
+    end = min(start + limit, end) if limit else end
+    return models[start:end], end < len(models)
+
+
+def _find_position(models: list[Listed], id_: str, field: str) -> int:
+    position = next((number for number, model in enumerate(models) if model["id"] == id_), None)
+    if position is None:
+        raise RequestRefused(f"`{field}` is not the id of a model in this list.", details={"param": field})
+    return position
 
 
 def _render_model(model: Model) -> Listed:
