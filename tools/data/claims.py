@@ -1,31 +1,51 @@
 """Looks up what policies may ask of a user beside the id and the role: the address, and whether it is verified."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from baobab.tools.core.auth.user_sessions import UserAddress
 from baobab.tools.core.services import Services
 from baobab.tools.data.actor import Actor
 from baobab.tools.data.catalogue import Catalogue
 
 
 async def add_claims(services: Services, app_id: str, catalogue: Catalogue, actor: Actor) -> Actor:
-    """Returns a user with the claims, if a policy or a view of the app asks for them.
+    """Returns a user with the claims, if a policy or a view of the app asks for them."""
+    if actor.role != "user" or actor.claims is not None or not _asks_claims(catalogue):
+        return actor
+    return (await add_claims_of_all(services, app_id, catalogue, [actor]))[0]
+
+
+async def add_claims_of_all(
+    services: Services, app_id: str, catalogue: Catalogue, actors: Sequence[Actor]
+) -> list[Actor]:
+    """Returns users with their claims, in the same order, if a policy or a view of the app asks for them.
 
     They are those of this moment, and not those of a token. An address that is not verified counts as none, because
     anybody can sign up with the address of somebody else.
     """
-    if actor.role != "user" or actor.user_id is None or actor.claims is not None or not _asks_claims(catalogue):
-        return actor
-    address = await services.credentials.find_address(app_id, actor.user_id)
+    user_ids = [actor.user_id for actor in actors if actor.user_id is not None and actor.claims is None]
+    if not user_ids or not _asks_claims(catalogue):
+        return list(actors)
+    addresses = await services.credentials.find_addresses(app_id, user_ids)
+    return [
+        actor
+        if actor.user_id is None or actor.claims is not None
+        else replace(actor, claims=_list_claims(addresses.get(actor.user_id)))
+        for actor in actors
+    ]
+
+
+def _list_claims(address: UserAddress | None) -> tuple[tuple[str, str | None], ...]:
     if address is None:
-        return replace(actor, claims=())
+        return ()
     email = address.email if address.is_verified else None
-    claims = (
+    return (
         ("email", email),
         ("email_verified", _write(email is not None)),
         ("is_anonymous", _write(address.email is None)),
     )
-    return replace(actor, claims=claims)
 
 
 def _write(value: bool) -> str:

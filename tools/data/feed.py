@@ -15,7 +15,7 @@ from baobab.tools.core.services import Services
 from baobab.tools.data.actor import Actor
 from baobab.tools.data.catalogue import Catalogue, Catalogues, TableInfo
 from baobab.tools.data.change_log import Change, LogReader, Operation
-from baobab.tools.data.claims import add_claims
+from baobab.tools.data.claims import add_claims_of_all
 from baobab.tools.data.listener import Filter, Frame, Listener, build_message, fits_filter
 from baobab.tools.data.presence import PAGE, TOLD, ClientMessage, announce, read_told, write_presence
 from baobab.tools.data.schemas import Row
@@ -238,9 +238,7 @@ class AppFeed:
             readers = list({listener.actor for listener in listeners if table.name in listener.tables})
             if changes_of_table and readers:
                 now = self._services.clock.now().isoformat()
-                known_readers = [
-                    await add_claims(self._services, self._app_id, catalogue, reader) for reader in readers
-                ]
+                known_readers = await add_claims_of_all(self._services, self._app_id, catalogue, readers)
 
                 def ask(
                     statements: Statements,

@@ -254,7 +254,7 @@ class Rows(RowReader):
             deleted_rows = self._write_returning(writer, table, text, ["true"], None, is_bounded=True)
         self._note_slow_write("delete", table, conditions, began)
         self._images.write_followers(self._log, followers)
-        if followers.deleted_rows is not None:
+        if followers.deleted_rows is not None and self._store.dialect == "sqlite":
             # SQLite returns no row that a reference to a row before it has deleted along.
             deleted_rows = followers.deleted_rows
         for row in deleted_rows:

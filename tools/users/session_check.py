@@ -1,6 +1,6 @@
 """Looks up the session of a token, for the verification of credentials."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import bindparam, select
@@ -25,9 +25,10 @@ _FIND_ROLE = (
     )
 )
 
-_FIND_ADDRESS = select(users.c.email, users.c.email_verified).where(
-    users.c.app_id == bindparam("app"), users.c.id == bindparam("user")
+_FIND_ADDRESSES = select(users.c.id, users.c.email, users.c.email_verified).where(
+    users.c.app_id == bindparam("app"), users.c.id.in_(bindparam("users", expanding=True))
 )
+_AT_ONCE = 500
 
 
 class SessionCheck:
@@ -43,24 +44,28 @@ class SessionCheck:
 
         Raises Unavailable if the stores of the app's region are not open.
         """
-        row = await self._find(app_id, _FIND_ROLE, user=user_id, session=session_id, now=self._clock.now())
-        return None if row is None else row.role
+        parameters = {"user": user_id, "session": session_id, "now": self._clock.now()}
+        rows = await self._find(app_id, _FIND_ROLE, parameters)
+        return rows[0].role if rows else None
 
-    async def find_address(self, app_id: str, user_id: str) -> UserAddress | None:
-        """Returns the address that a user has now; None for a user that the app does not have.
+    async def find_addresses(self, app_id: str, user_ids: Sequence[str]) -> Mapping[str, UserAddress]:
+        """Returns the addresses that users have now, by their ids. Those whom the app does not have are left out.
 
         Raises Unavailable if the stores of the app's region are not open.
         """
-        row = await self._find(app_id, _FIND_ADDRESS, user=user_id)
-        return None if row is None else UserAddress(row.email, row.email_verified)
+        addresses: dict[str, UserAddress] = {}
+        for start in range(0, len(user_ids), _AT_ONCE):
+            rows = await self._find(app_id, _FIND_ADDRESSES, {"users": list(user_ids[start : start + _AT_ONCE])})
+            addresses |= {row.id: UserAddress(row.email, row.email_verified) for row in rows}
+        return addresses
 
-    async def _find(self, app_id: str, query: Any, **parameters: Any) -> Any:
+    async def _find(self, app_id: str, query: Any, parameters: Mapping[str, Any]) -> Sequence[Any]:
         try:
             region = (await self._directory.app(app_id)).region
         except AppNotFound:
-            return None
+            return []
         stores = self._regions.get(region)
         if stores is None:
             raise Unavailable(f"The stores of the region `{region}` do not answer.")
         async with stores.database.reading() as connection:
-            return (await connection.execute(query, {"app": app_id, **parameters})).first()
+            return (await connection.execute(query, {"app": app_id, **parameters})).all()

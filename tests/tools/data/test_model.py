@@ -97,11 +97,22 @@ def conditions(table: Table, others: list[Table], *, of_policies: bool) -> st.Se
         leaves += [*own, st.just(("true",)), st.just(("role", "user")), st.just(("role", "editor"))]
         among = st.sampled_from(numbers)
         leaves.append(st.tuples(st.just("columns"), among, st.sampled_from(sorted(OPERATORS)), among))
+        for other in [*others, table]:
+            # The caller's own rows of the same table lead into no circle.
+            own_pairs = [
+                (theirs, ours)
+                for theirs, ours in [(ID, PARENT), ("uuid", "uuid"), (ID, ID), (PARENT, PARENT), (PARENT, ID)]
+                if ours in table.columns and theirs in other.columns
+            ]
+            leaves.append(
+                st.builds(
+                    lambda pair, other=other: ("own rows", pair[1], other.name, pair[0]), st.sampled_from(own_pairs)
+                )
+            )
         for other in others:
             pairs = [(ID, PARENT), ("uuid", "uuid"), (ID, ID)]
             theirs = st.sampled_from([pair for pair in pairs if pair[1] in table.columns and pair[0] in other.columns])
             inner = st.none() | conditions(other, [], of_policies=True)
-            leaves.append(st.builds(lambda pair, other=other: ("own rows", pair[1], other.name, pair[0]), theirs))
             leaves.append(st.builds(lambda pair, tree, other=other: ("exists", other.name, *pair, tree), theirs, inner))
             leaves.append(
                 st.builds(

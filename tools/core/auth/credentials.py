@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
@@ -208,9 +208,9 @@ class Credentials:
             raise InvalidUserToken
         return EndUser(owner, claims["sub"], role, session_id=session_id, audience=audience), claims["exp"]
 
-    async def find_address(self, app_id: str, user_id: str) -> UserAddress | None:
-        """Returns the address that a user has now; None for a user that the app does not have."""
-        return await self._sessions.find_address(app_id, user_id)
+    async def find_addresses(self, app_id: str, user_ids: Sequence[str]) -> Mapping[str, UserAddress]:
+        """Returns the addresses that users have now, by their ids. Those whom the app does not have are left out."""
+        return await self._sessions.find_addresses(app_id, user_ids)
 
     async def _anonymous(self, anon_key: bytes | None) -> Caller:
         if anon_key is None:

@@ -1,5 +1,6 @@
 """Sessions of apps' users, as far as the verification of their tokens needs them."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -22,8 +23,8 @@ class UserSessions(Protocol):
         """Returns the role that a user has now; None where the session has ended or the user is banned or gone."""
         ...
 
-    async def find_address(self, app_id: str, user_id: str) -> UserAddress | None:
-        """Returns the address that a user has now; None for a user that the app does not have."""
+    async def find_addresses(self, app_id: str, user_ids: Sequence[str]) -> Mapping[str, UserAddress]:
+        """Returns the addresses that users have now, by their ids. Those whom the app does not have are left out."""
         ...
 
 

@@ -175,7 +175,8 @@ async def schema_apply(
     """Make the app's tables match a schema, in one transaction: all or nothing.
 
     Give the whole schema. A table that you leave out must be named in `_drop`. To drop a column, name it in its
-    table's `_dropColumns`; one that you only leave out stays. `_renameTables` and a table's `_renameColumns` are
+    table's `_dropColumns`; one that you only leave out stays. Columns may have `default` and `onUpdate` (such as
+    `now()`) and `enum`. `_renameTables` and a table's `_renameColumns` are
     objects of new names by present ones. `checks` of a table are conditions on its rows, and a
     column with `generated` is computed from others. New tables are closed to users and visitors until a policy opens
     them (rls_create_policy, rls_isolate).

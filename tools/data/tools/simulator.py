@@ -12,7 +12,7 @@ from baobab.tools.core.toolset import Mcp, Rest
 from baobab.tools.core.types import AppId, Text
 from baobab.tools.data.actor import SERVICE, VISITOR, Actor
 from baobab.tools.data.catalogue import Catalogue, Expression
-from baobab.tools.data.claims import add_claims
+from baobab.tools.data.claims import add_claims_of_all
 from baobab.tools.data.errors import ColumnNotFound, InvalidFilter, QueryTimeout, TableNotFound
 from baobab.tools.data.fields import Filters, OrderText, TableName
 from baobab.tools.data.row_reader import RowReader
@@ -60,18 +60,16 @@ async def rls_simulate(
     limit: the most rows to compare; the counts cover all.
     """
     names = list(dict.fromkeys(viewers))
-    actors = {name: VISITOR if name == "anon" else Actor("user", name.lower(), "user") for name in names}
-    present_catalogue = await find_catalogue(call)
-    for name in names:
-        actors[name] = await add_claims(call.services, app_id, present_catalogue, actors[name])
+    chosen_viewers = [VISITOR if name == "anon" else Actor("user", name.lower(), "user") for name in names]
+    actors = await add_claims_of_all(call.services, app_id, await find_catalogue(call), chosen_viewers)
 
     def compare(rows: Rows, catalogue: Catalogue) -> Simulated:
         matching_rows = _read(rows, catalogue, table, where, order, limit)
         total = _count(rows, catalogue, table, where)
         viewer_rows: list[Viewer] = []
         simulated_rows: list[SimulatedRow] = [{"row": row, "seen_by": []} for row in matching_rows]
-        for name in names:
-            seeing = rows.see_as(actors[name])
+        for name, viewer in zip(names, actors, strict=True):
+            seeing = rows.see_as(viewer)
             visible = _count(seeing, catalogue, table, where)
             viewer_rows.append({"viewer": name, "visible": visible})
             # The same rows are read once more as the viewer, so that those that a policy hides are missing.
