@@ -12,7 +12,7 @@ from baobab.runtime.agents.edges import Edges
 from baobab.runtime.agents.pieces import CheckpointPacker, add_pieces, read_pieces
 from baobab.runtime.agents.spec import GraphSpec
 from baobab.runtime.agents.tables import checkpoints, writes
-from baobab.storage.database import Database, Unit
+from baobab.storage.database import Database, Execute, Unit
 
 _BRANCH = "branch:to:"
 """The prefix of LangGraph's channels that make a node start."""
@@ -136,3 +136,15 @@ async def find_fork_point(database: Database, run: Any, step: int | None) -> For
         )
         results = [dict(row) for row in (await connection.execute(results_query)).mappings()]
     return ForkPoint(step, checkpoint, about, results) if "input" in checkpoint["channel_values"] else None
+
+
+async def read_state(execute: Execute, run: Any) -> Mapping[str, Any]:
+    """Reads what the nodes of a run have written so far, by the key of the state. run: its row."""
+    of_run = (checkpoints.c.app_id == run.app_id, checkpoints.c.thread_id == run.id, checkpoints.c.namespace == "")
+    query = select(checkpoints.c.checkpoint).where(*of_run).order_by(checkpoints.c.id.desc()).limit(1)
+    text = (await execute(query)).scalar()
+    if text is None:
+        return {}
+    texts_by_digest = await read_pieces(execute, run.app_id, [run.id], [text])
+    state: Mapping[str, Any] = loads(text, texts_by_digest)["channel_values"].get("state") or {}
+    return state

@@ -22,7 +22,7 @@ def _shallow(value: dict[str, Any]) -> dict[str, Any]:
 
 ShallowObject = Annotated[JsonObject, AfterValidator(_shallow)]
 """The state from which a fork goes on."""
-Input = Annotated[ShallowObject, Field(description="What the graph calls `input`.", max_length=1000)]
+Input = Annotated[ShallowObject, Field(description="The graph's `input`.", max_length=1000)]
 UserId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]+$", min_length=1, max_length=64)]
 """A user of the app by id or, where the description says so, a visitor by the id that it was given."""
 IdempotencyKey = Annotated[
@@ -34,7 +34,7 @@ IdempotencyKey = Annotated[
 ThreadId = Annotated[
     str,
     Text(128, min_length=1),
-    Field(description="the conversation that the run belongs to, for nodes that remember."),
+    Field(description="the conversation, for nodes that remember."),
 ]
 VisitorId = Annotated[
     str,

@@ -90,6 +90,25 @@ class Approval(TypedDict):
         ),
     ]
     agreed: Annotated[list[str], Field(description="Who has approved it, where several persons must.")]
+    may_decide: Annotated[bool, Field(description="Whether the caller is among those who decide.")]
+    arguments: Annotated[
+        JsonObject | None,
+        Field(
+            description="All that the call says, but for secrets; null once it is no longer kept, and in lists where "
+            "it is long. Of a call that was approved with other arguments, those; they are kept."
+        ),
+    ]
+    question: Annotated[
+        JsonObject | None,
+        Field(description="What a run asks a person: `reason`, `data` and `answer_schema`. `data` answers it."),
+    ]
+    run: Annotated[
+        JsonObject | None,
+        Field(
+            description="The run that asks: `id`, `agent`, `input` (null in lists where it is long) and, where one "
+            "approval is read by somebody who may decide, `answers`: what its models have said so far, by `output_key`."
+        ),
+    ]
 
 
 class OneApproval(TypedDict):
@@ -98,14 +117,8 @@ class OneApproval(TypedDict):
 
 class ApprovalDetail(OneApproval):
     proposer_name: Annotated[str | None, Field(description="What the proposing key is called, while it is in force.")]
-    arguments: Annotated[
-        JsonObject | None,
-        Field(
-            description="All that the call says, but for secrets; null once it is no longer kept. Of a call that was "
-            "approved with other arguments, those; they are kept."
-        ),
-    ]
-    may_decide: Annotated[bool, Field(description="Whether the caller is among those who decide.")]
+    arguments: Annotated[JsonObject | None, Field(description="As in `approval`.")]
+    may_decide: bool
     arguments_text: Annotated[
         str | None, Field(description="The same as text for people: nothing in it is invisible or changes its order.")
     ]

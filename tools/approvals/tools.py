@@ -1,23 +1,21 @@
 """/v1/approvals."""
 
 from datetime import datetime
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 from sqlalchemy import and_, or_, select
 
 from baobab.runtime.agents.edits import edit_call
-from baobab.runtime.agents.tables import runs
 from baobab.tools.approvals.access import DECIDERS, READERS
 from baobab.tools.approvals.acting import restore_acting_caller
+from baobab.tools.approvals.asking_runs import load_runs, read_answers
 from baobab.tools.approvals.carrying_over import CallOutdated, require_makeable
 from baobab.tools.approvals.errors import ApprovalNotFound, OnlyRunsAreEdited
-from baobab.tools.approvals.naming import ApprovalLabels
-from baobab.tools.approvals.schemas import Approval, ApprovalDetail, Approvals, OneApproval, Status
-from baobab.tools.approvals.service import service_of
+from baobab.tools.approvals.rendering import ApprovalRenderer, read_status, shorten_approval
+from baobab.tools.approvals.schemas import ApprovalDetail, Approvals, OneApproval, Status
 from baobab.tools.approvals.tables import approvals as rows
 from baobab.tools.approvals.toolset import approvals
-from baobab.tools.core.app_rights import name_editable_fields
 from baobab.tools.core.approvals import AlreadyDecided, EditsTakeOne
 from baobab.tools.core.auth import proposers
 from baobab.tools.core.auth.callers import Account, AppKey, EndUser
@@ -43,37 +41,16 @@ from baobab.tools.core.pagination import Cursor, PageSize, decode_cursor, encode
 from baobab.tools.core.proposals import Decisions
 from baobab.tools.core.toolset import Mcp
 from baobab.tools.core.types import AppId, JsonObject, Text
-from baobab.tools.core.wording import redact_arguments
 
 ApprovalId = Annotated[
     str,
     Text(200, min_length=1),
     Field(
-        description="The `approval_id`, as the refused call or the run's event named it.",
+        description="The `approval_id`.",
         examples=["appr_4fT0qZ9sKx2LmN8vB1cD7eRw"],
     ),
 ]
 Reason = Annotated[str, Text(1000)]
-_COLUMNS = (
-    "id",
-    "status",
-    "tool",
-    "effect",
-    "app_id",
-    "proposer",
-    "account_id",
-    "created_at",
-    "expires_at",
-    "decided_at",
-    "decided_by",
-    "reason",
-    "finished_at",
-    "error",
-    "tainted",
-    "edited",
-    "run_id",
-    "agent",
-)
 
 
 @approvals.tool(
@@ -122,10 +99,11 @@ async def approvals_list(
         query = query.where(earlier)
     approval_rows = (await call.execute(query.limit(limit + 1))).all()
     page = approval_rows[:limit]
-    next_cursor, names = None, _labels(call)
+    next_cursor, renderer = None, ApprovalRenderer(call, await load_runs(call, page))
     if len(approval_rows) > limit:
         next_cursor = encode_cursor(call.services.vault, of, page[-1].created_at.isoformat(), page[-1].id)
-    return {"approvals": [await _render_approval(call, row, names) for row in page], "next_cursor": next_cursor}
+    shown = [shorten_approval(await renderer.render_row(row)) for row in page]
+    return {"approvals": shown, "next_cursor": next_cursor}
 
 
 @approvals.tool(
@@ -141,29 +119,29 @@ async def approvals_list(
     ),
 )
 async def approvals_get(call: Call, approval_id: ApprovalId) -> ApprovalDetail:
-    """Read one approval: what the call would do, with a preview of the present if its tool has one, and its outcome."""
+    """Read one approval: what the call would do, a preview of it, and its outcome."""
     row = await _find(call, approval_id)
-    arguments, preview = None, Preview(None)
-    if _status(call, row) in ("pending", "approved"):
-        call_arguments, tool = call.services.approvals.arguments(row), call.registry.tools.get(row.tool)
-        # If the tool no longer exists, nobody knows which arguments are secrets.
-        arguments = None if tool is None else redact_arguments(tool, call_arguments)
-        preview = await _preview(call, row, call_arguments) if row.status == "pending" else preview
-    elif (used_arguments := service_of(call.services).texts.used_arguments(row)) is not None:
-        arguments = used_arguments
-    decider = await decider_of(call, row.organisation_id)
+    preview, asking_runs = Preview(None), await load_runs(call, [row])
+    if read_status(call, row) == "pending":
+        preview = await _preview(call, row, call.services.approvals.arguments(row))
+    renderer = ApprovalRenderer(call, asking_runs)
+    approval = await renderer.render_row(row)
+    arguments, asking_run = approval["arguments"], asking_runs.get(row.run_id)
+    if approval["run"] is not None and asking_run is not None and approval["may_decide"]:
+        approval["run"]["answers"] = await read_answers(call, row, asking_run)
+    run_input = None if asking_run is None else escape_json(asking_run.input, indent=2)
+    decider = await renderer.find_decider(row.organisation_id)
     # The app's users and keys with limits do not see stored data here, because one of them may have proposed the call.
     is_member = isinstance(call.caller, Account) and call.caller.limits is None and decider.role is not None
     return {
-        "approval": await _render_approval(call, row),
+        "approval": approval,
         "proposer_name": await proposers.find_key_name(call, row.caller),
         "arguments": arguments,
         "arguments_text": None if arguments is None else escape_json(arguments, indent=2),
-        "run_input": await _run_input(call, row),
+        "run_input": run_input,
         "preview": preview.text if is_member or row.app_right is None else None,
         "changes": preview.changes if is_member else None,
-        "may_decide": decider.may(PendingDecision.of_approval(row))
-        and proposers.proposer_name(call.caller) != row.proposer,
+        "may_decide": approval["may_decide"],
     }
 
 
@@ -242,7 +220,8 @@ async def _decide(
         decider.require(PendingDecision.of_approval(row))
         edit = await edit_call(call, row, decider, arguments, data)
     await call.services.part(Decisions).decide(call, row.id, decider, status, reason, edit)
-    return {"approval": await _render_approval(call, await _find(call, approval_id))}
+    row = await _find(call, approval_id)
+    return {"approval": await ApprovalRenderer(call, await load_runs(call, [row])).render_row(row)}
 
 
 async def _find(call: Call, approval_id: str) -> Any:
@@ -298,49 +277,3 @@ async def _preview(call: Call, row: Any, arguments: dict[str, Any]) -> Preview:
 
 def _past(call: Call) -> Any:
     return rows.c.expires_at <= call.now
-
-
-def _status(call: Call, row: Any) -> Status:
-    is_overdue = row.status == "pending" and row.expires_at <= call.now
-    status: Status = "expired" if is_overdue else row.status
-    return status
-
-
-async def _run_input(call: Call, row: Any) -> str | None:
-    """Returns the input of the run that asks. None if the run was deleted, or if no run asks."""
-    if row.run_id is None or row.app_id is None:
-        return None
-    try:
-        app = await call.services.directory.app(row.app_id)
-    except AppNotFound:
-        return None
-    database, query = call.services.stores_of(app.region).database, select(runs.c.input).where(runs.c.id == row.run_id)
-    if call.unit.database is database:
-        run_input = (await call.execute(query)).scalar()
-    else:
-        async with database.reading() as connection:
-            run_input = (await connection.execute(query)).scalar()
-    return None if run_input is None else escape_json(run_input, indent=2)
-
-
-def _labels(call: Call) -> ApprovalLabels:
-    return ApprovalLabels(call.registry.tools, call.services, call.execute)
-
-
-async def _render_approval(call: Call, row: Any, names: ApprovalLabels | None = None) -> Approval:
-    context = {
-        "status": _status(call, row),
-        "approvers": PendingDecision.of_approval(row).approvers.as_json,
-        "agreed": row.agreed or [],
-        "run_as": None if row.app_right is None else "app",
-        "node": None if row.app_right is None else row.app_right["node"],
-        "edit": name_editable_fields(row.app_right),
-    }
-    names, tool = names or _labels(call), call.registry.tools.get(row.tool)
-    context |= {
-        "summary": service_of(call.services).texts.summarise(row, tool),
-        "asked_summary": service_of(call.services).texts.summarise_asked(row, tool),
-    }
-    context |= {"title": names.title(row), "asked_by": await names.asked_by(row), "asker": await names.asker(row)}
-    context |= {"app_name": await names.app(row)}
-    return cast(Approval, {name: getattr(row, name) for name in _COLUMNS} | context)

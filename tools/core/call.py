@@ -136,6 +136,7 @@ class Tool:
     meaning: Handler | None
     outcome: Callable[[Mapping[str, Any]], str | None] | None
     as_app: AsApp | None
+    consequence: str | None
     failure: Callable[[Any], BaobabError | None] | None
     mcp: bool
     for_linked_apps: bool

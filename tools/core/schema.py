@@ -102,7 +102,7 @@ def lean_output(schema: Any) -> Any:
     choices = lean.get("anyOf", [])
     if len(choices) == 2 and {"type": "null"} in choices:
         variant = next(choice for choice in choices if choice != {"type": "null"})
-        if isinstance(variant.get("type"), str) and "enum" not in variant:
+        if isinstance(variant.get("type"), str) and not {"enum", "const"} & variant.keys():
             other_keywords = {word: value for word, value in lean.items() if word != "anyOf"}
             return {**other_keywords, **variant, "type": [variant["type"], "null"]}
     return lean
@@ -110,7 +110,7 @@ def lean_output(schema: Any) -> Any:
 
 _BOUNDING = ("minLength", "maxLength", "minItems", "maxItems", "minimum", "maximum", "pattern")
 _LENGTHS = frozenset(("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"))
-_NOT_SHAPE = frozenset(("description", "examples", "default", "additionalProperties", *_BOUNDING))
+_NOT_SHAPE = frozenset(("description", "examples", "default", "format", "additionalProperties", *_BOUNDING))
 
 
 def _lean_argument(schema: Schema) -> Schema:

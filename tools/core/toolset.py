@@ -134,6 +134,7 @@ class Guard:
     as_app: for a tool that changes rows, keys or files, or sends: how a node of an agent's graph may call it with the
     app's right, after somebody else than the run's starter has approved the call. Never for what changes settings,
     rights, credentials, policies, schemas or agents.
+    consequence: the sentence that says what follows from approving it, where that of its effect would not be true.
     """
 
     grants: bool = False
@@ -146,6 +147,7 @@ class Guard:
     meaning: Handler | None = None
     outcome: Callable[[Mapping[str, Any]], str | None] | None = None
     as_app: AsApp | None = None
+    consequence: str | None = None
 
 
 _REST, _MCP, _GUARD = Rest(), Mcp(), Guard()
@@ -309,6 +311,7 @@ class Toolset:
                 meaning=guard.meaning,
                 outcome=guard.outcome,
                 as_app=_check_as_app(name, effect, access, guard, arguments, app_parameter),
+                consequence=guard.consequence,
                 failure=mcp.failure,
                 mcp=self.mcp if mcp.offered is None else mcp.offered,
                 for_linked_apps=mcp.for_linked_apps,

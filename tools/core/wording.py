@@ -66,7 +66,8 @@ def describe_call(
     as_app: whether it uses the app's right and not that of whoever asks.
     """
     summary = "An operation that no longer exists." if tool is None else name_operations(tool.summary)
-    lines = [summary, _CONSEQUENCE.get(effect, "")]
+    consequence = None if tool is None else tool.consequence
+    lines = [summary, consequence or _CONSEQUENCE.get(effect, "")]
     if tainted:
         lines.append("The run that asks has read text that strangers may have written: this may be their wish.")
     if as_app:

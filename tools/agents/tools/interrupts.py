@@ -10,7 +10,7 @@ from baobab.tools.agents.toolset import agents
 from baobab.tools.core.auth.access import EVERYBODY
 from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
-from baobab.tools.core.toolset import Mcp
+from baobab.tools.core.toolset import Guard, Mcp
 from baobab.tools.core.types import AppId, JsonObject, Text
 
 
@@ -29,6 +29,7 @@ AnswerSchema = Annotated[JsonObject, AfterValidator(_require_schema)]
     audit=Audit("agent.interrupt", category="agents"),
     limit=None,
     mcp=Mcp(offered=False),
+    guard=Guard(consequence="The run goes on with the answer. Answering changes nothing else."),
 )
 async def interrupt(
     call: Call,

@@ -137,9 +137,9 @@ async def agents_run(
 ) -> Started:
     """Start a run of an agent. Follow it by reading the run or its events.
 
-    The same input sent again within the agent's `dedupe_window_seconds` returns the same run.
+    The same input within the agent's `dedupe_window_seconds` returns the same run.
 
-    caller_user_id: the app's user that the run acts as; for those who run the app.
+    caller_user_id: the app's user that it acts as; for those who run the app.
     """
     agent = await get_agent_row(call, app_id, name)
     row, is_new = await start_run(

@@ -1,0 +1,109 @@
+"""Renders approvals as their readers see them."""
+
+from typing import Any, cast
+
+from pydantic_core import to_json
+
+from baobab.tools.approvals.asking_runs import RunsById, render_run
+from baobab.tools.approvals.naming import ApprovalLabels
+from baobab.tools.approvals.schemas import Approval, Status
+from baobab.tools.approvals.service import service_of
+from baobab.tools.core.app_rights import name_editable_fields
+from baobab.tools.core.auth import proposers
+from baobab.tools.core.auth.deciders import Decider, PendingDecision
+from baobab.tools.core.auth.membership import decider_of
+from baobab.tools.core.call import Call
+from baobab.tools.core.wording import redact_arguments
+
+_MOST_IN_LIST = 2000
+"""The most bytes of arguments, and of a run's input, that lists show."""
+_COLUMNS = (
+    "id",
+    "status",
+    "tool",
+    "effect",
+    "app_id",
+    "proposer",
+    "account_id",
+    "created_at",
+    "expires_at",
+    "decided_at",
+    "decided_by",
+    "reason",
+    "finished_at",
+    "error",
+    "tainted",
+    "edited",
+    "run_id",
+    "agent",
+)
+
+
+class ApprovalRenderer:
+    """Renders rows of `approvals` for the caller. It looks each name and each role up only once."""
+
+    def __init__(self, call: Call, asking_runs: RunsById) -> None:
+        self._call = call
+        self._asking_runs = asking_runs
+        self._labels = ApprovalLabels(call.registry.tools, call.services, call.execute)
+        self._deciders: dict[str, Decider] = {}
+
+    async def render_row(self, row: Any) -> Approval:
+        texts, tool = service_of(self._call.services).texts, self._call.registry.tools.get(row.tool)
+        arguments, gate = self._visible_arguments(row), PendingDecision.of_approval(row)
+        is_own = proposers.proposer_name(self._call.caller) == row.proposer
+        question = None
+        if row.tool == "interrupt" and arguments is not None:
+            question = {name: arguments.get(name) for name in ("reason", "data", "answer_schema")}
+        context = {
+            "status": read_status(self._call, row),
+            "title": self._labels.title(row),
+            "asked_by": await self._labels.asked_by(row),
+            "asker": await self._labels.asker(row),
+            "app_name": await self._labels.app(row),
+            "summary": texts.summarise(row, tool),
+            "asked_summary": texts.summarise_asked(row, tool),
+            "approvers": gate.approvers.as_json,
+            "agreed": row.agreed or [],
+            "run_as": None if row.app_right is None else "app",
+            "node": None if row.app_right is None else row.app_right["node"],
+            "edit": name_editable_fields(row.app_right),
+            "may_decide": (await self.find_decider(row.organisation_id)).may(gate) and not is_own,
+            "arguments": arguments,
+            "question": question,
+            "run": render_run(row, self._asking_runs.get(row.run_id)),
+        }
+        return cast(Approval, {name: getattr(row, name) for name in _COLUMNS} | context)
+
+    async def find_decider(self, organisation_id: str) -> Decider:
+        if organisation_id not in self._deciders:
+            self._deciders[organisation_id] = await decider_of(self._call, organisation_id)
+        return self._deciders[organisation_id]
+
+    def _visible_arguments(self, row: Any) -> dict[str, Any] | None:
+        """Returns the arguments of a row without secrets; None once they are no longer kept."""
+        if read_status(self._call, row) not in ("pending", "approved"):
+            return service_of(self._call.services).texts.used_arguments(row)
+        tool = self._call.registry.tools.get(row.tool)
+        # If the tool no longer exists, nobody knows which arguments are secrets.
+        return None if tool is None else redact_arguments(tool, self._call.services.approvals.arguments(row))
+
+
+def shorten_approval(approval: Approval) -> Approval:
+    """Returns an approval as lists show it: without long arguments and inputs, which reading it shows."""
+    shortened: dict[str, Any] = {**approval}
+    if _is_long(approval["arguments"]):
+        shortened |= {"arguments": None, "question": None}
+    if approval["run"] is not None and _is_long(approval["run"]["input"]):
+        shortened["run"] = {**approval["run"], "input": None}
+    return cast(Approval, shortened)
+
+
+def _is_long(value: Any) -> bool:
+    return len(to_json(value)) > _MOST_IN_LIST
+
+
+def read_status(call: Call, row: Any) -> Status:
+    is_overdue = row.status == "pending" and row.expires_at <= call.now
+    status: Status = "expired" if is_overdue else row.status
+    return status
