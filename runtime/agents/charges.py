@@ -15,6 +15,9 @@ _FIND_PARENT = (
     .outerjoin(agents, AGENT_OF_RUN)
     .where(runs.c.id == bindparam("run"))
 )
+RAISE_BUDGET = (
+    "Raise the agent's `daily_budget_usd` (agents_update), lower `max_tokens` of the node, or wait until midnight UTC."
+)
 OUT_OF_BUDGET = "The agent's daily budget does not allow another call of a model."
 
 

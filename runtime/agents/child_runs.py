@@ -6,7 +6,7 @@ from uuid import UUID, uuid5
 
 from sqlalchemy import select
 
-from baobab.runtime.agents.charges import find_spent_budget
+from baobab.runtime.agents.charges import RAISE_BUDGET, find_spent_budget
 from baobab.runtime.agents.event_log import EventLog
 from baobab.runtime.agents.failures import ChildRunPending, RunFailed
 from baobab.runtime.agents.job_kinds import ADVANCE
@@ -17,6 +17,7 @@ from baobab.runtime.agents.tables import ENDED, agents, runs
 from baobab.storage.database import Database
 from baobab.storage.statements import Statements
 from baobab.tools.core.auth.deciders import Approvers
+from baobab.tools.core.money import usd
 from baobab.tools.core.services import Services
 
 DEEPEST = 5
@@ -53,9 +54,9 @@ class ChildRuns:
         if child is None or child.status not in ENDED:
             raise ChildRunPending(child_id)
         if child.status == "completed":
-            return RunResult(child.output, child.tainted)
+            return RunResult(child.output, child.tainted, child.incomplete)
         error = child.error or {"type": child.status, "message": f"the run was {child.status}"}
-        raise RunFailed(error["type"], f"{node.agent}: {error['message']}", quotes="quotes" in error)
+        raise RunFailed(error["type"], f"{node.agent}: {error['message']}", quotes="quotes" in error, cause=error)
 
     async def _start_run(
         self, child_id: str, node: AgentNode, input_values: Mapping[str, Any], *, tainted: bool
@@ -98,6 +99,9 @@ class ChildRuns:
                 raise RunFailed("agent_not_found", f"There is no agent {name} any more.")
         if agent.status != "active":
             raise RunFailed("agent_disabled", f"The agent {name} is disabled.")
-        if await find_spent_budget(self._services.credits, run.organisation_id, agent) is not None:
-            raise RunFailed("daily_budget_usd", f"The agent {name} has used up its daily budget.")
+        spent_nanos = await find_spent_budget(self._services.credits, run.organisation_id, agent)
+        if spent_nanos is not None:
+            details = {"agent": name, "limit_usd": usd(agent.daily_budget), "spent_usd": usd(spent_nanos)}
+            message = f"The agent {name} has used up its daily budget."
+            raise RunFailed("daily_budget_usd", message, cause={"remediation": RAISE_BUDGET, "details": details})
         return agent

@@ -8,7 +8,7 @@ from baobab.runtime.agents.answer_schema import find_mismatch
 from baobab.runtime.agents.bounds import find_violations
 from baobab.runtime.agents.failures import RunFailed
 from baobab.runtime.agents.rendering import render_text
-from baobab.runtime.agents.run_session import Message
+from baobab.runtime.agents.run_session import Message, ModelAnswer
 from baobab.runtime.agents.spec import LlmNode
 from baobab.runtime.agents.state import State
 
@@ -63,6 +63,37 @@ def _strip_fence(text: str) -> str:
     text = text.strip()
     is_fenced = text.startswith("```") and text.endswith("```") and "\n" in text
     return text[text.index("\n") + 1 : -3] if is_fenced else text
+
+
+_CUTS = {
+    "refusal": "refusal",
+    "length": "length",
+    "max_tokens": "length",
+    "content_filter": "content_filter",
+    "tool_calls": "call_lost",
+    "function_call": "call_lost",
+}
+
+
+def find_cut(answer: ModelAnswer) -> str | None:
+    """Returns in which way an answer without calls is not whole: `length`, `content_filter`, `refusal` or `call_lost`.
+
+    None for a whole one.
+    """
+    return "refusal" if answer.refusal else _CUTS.get(answer.finish_reason)
+
+
+_CUT_TEXTS = {
+    "length": "It was cut at the limit of tokens (`max_tokens` of the node, or the model's own)",
+    "content_filter": "The provider's content filter cut it",
+    "refusal": "The model refused to answer",
+    "call_lost": "The provider announced a call of a tool and sent none",
+}
+
+
+def describe_cut(cut: str | None) -> str:
+    """Returns what happened to an answer that is not whole, for the end of a sentence; empty for a whole one."""
+    return "" if cut is None else f" {_CUT_TEXTS[cut]}."
 
 
 def parse_answer(node: LlmNode, message: Message) -> Any:

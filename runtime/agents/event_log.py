@@ -25,7 +25,7 @@ _SET_USAGE = (
 )
 _SET_CLAIM = "job_id = ?, started_at = COALESCE(started_at, ?), paused_until = NULL"
 _SET_RUNNING = "status = CASE WHEN status = 'cancelling' THEN status ELSE 'running' END"
-_SET_END = "status = ?, output = ?, error = ?, finished_at = ?"
+_SET_END = "status = ?, output = ?, error = ?, incomplete = ?, finished_at = ?"
 _IS_MINE = "WHERE app_id = ? AND id = ? AND job_id = ?"
 # Nobody has written to the run since its row was read; or this job has claimed it before, in this attempt or another.
 _IS_FREE = (
@@ -45,11 +45,12 @@ _BUSY_SECONDS = 0.2
 
 
 class RunEnd(NamedTuple):
-    """How a run ends. output, error: as JSON."""
+    """How a run ends. output, error, incomplete: as JSON."""
 
     status: str
     output: str | None
     error: str | None
+    incomplete: str | None
     at: datetime
     follow: Callable[[Statements, Sequence[Any]], None]
     """Called last in the transaction, with cost, prompt_tokens, completion_tokens, tainted and parent_run_id of the
@@ -125,6 +126,10 @@ class EventLog:
         if above and self._parent_id is not None:
             self._parent_events.append((type_, {**payload, **self._run_fields}, subject))
         return True
+
+    def has_emitted(self, subject: str) -> bool:
+        """Returns whether the run has ever emitted an event of this subject."""
+        return subject in self._emitted_subjects
 
     def add_model_call(self, record: ModelCallRecord) -> None:
         """Writes down what a model was asked, with the next transaction."""
@@ -247,7 +252,7 @@ class EventLog:
 
         Returns its last `seq`, and what `RunEnd.follow` is called with.
         """
-        ending = () if end is None else (end.status, end.output, end.error, end.at)
+        ending = () if end is None else (end.status, end.output, end.error, end.incomplete, end.at)
         if self._is_claimed:
             text = _UPDATE_RUN if end is None else _END_RUN
             updated_rows = statements.rows(text, *counters, *ending, *self._key, self._job.id)

@@ -5,29 +5,36 @@ from typing import Any
 
 from baobab.tools.core.jobs import JobLost
 
+INTERNAL_FIELDS = ("code", "remediation", "details")
+"""The fields of a failure that users and visitors of the app are not told."""
+
 
 class RunFailed(Exception):
     """Fails the run. `type` is a code for programs; the message is for people.
 
-    quotes: whether the message quotes a tool server or provider, which only those who run the app may see.
+    quotes: whether the message quotes a tool server or provider, which only those who run the app may see. cause: the
+    refusal behind it, with code, remediation and details, as its direct caller would get it; for the same people.
     """
 
-    def __init__(self, type_: str, message: str, *, quotes: bool = False) -> None:
+    def __init__(
+        self, type_: str, message: str, *, quotes: bool = False, cause: Mapping[str, Any] | None = None
+    ) -> None:
         super().__init__(message)
         self.type = type_
         self.message = message
         self._quotes_field = {"quotes": True} if quotes else {}
+        self.cause = {name: value for name, value in (cause or {}).items() if name in INTERNAL_FIELDS}
 
     @property
     def error(self) -> dict[str, Any]:
         """The error in the run's row."""
-        return {"message": self.message, "type": self.type, **self._quotes_field}
+        return {"message": self.message, "type": self.type, **self.cause, **self._quotes_field}
 
     @property
     def event(self) -> dict[str, Any]:
         """The payload of the event `run_failed`."""
         reason = {"reason": self.type} if self.type in ("approval_denied", "timed_out") else {}
-        return {"error": self.message, "type": self.type, **reason, **self._quotes_field}
+        return {"error": self.message, "type": self.type, **reason, **self.cause, **self._quotes_field}
 
 
 class RunTimedOut(RunFailed):

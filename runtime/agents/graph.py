@@ -19,6 +19,8 @@ from langgraph.types import Command, Send, interrupt
 from baobab.runtime.agents.app_rights import find_lender
 from baobab.runtime.agents.conversation import (
     REPAIR,
+    describe_cut,
+    find_cut,
     find_violation,
     insert_earlier,
     is_repairable,
@@ -32,9 +34,9 @@ from baobab.runtime.agents.failures import CallDenied, RateLimited, RunFailed, T
 from baobab.runtime.agents.offers import function_names
 from baobab.runtime.agents.rendering import render_each, render_tree
 from baobab.runtime.agents.run_session import Message, ModelAnswer, RecalledMessages, RunResult, RunSession
-from baobab.runtime.agents.spec import AgentNode, EndNode, GraphSpec, LlmNode, MapNode, ToolNode, parse_graph
+from baobab.runtime.agents.spec import AgentNode, EndNode, GraphSpec, LlmNode, MapNode, ToolNode, ToolRef, parse_graph
 from baobab.runtime.agents.state import State
-from baobab.runtime.agents.tool_calls import as_text, delegate_run, is_quoting, make_call
+from baobab.runtime.agents.tool_calls import as_text, delegate_run, is_quoting, make_call, refuse_call
 
 _MOST_ITEMS = 1000
 
@@ -109,12 +111,14 @@ class _GraphCompiler:
             message = answer.message
             tool_calls = message.get("tool_calls") or []
             if not tool_calls:
+                cut = find_cut(answer)
                 try:
                     value = parse_answer(node, message)
                 except RunFailed as failed:
+                    problem = failed.message + describe_cut(cut)
                     if not is_repairable(talk, message):
-                        raise
-                    repair = {"role": "user", "content": f"{REPAIR} {failed.message}"}
+                        raise RunFailed(failed.type, problem) from failed
+                    repair = {"role": "user", "content": f"{REPAIR} {problem}"}
                     repair_update: dict[str, Any] = {"talks": {node_id: [*opening, message, repair]}}
                     repair_update |= {"steps": 1, "tainted": tainted}
                     if opening and node.remembers:
@@ -123,6 +127,8 @@ class _GraphCompiler:
                 session.event_log.emit_event("node_end", {"node_id": node_id, "step": step}, f"end {step}")
                 new_values = {node.output_key: value}
                 update = {"state": new_values, "talks": {node_id: None}, "steps": 1, "tainted": tainted}
+                if cut is not None:
+                    update["incomplete"] = {"reason": cut, "node_id": node_id, "step": step}
                 if node.remembers:
                     # A whole turn, without the system prompt, which every run sends itself.
                     update["said"] = {node_id: [last_turn(remove_repair([*opening, *talk, message]))]}
@@ -132,7 +138,13 @@ class _GraphCompiler:
             sends = [
                 Send(
                     f"{name}_tool",
-                    {"call_id": f"{step}.{index}", "of": tool_call, "tainted": tainted},
+                    {
+                        "call_id": f"{step}.{index}",
+                        "of": tool_call,
+                        "tainted": tainted,
+                        # Why it breaks off, if it does.
+                        "cut": None if all(answer.complete_calls[index : index + 1]) else answer.finish_reason,
+                    },
                 )
                 for index, tool_call in enumerate(tool_calls)
             ]
@@ -156,7 +168,8 @@ class _GraphCompiler:
             tainted = False
             warnings: Sequence[str] = ()
             if ref is None:
-                result: Any = {"error": {"code": "UNKNOWN_TOOL", "message": "There is no tool with this name here."}}
+                text = "There is no tool with this name here."
+                result: Any = {"error": refuse_call(runtime.context, tool_call, arg["call_id"], "UNKNOWN_TOOL", text)}
             else:
                 try:
                     arguments = json.loads(function.get("arguments") or "{}")
@@ -164,7 +177,16 @@ class _GraphCompiler:
                 except (ValueError, TypeError, RecursionError):
                     wrong = "are not a JSON object"
                 if wrong:
-                    result = {"error": {"code": "INVALID_ARGUMENTS", "message": f"The arguments {wrong}."}}
+                    text = f"The arguments {wrong}."
+                    if (reason := arg.get("cut")) is not None:
+                        text += (
+                            f" The answer ended within the call (finish_reason: {reason or 'none'}): make it shorter."
+                        )
+                    result = {
+                        "error": refuse_call(
+                            runtime.context, tool_call, arg["call_id"], "INVALID_ARGUMENTS", text, ref.source
+                        )
+                    }
                 else:
                     try:
                         async with runtime.context.call_slots:
@@ -173,11 +195,11 @@ class _GraphCompiler:
                             )
                         warnings = call_result.warnings
                         result, tainted = (
-                            _note_edit(call_result.value, call_result.arguments),
+                            _note_edit(ref, call_result.value, call_result.arguments),
                             runtime.context.toolbox.is_tainting(ref),
                         )
                     except ToolFailed as failed:
-                        result, tainted = _note_edit({"error": failed.error}, failed.arguments), is_quoting(ref)
+                        result, tainted = _note_edit(ref, {"error": failed.error}, failed.arguments), is_quoting(ref)
                     except CallDenied as denied:
                         if node.on_denied == "fail":
                             raise RunFailed("approval_denied", denied.reason) from denied
@@ -220,6 +242,8 @@ class _GraphCompiler:
             session.event_log.emit_event("node_end", {"node_id": node_id, "step": step}, f"end {step}")
             new_values = {node.output_key: result.output}
             update = {"state": new_values, "steps": 1, "calls": 1, "tainted": result.tainted}
+            if result.incomplete is not None:
+                update["incomplete"] = {**result.incomplete, "node_id": node_id, "step": step}
             return Command(update=update, goto=self._next_node(node_id, state, new_values))
 
         return delegate
@@ -306,10 +330,12 @@ class _GraphCompiler:
         except ToolFailed as failed:
             if node.on_error == "tell":
                 return {"error": failed.error}
-            message = f"{ref.name}: {failed.error.get('message', 'failed')}"
+            server = failed.error.get("details", {}).get("tool_server")
+            place = f"{ref.name} of the tool server {server}" if server else ref.name
+            message = f"{place}: {failed.error.get('message', 'failed')}"
             # What a tool says to the app is not for whoever started the run.
             quotes = is_quoting(ref) or lender is not None
-            raise RunFailed("tool_failed", message, quotes=quotes) from failed
+            raise RunFailed("tool_failed", message, quotes=quotes, cause=failed.error) from failed
         except CallDenied as denied:
             if node.on_denied == "fail":
                 raise RunFailed("approval_denied", denied.reason) from denied
@@ -341,9 +367,13 @@ async def _ask_model(
         raise
 
 
-def _note_edit(result: Any, arguments: Mapping[str, Any] | None) -> Any:
-    """Returns the result as the model sees it, with the arguments that a person used in place of the model's own."""
-    if arguments is None:
+def _note_edit(ref: ToolRef, result: Any, arguments: Mapping[str, Any] | None) -> Any:
+    """Returns the result as the model sees it, with the arguments that a person used in place of the model's own.
+
+    The answer to a question is a result and no edit. A tool without a result says that it is done, as over MCP.
+    """
+    result = "Done." if result is None else result
+    if arguments is None or (ref.source, ref.name) == ("builtin", "interrupt"):
         return result
     note = "A person approved this call with other arguments than you gave. These were used; report these."
     return {"note": note, "arguments_used": dict(arguments), "result": result}

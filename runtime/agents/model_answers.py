@@ -12,7 +12,9 @@ def parse_model_answer(completion: Mapping[str, Any]) -> ModelAnswer:
     """Parses the first choice of a chat completion."""
     choices = completion.get("choices") or [{}]
     message, reason = choices[0].get("message") or {}, choices[0].get("finish_reason") or ""
-    kept_message: Message = {"role": "assistant", "content": message.get("content")}
+    # A refusal stands in a field of its own; people read it in place of the answer.
+    content = message.get("content") or message.get("refusal") or message.get("content")
+    kept_message: Message = {"role": "assistant", "content": content}
     calls = message.get("tool_calls") or []
     if calls:
         # With its calls the provider wants its reasoning back, until it has answered.

@@ -17,7 +17,8 @@ MOST_STEPS = 200
 _NOTES = 40
 _SAVE = (
     "INSERT INTO agent_model_calls (app_id, run_id, step, node_id, model, prompt, left_out, answer, error,"
-    " input_tokens, output_tokens, cost, milliseconds, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    " finish_reason, input_tokens, output_tokens, cost, milliseconds, created_at)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
     " ON CONFLICT (app_id, run_id, step) DO NOTHING"
 )
 _FORGET = "DELETE FROM agent_model_calls WHERE app_id = ? AND run_id = ? AND step <= ?"
@@ -37,6 +38,7 @@ class ModelCallRecord:
     output_tokens: int
     cost: int
     milliseconds: int
+    finish_reason: str | None = None
 
     def save(self, statements: Statements, app_id: str, run_id: str, now: datetime) -> None:
         """Stores the call, and deletes those of much earlier steps. A step that is repeated after a crash has one
@@ -46,7 +48,7 @@ class ModelCallRecord:
         answer = None if self.answer is None else to_json(bound_message(self.answer, MOST_CHARACTERS)).decode()
         usage = (self.input_tokens, self.output_tokens, self.cost, self.milliseconds)
         about = (app_id, run_id, self.step, self.node_id[:64], self.model and self.model[:200])
-        content = (to_json(prompt).decode(), left_out, answer, self.error and self.error[:2000])
+        content = (to_json(prompt).decode(), left_out, answer, self.error and self.error[:2000], self.finish_reason)
         statements.rows(_SAVE, *about, *content, *usage, now)
         if self.step > MOST_STEPS:
             statements.rows(_FORGET, app_id, run_id, self.step - MOST_STEPS)

@@ -86,7 +86,9 @@ class _Replayer:
         except RunFailed as failed:
             self.emit_event("run_failed", failed.event)
         else:
-            self.emit_event("run_end", {"output": final_state.get("output")})
+            incomplete = final_state.get("incomplete")
+            mark = {} if incomplete is None else {"incomplete": incomplete}
+            self.emit_event("run_end", {"output": final_state.get("output"), **mark})
 
     def emit_event(self, type_: str, payload: Mapping[str, Any], subject: str | None = None) -> bool:
         if subject in self._emitted_subjects or payload.get("call_id") in self.record.inherited_calls:
@@ -125,7 +127,7 @@ class _Replayer:
         recorded_call = self._get_recorded(node.agent, call_id)
         if recorded_call["status"] == "error":
             raise RunFailed(recorded_call["error"]["code"], recorded_call["error"]["message"])
-        return RunResult(recorded_call["result"], recorded_call.get("tainted", False))
+        return RunResult(recorded_call["result"], recorded_call.get("tainted", False), recorded_call.get("incomplete"))
 
     def get_child_id(self, call_id: str) -> str:
         return derive_child_id(self.run.id, call_id)
@@ -144,7 +146,7 @@ class _Replayer:
     async def ask_model(self, node_id: str, node: LlmNode, messages: Sequence[Message], step: int) -> ModelAnswer:
         if step not in self.record.answers:
             raise _RecordExhausted
-        return ModelAnswer(self.record.answers[step])
+        return ModelAnswer(self.record.answers[step], self.record.finish_reasons.get(step) or "")
 
     async def recall_messages(self, node_id: str, node: LlmNode, until: int | None) -> RecalledMessages:
         """Recalls nothing: the requests to models are not compared."""

@@ -36,7 +36,7 @@ _log = logging.getLogger(__name__)
 _BUSY_SECONDS = 0.2
 _OTHER_VERSION_SECONDS = 5.0
 _LARGEST_OUTPUT = 2**20
-_RESULTS = ["output", "said"]
+_RESULTS = ["output", "said", "incomplete"]
 """The channels of the state that are read at the end of a run."""
 _MOST_ATTEMPTS = 5
 """If this many attempts at one step have ended with their process, the run itself may crash processes."""
@@ -128,7 +128,7 @@ class RunExecutor:
                 self._charges,
                 self._services.of(LiveTexts),
             )
-            output, waiting, turns = await self._drive_with_timeout(toolbox)
+            state, waiting = await self._drive_with_timeout(toolbox)
         except Unavailable:
             raise
         except RunTimedOut as exc:
@@ -144,7 +144,7 @@ class RunExecutor:
             if waiting:
                 await self._pause_run(waiting)
             else:
-                await self._complete_run(output, turns)
+                await self._complete_run(state)
 
     def _read_graph(self, run: Any) -> None:
         self._graph_text = json.dumps(run.graph_spec, sort_keys=True)
@@ -190,7 +190,7 @@ class RunExecutor:
                 self._has_checkpoint = (await connection.execute(_FIND_CHECKPOINT, key)).first() is not None
         return run
 
-    async def _drive_with_timeout(self, toolbox: RunToolbox) -> tuple[Any, list[Any], Mapping[str, Any]]:
+    async def _drive_with_timeout(self, toolbox: RunToolbox) -> tuple[Mapping[str, Any], list[Any]]:
         seconds_left = self._spec.limits.timeout_seconds - self._run.active_seconds
         driving = asyncio.create_task(self._drive_graph(toolbox))
         writing = asyncio.create_task(self._event_log.keep_written())
@@ -218,7 +218,7 @@ class RunExecutor:
             raise RunTimedOut(f"The run used up its {self._spec.limits.timeout_seconds} seconds.")
         return driving.result()
 
-    async def _drive_graph(self, toolbox: RunToolbox) -> tuple[Any, list[Any], Mapping[str, Any]]:
+    async def _drive_graph(self, toolbox: RunToolbox) -> tuple[Mapping[str, Any], list[Any]]:
         library = await load_graph_library()
         saver = library.checkpointer(
             self._job.database, self._run.app_id, self._event_log, is_new=not self._has_checkpoint
@@ -244,11 +244,11 @@ class RunExecutor:
             else:
                 state = chunk
         if waiting:
-            return None, waiting, {}
+            return {}, waiting
         if not state:
             # The graph had ended before, in an attempt that did not come to record that.
             state = (await graph.aget_state(config)).values
-        return state.get("output"), [], state.get("said") or {}
+        return state, []
 
     async def _pause_run(self, waiting: list[dict[str, Any]]) -> None:
         """Releases the run: it pauses for a person, and continues by itself after a child run or a rate limit.
@@ -291,12 +291,16 @@ class RunExecutor:
         if limit_seconds:
             raise RetryLater(limit_seconds, "a rate limit lets the run continue later")
 
-    async def _complete_run(self, output: Any, turns_by_node: Mapping[str, Any]) -> None:
+    async def _complete_run(self, state: Mapping[str, Any]) -> None:
+        """Ends the run with its output. It says so where an answer of a model was not whole."""
+        output, incomplete = state.get("output"), state.get("incomplete")
         if len(json.dumps(output)) > _LARGEST_OUTPUT:
             failure = RunFailed("output_too_large", f"The output has more than {_LARGEST_OUTPUT} bytes.")
             return await self._end_run("failed", "run_failed", failure)
-        self._event_log.emit_event("run_end", {"output": output}, "run_end")
-        return await self._finish_run("completed", output=output, turns_by_node=turns_by_node)
+        mark = {} if incomplete is None else {"incomplete": incomplete}
+        self._event_log.emit_event("run_end", {"output": output, **mark}, "run_end")
+        turns_by_node = state.get("said") or {}
+        return await self._finish_run("completed", output=output, turns_by_node=turns_by_node, **mark)
 
     async def _end_run(self, status: str, event: str, failure: RunFailed) -> None:
         await self._event_log.claim()
@@ -312,11 +316,19 @@ class RunExecutor:
         await self._finish_run("cancelled")
 
     async def _finish_run(
-        self, status: str, *, output: Any = None, error: Any = None, turns_by_node: Mapping[str, Any] | None = None
+        self,
+        status: str,
+        *,
+        output: Any = None,
+        error: Any = None,
+        incomplete: Any = None,
+        turns_by_node: Mapping[str, Any] | None = None,
     ) -> None:
         if self._charges.may_be_incomplete or status in ("cancelled", "timed_out"):
             await self._charges.count_missing()
-        output_text, error_text = [None if value is None else json.dumps(value) for value in (output, error)]
+        output_text, error_text, incomplete_text = (
+            None if value is None else json.dumps(value) for value in (output, error, incomplete)
+        )
         now, url = self._services.clock.now(), self._run.webhook_url
         has_jobs = url is not None
 
@@ -332,7 +344,7 @@ class RunExecutor:
                 arguments = {"run_id": self._run_id}
                 self._services.jobs.enqueue_in(statements, WEBHOOK, arguments, f"webhook:{self._run_id}")
 
-        end = RunEnd(status, output_text, error_text, now, write_end)
+        end = RunEnd(status, output_text, error_text, incomplete_text, now, write_end)
         await self._event_log.write_transaction(end=end)
         if has_jobs:
             self._services.jobs.wake()

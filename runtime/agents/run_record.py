@@ -27,6 +27,8 @@ class RunRecord:
     events: list[Event] = field(default_factory=list)
     calls: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     answers: dict[int, Message] = field(default_factory=dict)
+    finish_reasons: dict[int, str | None] = field(default_factory=dict)
+    """Why the models stopped, by step."""
     inherited_calls: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     """The `calls` of the run that this one was forked from, which this run did not repeat."""
     initial_checkpoint: tuple[dict[str, Any], Any] | None = None
@@ -41,6 +43,8 @@ async def load_record(database: Database, run: Any, spec: GraphSpec) -> RunRecor
         query = select(events).where(of_app, events.c.run_id == run.id).order_by(events.c.seq)
         for row in (await connection.execute(query)).all():
             record.events.append({"type": row.type, "payload": row.payload})
+            if row.type == "llm_token_usage":
+                record.finish_reasons[row.payload.get("step", 0)] = row.payload.get("finish_reason")
             if row.type == "tool_call_end":
                 record.calls[row.payload["call_id"]] = row.payload
         if run.forked_from is not None:

@@ -44,6 +44,8 @@ class RunResult:
 
     output: Any
     tainted: bool
+    incomplete: Mapping[str, Any] | None = None
+    """Which answer of a model in the child run was cut or lost."""
 
 
 class EventEmitter(Protocol):

@@ -12,7 +12,7 @@ from pydantic_core import from_json, to_json
 
 from baobab.runtime.agents.app_rights import AppRightWithdrawn, Lender, digest_node, require_app_right
 from baobab.runtime.agents.bounds import MAX_HELD_DEPTH, is_too_deep
-from baobab.runtime.agents.charges import OUT_OF_BUDGET, RunCharges
+from baobab.runtime.agents.charges import OUT_OF_BUDGET, RAISE_BUDGET, RunCharges
 from baobab.runtime.agents.child_runs import ChildRuns, derive_child_id
 from baobab.runtime.agents.event_log import EventLog
 from baobab.runtime.agents.failures import ApprovalPending, CallDenied, RateLimited, RunFailed, RunTimedOut, ToolFailed
@@ -41,6 +41,9 @@ from baobab.tools.core.wording import redact_arguments
 # A call that must wait longer than this for a rate limit pauses its run, for at least as long.
 _LONGEST_WAIT_SECONDS = 10
 _TOO_MANY_REQUESTS = 429
+_SERVER_FAULT = 500
+_LONGEST_RETRY_SECONDS = 600
+_LONGEST_REASON = 40
 # A decision makes room, and continues the run before that.
 _TOO_MANY_PENDING_SECONDS = 60
 
@@ -131,7 +134,10 @@ class RunToolbox:
         except BaobabError as exc:
             self.charges.may_be_incomplete = True
             edited_arguments = await self._emit_decision(call_id) if needs_approval or is_held else None
-            raise ToolFailed(_error_payload(exc), edited_arguments) from exc
+            error = _error_payload(exc)
+            if (server := self.offers.get_server_name(ref)) is not None:
+                error["details"] = {**error["details"], "tool_server": server}
+            raise ToolFailed(error, edited_arguments) from exc
         edited_arguments = await self._emit_decision(call_id) if needs_approval or is_held else None
         try:
             return CallResult(_decode_result(tool.encode(result)), edited_arguments, finished_call.warnings or ())
@@ -227,11 +233,10 @@ class RunToolbox:
         paying = AppKey(self.run.app_id, getattr(self.caller, "key_id", None) or self.run.agent_id)
         began_at = time.monotonic()
         try:
-            chat_tool = self.registry.find("ai_chat")
             text = LiveText(node_id, step, is_output=is_output(self.spec, node))
             async with self.live_texts.open_text(self.run, text, self.event_log.database) as context.follow_text:
                 request[BOUND] = self.run.app_id
-                answer, call = await self._run_with_waits(chat_tool, request, paying, context)
+                answer, call = await self._ask_with_retries(node_id, node, step, request, paying, context)
         except Unavailable:
             raise
         except BaobabError as exc:
@@ -239,11 +244,13 @@ class RunToolbox:
             took = round((time.monotonic() - began_at) * 1000)
             failed_call = ModelCallRecord(step, node_id, request["model"], messages, None, exc.message, 0, 0, 0, took)
             self.event_log.add_model_call(failed_call)
+            cause = _error_payload(exc)
             if isinstance(exc, BudgetExhausted) and exc.budget.subject == "agent":
-                raise RunFailed("daily_budget_usd", OUT_OF_BUDGET) from exc
-            raise RunFailed("model_failed", exc.message, quotes=True) from exc
-        payload = self._record_usage(answer, call, step, request["model"], round((time.monotonic() - began_at) * 1000))
-        model_answer, tokens = parse_model_answer(answer), (payload["input_tokens"], payload["output_tokens"])
+                raise RunFailed("daily_budget_usd", OUT_OF_BUDGET, cause=cause | {"remediation": RAISE_BUDGET}) from exc
+            raise RunFailed("model_failed", exc.message, quotes=True, cause=cause) from exc
+        model_answer, took = parse_model_answer(answer), round((time.monotonic() - began_at) * 1000)
+        finish_reason = "refusal" if model_answer.refusal else model_answer.finish_reason[:_LONGEST_REASON] or None
+        payload = self._record_usage(answer, call, step, request["model"], took, finish_reason)
         record = ModelCallRecord(
             step,
             node_id,
@@ -251,12 +258,51 @@ class RunToolbox:
             messages,
             model_answer.message,
             None,
-            *tokens,
+            payload["input_tokens"],
+            payload["output_tokens"],
             call.cost or 0,
-            payload["duration_ms"],
+            took,
+            finish_reason,
         )
         self.event_log.add_model_call(record)
         return model_answer
+
+    async def _ask_with_retries(
+        self,
+        node_id: str,
+        node: LlmNode,
+        step: int,
+        request: Mapping[str, Any],
+        caller: Caller,
+        context: RequestContext,
+    ) -> tuple[Any, Call]:
+        """Asks a model again where its provider fails, as often as the node says. Each attempt after the first is an
+        event, by which later attempts at the step count it.
+
+        Raises RateLimited where a wait is long, and the provider's error after the last attempt.
+        """
+        chat_tool, attempt = self.registry.find("ai_chat"), 1
+        while self.event_log.has_emitted(f"retry {step}.{attempt}"):
+            attempt += 1
+        while True:
+            try:
+                return await self._run_with_waits(chat_tool, request, caller, context)
+            except Unavailable:
+                raise
+            except BaobabError as exc:
+                if exc.status < _SERVER_FAULT or attempt >= node.retry.attempts:
+                    raise
+                wait = min(node.retry.wait_seconds * 2 ** (attempt - 1), _LONGEST_RETRY_SECONDS)
+                if wait >= self._count_seconds_left():
+                    raise
+                self.charges.may_be_incomplete = True
+                error = {"code": exc.code, "message": exc.message}
+                payload = {"node_id": node_id, "step": step, "attempt": attempt, "wait_seconds": wait, "error": error}
+                self.event_log.emit_event("model_retry", payload, f"retry {step}.{attempt}")
+                attempt += 1
+                if wait > _LONGEST_WAIT_SECONDS:
+                    raise RateLimited(wait) from exc
+                await self._wait(wait)
 
     async def _run_with_waits(
         self, tool: Tool, arguments: Mapping[str, Any], caller: Caller, context: RequestContext
@@ -277,17 +323,22 @@ class RunToolbox:
                 must_pause = waited_seconds + wait > _LONGEST_WAIT_SECONDS
                 if must_pause:
                     wait = max(wait, _LONGEST_WAIT_SECONDS)
-                seconds_left = (
-                    self.spec.limits.timeout_seconds - self.run.active_seconds - self.event_log.active_seconds
-                )
-                if wait >= seconds_left:
+                if wait >= self._count_seconds_left():
                     raise
                 if must_pause:
                     raise RateLimited(wait) from exc
-            await self.event_log.flush()
-            async with network_wait():
-                await asyncio.sleep(wait)
+            await self._wait(wait)
             waited_seconds += wait
+
+    async def _wait(self, seconds: int) -> None:
+        await self.event_log.flush()
+        async with network_wait():
+            await asyncio.sleep(seconds)
+
+    def _count_seconds_left(self) -> float:
+        """Returns the seconds after which the run times out."""
+        active_seconds: float = self.run.active_seconds + self.event_log.active_seconds
+        return self.spec.limits.timeout_seconds - active_seconds
 
     async def _get_callable_tool(self, ref: ToolRef, call_id: str, right: AppRight | None) -> Tool:
         """Returns the tool that makes the call. Raises ToolFailed if it is not allowed, unless the call has ended
@@ -345,7 +396,13 @@ class RunToolbox:
         return tainted and self.run.taint_checks and tool.effect != "read"
 
     def _record_usage(
-        self, answer: Mapping[str, Any], call: Call, step: int, requested_model: str | None, milliseconds: int
+        self,
+        answer: Mapping[str, Any],
+        call: Call,
+        step: int,
+        requested_model: str | None,
+        milliseconds: int,
+        finish_reason: str | None,
     ) -> dict[str, Any]:
         """Counts what a model has used, and returns the usage for the event."""
         usage = answer.get("usage") or {}
@@ -359,6 +416,7 @@ class RunToolbox:
             "cost_usd": usd(call.cost or 0),
             "duration_ms": milliseconds,
             "step": step,
+            "finish_reason": finish_reason,
         }
         self.event_log.emit_event("llm_token_usage", payload, f"usage {step}")
         return payload

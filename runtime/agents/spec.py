@@ -126,6 +126,13 @@ class ToolRef(Override):
         return self
 
 
+class Retry(_Part):
+    attempts: Annotated[int, Field(ge=1, le=20)] = 3
+    """How often the model is asked in all; 1 for once."""
+    wait_seconds: Annotated[int, Field(ge=1, le=600)] = 1
+    """The wait before the second attempt. Each further wait is twice as long, at most ten minutes."""
+
+
 class LlmNode(_Part):
     type: Literal["llm"]
     """Asks a model, which may call tools."""
@@ -143,6 +150,8 @@ class LlmNode(_Part):
     max_tokens: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     output_schema: dict[str, JsonValue] | None = None
     """JSON Schema: the answer is JSON that matches it."""
+    retry: Retry = Retry()
+    """How often a model whose provider fails is asked, and how long the run waits in between."""
     on_denied: DenialPolicy = "fail"
     """What a refused approval does: `fail` ends the run, `tell` tells the model."""
     approvers: NamedApprovers | None = None

@@ -14,6 +14,10 @@ def _append_messages(current: dict[str, Any], update: dict[str, Any]) -> dict[st
     return current | {node: [] if more is None else [*current.get(node, ()), *more] for node, more in update.items()}
 
 
+def _keep_first(current: Any, update: Any) -> Any:
+    return current or update
+
+
 class State(TypedDict, total=False):
     input: dict[str, Any]
     state: Annotated[dict[str, Any], _merge_dicts]
@@ -25,6 +29,7 @@ class State(TypedDict, total=False):
     calls: Annotated[int, operator.add]
     tainted: Annotated[bool, operator.or_]
     output: Any
+    incomplete: Annotated[dict[str, Any] | None, _keep_first]
 
 
 def build_initial_state(run_input: Mapping[str, Any], *, tainted: bool = False) -> State:

@@ -42,7 +42,8 @@ agents = Table(
     Column("max_runs_per_app_per_hour", Integer),
     Column("daily_budget", BigInteger),  # nano-dollars
     Column("max_concurrent_runs", Integer),
-    Column("dedupe_window", Integer, nullable=False),  # seconds
+    # In seconds; -1 for what follows from the visibility.
+    Column("dedupe_window", Integer, nullable=False),
     Column("safety_acknowledged", Boolean, nullable=False),
     Column("taint_checks", Boolean, nullable=False),
     # For how long ended runs are kept; null for the installation's setting.
@@ -81,6 +82,8 @@ runs = Table(
     Column("input", Json, nullable=False),
     Column("output", Json),
     Column("error", Json),
+    # Which answer of a model was cut or lost: `reason`, `node_id` and `step`; null where none was.
+    Column("incomplete", Json),
     # Who started the run, in the form of tools/core/auth/proposers.py; `subject` is the same as one word.
     Column("caller_kind", String(20), nullable=False),
     Column("caller", Json, nullable=False),
@@ -301,6 +304,7 @@ model_calls = Table(
     Column("left_out", Integer, nullable=False),
     Column("answer", Json),
     Column("error", Text),
+    Column("finish_reason", String(40)),
     Column("input_tokens", Integer, nullable=False),
     Column("output_tokens", Integer, nullable=False),
     Column("cost", BigInteger, nullable=False),  # nano-dollars

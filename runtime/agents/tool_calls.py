@@ -19,6 +19,8 @@ from baobab.runtime.agents.failures import (
 from baobab.runtime.agents.run_session import CallResult, RunResult, RunSession
 from baobab.runtime.agents.spec import AgentNode, NamedApprovers, ToolRef
 
+_MOST_REFUSED, _LONGEST_NAME = 2000, 200
+"""The most characters of the arguments and of the name of a call that cannot be made."""
 _MOST_RESULT = 256 * 1024
 _GREATEST_KEPT = 64 * 1024
 """The most characters of a result that an event contains."""
@@ -96,6 +98,31 @@ async def make_call(
     return result
 
 
+def refuse_call(
+    session: RunSession, tool_call: Mapping[str, Any], call_id: str, code: str, message: str, source: str = "unknown"
+) -> dict[str, Any]:
+    """Emits the events of a model's call that cannot be made, with the name and the text that the model gave.
+
+    Returns the error for the model. source: of the tool; `unknown` where there is none of this name.
+    """
+    function = tool_call.get("function") or {}
+    name, text = (_clean_text(str(function.get(part) or "")) for part in ("name", "arguments"))
+    arguments: dict[str, Any] = {"args": text[:_MOST_REFUSED]}
+    if len(text) > _MOST_REFUSED:
+        arguments["args_characters"] = len(text)
+    payload_base: dict[str, Any] = {"tool_source": source, "tool_name": name[:_LONGEST_NAME], "call_id": call_id}
+    error = {"code": code, "message": message}
+    session.event_log.emit_event("tool_call_start", {**payload_base, **arguments}, f"call {call_id}")
+    payload = {**payload_base, "duration_ms": 0, "status": "error", "error": error}
+    session.event_log.emit_event("tool_call_end", payload, f"called {call_id}")
+    return error
+
+
+def _clean_text(text: str) -> str:
+    """Returns a model's text without what databases cannot store."""
+    return text.encode("utf-8", "replace").decode().replace("\0", "\ufffd")
+
+
 async def delegate_run(
     session: RunSession, node: AgentNode, input_values: Mapping[str, Any], call_id: str, *, tainted: bool
 ) -> RunResult:
@@ -116,6 +143,8 @@ async def delegate_run(
         raise
     payload_base["duration_ms"] = _milliseconds_since(started_at)
     payload = _result_payload(result.output)
+    if result.incomplete is not None:
+        payload["incomplete"] = result.incomplete
     if result.tainted:
         payload["tainted"] = True
         session.event_log.taint()

@@ -12,7 +12,7 @@ from sqlalchemy import bindparam, cast, func, select
 from baobab.runtime.agents.tables import agents as rows
 from baobab.storage.database import Fetch, Unit
 from baobab.tools.agents.errors import AgentNotFound
-from baobab.tools.agents.schemas.agents import Name
+from baobab.tools.agents.schemas.agents import Agent, Name, agent_of
 from baobab.tools.core.auth.deciders import Approvers
 from baobab.tools.core.call import Call
 from baobab.tools.core.plan_room import require_room
@@ -24,6 +24,9 @@ _NOT_COLUMNS = frozenset(["call", "app_id", "name"])
 _FIND_AGENT = select(rows).where(
     rows.c.app_id == bindparam("app"), rows.c.name == bindparam("agent"), rows.c.deleted_at.is_(None)
 )
+_PRIVATE_DEDUPE_SECONDS = 60
+_BY_VISIBILITY = -1
+"""In place of a dedupe window: the agent has the default of its visibility, also if that changes."""
 _COLUMN_NAMES = {"daily_budget_usd": "daily_budget", "dedupe_window_seconds": "dedupe_window"}
 
 
@@ -48,11 +51,26 @@ async def agent_meaning(call: Call, app_id: AppId, name: Name, **_: Any) -> str:
     return sha256(text.encode()).hexdigest()
 
 
+def dedupe_seconds(agent: Any) -> int:
+    """Returns for how long a start of an agent repeats an equal earlier one: if it does not say so itself, a minute for
+    a private agent, and not at all for others, where the second message of a chat must not be refused.
+    """
+    if agent.dedupe_window != _BY_VISIBILITY:
+        return int(agent.dedupe_window)
+    return _PRIVATE_DEDUPE_SECONDS if agent.visibility == "private" else 0
+
+
+def render_agent(row: Any) -> Agent:
+    return agent_of(row, dedupe_seconds(row))
+
+
 def agent_columns(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the values of an agent by column. fields: the arguments of a call, some of which may be left out."""
     new_fields = {field: value for field, value in fields.items() if field not in _NOT_COLUMNS and value is not OMITTED}
     if isinstance(new_fields.get("approvers"), str | BaseModel):
         new_fields["approvers"] = Approvers.parse(new_fields["approvers"]).as_column
+    if "dedupe_window_seconds" in new_fields and new_fields["dedupe_window_seconds"] is None:
+        new_fields["dedupe_window_seconds"] = _BY_VISIBILITY
     return {_COLUMN_NAMES.get(field, field): value for field, value in new_fields.items()}
 
 

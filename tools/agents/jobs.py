@@ -235,7 +235,7 @@ def _event(run: Any, event_id: str) -> dict[str, Any]:
     event = {"event_id": event_id, "type": f"run.{run.status}", "app_id": run.app_id, "agent": run.agent}
     event |= {"run_id": run.id, "status": run.status, "finished_at": run.finished_at}
     if run.status == "completed":
-        return event | {"output": run.output}
+        return event | {"output": run.output} | ({} if run.incomplete is None else {"incomplete": run.incomplete})
     return event | {"error": redact_failure(run.error) if run.caller_kind in _OUTSIDERS else run.error}
 
 

@@ -3,9 +3,15 @@
 from collections.abc import Mapping
 from typing import Any
 
+from baobab.runtime.agents.failures import INTERNAL_FIELDS
 from baobab.tools.core.auth.callers import Anonymous, Caller, EndUser
 
-_PRICED = {"model", "cost_usd"}
+_HELD_BY_TYPE = {
+    "llm_token_usage": {"model", "cost_usd"},
+    "model_retry": {"error"},
+    # The event may belong to a call of a tool server or of a built-in tool.
+    "run_resumed": {"args"},
+}
 _HELD = {"args", "result", "result_characters", "error", "payload"}
 
 _NEUTRAL = {
@@ -28,13 +34,11 @@ def redact_event(caller: Caller, event: dict[str, Any]) -> dict[str, Any]:
     if not is_outsider(caller):
         return event
     payload: Mapping[str, Any] = event["payload"]
-    if event["type"] == "llm_token_usage":
-        return event | {"payload": _without(payload, _PRICED)}
-    if event["type"] == "run_failed" and "quotes" in payload:
-        return event | {"payload": _without(payload, {"quotes"}) | {"error": _neutral_message(payload["type"])}}
-    if event["type"] == "run_resumed":
-        # The event may belong to a call of a tool server or of a built-in tool.
-        return event | {"payload": _without(payload, {"args"})}
+    if event["type"] in _HELD_BY_TYPE:
+        return event | {"payload": _without(payload, _HELD_BY_TYPE[event["type"]])}
+    if event["type"] == "run_failed":
+        neutral = {"error": _neutral_message(payload["type"])} if "quotes" in payload else {}
+        return event | {"payload": _without(payload, {"quotes", *INTERNAL_FIELDS}) | neutral}
     # Whoever may decide about a call sees its arguments.
     is_own = payload.get("tool_source", "builtin") == "builtin" and "run_as" not in payload
     if is_own or "approval_token" in payload:
@@ -49,9 +53,10 @@ def redact_event(caller: Caller, event: dict[str, Any]) -> dict[str, Any]:
 
 def redact_failure(error: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
     """Returns why a run failed, without texts of tool servers and providers, which may contain the app's data."""
-    if error is None or "quotes" not in error:
+    if error is None:
         return error
-    return {"message": _neutral_message(error["type"]), "type": error["type"]}
+    message = _neutral_message(error["type"]) if "quotes" in error else error["message"]
+    return {"message": message, "type": error["type"]}
 
 
 def _neutral_message(type_: str) -> str:

@@ -15,6 +15,7 @@ from baobab.runtime.agents.run_rows import build_run_row
 from baobab.runtime.agents.tables import runs
 from baobab.storage.database import Unit
 from baobab.tools.agents.admission import count_run, count_under_way, find_budget_refusal, require_room
+from baobab.tools.agents.agent_rows import dedupe_seconds
 from baobab.tools.agents.data import FREEZES
 from baobab.tools.agents.errors import AgentDisabled, KeyReused, NotYourRun, RunConflict
 from baobab.tools.agents.run_ownership import (
@@ -160,9 +161,9 @@ def _build_query_of_repeated(
     if request.idempotency_key is not None:
         values["key"] = request.idempotency_key
         return _FIND_BY_KEY if visitor_id is None else _FIND_BY_VISITOR_AND_KEY, values
-    if agent.dedupe_window and request.origin is None and not is_stranger:
+    if (window_seconds := dedupe_seconds(agent)) and request.origin is None and not is_stranger:
         # Visitors share addresses: one visitor's body must not match another's run.
-        values["since"] = call.now - timedelta(seconds=agent.dedupe_window)
+        values["since"] = call.now - timedelta(seconds=window_seconds)
         return _FIND_LATEST, values
     return None
 

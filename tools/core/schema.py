@@ -1,6 +1,6 @@
 """JSON Schema as models and tools outside read it best: lean, without references, without needless nulls."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 Schema = dict[str, Any]
@@ -89,16 +89,23 @@ def lean_input(schema: Schema) -> Schema:
     return {**schema, "properties": {name: _lean_argument(inner) for name, inner in schema["properties"].items()}}
 
 
-def lean_output(schema: Any) -> Any:
-    """Returns the shape of a result's schema for lists of tools, without constraints on values."""
+def lean_output(schema: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Returns the shape of a result's schema for lists of tools, without constraints on values. Which fields are always
+    there is said of the result itself, and not of the objects in it.
+    """
+    shape: dict[str, Any] = _lean_shape(dict(schema or {}))
+    return {**shape, "required": schema["required"]} if schema and "required" in schema else shape
+
+
+def _lean_shape(schema: Any) -> Any:
     if isinstance(schema, list):
-        return [lean_output(item) for item in schema]
+        return [_lean_shape(item) for item in schema]
     if not isinstance(schema, dict):
         return schema
     shape = {word: value for word, value in schema.items() if word not in _NOT_SHAPE}
-    lean = {word: value if word in ("enum", "const") else lean_output(value) for word, value in shape.items()}
+    lean = {word: value if word in ("enum", "const") else _lean_shape(value) for word, value in shape.items()}
     if "properties" in schema:
-        lean["properties"] = {name: lean_output(inner) for name, inner in schema["properties"].items()}
+        lean["properties"] = {name: _lean_shape(inner) for name, inner in schema["properties"].items()}
     choices = lean.get("anyOf", [])
     if len(choices) == 2 and {"type": "null"} in choices:
         variant = next(choice for choice in choices if choice != {"type": "null"})
@@ -110,7 +117,7 @@ def lean_output(schema: Any) -> Any:
 
 _BOUNDING = ("minLength", "maxLength", "minItems", "maxItems", "minimum", "maximum", "pattern")
 _LENGTHS = frozenset(("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"))
-_NOT_SHAPE = frozenset(("description", "examples", "default", "format", "additionalProperties", *_BOUNDING))
+_NOT_SHAPE = frozenset(("description", "examples", "default", "format", "required", "additionalProperties", *_BOUNDING))
 
 
 def _lean_argument(schema: Schema) -> Schema:

@@ -16,6 +16,7 @@ from tests.crash.crash_points import open_manual_worker
 from tests.jobs import jobs
 from tests.statement_count import count_statements
 from tests.tools.agents.conftest import Agency, build_graph
+from tests.tools.agents.test_subagents import SAY
 
 READ: dict[str, Any] = {"type": "tool", "tool_ref": {"source": "builtin", "name": "kv_get"}, "output_key": "found"}
 KV = {"tools": {"builtin": ["kv_get", "kv_put", "interrupt"]}}
@@ -195,3 +196,24 @@ async def test_a_run_of_two_nodes_takes_few_statements_and_three_commits(
             assert 10 < len(count.texts) <= 19, count.texts
             inserts = [text for text in count.texts if "INTO agent_events" in text]
             assert len(inserts) == 1, "events of a transition are one insert"
+
+
+@pytest.mark.parametrize(("visibility", "window_seconds"), [("private", 60), ("authenticated", 0), ("public", 0)])
+async def test_only_private_agents_have_a_dedupe_window_of_their_own_accord(
+    agency: Agency, visibility: str, window_seconds: int
+) -> None:
+    settings: dict[str, Any] = {"visibility": visibility, "safety_acknowledged": True, "graph_spec": SAY}
+    arguments: dict[str, Any] = {"app_id": agency.app_id, "name": "chat"}
+    result = await agency.harness.call("agents_create", agency.owner, **arguments, **settings)
+    assert result["agent"]["dedupe_window_seconds"] == window_seconds
+    caller = agency.owner if visibility == "private" else agency.end_user("ada")
+    first = await agency.harness.call("agents_run", caller, **arguments, input={"name": "one"})
+    second = {**arguments, "input": {"name": "two"}}
+    if window_seconds:
+        assert (await agency.catch_refusal("agents_run", caller, **second)).code == "conflict"
+    else:
+        assert (await agency.harness.call("agents_run", caller, **second))["run_id"] != first["run_id"]
+    # An agent that says otherwise keeps to it, and null is the default again.
+    for value, shown_seconds in ((5, 5), (None, window_seconds)):
+        changed = await agency.harness.call("agents_update", agency.owner, **arguments, dedupe_window_seconds=value)
+        assert changed["agent"]["dedupe_window_seconds"] == shown_seconds

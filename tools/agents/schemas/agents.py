@@ -91,11 +91,22 @@ class Agents(TypedDict):
 
 
 class Failure(TypedDict):
+    """Why a run failed. Users and visitors of the app get `message` and `type`."""
+
     message: str
     type: str
+    code: NotRequired[Annotated[str, Field(description="Of the refusal behind it, as its direct caller would get it.")]]
+    remediation: NotRequired[str]
+    details: NotRequired[JsonObject]
     quotes: NotRequired[
         Annotated[Literal[True], Field(description="The message is in the words of a tool server or provider.")]
     ]
+
+
+class Incomplete(TypedDict):
+    reason: Literal["length", "content_filter", "refusal", "call_lost"]
+    node_id: str
+    step: int
 
 
 class Delivery(TypedDict):
@@ -142,6 +153,9 @@ class Run(TypedDict):
     input: dict[str, Any]
     output: Any
     error: Failure | None
+    incomplete: Annotated[
+        Incomplete | None, Field(description="Which answer of a model was cut or lost; null where none was.")
+    ]
     usage: Usage
     tainted: Annotated[bool, Field(description="Whether text that strangers may have written was read.")]
     thread_id: str | None
@@ -208,6 +222,7 @@ class ModelCall(TypedDict):
     left_out: Annotated[int, Field(description="How many messages after the first are not kept.")]
     answer: ModelMessage | None
     error: Annotated[str | None, Field(description="Why there is no answer.")]
+    finish_reason: Annotated[str | None, Field(description="Why the model stopped, as its provider says.")]
     input_tokens: int
     output_tokens: int
     cost_usd: float
@@ -229,7 +244,7 @@ class Issue(TypedDict):
 Description = Annotated[str, Text(5000)]
 
 
-def agent_of(row: Any) -> Agent:
+def agent_of(row: Any, dedupe_seconds: int) -> Agent:
     fields = {name: getattr(row, name) for name in Agent.__annotations__ if hasattr(row, name)}
     budget = None if row.daily_budget is None else dollars(row.daily_budget)
     approvers = None if row.approvers is None else Approvers.parse(row.approvers).as_json
@@ -237,7 +252,7 @@ def agent_of(row: Any) -> Agent:
         node: {"by": grant["by"], "at": datetime.fromisoformat(grant["at"])} for node, grant in row.app_rights.items()
     }
     fields |= {"approvers": approvers, "app_rights": grants, "daily_budget_usd": budget}
-    return cast(Agent, fields | {"dedupe_window_seconds": row.dedupe_window})
+    return cast(Agent, fields | {"dedupe_window_seconds": dedupe_seconds})
 
 
 def run_of(row: Any, caller: Caller, awaited_runs: Sequence[Awaited] | None = None) -> Run:

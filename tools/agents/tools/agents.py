@@ -14,6 +14,7 @@ from baobab.tools.agents.agent_rows import (
     agent_meaning,
     get_agent_row,
     load_agent_row,
+    render_agent,
     require_agent_room,
 )
 from baobab.tools.agents.data import FREEZES
@@ -45,7 +46,6 @@ from baobab.tools.agents.schemas.agents import (
     Name,
     OneAgent,
     Visibility,
-    agent_of,
 )
 from baobab.tools.agents.toolset import agents
 from baobab.tools.core.auth.access import AppOwner
@@ -60,7 +60,6 @@ from baobab.tools.core.toolset import Guard, Mcp, Rest
 from baobab.tools.core.types import OMITTED, AppId
 from baobab.tools.core.widening import Widens, one_of, whatever_is_said
 
-_DEDUPE_SECONDS = 60
 _LIST_AGENTS = select(rows).where(rows.c.app_id == bindparam("app"), rows.c.deleted_at.is_(None)).order_by(rows.c.name)
 PUBLIC_AT_ONCE = 10
 """How many runs of a public agent may be under way if its settings do not say."""
@@ -82,7 +81,7 @@ _WIDENS: dict[str, Widens] = {
 async def agents_list(call: Call, app_id: AppId) -> Agents:
     """List the app's agents by name."""
     agent_rows = await call.read_once(_LIST_AGENTS, {"app": app_id})
-    return {"agents": [agent_of(row) for row in agent_rows.all()]}
+    return {"agents": [render_agent(row) for row in agent_rows.all()]}
 
 
 @agents.tool(
@@ -94,7 +93,7 @@ async def agents_list(call: Call, app_id: AppId) -> Agents:
 )
 async def agents_get(call: Call, app_id: AppId, name: Name) -> OneAgent:
     """Read an agent."""
-    return {"agent": agent_of(await get_agent_row(call, app_id, name))}
+    return {"agent": render_agent(await get_agent_row(call, app_id, name))}
 
 
 async def _preview_create(call: Call, app_id: AppId, name: Name, graph_spec: Graph, **_fields: Any) -> str:
@@ -139,7 +138,7 @@ async def agents_create(
     max_runs_per_app_per_hour: Hourly | None = None,
     daily_budget_usd: Usd | None = None,
     max_concurrent_runs: Concurrent | None = None,
-    dedupe_window_seconds: DedupeWindow = _DEDUPE_SECONDS,
+    dedupe_window_seconds: DedupeWindow | None = None,
     safety_acknowledged: bool = False,
     taint_checks: bool = True,
     retention_days: Days | None = None,
@@ -172,7 +171,8 @@ async def agents_create(
     max_runs_per_app_per_hour: how many runs all callers together may start; if left out, there is no limit.
     daily_budget_usd: what its runs may cost in a day (UTC), in US dollars.
     max_concurrent_runs: if left out, any number; 10 for a public agent.
-    dedupe_window_seconds: for how long the same input from the same caller returns the same run; 0 for never.
+    dedupe_window_seconds: for how long the same input from the same caller returns the same run, and another is
+      refused; 0 for never. If left out, 60 for a private agent, and 0 for others.
     safety_acknowledged: true confirms that somebody has reviewed what a public agent can do.
     taint_checks: false lets a run that has read outside text make external calls without asking.
     retention_days: how long its ended runs are kept; if left out, as long as the installation's setting says.
@@ -262,7 +262,7 @@ async def agents_update(
     max_runs_per_app_per_hour: Hourly | None = OMITTED,
     daily_budget_usd: Usd | None = OMITTED,
     max_concurrent_runs: Concurrent | None = OMITTED,
-    dedupe_window_seconds: DedupeWindow = OMITTED,
+    dedupe_window_seconds: DedupeWindow | None = OMITTED,
     safety_acknowledged: bool = OMITTED,
     taint_checks: bool = OMITTED,
     retention_days: Days | None = OMITTED,
@@ -280,7 +280,7 @@ async def agents_update(
     max_runs_per_app_per_hour: null for no limit.
     daily_budget_usd: null for no budget.
     max_concurrent_runs: null for no limit.
-    dedupe_window_seconds: as in agents_create.
+    dedupe_window_seconds: null for what agents_create does if it is left out.
     safety_acknowledged: as in agents_create.
     taint_checks: as in agents_create.
     retention_days: null for the installation's default.
@@ -343,5 +343,5 @@ async def agents_delete(call: Call, app_id: AppId, name: Name) -> None:
 
 def _render_changed(row: Any, spec: GraphSpec, offers: ToolOffers) -> ChangedAgent:
     warnings = list_warnings(spec, row.visibility, row.approvers, offers)
-    answer: ChangedAgent = {"agent": agent_of(row)}
+    answer: ChangedAgent = {"agent": render_agent(row)}
     return {**answer, "warnings": warnings} if warnings else answer
