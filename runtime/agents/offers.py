@@ -16,9 +16,9 @@ from baobab.runtime.agents.remote.errors import ToolServerNotFound
 from baobab.runtime.agents.remote.server import ToolServer, load_servers
 from baobab.runtime.agents.remote.tool_description import ToolDescription
 from baobab.runtime.agents.spec import Exposure, GraphSpec, LlmNode, Mode, ToolKey, ToolRef
-from baobab.runtime.agents.validation import ToolOffer
+from baobab.runtime.agents.validation import ToolOffer, narrow_offer
 from baobab.storage.database import Execute
-from baobab.tools.core.auth.callers import EndUser
+from baobab.tools.core.auth.callers import Anonymous, Caller, EndUser
 from baobab.tools.core.call import GraphName, Tool, ToolRunner
 from baobab.tools.core.errors import BadRequest, BaobabError, name_operations_within
 
@@ -83,6 +83,31 @@ class ToolOffers:
         if server is None:
             raise ToolServerNotFound
         return server
+
+    def find_offer(self, spec: GraphSpec, ref: ToolRef) -> ToolOffer | None:
+        """Finds the offer of a tool, narrowed by the graph's overrides for the reference and for its server."""
+        offer = self.get_offer(ref)
+        if isinstance(offer, str):
+            return None
+        servers = (server for server in spec.tools.mcp_servers if server.server_id == ref.server_id)
+        overrides = [server.tool_overrides[ref.name] for server in servers if ref.name in server.tool_overrides]
+        return narrow_offer(offer, *overrides, ref)
+
+    def is_admitted(self, spec: GraphSpec, ref: ToolRef, caller: Caller) -> bool:
+        """Returns whether a run that acts as the caller may use a tool of its graph."""
+        offer = self.find_offer(spec, ref)
+        is_outsider = isinstance(caller, (EndUser, Anonymous))
+        return (
+            offer is not None
+            and self.get_calling_tool(ref).access.admits(caller)
+            and not (is_outsider and offer.exposed_to == "developer_only")
+        )
+
+    def list_twins(self, ref: ToolRef) -> list[str]:
+        """Lists the other names by which graphs may call the same built-in tool."""
+        registration = self.registry.find_for_graphs(ref.name) if ref.source == "builtin" else None
+        names = [] if registration is None else [name.name for name in registration[0].graph_names]
+        return [name for name in names if name != ref.name]
 
     def get_calling_tool(self, ref: ToolRef) -> Tool:
         """Returns the registered tool that makes the calls of an offered one."""

@@ -22,7 +22,7 @@ from baobab.runtime.agents.model_calls import ModelCallRecord
 from baobab.runtime.agents.offers import BOUND, DIGEST, SERVER, ToolOffers, function_names
 from baobab.runtime.agents.run_session import CallResult, Message, ModelAnswer, RunResult
 from baobab.runtime.agents.spec import AgentNode, GraphSpec, LlmNode, NamedApprovers, ToolRef
-from baobab.runtime.agents.validation import ToolOffer, find_node_right_issues, narrow_offer
+from baobab.runtime.agents.validation import ToolOffer, find_node_right_issues
 from baobab.runtime.agents.wiring import is_output
 from baobab.runtime.job_slots import network_wait
 from baobab.tools.core.app_rights import AppRight
@@ -42,6 +42,9 @@ from baobab.tools.core.wording import redact_arguments
 _LONGEST_WAIT_SECONDS = 10
 _TOO_MANY_REQUESTS = 429
 _SERVER_FAULT = 500
+_WITHHELD = (
+    "Some tools that this task may need are not available to whoever started this run. Say so where they matter."
+)
 _LONGEST_RETRY_SECONDS = 600
 _LONGEST_REASON = 40
 # A decision makes room, and continues the run before that.
@@ -220,7 +223,8 @@ class RunToolbox:
         return derive_child_id(self.run.id, call_id)
 
     async def ask_model(self, node_id: str, node: LlmNode, messages: Sequence[Message], step: int) -> ModelAnswer:
-        request: dict[str, Any] = {"messages": list(messages), "model": node.model or self.run.model}
+        messages = self._note_withheld(node_id, node, messages)
+        request: dict[str, Any] = {"messages": messages, "model": node.model or self.run.model}
         optional = {"temperature": node.temperature, "max_tokens": node.max_tokens}
         request |= {name: value for name, value in optional.items() if value is not None}
         names = function_names(self.spec) if node.tools else {}
@@ -372,22 +376,24 @@ class RunToolbox:
         return self.offers.get_calling_tool(ref)
 
     def _find_offer(self, ref: ToolRef) -> ToolOffer | None:
-        """Returns the offer of a tool, narrowed by the graph's overrides for the reference and for its server."""
-        offer = self.offers.get_offer(ref)
-        if isinstance(offer, str):
-            return None
-        servers = (server for server in self.spec.tools.mcp_servers if server.server_id == ref.server_id)
-        overrides = [server.tool_overrides[ref.name] for server in servers if ref.name in server.tool_overrides]
-        return narrow_offer(offer, *overrides, ref)
+        return self.offers.find_offer(self.spec, ref)
 
     def _is_admitted(self, ref: ToolRef) -> bool:
-        offer = self._find_offer(ref)
-        outsider = isinstance(self.caller, (EndUser, Anonymous))
-        return (
-            offer is not None
-            and self.offers.get_calling_tool(ref).access.admits(self.caller)
-            and not (outsider and offer.exposed_to == "developer_only")
-        )
+        return self.offers.is_admitted(self.spec, ref, self.caller)
+
+    def _note_withheld(self, node_id: str, node: LlmNode, messages: Sequence[Message]) -> list[Message]:
+        """Returns the messages for a model. It is told, as an event tells, if whoever started the run may not use some
+        of its node's tools: without their names, which are the app's own.
+        """
+        names = [ref.name for ref in node.tools if not self._is_admitted(ref)]
+        if not names:
+            return list(messages)
+        self.event_log.emit_event("tools_withheld", {"node_id": node_id, "tools": names}, f"withheld {node_id}"[:100])
+        note = {"role": "system", "content": _WITHHELD}
+        start = 1 if messages[0]["role"] == "system" else 0
+        if start:
+            note = {**messages[0], "content": f"{messages[0]['content']}\n\n{_WITHHELD}"}
+        return [note, *messages[start:]]
 
     def _needs_approval(self, ref: ToolRef, tool: Tool, *, tainted: bool) -> bool:
         offer = self._find_offer(ref)

@@ -120,7 +120,7 @@ def find_self_approvals(spec: GraphSpec, tools: OfferSource) -> list[Issue]:
     for node_id, node in spec.nodes.items():
         if getattr(node, "approvers", None) is not None:
             continue
-        for path, ref in _node_refs(node):
+        for path, ref in list_node_refs(node):
             offer = tools.get_offer(ref)
             if ref.source != "builtin" or isinstance(offer, str) or narrow_offer(offer, ref).mode != "read_write":
                 continue
@@ -149,7 +149,7 @@ def _find_tool_issues(spec: GraphSpec, offers: "_CachedOffers") -> Iterator[Issu
     listed_keys = {ref.key for ref in paths_by_ref}
     for node_id, node in spec.nodes.items():
         seen_keys: set[ToolKey] = set()
-        for path, ref in _node_refs(node):
+        for path, ref in list_node_refs(node):
             where: Path = ("nodes", node_id, *path)
             if ref.key in seen_keys:
                 yield Issue(where, f"{quote_name(ref.name)} is listed twice")
@@ -234,7 +234,7 @@ def _list_name(ref: ToolRef) -> str:
     return f"tools.{'builtin' if ref.source == 'builtin' else 'functions'}"
 
 
-def _node_refs(node: Node) -> Iterator[tuple[Path, ToolRef]]:
+def list_node_refs(node: Node) -> Iterator[tuple[Path, ToolRef]]:
     if isinstance(node, LlmNode):
         for index, ref in enumerate(node.tools):
             yield ("tools", index), ref

@@ -13,6 +13,7 @@ from baobab.runtime.agents.spec import ToolRef
 from baobab.runtime.agents.validation import ToolOffer
 from baobab.settings import PREFIX, Settings
 from baobab.tools import toolsets
+from baobab.tools.core.auth.callers import Anonymous, EndUser
 from baobab.tools.core.call import GraphName, Tool
 from baobab.tools.core.envelopes import STRUCTURED, Envelope, envelope_for
 from baobab.tools.core.errors import (
@@ -217,20 +218,26 @@ def render_graph_tools(registry: Registry) -> str:
         "The built-in tools that a [graph](graph-spec.md#tools) can use. They work in the agent's app, so leave",
         "`app_id` out. Tools that hand out rights are not among them. A call of a `read_write` tool waits for a",
         "person; a call of a `read_only` tool waits only if the graph or the caller's key says so. Runs of the",
-        "app's users can use only the tools that are for users.",
+        "app's users and visitors can use only the tools that are for them; saving an agent warns of the others.",
         "",
-        "| Tool | Mode | For users | What it does |",
-        "|---|---|---|---|",
+        "| Tool | Mode | For users | For visitors | What it does |",
+        "|---|---|---|---|---|",
     ]
     offers = ToolOffers(registry)
     for tool in registry.tools.values():
         for name in tool.graph_names:
             offer = offers.get_offer(ToolRef(source="builtin", name=name.name))
             if isinstance(offer, ToolOffer):
-                users = "yes" if offer.exposed_to == "end_user" else "no"
+                is_open = offer.exposed_to == "end_user"
+                users, visitors = (
+                    "yes" if is_open and tool.access.admits(caller) else "no"
+                    for caller in (EndUser("app_0", "somebody"), Anonymous("app_0"))
+                )
                 own = name_operations(tool.summary)
                 summary = own if name.name == tool.name else _render_graph_name(tool, name)
-                lines.append(f"| [`{name.name}`](tools.md#{tool.name}) | `{offer.mode}` | {users} | {summary} |")
+                lines.append(
+                    f"| [`{name.name}`](tools.md#{tool.name}) | `{offer.mode}` | {users} | {visitors} | {summary} |"
+                )
     return _join_lines(lines)
 
 

@@ -12,17 +12,20 @@ from baobab.runtime.agents.issue import Issue as GraphIssue
 from baobab.runtime.agents.offers import ToolOffers, load_offers
 from baobab.runtime.agents.spec import AgentNode, GraphSpec, LlmNode, MapNode, ToolNode, ToolRef
 from baobab.runtime.agents.tables import agents as rows
-from baobab.runtime.agents.validation import find_issues, find_self_approvals, narrow_offer
+from baobab.runtime.agents.validation import find_issues, find_self_approvals, list_node_refs, narrow_offer
 from baobab.runtime.agents.wiring import is_inevitable
 from baobab.tools.agents.errors import InvalidGraph
 from baobab.tools.agents.schemas.agents import Issue
-from baobab.tools.core.auth.callers import Caller
+from baobab.tools.core.auth.callers import Anonymous, Caller, EndUser
 from baobab.tools.core.auth.deciders import ADMIN, Approvers
 from baobab.tools.core.call import Call
 from baobab.tools.core.errors import KeyLimited
 from baobab.tools.core.escaping import escape_name
 
 MOST_GRAPH_BYTES = 2 * 2**20
+_APP = "app_000000000000"
+# Nobody in particular: what any user and any visitor may call.
+_USER, _VISITOR = EndUser(_APP, "somebody"), Anonymous(_APP)
 GRAPH_EXAMPLE = {
     "name": "greeter",
     "graph_spec": {
@@ -105,10 +108,38 @@ def list_tool_refs(spec: GraphSpec) -> list[ToolRef]:
 
 
 def list_warnings(spec: GraphSpec, visibility: str, approvers: Any, offers: ToolOffers) -> list[Issue]:
-    """Warns about calls that whoever starts a run decides about, in an agent that anybody may run."""
-    if visibility == "private" or approvers is not None:
+    """Warns about what users or visitors, who may run the agent, cannot do in its runs, and about calls that whoever
+    starts a run decides about.
+    """
+    if visibility == "private":
         return []
-    return [{"path": list(issue.path), "message": issue.message} for issue in find_self_approvals(spec, offers)]
+    issues = _find_withheld(spec, visibility, offers)
+    if approvers is None:
+        issues += find_self_approvals(spec, offers)
+    return [{"path": list(issue.path), "message": issue.message} for issue in issues[:MAX_ISSUES]]
+
+
+def _find_withheld(spec: GraphSpec, visibility: str, offers: ToolOffers) -> list[GraphIssue]:
+    """Finds the tools of a graph that users or visitors do not get. A node that acts as the app needs no right of
+    theirs.
+    """
+    callers: dict[str, Caller] = {"users": _USER} | ({"visitors": _VISITOR} if visibility == "public" else {})
+    issues = []
+    for node_id, node in spec.nodes.items():
+        refs = list_node_refs(node) if getattr(node, "run_as", None) is None else []
+        for path, ref in refs:
+            barred = [word for word, caller in callers.items() if not offers.is_admitted(spec, ref, caller)]
+            if not barred:
+                continue
+            twins = [
+                name
+                for name in offers.list_twins(ref)
+                if all(offers.is_admitted(spec, ToolRef(source="builtin", name=name), callers[word]) for word in barred)
+            ]
+            advice = f"; they can call {twins[0]}" if twins else ""
+            message = f"{' and '.join(barred)} cannot call {ref.name} in their runs{advice}"
+            issues.append(GraphIssue(("nodes", node_id, *path), message))
+    return issues
 
 
 async def describe_agent(call: Call, row: Any) -> str:

@@ -9,6 +9,7 @@ from baobab.tools.core.auth.callers import Anonymous, Caller, EndUser
 _HELD_BY_TYPE = {
     "llm_token_usage": {"model", "cost_usd"},
     "model_retry": {"error"},
+    "tools_withheld": {"tools"},
     # The event may belong to a call of a tool server or of a built-in tool.
     "run_resumed": {"args"},
 }
