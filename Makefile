@@ -19,7 +19,7 @@ NO_ROWS := tests/http/console/test_agent_pages.py tests/http/console/test_app_pa
 	tests/tools/kv/test_rule_matching.py tests/tools/moves/test_app_tables.py tests/tools/rag/test_filters.py tests/tools/rag/test_urls.py \
 	tests/tools/test_signed_tokens.py tests/tools/test_widening.py tests/tools/users/test_addresses.py
 # What is about Postgres, or moves data to it, wherever the rows of the other tests are.
-ABOUT_POSTGRES := tests/cli/test_transfer.py tests/cli/test_transfer_everything.py tests/cli/test_transfer_kv.py \
+ABOUT_POSTGRES := tests/cli/test_transfer.py tests/cli/test_transfer_everything.py tests/cli/test_transfer_kv.py tests/cli/test_transfer_values.py \
 	tests/storage/kv/test_postgres.py tests/storage/test_pooler.py tests/storage/test_postgres.py
 ON_FILES := tests $(addprefix --ignore=,$(ABOUT_POSTGRES))
 # What is tested once more with the rows in Postgres: all that stands on them.

@@ -17,7 +17,7 @@ import snowballstemmer
 
 from baobab.runtime.gateway.builtin.embeddings import MINILM, list_installed, load_embedder
 from baobab.tools.core.call import Tool
-from baobab.tools.core.errors import name_operations
+from baobab.tools.core.errors import Unavailable, name_operations
 
 T = TypeVar("T")
 
@@ -52,52 +52,52 @@ _ALIKE = 0.55
 _MEANING_SHARE = 0.6
 _LEAST_MEANING = 0.25
 """The similarity from which a tool is found even if it shares no word with the query."""
-_MOST_WAITING = 16
+_MOST_WAITING = 200
 _REMEMBERED = 1000
 
 
 class ToolIndex:
     """An index of all tools, built at the first search, in threads.
 
-    Without the weights of the sentence model, and until the model has read the tools, only words count.
+    Searches wait until the sentence model has read the tools, which takes some seconds once per process: the same query
+    always finds the same tools. Where the weights of the model are not installed, only words count.
 
-    timeout_seconds: how long a search waits until the model has read the tools. model: None to use words alone.
+    model: None to use words alone.
     """
 
-    def __init__(
-        self, tools: Sequence[Tool], *, timeout_seconds: float = 2.0, model: str | None = list_installed()[0]
-    ) -> None:
+    def __init__(self, tools: Sequence[Tool], *, model: str | None = list_installed()[0]) -> None:
         self._tools = tools
-        self._timeout_seconds = timeout_seconds
         self._model = model
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="tool-search")
         self._waiting = 0
         self._reading: tuple[asyncio.Task[_Words], asyncio.Task[_Meanings | None]] | None = None
 
     async def find_best(self, query: str, limit: int, among: Collection[str]) -> list[Tool]:
-        """Returns at most `limit` of the tools named in `among`, best first. Tools without any match are left out."""
-        words, meanings = await self._read_tools()
-        if meanings is None or self._waiting >= _MOST_WAITING:
-            scores = await asyncio.to_thread(words.scores, query)
-        else:
-            self._waiting += 1
-            try:
+        """Returns at most `limit` of the tools named in `among`, best first. Tools without any match are left out.
+
+        Raises Unavailable if too many searches wait.
+        """
+        if self._waiting >= _MOST_WAITING:
+            raise Unavailable("Too many searches for tools wait already.")
+        self._waiting += 1
+        try:
+            words, meanings = await self._read_tools()
+            if meanings is None:
+                scores = await asyncio.to_thread(words.scores, query)
+            else:
                 scores = await self._run_in_thread(lambda: list(map(add, words.scores(query), meanings.scores(query))))
-            finally:
-                self._waiting -= 1
+        finally:
+            self._waiting -= 1
         matches = [(-score, tool.name, tool) for score, tool in zip(scores, self._tools, strict=True) if score > 0]
         return [tool for _, name, tool in sorted(matches) if name in among][:limit]
 
     async def _read_tools(self) -> tuple["_Words", "_Meanings | None"]:
-        """Returns the word index, and the meanings if the model has read the tools or does so in time."""
+        """Returns the word index, and the meanings if there is a model, once it has read the tools."""
         if self._reading is None:
             words = asyncio.create_task(asyncio.to_thread(_Words, self._tools))
             self._reading = words, asyncio.create_task(self._build_meanings())
         reading_words, reading_meanings = self._reading
-        words_read = await asyncio.shield(reading_words)
-        if not reading_meanings.done():
-            await asyncio.wait([reading_meanings], timeout=self._timeout_seconds)
-        return words_read, reading_meanings.result() if reading_meanings.done() else None
+        return await asyncio.shield(reading_words), await asyncio.shield(reading_meanings)
 
     async def _build_meanings(self) -> "_Meanings | None":
         if self._model != MINILM:

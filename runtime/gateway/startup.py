@@ -1,6 +1,7 @@
 """Opens the gateway and finds the providers and their models."""
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -19,6 +20,7 @@ from baobab.runtime.gateway.retry_timeouts import DEFAULT_TIMEOUTS, RetryTimeout
 from baobab.storage.clock import Clock, Ids
 
 _AGAIN_SECONDS = 600.0
+_FIRST_LISTS_SECONDS = 5.0
 _ANYWHERE = ("0.0.0.0/0", "::/0")
 
 _log = logging.getLogger(__name__)
@@ -55,13 +57,16 @@ async def open_gateway(
     )
     # Servers that the operator has declared are trusted at any address.
     trusted_egress = Egress(_ANYWHERE)
-    tasks: list[asyncio.Task[Any]] = [
-        asyncio.create_task(_discover_models(gateway, providers, trusted_egress, own_port), name="model servers")
-    ]
+    has_looked = asyncio.Event()
+    discovery = _discover_models(gateway, providers, trusted_egress, own_port, has_looked)
+    tasks: list[asyncio.Task[Any]] = [asyncio.create_task(discovery, name="model servers")]
     if _will_need_litellm(providers):
         # Imported now, because the first call would otherwise wait for seconds and slow down others.
         tasks.append(asyncio.create_task(load_litellm(), name="litellm"))
     try:
+        # The first calls must find the same models as later ones. Servers that do not answer must not stop the start.
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(has_looked.wait(), _FIRST_LISTS_SECONDS)
         yield gateway
     finally:
         for task in tasks:
@@ -71,12 +76,17 @@ async def open_gateway(
         await gateway.close()
 
 
-async def _discover_models(gateway: Gateway, providers: list[Provider], client: Egress, own_port: int | None) -> None:
+async def _discover_models(
+    gateway: Gateway, providers: list[Provider], client: Egress, own_port: int | None, has_looked: asyncio.Event
+) -> None:
+    """Registers the models of servers that list them, again and again. has_looked: set after the first time."""
     listing_providers = [provider for provider in providers if provider.lists_models]
     if own_port is not None:
         declared_names = [provider.name for provider in providers]
         for provider, models in await probe_servers(own_port, declared_names=declared_names):
             gateway.add_provider(provider, models)
+    if not listing_providers:
+        has_looked.set()
     while listing_providers:
         for provider in listing_providers:
             try:
@@ -85,6 +95,7 @@ async def _discover_models(gateway: Gateway, providers: list[Provider], client: 
                 _log.warning("models: %s does not list its models (%s)", provider.name, type(exc).__name__)
             except Exception:  # noqa: BLE001 - one server's strange answer must not stop the others
                 _log.exception("models: the list of %s could not be read", provider.name)
+        has_looked.set()
         await asyncio.sleep(_AGAIN_SECONDS)
 
 

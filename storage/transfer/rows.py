@@ -10,7 +10,7 @@ from sqlalchemy.exc import IntegrityError
 
 from baobab.storage.database import INSTALLATION, Database, DatabaseConnection, DatabaseUnavailable
 from baobab.storage.tables import metadata
-from baobab.storage.transfer.digest import Digest
+from baobab.storage.transfer.digest import Digest, hash_item
 from baobab.storage.transfer.errors import TransferRefused
 
 _BATCH = 200
@@ -88,6 +88,20 @@ async def _digest(connection: DatabaseConnection, table: Table) -> Digest:
         async for row in rows:
             digest.add(list(row))
     return digest
+
+
+async def find_difference(source: Database, target: Database, table_name: str) -> str | None:
+    """Returns the key of the first row that is not the same in both databases, such as `id=5`; None if all are."""
+    table = metadata.tables[table_name]
+    names = [column.name for column in table.primary_key.columns]
+    hashes: list[dict[str, bytes]] = []
+    for database in (source, target):
+        found: dict[str, bytes] = {}
+        async with database.reading() as connection, connection.stream(_fetch_in_batches(select(table))) as rows:
+            async for row in rows.mappings():
+                found[", ".join(f"{name}={row[name]}" for name in names)] = hash_item(list(row.values()))
+        hashes.append(found)
+    return next((key for key in hashes[0] | hashes[1] if hashes[0].get(key) != hashes[1].get(key)), None)
 
 
 def _fetch_in_batches(statement: Select[Any]) -> Select[Any]:

@@ -40,6 +40,11 @@ class Survey:
             *(f"table {name}" for name in _find_differing(self.tables, other.tables)),
         ]
 
+    def list_differing_tables(self, other: Survey) -> tuple[list[str], list[str]]:
+        """Returns the names of the tables that differ: the installation's, and those of apps as `APP.TABLE`."""
+        of_apps = [name for name in _find_differing(self.tables, other.tables) if "." in name]
+        return _find_differing(self.rows, other.rows), of_apps
+
     def render_lines(self) -> Iterator[str]:
         """Yields a short table for people, without the tables that have no rows."""
         for name, digest in self.rows.items():

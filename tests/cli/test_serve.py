@@ -8,6 +8,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -161,3 +162,24 @@ def test_a_taken_port_is_one_line_that_says_what_to_do(first_start: ServerProces
     assert len(process.stderr.splitlines()) == 1
     assert str(port) in process.stderr
     assert "BAOBAB_PORT" in process.stderr
+
+
+def test_the_first_searches_of_a_process_find_what_later_ones_find(tmp_path: Path) -> None:
+    with run_server(tmp_path / "data", settings={"BAOBAB_BOOTSTRAP_KEY": KEY}) as server:
+        with ThreadPoolExecutor(4) as pool:
+            first_answers = list(pool.map(_search_tools, [server.address] * 4))
+        # By words alone, which need not be read by a model first, it would be `substrate_set_yolo`.
+        assert [names[0] for names in first_answers] == ["apps_init"] * 4
+        assert first_answers == [_search_tools(server.address)] * 4
+
+
+def _search_tools(address: str) -> list[str]:
+    arguments = {"query": "set up a project for my todo list"}
+    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call"}
+    headers = {"authorization": f"Bearer {KEY}", "accept": "application/json, text/event-stream"}
+    parameters = {"name": "search_tools", "arguments": arguments}
+    response = httpx.post(
+        f"{address}/mcp", json={**message, "params": parameters}, headers=headers, timeout=TIMEOUT_SECONDS
+    )
+    text = response.text.partition("data: ")[2] if "event-stream" in response.headers["content-type"] else response.text
+    return [tool["name"] for tool in json.loads(json.loads(text)["result"]["content"][0]["text"])["tools"]]

@@ -458,6 +458,7 @@ async def test_a_row_that_went_missing_is_a_difference_with_a_name(source: Sourc
         )
     line = read_refusal(source, target)
     assert "table members" in line
+    assert "members: organisation_id=" in line or "members: account_id=" in line
     assert "table organisations" in line
     assert "table accounts" not in line
 

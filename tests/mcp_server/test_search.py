@@ -23,7 +23,7 @@ def list_offered_tools() -> list[Tool]:
 @pytest.mark.parametrize(
     ("index", "first", "among_five"),
     [
-        pytest.param(ToolIndex(list_offered_tools(), timeout_seconds=300), 84, 93, id="words and meaning"),
+        pytest.param(ToolIndex(list_offered_tools()), 84, 93, id="words and meaning"),
         pytest.param(ToolIndex(list_offered_tools(), model=None), 81, 90, id="words alone"),
     ],
 )

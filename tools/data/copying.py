@@ -7,7 +7,7 @@ from typing import Any
 
 from baobab.storage.data.store import DataStore
 from baobab.storage.statements import Statements
-from baobab.storage.transfer.digest import Digest
+from baobab.storage.transfer.digest import Digest, hash_item
 from baobab.tools.data.actor import SERVICE
 from baobab.tools.data.catalogue import Catalogue, Expression, TableInfo, read_catalogue, write_catalogue
 from baobab.tools.data.document import Wanted, order_by_reference
@@ -91,6 +91,33 @@ async def survey_tables(store: DataStore, app_ids: Iterable[str]) -> dict[str, D
                 for row in rows:
                     digest.add([row])
     return digests
+
+
+async def find_difference(source: DataStore, dest: DataStore, app_id: str, table_name: str) -> str | None:
+    """Returns the key of the first row of a table that is not the same in both stores, and the columns that differ,
+    such as `id=5 (price)`; None if all rows are the same. Of a table without a key it returns how many rows differ.
+    """
+    catalogues = [
+        await store.read(app_id, partial(read_catalogue, store=store, app_id=app_id)) for store in (source, dest)
+    ]
+    table = catalogues[0].tables[table_name]
+    hashes: list[dict[str, dict[str, bytes]]] = []
+    for store, catalogue in zip((source, dest), catalogues, strict=True):
+        found: dict[str, dict[str, bytes]] = {}
+        async for rows in _read_pages(store, app_id, catalogue, table):
+            for row in rows:
+                key = ", ".join(f"{name}={row[name]}" for name in table.key) or hash_item([row]).hex()
+                found[key] = {name: hash_item([value]) for name, value in row.items()}
+        hashes.append(found)
+    differing_keys = [key for key in hashes[0] | hashes[1] if hashes[0].get(key) != hashes[1].get(key)]
+    if not differing_keys:
+        return None
+    if not table.key:
+        return f"{len(differing_keys)} rows"
+    first_key = differing_keys[0]
+    here, there = (found.get(first_key, {}) for found in hashes)
+    columns = [name for name in here | there if here.get(name) != there.get(name)]
+    return f"{first_key} ({', '.join(columns)})"
 
 
 async def _read_pages(

@@ -31,6 +31,8 @@ _MOST_FAILURES = 3
 _RENEW_SECONDS = 20.0
 _PAGE = 50
 _MOST_REPLAYED = 1000
+_MOST_REMOVED = 500
+"""The changes of a deletion up to which its policies see the rows of other tables as they were."""
 GONE = 1008
 
 _log = logging.getLogger(__name__)
@@ -250,10 +252,13 @@ class AppFeed:
                     now: str = now,
                 ) -> dict[tuple[int, Actor], _Seen]:
                     visibility = Visibility(statements, store, self._app_id, catalogue, now)
-                    views_of_readers = _find_seen(visibility, table, changes_of_table, known_readers)
                     # A listener is known by the actor that it came as.
                     listening = dict(zip(known_readers, readers, strict=True))
-                    return {(number, listening[reader]): each for (number, reader), each in views_of_readers}
+                    return {
+                        (number, listening[reader]): each
+                        for group, removed in self._group_by_removed(statements, store, table, changes_of_table)
+                        for (number, reader), each in _find_seen(visibility, table, group, known_readers, removed)
+                    }
 
                 views |= await self._read(ask)
         if not views:
@@ -265,22 +270,50 @@ class AppFeed:
                 conditions = listener.tables.get(change.table)
                 if view is None or conditions is None:
                     continue
-                row = change.old_row if view.op == "DELETE" else change.new_row
-                if conditions and not fits_filter(catalogue.table(change.table), conditions, row or {}):
+                seen = _filter_seen(catalogue.table(change.table), conditions, change, view)
+                if seen is None:
                     continue
-                key = (change.id, view.op, listener.actor.role == "service")
+                key = (change.id, seen.op, listener.actor.role == "service")
                 if key not in messages:
-                    messages[key] = _encode_change(change, view)
+                    messages[key] = _encode_change(change, seen)
                 listener.send(messages[key])
+
+    def _group_by_removed(
+        self, statements: Statements, store: DataStore, table: TableInfo, changes: Sequence[Change]
+    ) -> Iterator[tuple[list[Change], Mapping[str, Sequence[Row]]]]:
+        """Groups changes by the rows of other tables that were deleted along with theirs, as parents are.
+
+        Who may see a deleted row is judged by these as they were: a policy that asks the parent would refuse everybody.
+        """
+        deletions: dict[int, list[Change]] = {}
+        for change in changes:
+            if change.op == "DELETE":
+                deletions.setdefault(change.action, []).append(change)
+        others = [change for change in changes if change.op != "DELETE"]
+        for action, deletions_of_action in deletions.items():
+            removed: dict[str, list[Row]] = {}
+            changes_of_action = self._log(statements, store).read_action(action, _MOST_REMOVED)
+            for change in changes_of_action if len(changes_of_action) <= _MOST_REMOVED else ():
+                if change.op == "DELETE" and change.table != table.name and change.old_row is not None:
+                    removed.setdefault(change.table, []).append(change.old_row)
+            if removed:
+                yield deletions_of_action, removed
+            else:
+                others += deletions_of_action
+        yield others, {}
 
 
 def _find_seen(
-    visibility: Visibility, table: TableInfo, changes: Sequence[Change], readers: Sequence[Actor]
+    visibility: Visibility,
+    table: TableInfo,
+    changes: Sequence[Change],
+    readers: Sequence[Actor],
+    removed: Mapping[str, Sequence[Row]],
 ) -> Iterator[tuple[tuple[int, Actor], _Seen]]:
     has_address = len(table.key) == 1
     readers = [reader for reader in readers if has_address or reader.role == "service"]
     images = [(change, row) for change in changes for row in (change.old_row, change.new_row) if row is not None]
-    visible = visibility.find(table, [row for _, row in images], readers)
+    visible = visibility.find(table, [row for _, row in images], readers, removed)
     visibility_of_images: dict[tuple[int, int], list[bool]] = {}
     for position, (change, row) in enumerate(images):
         for number in range(len(readers)):
@@ -296,6 +329,20 @@ def _find_seen(
         if old_row is not None and reader.role != "service":
             old_row = {name: old_row[name] for name in table.key if name in old_row}
         yield (change_id, reader), _Seen(op, change.new_row if sees else None, old_row)
+
+
+def _filter_seen(table: TableInfo, conditions: Filter, change: Change, seen: _Seen) -> _Seen | None:
+    """Returns a change as the subscriber of a filter sees it: a row enters and leaves the filter with an insert and a
+    delete. None if it was and is outside.
+    """
+    if not conditions:
+        return seen
+    had = seen.old_record is not None and fits_filter(table, conditions, change.old_row or {})
+    has = seen.record is not None and fits_filter(table, conditions, change.new_row or {})
+    if not had and not has:
+        return None
+    op: Operation = "UPDATE" if had and has else "INSERT" if has else "DELETE"
+    return _Seen(op, seen.record if has else None, seen.old_record if had else None)
 
 
 def _encode_change(change: Change, view: _Seen) -> Frame:

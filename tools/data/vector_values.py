@@ -3,6 +3,8 @@
 import math
 import struct
 
+_SMALLEST_NORMAL = 2**-126
+
 
 def round_to_floats(values: list[float]) -> list[float]:
     """Returns the numbers as 32-bit floats can hold them, as Postgres rounds them. Raises ValueError if one is not
@@ -25,5 +27,7 @@ def unpack_vector(packed_floats: bytes) -> list[float]:
 def _shorten(number: float) -> float:
     """Returns the number with the fewest digits that is the same in 32 bits, as Postgres writes it."""
     packed_float = struct.pack("<f", number)
-    candidates = (float(f"{number:.{digits}g}") for digits in (6, 7, 8))
+    # The smallest numbers of all have fewer digits.
+    digit_counts = (6, 7, 8) if abs(number) >= _SMALLEST_NORMAL else range(1, 9)
+    candidates = (float(f"{number:.{digits}g}") for digits in digit_counts)
     return next((short for short in candidates if struct.pack("<f", short) == packed_float), float(f"{number:.9g}"))

@@ -18,7 +18,19 @@ _TEXT_ORDER = ' COLLATE "C"'
 
 
 class _ManyReaders(SqlWriter):
-    """Writes a policy for all readers of the table `_readers` at once."""
+    """Writes a policy for all readers of the table `_readers` at once.
+
+    removed: rows by table that its subqueries find as if they were still there.
+    """
+
+    removed: Mapping[str, Sequence[Row]] = {}
+
+    def _name_source(self, source: Mapping[str, Any]) -> str:
+        name, table = super()._name_source(source), self.find_table(source["table"])
+        images = [_place_image(self, table, row) for row in self.removed.get(table.name, ())]
+        values = ", ".join(f"({image})" for image in images if image is not None)
+        columns = ", ".join(quote(column) for column in table.columns)
+        return f"(SELECT {columns} FROM {name} UNION ALL VALUES {values})" if values else name
 
     def _write_reader(self, tree: Expression, scope: Scope) -> str:
         del scope
@@ -48,8 +60,18 @@ class Visibility:
         self._catalogue = catalogue
         self._now = now
 
-    def find(self, table: TableInfo, rows: Sequence[Row], readers: Sequence[Actor]) -> set[tuple[int, int]]:
-        """Returns the pairs of a row and a reader who may see it, by their positions."""
+    def find(
+        self,
+        table: TableInfo,
+        rows: Sequence[Row],
+        readers: Sequence[Actor],
+        removed: Mapping[str, Sequence[Row]] | None = None,
+    ) -> set[tuple[int, int]]:
+        """Returns the pairs of a row and a reader who may see it, by their positions.
+
+        removed: rows of other tables that were deleted along with these, by table. The policies are asked as if they
+        were still there.
+        """
         visible: set[tuple[int, int]] = set()
         for role in ("service", "anon", "user"):
             positions = [position for position, reader in enumerate(readers) if reader.role == role]
@@ -64,12 +86,13 @@ class Visibility:
                     for start in range(0, len(positions), _READERS_AT_ONCE):
                         part = positions[start : start + _READERS_AT_ONCE]
                         page = rows[first : first + size]
-                        visible |= self._ask(table, condition, page, first, [(each, readers[each]) for each in part])
+                        persons = [(each, readers[each]) for each in part]
+                        visible |= self._ask(table, condition, page, first, persons, removed or {})
         return visible
 
     def fulfils(self, table: TableInfo, condition: Expression, rows: Sequence[Row], reader: Actor) -> bool:
         """Returns whether all rows, present or not, meet a condition, as one caller."""
-        return len(self._ask(table, condition, rows, 0, [(0, reader)])) == len(rows)
+        return len(self._ask(table, condition, rows, 0, [(0, reader)], {})) == len(rows)
 
     def _ask(
         self,
@@ -78,8 +101,10 @@ class Visibility:
         rows: Sequence[Row],
         first: int,
         readers: Sequence[tuple[int, Actor]],
+        removed: Mapping[str, Sequence[Row]],
     ) -> set[tuple[int, int]]:
         writer = _ManyReaders(self._store, self._app_id, self._catalogue, readers[0][1], self._now)
+        writer.removed = removed
         columns = ", ".join(quote(name) for name in table.columns)
         # The table itself defines the types of the columns, and the order of their values.
         images = [f"SELECT 0 AS _n, {columns} FROM {writer.name_table(table.name)} WHERE 1 = 0"]

@@ -77,6 +77,68 @@ async def test_a_change_on_one_server_is_told_on_the_other(live: Live) -> None:
     assert inserted_event["timestamp"] < updated_event["timestamp"] < deleted_event["timestamp"]
 
 
+@pytest.mark.parametrize("is_user", [True, False])
+async def test_a_row_enters_and_leaves_the_filter_of_a_subscription(live: Live, is_user: bool) -> None:
+    ada = await live.user(ADA)
+    async with live.open(ada if is_user else KEY) as client:
+        await client.send("subscribe", table="posts", filter={"title": "a"})
+        assert [(await client.read())["type"] for _ in range(2)] == ["connected", "subscribed"]
+        row = await live.insert("posts", {"title": "a"}, token=ada)
+        assert (await client.read())["op"] == "INSERT"
+        await live.ask("PATCH", f"/posts/{row['id']}", {"title": "b"}, token=ada)
+        event = await client.read()
+        old = {"id": row["id"]} if is_user else row
+        assert (event["op"], event["record"], event["old_record"]) == ("DELETE", None, old)
+        await live.ask("PATCH", f"/posts/{row['id']}", {"score": 7}, token=ada)
+        again = (await live.ask("PATCH", f"/posts/{row['id']}", {"title": "a"}, token=ada)).json()
+        event = await client.read()
+        assert (event["op"], event["record"], event["old_record"]) == ("INSERT", again, None)
+
+
+async def test_whoever_saw_the_children_of_a_deleted_parent_is_told_that_they_are_gone(live: Live) -> None:
+    ada, ben = await live.user(ADA), await live.user(BEN)
+
+    def refer_to(table: str) -> dict[str, Any]:
+        return {"type": "integer", "references": {"table": table, "column": "id", "onDelete": "CASCADE"}}
+
+    key = {"id": {"type": "serial", "primaryKey": True}}
+    tables = {
+        "boards": {"columns": {**key, "owner": {"type": "uuid"}, "title": {"type": "text"}}},
+        "cards": {"columns": {**key, "board_id": refer_to("boards"), "text": {"type": "text"}}},
+        "marks": {"columns": {**key, "card_id": refer_to("cards")}},
+    }
+    answer = await live.ask("POST", "/schema/apply", {"schema": {"tables": {"posts": POSTS, **tables}}})
+    assert answer.status_code == 200, answer.text
+    conditions = {
+        "boards": "owner = auth.uid()",
+        "cards": "exists (select 1 from boards where boards.id = board_id)",
+        "marks": "exists (select 1 from cards where cards.id = card_id)",
+    }
+    for table, expression in conditions.items():
+        body = {"table_name": table, "policy_name": "mine", "role": "user", "using_expression": expression}
+        assert (await live.ask("POST", "/rls/policies", body)).status_code in (200, 201)
+    await live.ask("POST", "/realtime/configure", {"tables": list(tables)})
+    boards = [await live.insert("boards", {"owner": owner, "title": "t"}) for owner in (ADA, BEN)]
+    cards = [await live.insert("cards", {"board_id": board["id"], "text": "x"}) for board in boards]
+    marks = [await live.insert("marks", {"card_id": card["id"]}) for card in cards]
+    async with live.open(ada) as hers, live.open(ben) as his:
+        for client in (hers, his):
+            await client.subscribe("boards")
+            for table in ("cards", "marks"):
+                await client.send("subscribe", table=table)
+                assert (await client.read())["type"] == "subscribed"
+        answer = await live.ask("DELETE", f"/boards/{boards[0]['id']}")
+        assert answer.status_code in (200, 204), answer.text
+        events = [await hers.read() for _ in tables]
+        gone = {(event["table"], event["op"], event["old_record"]["id"]) for event in events}
+        first_rows = {"boards": boards[0], "cards": cards[0], "marks": marks[0]}
+        assert gone == {(table, "DELETE", row["id"]) for table, row in first_rows.items()}
+        # Of hers he is told nothing: what he hears first is his own.
+        await live.ask("PATCH", f"/cards/{cards[1]['id']}", {"text": "y"})
+        event = await his.read()
+        assert (event["table"], event["op"], event["record"]["id"]) == ("cards", "UPDATE", cards[1]["id"])
+
+
 async def test_a_client_may_subscribe_before_it_is_told_that_it_is_connected(
     live: Live, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -255,10 +317,10 @@ async def test_a_change_that_cannot_be_told_is_passed_over_after_some_attempts(
 ) -> None:
     find = Visibility.find
 
-    def fail(self: Visibility, table: Any, images: list[Any], readers: Any) -> Any:
+    def fail(self: Visibility, table: Any, images: list[Any], readers: Any, removed: Any) -> Any:
         if any(row.get("title") == "slow" for row in images):
             raise StatementTimeout("it takes too long")
-        return find(self, table, images, readers)
+        return find(self, table, images, readers, removed)
 
     monkeypatch.setattr(Visibility, "find", fail)
     monkeypatch.setattr(feed, "_PATIENCE_SECONDS", 0.01)

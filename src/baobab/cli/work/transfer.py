@@ -4,7 +4,7 @@ import contextlib
 import re
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -37,7 +37,10 @@ from baobab.storage.transfer.survey import Survey
 from baobab.storage.vectors.extension import offers_vectors
 from baobab.tools.approvals.tables import approvals
 from baobab.tools.core.auth.tables import apps
-from baobab.tools.data.copying import copy_tables, find_vector_column, survey_tables
+from baobab.tools.data.copying import copy_tables, find_difference, find_vector_column, survey_tables
+
+_MOST_NAMED = 3
+"""The tables of which a row is named if source and target differ."""
 
 
 @dataclass(frozen=True)
@@ -130,16 +133,29 @@ async def transfer(here: Settings, there: Settings, *, dry_run: bool, print_line
                 await copy_tables(source.tables, target_tables, app_id)
         if old and new:
             await objects.copy(old, new)
-        differences = source_survey.list_differences(await target_side.survey(tokens=tokens))
-        if differences:
-            names = ", ".join(differences)
-            raise TransferRefused(f"source and target differ in: {names}; empty the target and begin again")
+        target_survey = await target_side.survey(tokens=tokens)
+        if differences := source_survey.list_differences(target_survey):
+            named_rows = await _name_rows(source, target_side, *source_survey.list_differing_tables(target_survey))
+            raise TransferRefused(
+                f"source and target differ in: {', '.join(differences)}{named_rows}; empty the target and begin"
+                " again, and if it says the same then, change or delete what it names"
+            )
         _keep_secret(here, there)
         await mark.finish_transfer(target)
     _note_transfer(here, there)
     print_line("Verified.")
     for line in _list_next_steps(here, there):
         print_line(line)
+
+
+async def _name_rows(source: _Side, target: _Side, tables: Sequence[str], tables_of_apps: Sequence[str]) -> str:
+    """Names one row of each of the first tables that differ."""
+    keys = {name: await rows.find_difference(source.rows, target.rows, name) for name in tables[:_MOST_NAMED]}
+    for name in tables_of_apps[:_MOST_NAMED]:
+        app_id, _, table = name.partition(".")
+        keys[name] = await find_difference(source.tables, target.tables, app_id, table)
+    found = "; ".join(f"{name}: {key}" for name, key in keys.items() if key is not None)
+    return f" (the first rows: {found})" if found else ""
 
 
 def _require_source(here: Settings, there: Settings) -> None:
