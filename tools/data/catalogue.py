@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -11,6 +11,7 @@ from baobab.storage.cache import Cache
 from baobab.storage.data.store import DataStore
 from baobab.storage.statements import Statements
 from baobab.tools.core.services import Services
+from baobab.tools.data.channels import ChannelRule
 from baobab.tools.data.column_types import ColumnType, parse_type
 from baobab.tools.data.errors import INSTEAD_OF_RPC, ColumnNotFound, ReservedTable, TableNotFound
 from baobab.tools.data.selection_items import Item
@@ -161,6 +162,8 @@ class Catalogue:
     views: Mapping[str, View] = field(default_factory=dict)
     guard: str | None = None
     """The mark of the roles for which Postgres's row-level security holds these policies. None if it holds none."""
+    channels: Sequence[ChannelRule] = ()
+    """Who may join channels and send to them. Not part of the document, which earlier versions could not read."""
     key_reads: dict[tuple[str, str, str], Any] = field(default_factory=dict, init=False, compare=False, repr=False)
     """The statements that `RowReader.read_by_key` has written for these tables and policies."""
     memory: dict[str, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
@@ -223,20 +226,21 @@ class Catalogue:
         return json.dumps(document)
 
 
-def decode_catalogue(text: str, version: int, guard: str | None) -> Catalogue:
+def decode_catalogue(text: str, version: int, guard: str | None, channels: str | None = None) -> Catalogue:
     document = json.loads(text)
     views = [_decode_view(each) for each in document.pop(_VIEWS, ())]
     tables = {name: _decode_table(name, each) for name, each in document.items()}
+    rules = tuple(ChannelRule(**each) for each in json.loads(channels or "[]"))
     mark, _, guarded_version = (guard or "").rpartition(":")
     # A server of an earlier version may have changed the catalogue without updating the guard.
     is_guarded = guarded_version == str(version)
-    return Catalogue(tables, version, {view.name: view for view in views}, mark if is_guarded else None)
+    return Catalogue(tables, version, {view.name: view for view in views}, mark if is_guarded else None, rules)
 
 
 def read_catalogue(statements: Statements, store: DataStore, app_id: str) -> Catalogue:
     """Reads the catalogue within a transaction."""
     table = store.name_table(app_id, "_catalogue")
-    [row] = statements.rows(f"SELECT document, version, guard FROM {table}")
+    [row] = statements.rows(f"SELECT document, version, guard, channels FROM {table}")
     return decode_catalogue(*row)
 
 
@@ -248,8 +252,9 @@ def is_frozen(statements: Statements, store: DataStore, app_id: str) -> bool:
 def write_catalogue(statements: Statements, store: DataStore, app_id: str, catalogue: Catalogue) -> None:
     table = store.name_table(app_id, "_catalogue")
     guard = "CAST(? AS text) || ':' || (version + 1)"
-    text = f"UPDATE {table} SET document = ?, guard = {guard}, version = version + 1"
-    statements.rows(text, catalogue.encode(), catalogue.guard)
+    text = f"UPDATE {table} SET document = ?, guard = {guard}, channels = ?, version = version + 1"
+    channels = json.dumps([rule.as_json for rule in catalogue.channels])
+    statements.rows(text, catalogue.encode(), catalogue.guard, channels)
 
 
 class Catalogues:

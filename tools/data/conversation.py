@@ -8,17 +8,18 @@ from typing import Any
 from pydantic_core import to_json
 
 from baobab.storage.database import DatabaseUnavailable
-from baobab.tools.core.errors import BadRequest, BaobabError, Unavailable
+from baobab.tools.core.errors import BadRequest, BaobabError, Forbidden, Unavailable
 from baobab.tools.core.services import Services
 from baobab.tools.core.types import parse_json
 from baobab.tools.data.actor import Actor
 from baobab.tools.data.catalogue import Catalogues, TableInfo
 from baobab.tools.data.changes import require_followable
+from baobab.tools.data.channels import PRESENCE, Verb, allows
 from baobab.tools.data.errors import RealtimeNotConfigured, UserRequired
 from baobab.tools.data.expressions import FALSE, allowed_rows
 from baobab.tools.data.feed import AppFeed
 from baobab.tools.data.listener import Filter, Listener, build_message, read_filter
-from baobab.tools.data.presence import announce, write_presence
+from baobab.tools.data.presence import PresenceBook, announce, write_presence
 
 TOO_MANY = 1008
 _PER_SECOND, _AT_ONCE = 20.0, 60.0
@@ -102,15 +103,18 @@ class Conversation:
         if listener.tracks_since is not None:
             await self._update(message)
             return
+        channel = _read_name(message, "channel") if "channel" in message else None
+        await self._require(PRESENCE if channel is None else channel, "join")
         user_id = listener.actor.user_id
 
-        def track(book: Any) -> tuple[int, list[dict[str, Any]]]:
-            number = book.track(listener.client_id, self._feed.process, user_id, metadata)
-            return number, book.list_others(listener.client_id)
+        def track(book: PresenceBook) -> tuple[int, list[dict[str, Any]]]:
+            number = book.track(listener.client_id, self._feed.process, user_id, metadata, channel)
+            return number, book.list_others(listener.client_id, channel)
 
         number, clients = await write_presence(self._services, self._app_id, track)
-        listener.tracks_since = number
-        listener.send(build_message("presence_state", clients=clients))
+        listener.tracks_since, listener.presence = number, channel
+        fields = {} if channel is None else {"channel": channel}
+        listener.send(build_message("presence_state", clients=clients, **fields))
         await announce(self._services, self._app_id)
 
     async def _update(self, message: Mapping[str, Any]) -> None:
@@ -124,6 +128,7 @@ class Conversation:
         channel = _read_name(message, "channel")
         if len(self._listener.channels) >= _MOST_CHANNELS:
             raise BadRequest(f"A connection joins at most {_MOST_CHANNELS} channels.")
+        await self._require(channel, "join")
         self._listener.channels.add(channel)
         self._listener.send(build_message("joined", channel=channel))
 
@@ -135,12 +140,21 @@ class Conversation:
     async def _broadcast(self, message: Mapping[str, Any]) -> None:
         channel, event = _read_name(message, "channel"), _read_name(message, "event")
         actor = self._listener.actor
-        if actor.role == "anon":
+        rules = (await self._services.of(Catalogues).get(self._app_id)).channels
+        if actor.role == "anon" and not rules:
             raise UserRequired("Visitors receive broadcasts, and do not send any.")
         if channel not in self._listener.channels:
             raise BadRequest("Join the channel before you send to it.")
+        await self._require(channel, "send")
         sender = (self._listener.client_id, actor.user_id)
         await broadcast(self._services, self._app_id, channel, event, _read_object(message, "payload"), *sender)
+
+    async def _require(self, channel: str, verb: Verb) -> None:
+        """Raises Forbidden if no rule lets the client join a channel, or send to it."""
+        rules = (await self._services.of(Catalogues).get(self._app_id)).channels
+        if not allows(rules, channel, verb, self._listener.actor):
+            action = "join" if verb == "join" else "send to"
+            raise Forbidden(f"No rule lets this client {action} the channel `{channel}`.")
 
     async def _call_function(self, message: Mapping[str, Any]) -> None:
         raise BadRequest(f"No handler for event: {_read_name(message, 'event')}")

@@ -84,7 +84,7 @@ async def survey_tables(store: DataStore, app_ids: Iterable[str]) -> dict[str, D
             continue
         catalogue = await store.read(app_id, partial(read_catalogue, store=store, app_id=app_id))
         digests[app_id] = Digest()
-        digests[app_id].add([catalogue.encode(), catalogue.version])
+        digests[app_id].add([catalogue.encode(), catalogue.version, [rule.as_json for rule in catalogue.channels]])
         for table in catalogue.tables.values():
             digest = digests[f"{app_id}.{table.name}"] = Digest()
             async for rows in _read_pages(store, app_id, catalogue, table):

@@ -15,6 +15,7 @@ from baobab.tools.core.services import Services
 from baobab.tools.data.actor import Actor
 from baobab.tools.data.catalogue import Catalogue, Catalogues, TableInfo
 from baobab.tools.data.change_log import Change, LogReader, Operation
+from baobab.tools.data.channels import PRESENCE, allows
 from baobab.tools.data.claims import add_claims_of_all
 from baobab.tools.data.listener import Filter, Frame, Listener, build_message, fits_filter
 from baobab.tools.data.presence import PAGE, TOLD, ClientMessage, announce, read_told, write_presence
@@ -172,7 +173,7 @@ class AppFeed:
         last, last_message, messages = await self._read(self._look, quick=True)
         for message in messages:
             for listener in list(self.listeners):
-                _tell_message(listener, message)
+                _tell_message(listener, message, catalogue)
         if last_message > self._message_position and len(messages) == PAGE:
             self._news.set()
         self._message_position = last_message
@@ -357,12 +358,16 @@ def _encode_change(change: Change, view: _Seen) -> Frame:
     )
 
 
-def _tell_message(listener: Listener, message: ClientMessage) -> None:
+def _tell_message(listener: Listener, message: ClientMessage, catalogue: Catalogue) -> None:
     fields: Mapping[str, object] = message.fields
+    channel = fields.get("channel")
     if fields.get("client_id") == listener.client_id:
         return
+    # The rules of the moment count, whenever the client joined.
+    if not allows(catalogue.channels, PRESENCE if channel is None else str(channel), "join", listener.actor):
+        return
     if message.kind == "broadcast":
-        if fields.get("channel") in listener.channels:
+        if channel in listener.channels:
             listener.send(build_message("broadcast", **fields))
-    elif listener.tracks_since is not None and message.number > listener.tracks_since:
+    elif listener.tracks_since is not None and message.number > listener.tracks_since and channel == listener.presence:
         listener.send(build_message(message.kind, **fields))

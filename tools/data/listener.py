@@ -54,6 +54,8 @@ class Listener:
     tables: dict[str, Filter] = field(default_factory=dict)
     channels: set[str] = field(default_factory=set)
     tracks_since: int | None = None
+    presence: str | None = None
+    """The channel in which it is present; None for the whole app."""
     _waiting: deque[Frame] = field(default_factory=deque)
     _bytes: int = 0
     _news: asyncio.Event = field(default_factory=asyncio.Event)

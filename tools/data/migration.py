@@ -159,7 +159,7 @@ class MigrationPlan:
         if len(tables) > MOST_TABLES:
             raise TableLimit(details={"limit": MOST_TABLES, "current": len(tables)})
         check_references(tables)
-        return Catalogue(tables, current.version + 1, self._build_views(Catalogue(tables)))
+        return Catalogue(tables, current.version + 1, self._build_views(Catalogue(tables)), channels=current.channels)
 
     def _build_views(self, catalogue: Catalogue) -> dict[str, View]:
         """Compiles the views, which must fit the new tables."""

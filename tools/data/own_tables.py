@@ -9,7 +9,9 @@ from baobab.tools.data.catalogue import read_catalogue
 from baobab.tools.data.usage import Counter
 
 OWN_TABLES = {
-    "_catalogue": "document text NOT NULL, version integer NOT NULL, frozen integer NOT NULL, guard text",
+    "_catalogue": (
+        "document text NOT NULL, version integer NOT NULL, frozen integer NOT NULL, guard text, channels text"
+    ),
     "_migrations": (
         "id text PRIMARY KEY, position integer NOT NULL, name text, statements text NOT NULL, applied_at text NOT NULL"
     ),
@@ -18,13 +20,14 @@ OWN_TABLES = {
     "_usage": "name text PRIMARY KEY, bytes bigint NOT NULL",
     "_changes": change_log.COLUMNS,
     "_presence": (
-        "client_id text PRIMARY KEY, process text NOT NULL, user_id text, metadata text NOT NULL, seen_at text NOT NULL"
+        "client_id text PRIMARY KEY, process text NOT NULL, user_id text, metadata text NOT NULL, "
+        "seen_at text NOT NULL, channel text"
     ),
     "_slow_statements": slow_statements.COLUMNS,
     "_messages": "id bigint PRIMARY KEY, kind text NOT NULL, fields text NOT NULL, at text NOT NULL",
 }
 """The columns of each table, by the name of the table."""
-_NEWEST = ("_catalogue", "guard")
+_NEWEST = ("_catalogue", "channels")
 """The newest table and column of Baobab's own. A database that has it has all of them."""
 
 
@@ -35,6 +38,9 @@ def create_own_tables(statements: Statements, store: DataStore, app_id: str) -> 
     for column in attempts.LATER_COLUMNS:
         _add_column(statements, store, app_id, "_idempotency_keys", column)
     _add_column(statements, store, app_id, "_catalogue", "guard text")
+    # Before `channels` of the catalogue, which is the newest.
+    _add_column(statements, store, app_id, "_presence", "channel text")
+    _add_column(statements, store, app_id, "_catalogue", "channels text")
     statements.rows(
         f'CREATE INDEX IF NOT EXISTS "_changes_run" ON {store.name_table(app_id, "_changes")} {change_log.INDEX}'
     )

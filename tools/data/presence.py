@@ -64,34 +64,42 @@ class PresenceBook:
         self._presence = store.name_table(app_id, "_presence")
         self._now = now
 
-    def track(self, client_id: str, process: str, user_id: str | None, metadata: Mapping[str, Any]) -> int:
-        """Makes a client present, and returns the number of the message that announces it. Raises TooManyPresent."""
+    def track(
+        self, client_id: str, process: str, user_id: str | None, metadata: Mapping[str, Any], channel: str | None
+    ) -> int:
+        """Makes a client present, and returns the number of the message that announces it. Raises TooManyPresent.
+
+        channel: where it is present; None for the whole app.
+        """
         [(count,)] = self._statements.rows(f"SELECT count(*) FROM {self._presence}")
         if count >= _MOST_PRESENT:
             raise TooManyPresent(details={"limit": _MOST_PRESENT})
         self._statements.rows(
-            f"INSERT INTO {self._presence} (client_id, process, user_id, metadata, seen_at) VALUES (?, ?, ?, ?, ?)",
+            f"INSERT INTO {self._presence} (client_id, process, user_id, metadata, seen_at, channel)"
+            " VALUES (?, ?, ?, ?, ?, ?)",
             client_id,
             process,
             user_id,
             json.dumps(metadata),
             self._now.isoformat(),
+            channel,
         )
-        return self.tell("presence_join", client_id=client_id, user_id=user_id, metadata=metadata)
+        fields = {"client_id": client_id, "user_id": user_id, "metadata": metadata}
+        return self.tell("presence_join", **fields, **_name_channel(channel))
 
     def update(self, client_id: str, metadata: Mapping[str, Any]) -> bool:
         updated_rows = self._statements.rows(
-            f"UPDATE {self._presence} SET metadata = ? WHERE client_id = ? RETURNING client_id",
+            f"UPDATE {self._presence} SET metadata = ? WHERE client_id = ? RETURNING channel",
             json.dumps(metadata),
             client_id,
         )
-        if updated_rows:
-            self.tell("presence_update", client_id=client_id, metadata=metadata)
+        for (channel,) in updated_rows:
+            self.tell("presence_update", client_id=client_id, metadata=metadata, **_name_channel(channel))
         return bool(updated_rows)
 
     def leave(self, client_id: str) -> None:
         left_rows = self._statements.rows(
-            f"DELETE FROM {self._presence} WHERE client_id = ? RETURNING client_id, user_id",
+            f"DELETE FROM {self._presence} WHERE client_id = ? RETURNING client_id, user_id, channel",
             client_id,
         )
         self._tell_gone(left_rows)
@@ -106,16 +114,18 @@ class PresenceBook:
             process,
         )
         expired_rows = self._statements.rows(
-            f"DELETE FROM {self._presence} WHERE seen_at < ? RETURNING client_id, user_id",
+            f"DELETE FROM {self._presence} WHERE seen_at < ? RETURNING client_id, user_id, channel",
             (self._now - _KEPT).isoformat(),
         )
         self._tell_gone(expired_rows)
         return bool(expired_rows)
 
-    def list_others(self, client_id: str) -> list[dict[str, Any]]:
+    def list_others(self, client_id: str, channel: str | None) -> list[dict[str, Any]]:
         rows = self._statements.rows(
-            f"SELECT client_id, user_id, metadata FROM {self._presence} WHERE client_id <> ? ORDER BY client_id",
+            f"SELECT client_id, user_id, metadata FROM {self._presence} WHERE client_id <> ?"
+            " AND coalesce(channel, '') = ? ORDER BY client_id",
             client_id,
+            channel or "",
         )
         return [{"client_id": each, "user_id": user, "metadata": json.loads(metadata)} for each, user, metadata in rows]
 
@@ -135,8 +145,13 @@ class PresenceBook:
         return number
 
     def _tell_gone(self, removed_rows: list[tuple[Any, ...]]) -> None:
-        for client_id, user_id in removed_rows:
-            self.tell("presence_leave", client_id=client_id, user_id=user_id)
+        for client_id, user_id, channel in removed_rows:
+            self.tell("presence_leave", client_id=client_id, user_id=user_id, **_name_channel(channel))
+
+
+def _name_channel(channel: str | None) -> dict[str, str]:
+    """Returns the field that names the channel of a presence; the presence of the whole app has none."""
+    return {} if channel is None else {"channel": channel}
 
 
 async def write_presence(services: Services, app_id: str, work: Callable[[PresenceBook], T]) -> T:

@@ -6,8 +6,10 @@ from typing import Annotated, Any, Literal, NotRequired
 from pydantic import ConfigDict, Field, WithJsonSchema, with_config
 from typing_extensions import TypedDict
 
+from baobab.tools.core.patterns import Pattern
 from baobab.tools.core.types import JsonObject, Text
 from baobab.tools.data.actor import Role
+from baobab.tools.data.channels import Level
 from baobab.tools.data.fields import (
     MOST_ROWS,
     Filters,
@@ -253,6 +255,19 @@ class RealtimeConfig(TypedDict):
     active_connection: bool
     websocket_url: str
     events_url: str
+
+
+@with_config(ConfigDict(extra="forbid"))
+class ChannelRuleFields(TypedDict):
+    """Who may join the channels of a pattern and send to them: `owner` is the user whom the channel's name names."""
+
+    pattern: Pattern
+    join: Level
+    send: Level
+
+
+class ChannelRules(TypedDict):
+    rules: list[ChannelRuleFields]
 
 
 class Told(TypedDict):

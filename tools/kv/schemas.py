@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, NotRequired
 from pydantic import ConfigDict, Field, with_config
 from typing_extensions import TypedDict
 
-from baobab.tools.kv.patterns import Pattern
+from baobab.tools.core.patterns import Pattern
 from baobab.tools.kv.rules import Level
 
 

@@ -40,6 +40,8 @@ POLICY = {
     "realtime_get": RUNNERS,
     "realtime_disable": ADMINS,
     "realtime_broadcast": RUNNERS,
+    "realtime_channels_replace": ADMINS,
+    "realtime_channels_list": RUNNERS,
 }
 
 _COLUMNS = {"id": {"type": "serial", "primaryKey": True}, "title": "text", "user_id": "uuid"}
@@ -151,6 +153,10 @@ async def for_realtime_configure(world: World, caller: Caller) -> dict[str, Any]
 
 
 for_realtime_disable = for_data_list
+
+
+async def for_realtime_channels_replace(world: World, caller: Caller) -> dict[str, Any]:
+    return {"app_id": world.app, "rules": [{"pattern": "room:**", "join": "public", "send": "authed"}]}
 
 
 async def for_realtime_broadcast(world: World, caller: Caller) -> dict[str, Any]:

@@ -523,3 +523,85 @@ async def test_there_is_room_for_so_many_connections(tmp_path_factory: pytest.Te
                     assert await third.read() == 1013
         refusal = await live.ask("GET", "/realtime/changes?table=x")
         assert refusal.status_code == 404
+
+
+async def _set_rules(live: Live, *rules: tuple[str, str, str]) -> None:
+    body = {"rules": [dict(zip(("pattern", "join", "send"), rule, strict=True)) for rule in rules]}
+    answer = await live.ask("PUT", "/realtime/channels", body)
+    assert answer.status_code == 200, answer.text
+    assert (await live.ask("GET", "/realtime/channels")).json() == body
+
+
+async def test_rules_say_who_joins_a_channel_and_who_sends_to_it(live: Live) -> None:
+    ada, ben = await live.user(ADA), await live.user(BEN)
+    await _set_rules(
+        live, ("of:{user.id}", "owner", "owner"), ("news", "public", "deny"), ("talk:*", "authed", "authed")
+    )
+    expected: dict[tuple[str, str], tuple[str, str]] = {
+        # Who and where: what joining and what sending is answered with.
+        (ada, f"of:{ADA}"): ("joined", "sent"),
+        (ben, f"of:{ADA}"): ("AUTH_INSUFFICIENT_PERMISSIONS", ""),
+        ("", f"of:{ADA}"): ("AUTH_INSUFFICIENT_PERMISSIONS", ""),
+        (ben, "news"): ("joined", "AUTH_INSUFFICIENT_PERMISSIONS"),
+        ("", "news"): ("joined", "AUTH_INSUFFICIENT_PERMISSIONS"),
+        (ben, "talk:1"): ("joined", "sent"),
+        ("", "talk:1"): ("AUTH_INSUFFICIENT_PERMISSIONS", ""),
+        (ben, "elsewhere"): ("AUTH_INSUFFICIENT_PERMISSIONS", ""),
+        (KEY, "elsewhere"): ("joined", "sent"),
+    }
+    for (token, channel), (joining, sending) in expected.items():
+        async with live.open(token) as client, live.open(on=1) as operator:
+            for each in (client, operator):
+                assert (await each.read())["type"] == "connected"
+            await operator.send("join", channel=channel)
+            assert (await operator.read())["type"] == "joined"
+            await client.send("join", channel=channel)
+            event = await client.read()
+            assert event.get("code", event["type"]) == joining, (channel, event)
+            if not sending:
+                continue
+            await client.send("broadcast", channel=channel, event="wave", payload={})
+            event = await (operator if sending == "sent" else client).read()
+            assert event.get("code", event["type"]) == ("broadcast" if sending == "sent" else sending), (channel, event)
+
+
+async def test_a_rule_that_closes_a_channel_silences_those_who_had_joined(live: Live) -> None:
+    ben = await live.user(BEN)
+    async with live.open(ben, on=1) as client:
+        assert (await client.read())["type"] == "connected"
+        await client.send("join", channel="talk")
+        assert (await client.read())["type"] == "joined"
+        await _set_rules(live, ("open", "authed", "deny"))
+        await client.send("join", channel="open")
+        assert (await client.read())["type"] == "joined"
+        for channel in ("talk", "open"):
+            await live.ask("POST", "/realtime/broadcast", {"channel": channel, "event": "e"})
+        assert (await client.read())["channel"] == "open"
+
+
+async def test_presence_is_told_within_a_channel_and_the_presence_of_the_app_can_be_closed(live: Live) -> None:
+    ada, ben = await live.user(ADA), await live.user(BEN)
+    await _set_rules(live, ("room:**", "authed", "deny"))
+    async with live.open(ada) as hers, live.open(ben, on=1) as his, live.open(ben) as his_other:
+        for client in (hers, his, his_other):
+            assert (await client.read())["type"] == "connected"
+        await hers.send("presence_track", metadata={})
+        assert (await hers.read())["code"] == "AUTH_INSUFFICIENT_PERMISSIONS"
+        for client, channel in ((hers, "room:1"), (his_other, "room:2")):
+            await client.send("presence_track", channel=channel, metadata={"n": 1})
+            assert await client.read() == {"type": "presence_state", "channel": channel, "clients": []}
+        await his.send("presence_track", channel="room:1", metadata={})
+        state = await his.read()
+        assert [(client["user_id"], client["metadata"]) for client in state["clients"]] == [(ADA, {"n": 1})]
+        joined = await hers.read()
+        assert (joined["type"], joined["user_id"], joined["channel"]) == ("presence_join", BEN, "room:1")
+
+
+async def test_rules_that_mean_nothing_are_refused(live: Live) -> None:
+    for rules in (
+        [{"pattern": "room", "join": "owner", "send": "deny"}],
+        [{"pattern": "a", "join": "public", "send": "deny"}] * 2,
+        [{"pattern": "a", "join": "everybody", "send": "deny"}],
+    ):
+        assert (await live.ask("PUT", "/realtime/channels", {"rules": rules})).status_code == 400
+    assert (await live.ask("GET", "/realtime/channels")).json() == {"rules": []}

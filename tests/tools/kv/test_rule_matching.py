@@ -9,7 +9,7 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from baobab.tools.core.auth.callers import Anonymous, Caller, EndUser
-from baobab.tools.kv.patterns import check_pattern
+from baobab.tools.core.patterns import check_pattern
 from baobab.tools.kv.rules import Rule, RuleBook
 
 _TOKENS = ["a", "b", ":", "/", "*", "**", "{user.id}", "{user.role}"]

@@ -9,12 +9,12 @@ from sqlalchemy import delete, insert, select
 from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
 from baobab.tools.core.errors import BadRequest
+from baobab.tools.core.patterns import Pattern, names_owner
 from baobab.tools.core.toolset import Guard, Mcp, Rest
 from baobab.tools.core.types import AppId
 from baobab.tools.kv.access import Operator
 from baobab.tools.kv.errors import ExposeConflict
 from baobab.tools.kv.keys import Key
-from baobab.tools.kv.patterns import Pattern, names_owner
 from baobab.tools.kv.rules import NOTICE, Level, Rule, RuleBook, Verb
 from baobab.tools.kv.schemas import ExposeRules, KeyAccess, NewRule, RuleDeleted
 from baobab.tools.kv.tables import rules_table

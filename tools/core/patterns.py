@@ -1,4 +1,4 @@
-"""Patterns of expose rules: what may stand in one, and which keys it matches."""
+"""Patterns of rules for keys and channels: what may stand in one, and which names it matches."""
 
 import re
 from collections.abc import Mapping
