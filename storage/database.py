@@ -151,6 +151,10 @@ class LockTimeout(DatabaseUnavailable):
     """A statement waited too long for a lock, or for one whose holder waited for it."""
 
 
+class StatementRefused(DatabaseUnavailable):
+    """The database answers, and does not run a statement: it is too large, or a function fails for a value in it."""
+
+
 class StatementOutdated(DatabaseUnavailable):
     """A statement names a table or column that is not there, or was prepared for a table that has changed since."""
 
@@ -192,8 +196,8 @@ class Database(ABC):
     ) -> AbstractAsyncContextManager[DatabaseConnection]:
         """Opens a transaction that sees one state of the rows and changes nothing.
 
-        single: whether it has one statement, which costs a server less. seconds: how long a server may take for all of
-        its statements, after which it raises StatementTimeout; a file has a limit of its own.
+        single: whether it has one statement, which costs a server less. seconds: how long the database may take for
+        all of its statements, after which it raises StatementTimeout.
         """
 
     @abstractmethod
@@ -493,6 +497,8 @@ class ErrorTranslator:
                 raise StatementOutdated(type(cause).__name__, reason) from error
             if _is_timeout(cause):
                 raise StatementTimeout(type(cause).__name__, reason) from error
+            if _is_refusal(cause):
+                raise StatementRefused(type(cause).__name__, reason) from error
             # The lower byte of a code of SQLite is the primary error.
             busy = getattr(cause, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY
             raise (DatabaseBusy if busy else DatabaseUnavailable)(type(cause).__name__, reason) from error
@@ -504,6 +510,14 @@ def _is_outdated(cause: Any, reason: str) -> bool:
     return getattr(cause, "sqlstate", None) in _OUTDATED_STATES or reason.startswith(
         ("no such column", "no such table")
     )
+
+
+def _is_refusal(cause: Any) -> bool:
+    """Returns whether a statement was refused by a database that works: SQLite's general error, one of Postgres's
+    limits, such as the depth of its stack, or a value that it cannot compute with.
+    """
+    is_refused = getattr(cause, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_TOOBIG)
+    return is_refused or (getattr(cause, "sqlstate", None) or "").startswith(("54", "22"))
 
 
 def _is_timeout(cause: Any) -> bool:

@@ -107,9 +107,11 @@ class SqliteDatabase(Database):
         with ErrorTranslator(self):
             connection = await self._acquire_reader()
             try:
+                connection.read_seconds = seconds
                 await connection.begin(write=False)
                 yield connection
             finally:
+                connection.read_seconds = None
                 connection.rollback()
                 self._release_reader(connection)
 

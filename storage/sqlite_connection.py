@@ -196,6 +196,8 @@ class SqliteConnection:
         self._budgets: int | None = None
         """How many budgets may still begin on the event loop; None if nothing that may be stopped runs there."""
         self._pragmas: dict[str, object] = {}
+        self.read_seconds: float | None = None
+        """How long what is read now may take in the thread, if less than a statement may."""
         self.in_thread = False
         """Whether everything runs in the thread, because it may take long."""
         self._raw.set_progress_handler(self._must_stop, _BUDGET)
@@ -462,7 +464,7 @@ class SqliteConnection:
     def _set_deadline(self, call_seconds: float | None = None) -> None:
         """call_seconds: how long the functions that statements call may take, if less than the statements may."""
         self._deadline.stops_comparisons = self._is_reading
-        self._deadline.set(self._statement_seconds)
+        self._deadline.set(self.read_seconds or self._statement_seconds)
         if self._statement_seconds is not None and call_seconds is not None:
             self._deadline.set_for_calls(call_seconds)
 

@@ -5,13 +5,14 @@ import sqlite3
 import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Hashable
-from contextlib import asynccontextmanager, closing
+from contextlib import AsyncExitStack, asynccontextmanager, closing
 from pathlib import Path
 from typing import Literal, TypeVar
 
 from baobab.storage.data import functions
-from baobab.storage.database import DatabaseBusy, Unit
+from baobab.storage.database import DatabaseBusy, StatementTimeout, Unit
 from baobab.storage.deadline import Deadline
+from baobab.storage.fair_slots import FairSlots
 from baobab.storage.sqlite import SqliteDatabase
 from baobab.storage.statements import Statements
 
@@ -19,6 +20,8 @@ T = TypeVar("T")
 
 _MOST_OPEN = 100
 _STATEMENT_SECONDS = 15.0
+_QUICK_SECONDS = 0.25
+"""A read that takes longer is slow: it begins anew, in a turn of the few slow ones."""
 _LOOK_SECONDS = 0.2
 
 
@@ -29,6 +32,10 @@ class FileStore:
         self._folder = folder
         self._open: OrderedDict[str, _AppFile] = OrderedDict()
         self._opening = asyncio.Lock()
+        # Threads that call functions of ours hold up all others. Places for quick reads become free at once, so slow
+        # reads delay nobody but each other, and one app's no other app's.
+        self._quick = FairSlots(8, of_key=3, of_caller=2)
+        self._slow = FairSlots(3, of_key=2, of_caller=1)
 
     @property
     def row_security(self) -> None:
@@ -65,7 +72,21 @@ class FileStore:
                 return present.read_now(work, single=single)
             except DatabaseBusy:
                 pass
-        async with self._use(app_id, reads=True) as file, file.reading() as connection:
+        try:
+            async with self._quick.acquire_slot(app_id, caller):
+                return await self._read_within(_QUICK_SECONDS, app_id, work)
+        except StatementTimeout:
+            pass
+        async with AsyncExitStack() as stack:
+            try:
+                async with asyncio.timeout(_STATEMENT_SECONDS):
+                    await stack.enter_async_context(self._slow.acquire_slot(app_id, caller))
+            except TimeoutError as exc:
+                raise StatementTimeout("other slow reads were running") from exc
+            return await self._read_within(_STATEMENT_SECONDS, app_id, work)
+
+    async def _read_within(self, seconds: float, app_id: str, work: Callable[[Statements], T]) -> T:
+        async with self._use(app_id, reads=True) as file, file.reading(seconds=seconds) as connection:
             return await connection.run_statements(work, in_thread=True)
 
     async def write(self, app_id: str, work: Callable[[Statements], T], unit: Unit | None = None) -> T:
@@ -129,7 +150,8 @@ class FileStore:
 
 
 class _AppFile(SqliteDatabase):
-    readers = 4
+    readers = 6
+    """One more than the quick and slow reads of an app."""
     users = 0
     """How many transactions use it now."""
     _inode = 0

@@ -17,6 +17,7 @@ from tests.bench import (
     data_subscribers,
     gateway,
     half_cores,
+    hidden_rows,
     jobs,
     kv_engine,
     mcp_endpoint,
@@ -43,10 +44,10 @@ _SIDE_BY_SIDE = {
 """What runs on all backends, on database servers that are started once for all of it."""
 
 
-def main() -> None:
+def main() -> None:  # noqa: PLR0912 - one for each kind of measurement
     # Told to stop, it stops the servers that it has started too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    alone = {"engine", "rest", "mcp", "gateway", "bombs", "console", "data", "memory", "rag"}
+    alone = {"engine", "rest", "mcp", "gateway", "bombs", "console", "data", "memory", "rag", "leaks", "fairness"}
     chosen_names = set(sys.argv[1:]) or {*alone, *_SIDE_BY_SIDE}
     if "engine" in chosen_names:
         kv_engine.main()
@@ -59,6 +60,9 @@ def main() -> None:
     for name, measurement in (("bombs", bombs), ("memory", memory), ("rag", rag)):
         if name in chosen_names:
             print("\n".join(measurement.report(measurement.run())))
+    for name, find, report in hidden_rows.MEASUREMENTS:
+        if name in chosen_names:
+            print("\n".join(report(asyncio.run(find()))))
     if "data" in chosen_names:
         print("\n".join(data.report(asyncio.run(data.run()))))
         print(data_subscribers.report(asyncio.run(data_subscribers.run())))

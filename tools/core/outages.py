@@ -6,10 +6,10 @@ before a call, such as identifying the caller.
 
 import logging
 
-from baobab.storage.database import DatabaseDamaged, DatabaseUnavailable, PrivilegeRefused
+from baobab.storage.database import DatabaseDamaged, DatabaseUnavailable, PrivilegeRefused, StatementRefused
 from baobab.storage.kv.errors import SpaceFrozen, StoreDamaged, StoreUnavailable
 from baobab.storage.objects.errors import StoreUnavailable as ObjectsUnavailable
-from baobab.tools.core.errors import AppMigrating, BaobabError, Damaged, PrivilegeMissing, Unavailable
+from baobab.tools.core.errors import AppMigrating, BaobabError, Damaged, Internal, PrivilegeMissing, Unavailable
 
 _log = logging.getLogger(__name__)
 
@@ -19,10 +19,13 @@ STORE_OUTAGES = (DatabaseUnavailable, StoreUnavailable, SpaceFrozen, ObjectsUnav
 Outage = DatabaseUnavailable | StoreUnavailable | SpaceFrozen | ObjectsUnavailable
 
 
-def translate_outage(outage: Outage, request_id: str, tool: str | None = None) -> BaobabError:
+def translate_outage(  # noqa: PLR0911 - one for each kind of outage
+    outage: Outage, request_id: str, tool: str | None = None
+) -> BaobabError:
     """Logs why a store did not answer, for operators, and returns the error for the caller, which does not say it.
 
-    Returns Damaged (500), PrivilegeMissing (500), AppMigrating (503) or Unavailable (503).
+    Returns Damaged (500), PrivilegeMissing (500), Internal (500) for a statement with a mistake of ours, AppMigrating
+    (503) or Unavailable (503).
     """
     if isinstance(outage, SpaceFrozen):
         return AppMigrating()
@@ -33,6 +36,9 @@ def translate_outage(outage: Outage, request_id: str, tool: str | None = None) -
     if isinstance(outage, PrivilegeRefused):
         _log.error("the database refuses a privilege: grant it to the user of BAOBAB_DATABASE_URL", extra=fields)
         return PrivilegeMissing()
+    if isinstance(outage, StatementRefused):
+        _log.error("a store refuses a statement", extra=fields)
+        return Internal()
     _log.warning("a store does not answer", extra=fields)
     if isinstance(outage, DatabaseUnavailable):
         return Unavailable("The database does not answer.")

@@ -303,6 +303,12 @@ class QueryTimeout(BaobabError):
     remediation = "Ask for less: filter by a column that has an index, or add one with op:schema_apply."
 
 
+class QueryRefused(BadRequest):
+    code = "QUERY_TOO_COMPLEX"
+    summary = "The database does not run this query: it is too large, or cannot compute a value in it."
+    remediation = "Ask for less at a time: fewer conditions, columns, orders or related tables."
+
+
 class PolicyNotFound(NotFound):
     summary = "The table has no policy with this name."
     remediation = "List the policies with op:rls_list."

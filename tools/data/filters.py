@@ -1,7 +1,8 @@
 """Reads the filters of a query, as PostgREST's clients write them: `age=gte.18`, `or=(a.eq.1,b.is.null)`."""
 
 import re
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from baobab.tools.core.errors import BadRequest
@@ -30,6 +31,10 @@ _MOST = 200
 _DEEPEST = 10
 _LONGEST = 1000
 """The most values of one list."""
+_MOST_SEARCHES = 10
+"""The most searches of words in one query: each reads all of a text."""
+_LONGEST_PART = 200
+"""The most characters of a pattern between two wildcards: Postgres compares so many at each place of a text."""
 TEXT = ColumnType("text")
 
 
@@ -39,6 +44,7 @@ class FilterReader:
     def __init__(self, table: TableInfo) -> None:
         self._table = table
         self._remaining = _MOST
+        self._searches = 0
 
     def read(self, where: Where) -> list[Expression]:
         """Returns the conditions, all of which must hold. Raises InvalidFilter, which names the wrong ones."""
@@ -110,11 +116,25 @@ class FilterReader:
             )
         negation, operator, mode, value = match.groups()
         _check_mode(operator, mode)
+        if operator in text_search.OPERATORS:
+            self._searches += 1
+            if self._searches > _MOST_SEARCHES:
+                raise _too_many_searches()
         if mode in ("any", "all"):
-            parts = [_compare(name, left, kind, operator, item) for item in _items_of(value, "{", "}")]
-            condition: Expression = ["or" if mode == "any" else "and", *parts] if parts else [_OF_NONE[mode]]
+            items = list(_items_of(value, "{", "}"))
+            if len(items) > _LONGEST:
+                raise BadRequest(f"`{name}`: a list has at most {_LONGEST} values.")
+            if operator in ("like", "ilike"):
+                # Each pattern is a condition of its own.
+                self._remaining -= len(items) - 1
+                if self._remaining < 0:
+                    raise BadRequest(f"A query has at most {_MOST} conditions, and each pattern of a list is one.")
+            parts = [_compare(name, left, kind, operator, item) for item in items]
+            condition = join_halves("or" if mode == "any" else "and", parts) if parts else [_OF_NONE[mode]]
         else:
             condition = _compare(name, left, kind, operator, _unquote(value) if in_group else value)
+            if condition[0] == "like" and left[0] == "column" and kind.size is None:
+                condition = _add_range(condition)
         return ["not", condition] if negation else condition
 
     def operand(self, name: str) -> tuple[Expression, ColumnType]:
@@ -131,6 +151,48 @@ class FilterReader:
         if column is None:
             raise InvalidFilter(f"The table `{self._table.name}` has no column `{name[:63]}`.")
         return column
+
+
+def require_few_searches(conditions: Iterable[Expression]) -> None:
+    """Raises BadRequest if conditions, of all tables of a query, search more often than a query may."""
+    if sum(map(_count_searches, conditions)) > _MOST_SEARCHES:
+        raise _too_many_searches()
+
+
+def _count_searches(tree: Expression) -> int:
+    if tree[0] == "search":
+        return 1
+    return sum(map(_count_searches, tree[1:])) if tree[0] in ("and", "or", "not") else 0
+
+
+def _too_many_searches() -> BadRequest:
+    return BadRequest(
+        f"A query searches for words at most {_MOST_SEARCHES} times.",
+        remediation="Write one search with several words: `wfts.red or blue -green`.",
+    )
+
+
+def join_halves(kind: str, parts: list[Expression]) -> Expression:
+    """Joins conditions with `and` or `or`, in halves where they are many, because databases bound the depth."""
+    if len(parts) <= 50:
+        return [kind, *parts]
+    half = len(parts) // 2
+    return [kind, join_halves(kind, parts[:half]), join_halves(kind, parts[half:])]
+
+
+def _add_range(like: Expression) -> Expression:
+    """Adds the range of the texts that begin as a pattern does, which an index can serve."""
+    beginning = re.match(r"(?:[^%_\\]|\\.)*", like[2][2], re.DOTALL)
+    start = re.sub(r"\\(.)", r"\1", beginning[0] if beginning else "", flags=re.DOTALL)
+    if not start:
+        return like
+    parts: list[Expression] = [[">=", like[1], ["value", "text", start]]]
+    following = ord(start[-1]) + 1
+    if following < sys.maxunicode:
+        # No text has a character of these.
+        end = start[:-1] + chr(0xE000 if 0xD800 <= following < 0xE000 else following)
+        parts.append(["<", like[1], ["value", "text", end]])
+    return ["and", *parts, like]
 
 
 def read_json_path(operand: Expression, column: Column, path: str) -> tuple[Expression, ColumnType]:
@@ -168,10 +230,7 @@ def _compare(name: str, left: Expression, kind: ColumnType, operator: str, value
     if operator in ("like", "ilike"):
         if not kind.is_text:
             raise InvalidFilter(f"`{name}` is {kind}, and `{operator}` compares texts.")
-        pattern = _value(kind if kind.size is None else TEXT, value.replace("*", "%"), name)
-        if is_unfinished(pattern[2]):
-            raise BadRequest(f"`{name}`: a pattern does not end with a single backslash.")
-        return [operator, left, pattern]
+        return [operator, left, _read_pattern(name, kind, value)]
     if operator == "in":
         items = list(_items_of(value, "(", ")"))
         if len(items) > _LONGEST:
@@ -196,6 +255,18 @@ def _read_number(name: str, operator: str, value: str) -> str:
             remediation="To compare texts, end the path with `->>`, as in `data->>name`.",
         ) from exc
     return number
+
+
+def _read_pattern(name: str, kind: ColumnType, value: str) -> Expression:
+    pattern = _value(kind if kind.size is None else TEXT, value.replace("*", "%"), name)
+    if is_unfinished(pattern[2]):
+        raise BadRequest(f"`{name}`: a pattern does not end with a single backslash.")
+    if max(map(len, re.split(r"[%_]", pattern[2]))) > _LONGEST_PART:
+        raise BadRequest(
+            f"`{name}`: a pattern has at most {_LONGEST_PART} characters between two wildcards.",
+            remediation="Compare whole values with `eq`, or search words with `wfts`.",
+        )
+    return pattern
 
 
 def _compare_is(name: str, left: Expression, kind: ColumnType, value: str) -> Expression:

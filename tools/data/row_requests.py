@@ -1,15 +1,15 @@
 """Reads what a request asks of rows: the table, the filters, and the columns of the answer."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from baobab.tools.core.errors import BadRequest
-from baobab.tools.data.catalogue import Catalogue, Command, TableInfo
+from baobab.tools.data.catalogue import Catalogue, Command, Expression, TableInfo
 from baobab.tools.data.errors import MediaTypeRefused, SingleRowExpected, UserRequired, ViewReadOnly
 from baobab.tools.data.expression_trees import list_names
 from baobab.tools.data.expressions import FALSE, opened_rows
 from baobab.tools.data.fields import MOST_ROWS
-from baobab.tools.data.filters import FilterReader
+from baobab.tools.data.filters import FilterReader, require_few_searches
 from baobab.tools.data.media_types import MediaRequest, read_media_type, strip_nulls
 from baobab.tools.data.preferences import Preferences
 from baobab.tools.data.rows import Rows, Upsert
@@ -38,7 +38,15 @@ def read_query(
 ) -> Selection:
     selection = read_selection(catalogue, table, select)
     place_filters(selection, where or {})
+    if selection.embeds:
+        require_few_searches(_list_conditions(selection))
     return selection
+
+
+def _list_conditions(selection: Selection) -> Iterator[Expression]:
+    yield from FilterReader(selection.table).read(selection.where)
+    for embed in selection.embeds:
+        yield from _list_conditions(embed.selection)
 
 
 def require_filters(table: TableInfo, where: Mapping[str, Any] | None) -> list[Any]:

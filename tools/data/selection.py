@@ -20,6 +20,7 @@ _ORDER = re.compile(r"\"?([a-z_][a-z0-9_]*)\"?((?:->>?[^-.]+)*)((?:\.(?:asc|desc
 _RELATED_ORDER = re.compile(r"([^:()\",]+)\(([^()]*)\)((?:\.(?:asc|desc|nullsfirst|nullslast))*)", re.DOTALL)
 _DISTANCE = re.compile(r"([a-z_][a-z0-9_]*)\.(cosine|l2|inner)\.\{([^{}]*)\}")
 _MOST_COLUMNS = 200
+_MOST_ORDERS = 20
 _MOST_EMBEDS = 20
 """The most related tables of one query, nested ones included. Each one is a statement of its own."""
 _DEEPEST = 4
@@ -192,7 +193,13 @@ def _read_presence(name: str, texts: list[str]) -> bool:
 def read_order(selection: Selection) -> list[Order]:
     """Reads `created_at.desc,author(name).nullsfirst`. Nulls come last, or first if the order is descending."""
     orders: list[Order] = []
-    for part in map(str.strip, split_outside(selection.order)):
+    parts = [part.strip() for part in split_outside(selection.order)]
+    if len(parts) > _MOST_ORDERS:
+        raise BadRequest(
+            f"Rows are ordered by at most {_MOST_ORDERS} columns, and not by {len(parts)}.",
+            remediation="Name the first few: rows that are equal in those are ordered by their keys.",
+        )
+    for part in parts:
         if distance_order := _read_distance(selection.table, part):
             orders.append(distance_order)
         elif related_match := _RELATED_ORDER.fullmatch(part):

@@ -124,7 +124,11 @@ class _QueryReader:
             raise self._refuse()
         self._at = token.end()
         if token["operator"] == "!":
+            self._depth += 1
+            if self._depth > _DEEPEST:
+                raise BadRequest(f"A search is nested at most {_DEEPEST} deep, and each `!` counts.")
             part = self._read_operand()
+            self._depth -= 1
             return None if part is None else ["not", part]
         if token["operator"] == "(":
             inner = self._read_choice()

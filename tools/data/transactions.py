@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from sqlalchemy.exc import IntegrityError
 
 from baobab.storage.data.store import DataStore
-from baobab.storage.database import LockTimeout, StatementOutdated, StatementTimeout, Unit
+from baobab.storage.database import LockTimeout, StatementOutdated, StatementRefused, StatementTimeout, Unit
 from baobab.storage.statements import Statements
 from baobab.tools.core.call import Call
 from baobab.tools.core.errors import AppMigrating, BaobabError
@@ -25,6 +25,7 @@ from baobab.tools.data.errors import (
     CheckViolation,
     ForeignKeyViolation,
     NotNullViolation,
+    QueryRefused,
     QueryTimeout,
     SchemaChanging,
     TablesBusy,
@@ -125,6 +126,8 @@ async def _read_with(
         return await store.read(app_id, run, None if alone else call.unit, quick=quick, single=single, caller=caller)
     except StatementTimeout as exc:
         raise QueryTimeout from exc
+    except StatementRefused as exc:
+        raise QueryRefused from exc
     finally:
         if slow:
             call.services.of(SlowNotes).add(app_id, slow)
@@ -233,6 +236,8 @@ async def _transact(
         raise TablesBusy from exc
     except StatementTimeout as exc:
         raise QueryTimeout from exc
+    except StatementRefused as exc:
+        raise QueryRefused from exc
 
 
 def format_moment(call: Call) -> str:

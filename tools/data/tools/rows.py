@@ -45,8 +45,9 @@ from baobab.tools.data.row_requests import (
 from baobab.tools.data.rows import Rows
 from baobab.tools.data.schemas import ActingAs, QueryPlan, Row, RowsOrRow
 from baobab.tools.data.selection import Selection
+from baobab.tools.data.short_reads import is_short_to_read
 from baobab.tools.data.toolset import data
-from baobab.tools.data.transactions import read_rows
+from baobab.tools.data.transactions import find_catalogue, read_rows
 
 _PLAN_TEXT = "application/vnd.pgrst.plan+text; charset=utf-8"
 _SHORT, _SHORT_BYTES = 100, 2**18
@@ -121,7 +122,11 @@ async def data_list(
 
     is_single = not preferences.counts and "(" not in (select or "")
     is_short = (
-        limit <= _SHORT and where is None and not preferences.counts and not _NOT_SHORT & {*(select or ""), *order}
+        limit <= _SHORT
+        and where is None
+        and not preferences.counts
+        and not _NOT_SHORT & {*(select or ""), *order}
+        and is_short_to_read(await find_catalogue(call), table, actor, order)
     )
     try:
         selection, answer_rows, total = await read_rows(
@@ -219,7 +224,8 @@ async def data_get(
         matching_rows = rows.select(selection, key=key_condition(target, row_id))
         return matching_rows[0] if matching_rows else None
 
-    row = await read_rows(call, actor, read, quick=select is None, single="(" not in (select or ""))
+    is_short = select is None and is_short_to_read(await find_catalogue(call), table, actor)
+    row = await read_rows(call, actor, read, quick=is_short, single="(" not in (select or ""))
     if row is None:
         raise RowNotFound(f"`{table}` has no row with this key.")
     await warn_of_ignored_columns(call, table, select)

@@ -13,7 +13,7 @@ from baobab.tools.core.types import AppId, Text
 from baobab.tools.data.actor import SERVICE, VISITOR, Actor
 from baobab.tools.data.catalogue import Catalogue, Expression
 from baobab.tools.data.claims import add_claims_of_all
-from baobab.tools.data.errors import ColumnNotFound, InvalidFilter, QueryTimeout, TableNotFound
+from baobab.tools.data.errors import ColumnNotFound, InvalidFilter, QueryRefused, QueryTimeout, TableNotFound
 from baobab.tools.data.fields import Filters, OrderText, TableName
 from baobab.tools.data.row_reader import RowReader
 from baobab.tools.data.rows import Rows
@@ -31,7 +31,7 @@ ViewerName = Annotated[
     "POST /rls/simulate",
     access=AppOwner(),
     effect="read",
-    raises=(TableNotFound, ColumnNotFound, InvalidFilter, QueryTimeout),
+    raises=(TableNotFound, ColumnNotFound, InvalidFilter, QueryTimeout, QueryRefused),
     taints=True,
     rest=Rest(
         examples={"table": "posts", "viewers": ["anon", "0b8f1d6e-5c8e-4f0e-9a54-3f0d8a7c2e11"]},
