@@ -20,7 +20,7 @@ async def test_a_tool_server_that_does_not_answer_its_probe_is_a_failure(baobab:
     app_id = await baobab.create_app()
     arguments = {"app_id": app_id, "name": "docs", "url": f"http://127.0.0.1:{free_port()}/mcp"}
     result = await call_tool(baobab, "call_tool", {"name": "mcp_servers_create", "arguments": arguments}, era=era)
-    server = result["structuredContent"]["server"]
+    server = result["structuredContent"]["mcp_server"]
     probe = {"app_id": app_id, "id": server["id"]}
     refusal = read_refusal(
         await call_tool(baobab, "call_tool", {"name": "mcp_servers_probe", "arguments": probe}, era=era)

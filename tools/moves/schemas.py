@@ -28,7 +28,6 @@ class MoveStarted(TypedDict):
 
 
 class MoveReversed(MoveStarted):
-    migrationId: str
     path: Annotated[str, Field(description="Where to read the progress.")]
 
 

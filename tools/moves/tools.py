@@ -135,7 +135,7 @@ async def _preview_reverse(call: Call, app_id: AppId, migration_id: MoveId) -> s
     effect="write",
     raises=(MoveNotFound, NoReplica, Ineligible),
     audit=Audit("app.move.reverse", resource="app"),
-    rest=Rest(status=202),
+    rest=Rest(status=202, further_names={"migrationId": "migration_id"}),
     mcp=Mcp(
         keywords=(
             "undo, roll back a migration, return the app to its old region; "
@@ -149,8 +149,7 @@ async def moves_reverse(call: Call, app_id: AppId, migration_id: MoveId) -> Move
     """Move an app back to the region that it came from, with what was written since. The old copy there is replaced."""
     row = await _get_reversible(call, app_id, migration_id)
     move = await _start(call, app_id, await _choose_old_region(call, row.source_region))
-    move_id = move["migration_id"]
-    return {**move, "migrationId": move_id, "path": f"/v1/apps/{app_id}/migrations/{move_id}"}
+    return {**move, "path": f"/v1/apps/{app_id}/migrations/{move['migration_id']}"}
 
 
 @moves.tool(

@@ -103,14 +103,12 @@ class McpServer(TypedDict):
 
 class OneMcpServer(TypedDict):
     mcp_server: McpServer
-    server: Annotated[McpServer, Field(description="The same.")]
 
 
 class McpServers(TypedDict):
     """An app's tool servers, by name."""
 
     mcp_servers: list[McpServer]
-    servers: Annotated[list[McpServer], Field(description="The same.")]
 
 
 class Probe(TypedDict):

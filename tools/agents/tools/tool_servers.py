@@ -62,6 +62,7 @@ from baobab.tools.core.widening import whatever_is_given
     "GET /mcp-servers",
     access=AppOwner(),
     effect="read",
+    rest=Rest(further_names={"servers": "mcp_servers"}),
     mcp=Mcp(
         keywords=(
             "external MCP servers, connected tools, integrations, connectors; "
@@ -75,8 +76,7 @@ async def mcp_servers_list(call: Call, app_id: AppId) -> McpServers:
     query = select(rows).where(rows.c.app_id == app_id).order_by(rows.c.name)
     async with call.reading() as execute:
         server_rows: Any = (await execute(query)).mappings().all()
-    servers = [server_of(row) for row in server_rows]
-    return {"mcp_servers": servers, "servers": servers}
+    return {"mcp_servers": [server_of(row) for row in server_rows]}
 
 
 @agents.tool(
@@ -85,7 +85,11 @@ async def mcp_servers_list(call: Call, app_id: AppId) -> McpServers:
     effect="external",
     raises=(ToolServerExists, PlanLimitReached, AddressRefused, UrlRefused),
     audit=Audit("agent.tool_server.create", action="create", resource="mcp_server"),
-    rest=Rest(status=201, examples={"name": "docs", "url": "https://mcp.example.com/mcp"}),
+    rest=Rest(
+        status=201,
+        examples={"name": "docs", "url": "https://mcp.example.com/mcp"},
+        further_names={"server": "mcp_server"},
+    ),
     mcp=Mcp(
         keywords=(
             "connect, add, register an external or third-party MCP server, tools for agents, integration, "
@@ -154,7 +158,7 @@ async def mcp_servers_create(
         except IntegrityError as exc:
             raise ToolServerExists from exc
     server = server_of(values)
-    return {"mcp_server": server, "server": server}
+    return {"mcp_server": server}
 
 
 async def _preview_delete(call: Call, app_id: AppId, id: ServerId) -> str:

@@ -91,7 +91,7 @@ async def test_private_addresses_are_refused(agency: Agency, url: str) -> None:
     with pytest.raises(AddressRefused):
         await register_server(agency, url)
     result = await agency.harness.call("mcp_servers_list", agency.owner, app_id=agency.app_id)
-    assert result == {"mcp_servers": [], "servers": []}
+    assert result == {"mcp_servers": []}
 
 
 @pytest.mark.parametrize("url", ["ftp://example.com/", "http://user:pw@example.com/", "http://example.com:6379/"])

@@ -18,6 +18,7 @@ async def test_servers_over_rest(baobab: Baobab, fake: FakeToolServer) -> None:
     response = await baobab.client.post(path, json=body, headers=baobab.owner)
     assert response.status_code == 201, response.text
     server = response.json()["mcp_server"]
+    assert response.json()["server"] == server
     assert (server["transport"], server["auth"]) == ("streamable_http", {"type": "bearer", "token": "***"})
     assert (await baobab.client.post(path, json=body, headers=baobab.owner)).status_code == 409
     assert (await baobab.client.get(path, headers=baobab.owner)).json() == {
@@ -35,7 +36,9 @@ async def test_servers_over_rest(baobab: Baobab, fake: FakeToolServer) -> None:
         ToolServerFailed.remediation,
     )
     assert probed_response.json().items() >= {"ok": False, "error": "The tool server answered 500."}.items()
-    (server,) = (await baobab.client.get(path, headers=baobab.owner)).json()["mcp_servers"]
+    response = await baobab.client.get(path, headers=baobab.owner)
+    (server,) = response.json()["mcp_servers"]
+    assert response.json()["servers"] == [server]
     assert (server["status"], server["problem"]) == ("unhealthy", "The tool server answered 500.")
     removed_response = await baobab.client.delete(f"{path}/{server['id']}", headers=baobab.owner)
     assert (removed_response.status_code, removed_response.content) == (204, b"")
