@@ -89,3 +89,34 @@ async def test_a_run_of_those_who_get_all_tools_says_nothing_of_it(agency: Agenc
     await agency.create_agent("chat", chat_graph("files_list", "kv_get"), **PUBLIC)
     run = await agency.run_agent("chat")
     assert await agency.list_events("chat", run["id"], "tools_withheld") == []
+
+
+async def test_misspelt_tables_and_collections_are_warned_of_when_a_graph_is_saved(agency: Agency) -> None:
+    document = {"tables": {"orders": {"columns": {"id": {"type": "serial", "primaryKey": True}}}}}
+    of_app: dict[str, Any] = {"app_id": agency.app_id}
+    await agency.harness.call("schema_apply", agency.owner, **of_app, schema=document)
+    await agency.harness.call("rag_collections_create", agency.owner, **of_app, name="docs")
+    names = ["query_table", "rag_query"]
+    nodes: dict[str, Any] = {
+        "rows": {"type": "tool", "args_template": {"table": "order"}},
+        "known": {"type": "tool", "args_template": {"table": "orders"}},
+        "chosen": {"type": "tool", "args_template": {"table": "{{ input.table }}"}},
+        "texts": {"type": "tool", "args_template": {"name": "doc", "query": "{{ input.q }}"}},
+    }
+    for name, node in nodes.items():
+        node["tool_ref"] = {"source": "builtin", "name": names[name == "texts"]}
+    nodes["done"] = {"type": "end"}
+    edges = [("rows", "known"), ("known", "chosen"), ("chosen", "texts"), ("texts", "done")]
+    arguments = {**of_app, "name": "look", "graph_spec": build_graph(nodes, *edges, tools={"builtin": names})}
+    for tool in ("agents_validate", "agents_create", "agents_update"):
+        answer = await agency.harness.call(tool, agency.owner, **arguments)
+        assert answer["warnings"] == [
+            {
+                "path": ["nodes", "rows", "args_template", "table"],
+                "message": 'the app has no table "order"; did you mean "orders"?',
+            },
+            {
+                "path": ["nodes", "texts", "args_template", "name"],
+                "message": 'the app has no collection "doc"; did you mean "docs"?',
+            },
+        ], tool

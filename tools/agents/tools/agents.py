@@ -6,7 +6,6 @@ from sqlalchemy import bindparam, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from baobab.runtime.agents.app_rights import grant_rights
-from baobab.runtime.agents.offers import ToolOffers
 from baobab.runtime.agents.spec import GraphSpec, NamedApprovers
 from baobab.runtime.agents.tables import agents as rows
 from baobab.tools.agents.agent_rows import (
@@ -31,6 +30,7 @@ from baobab.tools.agents.graphs import (
     require_right_to_enable,
     require_valid,
 )
+from baobab.tools.agents.named_data import find_unknown_names
 from baobab.tools.agents.schemas.agents import (
     Agents,
     AgentStatus,
@@ -205,7 +205,7 @@ async def agents_create(
         except IntegrityError as exc:
             raise AgentExists from exc
         row = await load_agent_row(unit.fetch, app_id, name)
-    return _render_changed(row, spec, await load_tool_offers(call))
+    return await _render_changed(call, row, spec)
 
 
 async def _preview_update(call: Call, app_id: AppId, name: Name, **arguments: Any) -> str:
@@ -311,7 +311,7 @@ async def agents_update(
         statement = update(rows).where(rows.c.app_id == app_id, rows.c.id == row.id)
         await unit.execute(statement.values(**values, updated_at=call.now))
         row = await load_agent_row(unit.fetch, app_id, name)
-    return _render_changed(row, GraphSpec.model_validate(row.graph_spec), await load_tool_offers(call))
+    return await _render_changed(call, row, GraphSpec.model_validate(row.graph_spec))
 
 
 async def _preview_delete(call: Call, app_id: AppId, name: Name) -> str:
@@ -341,7 +341,8 @@ async def agents_delete(call: Call, app_id: AppId, name: Name) -> None:
         await unit.execute(update(rows).where(rows.c.app_id == app_id, rows.c.id == row.id).values(**values))
 
 
-def _render_changed(row: Any, spec: GraphSpec, offers: ToolOffers) -> ChangedAgent:
-    warnings = list_warnings(spec, row.visibility, row.approvers, offers)
+async def _render_changed(call: Call, row: Any, spec: GraphSpec) -> ChangedAgent:
+    warnings = list_warnings(spec, row.visibility, row.approvers, await load_tool_offers(call))
+    warnings += await find_unknown_names(call, spec)
     answer: ChangedAgent = {"agent": render_agent(row)}
     return {**answer, "warnings": warnings} if warnings else answer

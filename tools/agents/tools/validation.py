@@ -7,6 +7,7 @@ from baobab.runtime.agents.tables import agents as rows
 from baobab.tools.agents.agent_rows import agent_columns
 from baobab.tools.agents.errors import NoGraph
 from baobab.tools.agents.graphs import GRAPH_EXAMPLE, MOST_GRAPH_BYTES, list_warnings, load_tool_offers, validate_graph
+from baobab.tools.agents.named_data import find_unknown_names
 from baobab.tools.agents.schemas.agents import (
     AnyGraph,
     Concurrent,
@@ -95,4 +96,5 @@ async def agents_validate(
         visibility = (row.visibility if row else "private") if visibility is OMITTED else visibility
         approvers = (row.approvers if row else None) if approvers is OMITTED else approvers
     warnings = list_warnings(spec, visibility, approvers, await load_tool_offers(call))
+    warnings += await find_unknown_names(call, spec)
     return {"valid": True, "warnings": warnings} if warnings else {"valid": True}

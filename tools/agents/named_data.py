@@ -1,0 +1,47 @@
+"""Tables and collections that the nodes of a graph name, and that the app does not have."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from baobab.runtime.agents.issue import MAX_ISSUES, Path
+from baobab.runtime.agents.shape import suggest_name
+from baobab.runtime.agents.spec import GraphSpec, MapNode, ToolNode
+from baobab.tools.agents.schemas.agents import Issue
+from baobab.tools.core.call import Call
+from baobab.tools.core.wording import quote_text
+
+_LONGEST = 64
+Named = tuple[Path, str]
+
+
+async def find_unknown_names(call: Call, spec: GraphSpec) -> list[Issue]:
+    """Warns of names without placeholders. They are no mistakes yet: what they name may be made after the agent."""
+    issues: list[Issue] = []
+    if tables := list(_list_names(call, spec, "data", "table")):
+        schema = (await call.invoke("schema_get", app_id=call.require_app().id))["schema"]
+        issues += _find_unknown("table", tables, [*schema["tables"], *schema.get("views", ())])
+    if collections := list(_list_names(call, spec, "rag", "name")):
+        rows = await call.invoke("rag_collections_list", app_id=call.require_app().id)
+        issues += _find_unknown("collection", collections, [row["name"] for row in rows])
+    return issues[:MAX_ISSUES]
+
+
+def _list_names(call: Call, spec: GraphSpec, toolset: str, argument: str) -> Iterator[Named]:
+    """Lists the fixed values of an argument of a toolset's tools, with their paths."""
+    for node_id, node in spec.nodes.items():
+        if not isinstance(node, ToolNode | MapNode) or node.tool_ref.source != "builtin":
+            continue
+        registration = call.registry.find_for_graphs(node.tool_ref.name)
+        value: Any = node.args_template.get(argument)
+        if registration is None or not isinstance(value, str) or "{{" in value:
+            continue
+        tool = registration[0]
+        if tool.toolset.name == toolset and tool.name != "rag_collections_create":
+            yield ("nodes", node_id, "args_template", argument), value
+
+
+def _find_unknown(kind: str, named: list[Named], known_names: list[str]) -> Iterator[Issue]:
+    for path, name in named:
+        if name not in known_names:
+            suggestion = suggest_name(name[:_LONGEST], known_names)
+            yield {"path": list(path), "message": f"the app has no {kind} {quote_text(name)}{suggestion}"}
