@@ -7,7 +7,6 @@ Such a node fixes the tool and everything that says what is written where; place
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
 from typing import Any
@@ -40,18 +39,6 @@ class AppRightWithdrawn(Forbidden):
     code = "APP_RIGHT_WITHDRAWN"
     summary = "The agent no longer lends the app's right to this call, so it is not made."
     remediation = "Start a new run. If the agent is disabled or has changed, ask an admin of the app."
-
-
-@dataclass(frozen=True, slots=True)
-class Lender:
-    """The node of a graph that lends the app's right to its call."""
-
-    node_id: str
-    node: ActingNode
-
-
-def find_lender(node_id: str, node: ActingNode) -> Lender | None:
-    return None if node.run_as is None else Lender(node_id, node)
 
 
 # --- what a graph may say -------------------------------------------------------------------------------------------

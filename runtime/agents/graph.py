@@ -16,7 +16,7 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import Runtime
 from langgraph.types import Command, Send, interrupt
 
-from baobab.runtime.agents.app_rights import find_lender
+from baobab.runtime.agents.announcements import CallingNode, announce_write
 from baobab.runtime.agents.conversation import (
     REPAIR,
     describe_cut,
@@ -32,7 +32,7 @@ from baobab.runtime.agents.conversation import (
 from baobab.runtime.agents.edges import Edges
 from baobab.runtime.agents.failures import CallDenied, RateLimited, RunFailed, ToolFailed
 from baobab.runtime.agents.offers import function_names
-from baobab.runtime.agents.rendering import render_each, render_tree
+from baobab.runtime.agents.rendering import render_each, render_tree, template_values
 from baobab.runtime.agents.run_session import Message, ModelAnswer, RecalledMessages, RunResult, RunSession
 from baobab.runtime.agents.spec import AgentNode, EndNode, GraphSpec, LlmNode, MapNode, ToolNode, ToolRef, parse_graph
 from baobab.runtime.agents.state import State
@@ -216,7 +216,9 @@ class _GraphCompiler:
             session.event_log.emit_event("node_start", {"node_id": node_id, "step": step}, f"start {step}")
             self._count_call(state, 1)
             arguments = render_tree(node_id, node.args_template, state)
-            result = await self._call_tool(session, node_id, node, arguments, f"{step}", state["tainted"])
+            announcement = announce_write(self._spec, node_id, f"{step + 1}", template_values(state))
+            calling = CallingNode(node_id, node, announcement)
+            result = await self._call_tool(session, calling, arguments, f"{step}", state["tainted"])
             session.event_log.emit_event("node_end", {"node_id": node_id, "step": step}, f"end {step}")
             new_values = {node.output_key: result} if node.output_key else {}
             tainted = session.toolbox.is_tainting(node.tool_ref)
@@ -283,7 +285,9 @@ class _GraphCompiler:
 
         async def do(arg: dict[str, Any], runtime: Runtime[RunSession]) -> Command[Any]:
             session = runtime.context
-            result = await self._call_tool(session, node_id, node, arg["arguments"], arg["call_id"], arg["tainted"])
+            result = await self._call_tool(
+                session, CallingNode(node_id, node), arg["arguments"], arg["call_id"], arg["tainted"]
+            )
             tainted = session.toolbox.is_tainting(node.tool_ref)
             item_result = {f"{name} {arg['index']}": result}
             return Command(update={"items": item_result, "tainted": tainted}, goto=f"{name}_all")
@@ -316,17 +320,17 @@ class _GraphCompiler:
     async def _call_tool(
         self,
         session: RunSession,
-        node_id: str,
-        node: ToolNode | MapNode,
+        calling: CallingNode,
         arguments: dict[str, Any],
         call_id: str,
         tainted: bool,
     ) -> Any:
         """Calls the tool of a node. An error of the tool fails the run, or is returned in place of the result."""
-        ref, lender = node.tool_ref, find_lender(node_id, node)
+        node = calling.node
+        ref = node.tool_ref
         try:
             async with session.call_slots:
-                return (await make_call(session, ref, arguments, call_id, tainted, node.approvers, lender)).value
+                return (await make_call(session, ref, arguments, call_id, tainted, node.approvers, calling)).value
         except ToolFailed as failed:
             if node.on_error == "tell":
                 return {"error": failed.error}
@@ -334,7 +338,7 @@ class _GraphCompiler:
             place = f"{ref.name} of the tool server {server}" if server else ref.name
             message = f"{place}: {failed.error.get('message', 'failed')}"
             # What a tool says to the app is not for whoever started the run.
-            quotes = is_quoting(ref) or lender is not None
+            quotes = is_quoting(ref) or calling.lends_right
             raise RunFailed("tool_failed", message, quotes=quotes, cause=failed.error) from failed
         except CallDenied as denied:
             if node.on_denied == "fail":

@@ -68,6 +68,10 @@ class ToolOffers:
         find_rights = None if registered_tool.as_app is None else partial(_find_right_issues, *registration)
         return ToolOffer(mode, exposed_to, find_arguments, find_rights)
 
+    def list_own_names(self, ref: ToolRef) -> dict[str, str]:
+        """Returns the tool's own names of arguments by those of the graph, where they differ."""
+        return {theirs: own for own, theirs in self._find_builtin(ref)[1].arguments.items()}
+
     def list_edit_paths(self, node: ActingNode) -> tuple[tuple[str, ...], ...]:
         """Returns the places of a node's `edit` by the names of the tool that makes its call."""
         return list_edit_paths(self._find_builtin(node.tool_ref)[1], node)

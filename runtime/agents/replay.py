@@ -10,7 +10,7 @@ from typing import Any
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.memory import InMemorySaver
 
-from baobab.runtime.agents.app_rights import Lender
+from baobab.runtime.agents.announcements import CallingNode
 from baobab.runtime.agents.child_runs import derive_child_id
 from baobab.runtime.agents.failures import CallDenied, RunFailed, ToolFailed
 from baobab.runtime.agents.graph import compile_graph
@@ -112,7 +112,7 @@ class _Replayer:
         *,
         tainted: bool,
         approvers: NamedApprovers | None = None,
-        lender: Lender | None = None,
+        calling: CallingNode | None = None,
     ) -> CallResult:
         recorded_call = self._get_recorded(ref.name, call_id)
         if recorded_call["status"] == "denied":

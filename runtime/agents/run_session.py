@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from baobab.runtime.agents.app_rights import Lender
+from baobab.runtime.agents.announcements import CallingNode
 from baobab.runtime.agents.spec import AgentNode, LlmNode, NamedApprovers, ToolRef
 
 Message = dict[str, Any]
@@ -74,9 +74,9 @@ class Toolbox(Protocol):
         *,
         tainted: bool,
         approvers: NamedApprovers | None = None,
-        lender: Lender | None = None,
+        calling: CallingNode | None = None,
     ) -> CallResult:
-        """Calls a tool. approvers: the people whom the node names. lender: the node, if the call uses the app's right.
+        """Calls a tool. approvers: the people whom the node names. calling: the node, unless a model calls.
 
         Raises ApprovalPending, RateLimited, CallDenied, RunTimedOut and ToolFailed.
         """

@@ -10,7 +10,8 @@ from typing import Any
 
 from pydantic_core import from_json, to_json
 
-from baobab.runtime.agents.app_rights import AppRightWithdrawn, Lender, digest_node, require_app_right
+from baobab.runtime.agents.announcements import Announcement, CallingNode
+from baobab.runtime.agents.app_rights import AppRightWithdrawn, digest_node, require_app_right
 from baobab.runtime.agents.bounds import MAX_HELD_DEPTH, is_too_deep
 from baobab.runtime.agents.charges import OUT_OF_BUDGET, RAISE_BUDGET, RunCharges
 from baobab.runtime.agents.child_runs import ChildRuns, derive_child_id
@@ -78,9 +79,9 @@ class RunToolbox:
         *,
         tainted: bool,
         approvers: NamedApprovers | None = None,
-        lender: Lender | None = None,
+        calling: CallingNode | None = None,
     ) -> CallResult:
-        right = None if lender is None else self._borrow_right(lender)
+        right = self._borrow_right(calling) if calling is not None and calling.lends_right else None
         tool, caller = await self._get_callable_tool(ref, call_id, right), self.caller
         if right is not None:
             caller = ActingApp(self.run.app_id, self.run.agent_id)
@@ -105,6 +106,8 @@ class RunToolbox:
             voucher=proposers.find_voucher(self.run.caller),
             pins=frozenset([DIGEST, SERVER]) if ref.source == "mcp" else frozenset(),
             app_right=right,
+            node="" if calling is None else calling.node_id,
+            announces=None if calling is None else self._describe_announced(calling.announces),
         )
         context = RequestContext(
             "agent", self._request_id(call_id), ip=self.run.caller_ip or "local", base_url=self.base_url
@@ -159,13 +162,37 @@ class RunToolbox:
         self.event_log.emit_event("run_resumed", payload, f"resumed {decision.approval_id}", above=True)
         return decision.arguments
 
-    def _borrow_right(self, lender: Lender) -> AppRight:
+    def _describe_announced(self, announced: Announcement | None) -> dict[str, Any] | None:
+        """Describes the write that follows a question, as the question's approval keeps it."""
+        if announced is None:
+            return None
+        calling, ref = announced.calling, announced.calling.node.tool_ref
+        if isinstance(self.offers.get_offer(ref), str):
+            return None
+        tool, right = self.offers.get_calling_tool(ref), self._borrow_right(calling) if calling.lends_right else None
+        is_held = caller_requires_approval(self.caller, tool.name, tool.effect)
+        deciders = self._choose_approvers(ref, calling.node.approvers, is_held=is_held, is_lent=right is not None)
+        return {
+            "node": calling.node_id,
+            "call_id": announced.call_id,
+            "tool": tool.name,
+            "template": calling.node.args_template,
+            "names": self.offers.list_own_names(ref),
+            "bound": self.offers.build_arguments(ref, self.run.app_id, {}),
+            "values": announced.values,
+            "answer_key": announced.answer_key,
+            "approvers": deciders.of,
+            "persons": deciders.persons,
+            "app_right": None if right is None else right.as_column,
+        }
+
+    def _borrow_right(self, calling: CallingNode) -> AppRight:
         """Returns the app's right for the call of a node, which nobody has without an approval of that call."""
         return AppRight(
             self.run.agent_id,
-            lender.node_id,
-            digest_node(lender.node),
-            self.offers.list_edit_paths(lender.node),
+            calling.node_id,
+            digest_node(calling.node),
+            self.offers.list_edit_paths(calling.node),
             tuple(starters_of(self.run)),
             self.caller,
         )

@@ -177,6 +177,8 @@ class ToolNode(_Acting):
     type: Literal["tool"]
     """Calls one tool, without a model."""
     tool_ref: ToolRef
+    then: NodeId | None = None
+    """With the tool `interrupt`: the node that writes next. Whoever answers sees its call, and approves it by that."""
     args_template: Arguments = {}
     """The tool's arguments without app_id; texts are templates."""
     output_key: OutputKey | None = None

@@ -7,7 +7,7 @@ from typing import Any
 
 from langgraph.types import interrupt
 
-from baobab.runtime.agents.app_rights import Lender
+from baobab.runtime.agents.announcements import CallingNode
 from baobab.runtime.agents.failures import (
     ApprovalPending,
     CallDenied,
@@ -33,12 +33,12 @@ async def make_call(
     call_id: str,
     tainted: bool,
     approvers: NamedApprovers | None,
-    lender: Lender | None = None,
+    calling: CallingNode | None = None,
 ) -> CallResult:
-    """Makes a call and emits its events. Returns its result. lender: the node, if the call uses the app's right."""
+    """Makes a call and emits its events. Returns its result. calling: the node, if it is a `tool` or `map`."""
     payload_base: dict[str, Any] = {"tool_source": ref.source, "tool_name": ref.name, "call_id": call_id}
-    if lender is not None:
-        payload_base["run_as"] = lender.node.run_as
+    if calling is not None and calling.lends_right:
+        payload_base["run_as"] = calling.node.run_as
     if (server := session.toolbox.get_server_name(ref, call_id)) is not None:
         payload_base["server"] = server
     redacted_arguments = session.toolbox.redact_arguments(ref, arguments)
@@ -46,7 +46,7 @@ async def make_call(
     end_subject, started_at = f"called {call_id}", time.monotonic()
     try:
         result = await session.toolbox.call_tool(
-            ref, arguments, call_id, tainted=tainted, approvers=approvers, lender=lender
+            ref, arguments, call_id, tainted=tainted, approvers=approvers, calling=calling
         )
     except ApprovalPending as waiting:
         interrupt({"approval_id": waiting.approval_id, **payload_base, **waiting.details})

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from typing import Any, Protocol
 
+from baobab.runtime.agents.announcements import find_announcement_issues
 from baobab.runtime.agents.answer_schema import find_schema_error
 from baobab.runtime.agents.app_rights import ActingNode, find_approver_issues
 from baobab.runtime.agents.bounds import MAX_SCHEMA_VALUES, count_values, find_violations
@@ -96,6 +97,7 @@ def find_issues(value: Any, tools: OfferSource) -> tuple[GraphSpec | None, list[
             tool_issues,
             argument_issues,
             _find_right_issues(spec, offers),
+            find_announcement_issues(spec),
             *text_issues,
         )
         if issue.path[:1] not in shape.replaced_paths and issue.path[:2] not in shape.replaced_paths

@@ -22,7 +22,7 @@ from tests.cli.server_process import TIMEOUT_SECONDS, run_server
 from tests.clients.install import NODE
 from tests.docs.blocks import find_blocks
 from tests.docs.generate import ROOT
-from tests.docs.shell import run_shell, set_variables
+from tests.docs.shell import check_order, run_shell, set_variables
 
 PAGE = ROOT / "docs/agents.md"
 
@@ -35,6 +35,7 @@ def test_the_examples_of_the_page_about_agents_run(tmp_path: Path) -> None:
     assert '"max_runs_per_user_per_hour":20' in process
     assert '"output":8' in process
     assert '"status":"cancelled"' in process
+    check_order(process, '"open":["changes.refunded"],"run_as":"app"', "approved", '"refunded":20')
 
 
 Webhook = tuple[dict[str, str], bytes]

@@ -53,14 +53,17 @@ async def resume_run(
     arguments: Mapping[str, Any] | None,
     data: Mapping[str, Any] | None,
     reason: str | None,
+    even_if_failing: bool = False,
     agent: str | None = None,
 ) -> RunState:
     """Decides about one call that the run, or a child run of it, waits for.
 
-    RunNotFound, NotPaused, TokenInvalid, AlreadyDecided, NotAnApprover, Forbidden, BadRequest.
+    RunNotFound, NotPaused, TokenInvalid, AlreadyDecided, NotAnApprover, WouldFail, Forbidden, BadRequest.
     """
     if call.caller.limits is not None:
         raise NotYoursToDecide
+    if approved and not even_if_failing:
+        await _require_success(call, app_id, run_id, token, arguments, data)
     run_ids = await _list_run_ids(call, app_id, run_id)
     waiting_rows = list(await call.services.approvals.list_pending_of_runs(call.execute, run_ids))
     decider, decided_row = Decider(call.caller, call.role), None
@@ -93,6 +96,23 @@ async def resume_run(
         if row.run_id == run_id:
             return {"run_id": run_id, "status": "running"}
     return {"run_id": run_id, "status": run.status}
+
+
+async def _require_success(
+    call: Call,
+    app_id: str,
+    run_id: str,
+    token: str,
+    arguments: Mapping[str, Any] | None,
+    data: Mapping[str, Any] | None,
+) -> None:
+    """Raises WouldFail for a call that would fail now. Whoever may not decide about it is refused later."""
+    async with call.reading_apart() as reading:
+        run_ids = await _list_run_ids(reading, app_id, run_id)
+        rows = list(await call.services.approvals.list_pending_of_runs(reading.execute, run_ids))
+        row, decider = find_matching_row(call.services.vault, rows, token), Decider(call.caller, call.role)
+        if row is not None and decider.may(PendingDecision.of_approval(row)):
+            await call.services.part(Decisions).require_success(reading, row, decider, arguments, data)
 
 
 async def _list_run_ids(call: Call, app_id: str, run_id: str) -> list[str]:

@@ -1,6 +1,7 @@
 """Decisions: a person approves or rejects a call that waits, and a key whose policy is eased withdraws its own."""
 
 import json
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from sqlalchemy import select, update
@@ -8,7 +9,9 @@ from sqlalchemy import select, update
 from baobab.runtime.agents.edits import require_answer
 from baobab.storage.notices import Notices
 from baobab.tools.approvals.carrying_over import require_makeable
-from baobab.tools.approvals.executor import ask_for_execution
+from baobab.tools.approvals.consents import AnnouncedCall
+from baobab.tools.approvals.executor import enqueue_execution
+from baobab.tools.approvals.foreseeing import require_success
 from baobab.tools.approvals.tables import NOTICE, approvals
 from baobab.tools.approvals.texts import ApprovalTexts, describe_row
 from baobab.tools.core.approvals import AlreadyDecided, Edit, EditsTakeOne
@@ -51,10 +54,10 @@ class CallDecisions:
         if row.status != "pending" or row.expires_at <= call.now:
             raise AlreadyDecided.of(row)
         if status == "approved":
-            require_answer(row.tool, self._texts.arguments(row) if edit is None else edit.all_arguments)
-        if status == "approved":
+            call_arguments = self._texts.arguments(row) if edit is None else edit.all_arguments
+            require_answer(row.tool, call_arguments)
             # Refused before anybody relies on it. An edit is validated against the present tool.
-            require_makeable(call.registry, row, self._texts.arguments(row) if edit is None else edit.all_arguments)
+            require_makeable(call.registry, row, call_arguments)
         values = self._complete_fields(call, row)
         if status == "approved" and gate.approvers.persons > 1:
             if edit is not None:
@@ -78,12 +81,14 @@ class CallDecisions:
             values |= self._edit_arguments(call, row, edit)
         if status == "rejected":
             values |= {"finished_at": call.now, **self._texts.seals.without_arguments(row.id)}
+        else:
+            values |= self._give_consent(call, row, decider, edit)
         pending = (approvals.c.id == row.id, approvals.c.status == "pending", approvals.c.expires_at > call.now)
         if (await call.execute(update(approvals).where(*pending).values(**values))).rowcount != 1:
             raise AlreadyDecided.of((await call.execute(query)).one())
         await self._notices.publish(call.unit, NOTICE, row.organisation_id)
         if status == "approved":
-            await ask_for_execution(call, row.id, row.organisation_id)
+            await enqueue_execution(self._jobs, call.unit, row.id, row.organisation_id)
         elif row.run_id is not None:
             details = {"approval_id": row.id, "run_id": row.run_id}
             await self._jobs.emit(call.unit, ENDED, app_id=row.app_id, data=details)
@@ -98,6 +103,29 @@ class CallDecisions:
         if row.fields is not None or tool is None:
             return {}
         return {"fields": self._texts.seal_fields(row.id, "fields", self._texts.render_fields(row, tool))}
+
+    async def require_success(
+        self,
+        call: Call,
+        row: Any,
+        decider: Decider,
+        arguments: Mapping[str, Any] | None = None,
+        data: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Raises WouldFail if the waiting call of a row would fail now, before somebody approves it."""
+        await require_success(call, self._texts.seals, row, decider, arguments, data)
+
+    def _give_consent(self, call: Call, row: Any, decider: Decider, edit: Edit | None) -> dict[str, Any]:
+        """Returns the columns that approve the write which a question announces, if its decider may decide about that.
+
+        Raises BadRequest if the answer does not fill it.
+        """
+        write = AnnouncedCall.of(call.registry, self._texts.seals, row)
+        if write is None or not write.may_consent(decider):
+            return {"announced": None}
+        arguments = write.complete(self._texts.arguments(row) if edit is None else edit.all_arguments)
+        call.audit.data["approves"] = {"tool": write.tool.name, "node": write.fields["node"]}
+        return {"announced": None, "consent": write.digest(arguments)}
 
     def _edit_arguments(self, call: Call, row: Any, edit: Edit) -> dict[str, Any]:
         """Returns the columns that hold other arguments than those that the call of the row was proposed with."""

@@ -15,7 +15,7 @@ from pydantic_core import from_json, to_json
 from sqlalchemy import select, update
 
 from baobab.storage.clock import Clock
-from baobab.storage.database import Database
+from baobab.storage.database import Database, Unit
 from baobab.tools.approvals.acting import describe_right, restore_acting_caller
 from baobab.tools.approvals.carrying_over import require_makeable
 from baobab.tools.approvals.errors import Unfinished
@@ -25,7 +25,7 @@ from baobab.tools.core.call import Call
 from baobab.tools.core.context import RequestContext
 from baobab.tools.core.errors import AppMigrating, BaobabError, Internal, Unavailable
 from baobab.tools.core.job import Job
-from baobab.tools.core.jobs import RetryLater
+from baobab.tools.core.jobs import Jobs, RetryLater
 from baobab.tools.core.steps import ENDED
 from baobab.tools.core.stores import Stores
 
@@ -97,10 +97,10 @@ def job_id_of(approval_id: str) -> str:
     return f"approval:{approval_id}"
 
 
-async def ask_for_execution(call: Call, approval_id: str, organisation_id: str) -> None:
+async def enqueue_execution(jobs: Jobs, unit: Unit, approval_id: str, organisation_id: str) -> None:
     """Enqueues the execution of an approved call; it begins when the decision is committed."""
     arguments = {"approval_id": approval_id}
-    await call.services.jobs.enqueue(call.unit, JOB, arguments, job_id=job_id_of(approval_id), tenant=organisation_id)
+    await jobs.enqueue(unit, JOB, arguments, job_id=job_id_of(approval_id), tenant=organisation_id)
 
 
 class Executor:

@@ -20,6 +20,8 @@ from baobab.storage.clock import Clock, Ids
 from baobab.storage.database import Database, DatabaseConnection, Unit
 from baobab.storage.notices import Notices
 from baobab.tools.approvals.carrying_over import list_effects
+from baobab.tools.approvals.consents import digest_step
+from baobab.tools.approvals.executor import GOOD_FOR, enqueue_execution
 from baobab.tools.approvals.notices.tables import notice_settings
 from baobab.tools.approvals.tables import NOTICE, FieldCipher, approvals
 from baobab.tools.approvals.texts import ApprovalTexts, describe_row
@@ -88,11 +90,19 @@ class ProposedCalls:
             if row is not None and call.context.step is not None and row.status in ("expired", *_FINISHED):
                 return self._resolve_step(call, row)
             if row is None:
-                values = await self._insert_proposal(connection, call, belongs_to, arguments_json, digests[0], meaning)
+                consent = await self._take_consent(connection, call, arguments)
+                values = await self._insert_proposal(
+                    connection, call, belongs_to, arguments_json, digests[0], meaning, consent
+                )
                 await self._notices.publish(connection, NOTICE, belongs_to[0])
-                await self._ask_for_notices(connection, values["id"], belongs_to[0])
+                if values["status"] == "approved":
+                    await enqueue_execution(self._jobs, connection, values["id"], belongs_to[0])
+                else:
+                    await self._ask_for_notices(connection, values["id"], belongs_to[0])
                 summary = describe_row(call.tool, SimpleNamespace(**values), render_fields(call.tool, arguments))
-                refusal: BaobabError = self._approval_error(values["id"], "pending", summary, values["expires_at"])
+                refusal: BaobabError = self._approval_error(
+                    values["id"], values["status"], summary, values["expires_at"]
+                )
             elif row.status in _FINISHED:
                 # The outcome is read before it is erased: one that cannot be read is kept.
                 result, error = self._read_outcome(call, row)
@@ -105,6 +115,30 @@ class ProposedCalls:
                 summary = self._texts.summarise(row, call.tool)
                 refusal = self._approval_error(row.id, row.status, summary, row.expires_at)
         raise refusal
+
+    async def _take_consent(
+        self, connection: DatabaseConnection | Unit, call: Call, arguments: Mapping[str, Any]
+    ) -> dict[str, Any] | None:
+        """Returns the columns of a decision, if an answer to the question before this step approved this very call. It
+        is used up by that.
+        """
+        step = call.context.step
+        consent = None if step is None else digest_step(step, call.tool, arguments)
+        if step is None or consent is None:
+            return None
+        is_given = (
+            approvals.c.proposer == proposers.proposer_name(call.caller, step),
+            approvals.c.consent == consent,
+            approvals.c.status.in_(("approved", "executed")),
+            approvals.c.decided_at > self._clock.now() - GOOD_FOR,
+        )
+        question = (await connection.execute(select(approvals).where(*is_given).limit(1))).first()
+        if question is None:
+            return None
+        await connection.execute(update(approvals).where(approvals.c.id == question.id).values(consent=None))
+        call.audit.data["approved_with"] = question.id
+        names = ("decided_at", "decided_by", "decided_with")
+        return {"status": "approved", **{name: getattr(question, name) for name in names}}
 
     async def _ask_for_notices(self, unit: Unit, approval_id: str, organisation_id: str) -> None:
         """Asks for people to be told, if any member wants to be."""
@@ -194,12 +228,17 @@ class ProposedCalls:
         arguments_json: str,
         digest: str,
         meaning: str | None,
+        consent: Mapping[str, Any] | None,
     ) -> dict[str, Any]:
         (organisation, account), now, step = belongs_to, self._clock.now(), call.context.step
         approval_id, proposer = "appr_" + self._ids.secret(_ID_LENGTH), proposers.proposer_name(call.caller, step)
         await self._require_room(connection, approvals.c.organisation_id == organisation, MOST_PENDING)
         await self._require_room(connection, approvals.c.proposer == proposer, MOST_PENDING_OF_ONE)
-        await self._require_bytes(connection, organisation, len(arguments_json))
+        announcement_json = json.dumps(step.announces, separators=(",", ":")) if step and step.announces else None
+        if announcement_json is not None and len(announcement_json) > MOST_BYTES:
+            # Too much to keep beside the question: the write that follows waits for a person of its own.
+            announcement_json = None
+        await self._require_bytes(connection, organisation, len(arguments_json) + len(announcement_json or ""))
         values = {
             "id": approval_id,
             "organisation_id": organisation,
@@ -228,6 +267,10 @@ class ProposedCalls:
             "agent": step and step.agent,
             "meaning": meaning,
             "app_right": step.app_right.as_column if step and step.app_right else None,
+            "announced": None
+            if announcement_json is None
+            else self._texts.seals.seal(approval_id, "announced", announcement_json),
+            **(consent or {}),
         }
         await connection.execute(insert(approvals), values)
         if step is not None and step.app_right is not None:

@@ -115,6 +115,25 @@ class OneApproval(TypedDict):
     approval: Approval
 
 
+class AnnouncedWrite(TypedDict):
+    """The write that follows a question. Answering approves exactly this call, if `may_consent`."""
+
+    node: Annotated[str, Field(description="The node of the agent's graph that makes the call.")]
+    tool: str
+    summary: Annotated[str, Field(description="What the call does, and with which arguments, as far as is known.")]
+    arguments: Annotated[
+        JsonObject | None,
+        Field(description="What it will be called with, with null where the answer has nothing yet; null for others."),
+    ]
+    open: Annotated[list[str], Field(description="The arguments that the answer fills, such as `changes.amount`.")]
+    run_as: Annotated[Literal["app"] | None, Field(description="Whose right it uses, as in an approval.")]
+    approvers: Annotated[Json, Field(description="Who may approve it.")]
+    may_consent: Annotated[
+        bool,
+        Field(description="Whether the caller's answer approves it; if not, it waits for others."),
+    ]
+
+
 class ApprovalDetail(OneApproval):
     proposer_name: Annotated[str | None, Field(description="What the proposing key is called, while it is in force.")]
     arguments: Annotated[JsonObject | None, Field(description="As in `approval`.")]
@@ -124,6 +143,10 @@ class ApprovalDetail(OneApproval):
     ]
     run_input: Annotated[str | None, Field(description="What the run that asks was given, as text for people.")]
     preview: Annotated[str | None, Field(description="What the call would do at this moment, where its tool can tell.")]
+    then: Annotated[AnnouncedWrite | None, Field(description="Of a question: the write that it announces.")]
+    would_fail: Annotated[
+        bool, Field(description="Whether it would fail at this moment: then only `even_if_failing` approves it.")
+    ]
     changes: Annotated[
         list[Change] | None,
         Field(

@@ -60,6 +60,10 @@ approvals = Table(
     Column("meaning", String(64)),
     # Of a call with the app's right: which node lends it, what may be edited, who may not decide (core/app_rights.py).
     Column("app_right", Json),
+    # For a question: what the write that follows it is made of, until it is answered; then the digest of the one call
+    # that the answer approves, until the run makes it (consents.py).
+    Column("announced", Sealed),
+    Column("consent", String(64)),
     # `fields` of the call as it was proposed, if the approver changed the arguments.
     Column("asked_fields", Sealed),
     Index("ix_approvals_organisation_id_created_at", "organisation_id", "created_at"),
@@ -92,6 +96,6 @@ class FieldCipher:
     def open(self, approval_id: str, column: str, value: str) -> str:
         return self.vault.open(value, f"approvals.{column}:{approval_id}").decode()
 
-    def without_arguments(self, approval_id: str) -> dict[str, str]:
+    def without_arguments(self, approval_id: str) -> dict[str, str | None]:
         """Returns the values that erase the arguments of a row; key rotation expects that the column is never empty."""
-        return {"arguments": self.seal(approval_id, "arguments", "{}")}
+        return {"arguments": self.seal(approval_id, "arguments", "{}"), "announced": None}

@@ -8,39 +8,38 @@ from sqlalchemy import and_, or_, select
 
 from baobab.runtime.agents.edits import edit_call
 from baobab.tools.approvals.access import DECIDERS, READERS
-from baobab.tools.approvals.acting import restore_acting_caller
 from baobab.tools.approvals.asking_runs import load_runs, read_answers
-from baobab.tools.approvals.carrying_over import CallOutdated, require_makeable
+from baobab.tools.approvals.carrying_over import CallOutdated
+from baobab.tools.approvals.consents import AnnouncedCall
 from baobab.tools.approvals.errors import ApprovalNotFound, OnlyRunsAreEdited
+from baobab.tools.approvals.foreseeing import foresee_row
 from baobab.tools.approvals.rendering import ApprovalRenderer, read_status, shorten_approval
-from baobab.tools.approvals.schemas import ApprovalDetail, Approvals, OneApproval, Status
+from baobab.tools.approvals.schemas import AnnouncedWrite, ApprovalDetail, Approvals, OneApproval, Status
+from baobab.tools.approvals.service import service_of
 from baobab.tools.approvals.tables import approvals as rows
+from baobab.tools.approvals.texts import describe_row
 from baobab.tools.approvals.toolset import approvals
-from baobab.tools.core.approvals import AlreadyDecided, EditsTakeOne
+from baobab.tools.approvals.visibility import find_approval, select_visible
+from baobab.tools.core.approvals import AlreadyDecided, EditsTakeOne, WouldFail
 from baobab.tools.core.auth import proposers
-from baobab.tools.core.auth.callers import Account, AppKey, EndUser
+from baobab.tools.core.auth.callers import Account
 from baobab.tools.core.auth.deciders import (
-    MEMBER,
-    OWNER_OF_KEY,
-    STARTER,
-    USER,
+    Decider,
     NeedsAnother,
     NotAnApprover,
     NotYoursToDecide,
     PendingDecision,
-    person,
 )
-from baobab.tools.core.auth.membership import decider_of, load_role
-from baobab.tools.core.auth.roles import rank
+from baobab.tools.core.auth.membership import decider_of
 from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call, Preview
-from baobab.tools.core.context import RequestContext
-from baobab.tools.core.errors import AppNotFound, BadRequest, BaobabError, Forbidden
+from baobab.tools.core.errors import AppNotFound, BadRequest, BaobabError
 from baobab.tools.core.escaping import escape_json
 from baobab.tools.core.pagination import Cursor, PageSize, decode_cursor, encode_cursor
 from baobab.tools.core.proposals import Decisions
 from baobab.tools.core.toolset import Mcp
 from baobab.tools.core.types import AppId, JsonObject, Text
+from baobab.tools.core.wording import redact_arguments, render_fields
 
 ApprovalId = Annotated[
     str,
@@ -81,7 +80,11 @@ async def approvals_list(
     status: only those of this status.
     """
     organisation = call.caller.organisation_id if isinstance(call.caller, Account) else ""
-    query = select(rows).where(await _visible(call, organisation)).order_by(rows.c.created_at.desc(), rows.c.id.desc())
+    query = (
+        select(rows)
+        .where(await select_visible(call, organisation))
+        .order_by(rows.c.created_at.desc(), rows.c.id.desc())
+    )
     if status == "pending":
         query = query.where(rows.c.status == "pending", rows.c.expires_at > call.now)
     elif status == "expired":
@@ -120,10 +123,10 @@ async def approvals_list(
 )
 async def approvals_get(call: Call, approval_id: ApprovalId) -> ApprovalDetail:
     """Read one approval: what the call would do, a preview of it, and its outcome."""
-    row = await _find(call, approval_id)
-    preview, asking_runs = Preview(None), await load_runs(call, [row])
+    row = await find_approval(call, approval_id)
+    preview, failure, asking_runs = Preview(None), None, await load_runs(call, [row])
     if read_status(call, row) == "pending":
-        preview = await _preview(call, row, call.services.approvals.arguments(row))
+        preview, failure = await _preview(call, row, call.services.approvals.arguments(row))
     renderer = ApprovalRenderer(call, asking_runs)
     approval = await renderer.render_row(row)
     arguments, asking_run = approval["arguments"], asking_runs.get(row.run_id)
@@ -139,7 +142,10 @@ async def approvals_get(call: Call, approval_id: ApprovalId) -> ApprovalDetail:
         "arguments": arguments,
         "arguments_text": None if arguments is None else escape_json(arguments, indent=2),
         "run_input": run_input,
-        "preview": preview.text if is_member or row.app_right is None else None,
+        # What the app sees is not for its users, but why the call would fail is for whoever decides about it.
+        "preview": preview.text if is_member or row.app_right is None or (failure and approval["may_decide"]) else None,
+        "would_fail": failure is not None,
+        "then": _render_announced(call, row, decider) if read_status(call, row) == "pending" else None,
         "changes": preview.changes if is_member else None,
         "may_decide": approval["may_decide"],
     }
@@ -159,6 +165,7 @@ async def approvals_get(call: Call, approval_id: ApprovalId) -> ApprovalDetail:
         proposers.CallerUnreadable,
         EditsTakeOne,
         OnlyRunsAreEdited,
+        WouldFail,
         BadRequest,
     ),
     audit=Audit("approval.approve", resource="approval"),
@@ -171,15 +178,23 @@ async def approvals_get(call: Call, approval_id: ApprovalId) -> ApprovalDetail:
     ),
 )
 async def approvals_approve(
-    call: Call, approval_id: ApprovalId, arguments: JsonObject | None = None, data: JsonObject | None = None
+    call: Call,
+    approval_id: ApprovalId,
+    arguments: JsonObject | None = None,
+    data: JsonObject | None = None,
+    even_if_failing: bool = False,
 ) -> OneApproval:
     """Approve a waiting call: it is executed at once, exactly once, with its proposer's rights. Or answer a question.
 
-    Only a person decides: not the credential that proposed the call, nor a key that needs approval itself.
+    Only a person decides: not the credential that proposed the call, nor a key that needs approval itself. A call that
+    would fail now is not approved.
 
     arguments: for a call of a run: arguments in place of those that it proposed.
     data: the answer to a question (`question` of the approval), as its `answer_schema` describes it.
+    even_if_failing: approve it all the same if it would fail now (`would_fail` of the approval).
     """
+    if not even_if_failing:
+        await _require_success(call, approval_id, arguments, data)
     return await _decide(call, approval_id, "approved", None, arguments, data)
 
 
@@ -207,7 +222,7 @@ async def _decide(
     arguments: JsonObject | None = None,
     data: JsonObject | None = None,
 ) -> OneApproval:
-    row = await _find(call, approval_id)
+    row = await find_approval(call, approval_id)
     call.audit.resource_id, call.audit.organisation_id, call.audit.app_id = row.id, row.organisation_id, row.app_id
     call.audit.data["tool"] = row.tool
     if proposers.proposer_name(call.caller) == row.proposer:
@@ -220,59 +235,46 @@ async def _decide(
         decider.require(PendingDecision.of_approval(row))
         edit = await edit_call(call, row, decider, arguments, data)
     await call.services.part(Decisions).decide(call, row.id, decider, status, reason, edit)
-    row = await _find(call, approval_id)
+    row = await find_approval(call, approval_id)
     return {"approval": await ApprovalRenderer(call, await load_runs(call, [row])).render_row(row)}
 
 
-async def _find(call: Call, approval_id: str) -> Any:
-    row = (await call.execute(select(rows).where(rows.c.id == approval_id))).first()
-    if row is None:
-        raise ApprovalNotFound
-    caller = call.caller
-    # A person follows the address of an approval from whichever organisation they work in; a key stays in its own.
-    by_token = isinstance(caller, Account) and caller.key_id is None
-    home = row.organisation_id if by_token or not isinstance(caller, Account) else caller.organisation_id
+async def _require_success(call: Call, approval_id: str, arguments: JsonObject | None, data: JsonObject | None) -> None:
+    """Raises WouldFail for a call that would fail now. Whoever may not decide about it is refused later."""
+    async with call.reading_apart() as reading:
+        row = await find_approval(reading, approval_id)
+        decider = await decider_of(reading, row.organisation_id)
+        is_editable = (arguments is None and data is None) or row.run_id is not None
+        if read_status(call, row) == "pending" and is_editable and decider.may(PendingDecision.of_approval(row)):
+            await call.services.part(Decisions).require_success(reading, row, decider, arguments, data)
+
+
+def _render_announced(call: Call, row: Any, decider: Decider) -> AnnouncedWrite | None:
+    """Returns the write that a question announces; its arguments only for those whose answer approves it."""
+    texts = service_of(call.services).texts
+    announcement = AnnouncedCall.of(call.registry, texts.seals, row)
+    if announcement is None:
+        return None
+    may_consent, write = announcement.may_consent(decider), announcement.as_row
+    arguments = announcement.sketch(texts.arguments(row)) if may_consent else {}
+    return {
+        "node": announcement.fields["node"],
+        "tool": announcement.tool.name,
+        "summary": describe_row(announcement.tool, write, render_fields(announcement.tool, arguments)),
+        "arguments": redact_arguments(announcement.tool, arguments) if may_consent else None,
+        "open": announcement.open_fields,
+        "run_as": None if write.app_right is None else "app",
+        "approvers": announcement.gate.approvers.as_json,
+        "may_consent": may_consent,
+    }
+
+
+async def _preview(call: Call, row: Any, arguments: dict[str, Any]) -> tuple[Preview, BaobabError | None]:
+    """Returns what the waiting call would do now, and the error that it would fail with."""
     try:
-        visible = select(rows.c.id).where(rows.c.id == approval_id, await _visible(call, home))
-    except Forbidden as exc:
-        raise ApprovalNotFound from exc
-    if (await call.execute(visible)).first() is None:
-        raise ApprovalNotFound
-    return row
-
-
-async def _visible(call: Call, organisation_id: str) -> Any:
-    """Returns which approvals of an organisation are the caller's business."""
-    caller = call.caller
-    is_own = rows.c.proposer == proposers.proposer_name(caller)
-    if caller.limits is None and isinstance(caller, (AppKey, EndUser)):
-        of_app = and_(rows.c.app_id == caller.app_id, rows.c.run_id.is_not(None))
-        if isinstance(caller, AppKey):
-            return or_(is_own, of_app)
-        own_runs = and_(rows.c.approvers == STARTER, rows.c.starter == person(caller))
-        return or_(is_own, and_(of_app, or_(rows.c.approvers.in_((USER, f"role:{caller.role}")), own_runs)))
-    if not isinstance(caller, Account) or caller.limits is not None:
-        return is_own
-    role = await load_role(call, organisation_id, caller.account_id)
-    if role is None:
-        raise Forbidden("This account is not a member of the organisation.")
-    of_organisation = rows.c.organisation_id == organisation_id
-    if rank(role) >= rank("admin"):
-        return of_organisation
-    is_starter = and_(rows.c.approvers.in_((STARTER, OWNER_OF_KEY)), rows.c.starter == person(caller))
-    return and_(of_organisation, or_(rows.c.account_id == caller.account_id, rows.c.approvers == MEMBER, is_starter))
-
-
-async def _preview(call: Call, row: Any, arguments: dict[str, Any]) -> Preview:
-    """Describes what the waiting call would do now, with its proposer's rights."""
-    try:
-        require_makeable(call.registry, row, arguments)
-        tool = call.registry.find(row.tool)
-        caller = await restore_acting_caller(call.services, call.unit, row, tool)
-        context = RequestContext(row.door, row.request_id, base_url=call.context.base_url)
-        return await call.registry.preview(tool, arguments, caller, context, call.unit)
+        return await foresee_row(call, row, arguments), None
     except BaobabError as error:
-        return Preview(f"It would fail now: {error.message}")
+        return Preview(f"It would fail now: {error.message}"), error
 
 
 def _past(call: Call) -> Any:

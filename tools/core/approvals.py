@@ -67,6 +67,20 @@ class ApprovalExpired(Conflict):
     remediation = "Make the call again if you still want it."
 
 
+class WouldFail(Conflict):
+    code = "APPROVAL_WOULD_FAIL"
+    summary = "The call would fail now, so it was not approved."
+    remediation = "Reject it and give the reason, or approve it all the same with `even_if_failing`: true."
+
+    @classmethod
+    def of(cls, error: BaobabError) -> "WouldFail":
+        """Builds the refusal to approve a call that would fail with an error now."""
+        remediation = f"Mend that first ({error.remedy.rstrip('.')}), or reject the call and give the reason."
+        remediation += " To approve it all the same, send `even_if_failing`: true."
+        message = f"The call would fail now, so it was not approved: {error.message}"
+        return cls(message, remediation=remediation, details={"code": error.code})
+
+
 class CallFailed(BaobabError):
     """An approved call that its tool refused. Its message and remedy are the tool's."""
 

@@ -454,6 +454,22 @@ class Call:
         async with database.reading() as connection:
             yield connection
 
+    @asynccontextmanager
+    async def reading_apart(self) -> "AsyncIterator[Call]":
+        """Yields a call of the same caller that only reads, in a transaction of its own which ends with the block.
+
+        For what takes long and must not happen while this call holds a lock. This call must not have read anything.
+        """
+        unit = self.services.database.build_unit(write=False)
+        call = Call(self.registry, self.services, self.tool, self.caller, self.context, unit)
+        call.app, call.role = self.app, self.role
+        try:
+            yield call
+        except BaseException as exc:
+            await unit.rollback(exc)
+            raise
+        await unit.commit()
+
     async def enqueue(
         self, kind: str, arguments: Mapping[str, Any], *, job_id: str | None = None, delay: float = 0.0
     ) -> str:

@@ -54,6 +54,21 @@ class Decisions(Protocol):
         """
         ...
 
+    async def require_success(
+        self,
+        call: Call,
+        row: Any,
+        decider: Decider,
+        arguments: Mapping[str, Any] | None = None,
+        data: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Raises WouldFail if the waiting call of a row would fail now.
+
+        call: `Call.reading_apart` of the decision, because looking may take long. arguments, data: as the decider gives
+        them in place of the run's.
+        """
+        ...
+
     async def withdraw_exempt(self, call: Call, key_id: str, limits: Limits) -> None:
         """Withdraws the pending proposals of a key that the key need not ask for any more with its new limits."""
         ...

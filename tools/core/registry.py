@@ -338,18 +338,11 @@ class Registry:
             return None
         if await call.services.part(Proposals).has_proposal(call, arguments, meaning):
             return None
-        unit = call.services.database.build_unit(write=False)
-        preview_call = Call(self, call.services, tool, call.caller, call.context, unit)
-        preview_call.app, preview_call.role = call.app, call.role
-        try:
+        # A proposal has a transaction of its own, which must not wait for this one's write lock.
+        async with call.reading_apart() as preview_call:
             answer = None if idle is None else await idle(preview_call, **values)
             if answer is None and tool.preview is not None:
                 await tool.preview(preview_call, **values)
-        except BaseException as exc:
-            await unit.rollback(exc)
-            raise
-        # A proposal has a transaction of its own, which must not wait for this one's write lock.
-        await unit.commit()
         return answer
 
     async def _work_or_propose(self, call: Call, values: dict[str, Any], arguments: Mapping[str, Any]) -> Any:

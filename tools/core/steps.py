@@ -1,7 +1,9 @@
 """Steps: the calls that a run of an agent makes."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
 from baobab.tools.core.app_rights import AppRight
 
@@ -38,3 +40,7 @@ class Step:
     """Arguments that hold fast what is called. Whoever retries the step may find others: it is the same call."""
     app_right: AppRight | None = None
     """The app's right, which the call uses in place of its caller's once somebody has approved it."""
+    node: str = ""
+    """The node of the graph that makes the call; empty for a call that a model wants."""
+    announces: Mapping[str, Any] | None = None
+    """For a question: what the write that follows it is made of (tools/approvals/consents.py)."""

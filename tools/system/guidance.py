@@ -219,7 +219,9 @@ GET {base}/v1/APP_ID/agents/answerer/runs/RUN_ID
 ## Agents that change something wait for a person
 
 A tool that writes waits in every run: `status` is `paused`, and the event `run_paused` has an `approval_token`. Your
-person decides in the console at /console, or you pass their decision on (`agents_runs_resume`).
+person decides in the console at /console, or you pass their decision on (`agents_runs_resume`). A run does only what
+its starter may do. For more (a customer asks, staff approve, the app writes), give the node `"run_as": "app"` and
+`"approvers": {{"role": "staff"}}`; graph-spec says what such a node may contain.
 
 ```
 POST {base}/v1/APP_ID/agents

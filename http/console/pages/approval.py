@@ -41,7 +41,7 @@ async def show_approval(visit: Visit) -> Context:
     main_arguments = _pick_shown(approval, details["arguments"] or {})
     if fields:
         main_arguments.pop("answer_schema", None)
-    changes = details["changes"] or []
+    changes, then = details["changes"] or [], details["then"]
     return {
         **details,
         "title": approval["title"],
@@ -62,6 +62,7 @@ async def show_approval(visit: Visit) -> Context:
         "asks_of_key": waits and details["may_decide"] and _find_key(approval) is not None and not is_question,
         "was_decided": "decided" in visit.query,
         "fields": fields,
+        "then_shown": _list_arguments(_pick_shown(approval, then["arguments"] or {})) if then else [],
         "so_far": await _read_run(visit, approval),
     }
 
@@ -256,7 +257,9 @@ def _name_tool(details: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 async def approve(visit: Visit) -> str:
-    arguments = {} if "arguments" not in visit.form else {"arguments": _parse(visit.form["arguments"])}
+    arguments: dict[str, Any] = {} if "arguments" not in visit.form else {"arguments": _parse(visit.form["arguments"])}
+    if "even_if_failing" in visit.form:
+        arguments["even_if_failing"] = True
     await visit.call("approvals_approve", approval_id=visit.parts["id"], **arguments)
     return f"/approvals/{visit.parts['id']}?decided=1"
 
@@ -322,7 +325,8 @@ async def answer(visit: Visit) -> str:
         except ValueError:
             value = text
         data = value if isinstance(value, dict) else {"answer": value}
-    await visit.call("approvals_approve", approval_id=visit.parts["id"], data=data)
+    even = "even_if_failing" in visit.form
+    await visit.call("approvals_approve", approval_id=visit.parts["id"], data=data, even_if_failing=even)
     return f"/approvals/{visit.parts['id']}?decided=1"
 
 

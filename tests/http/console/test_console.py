@@ -71,7 +71,7 @@ async def test_an_approval_is_read_and_approved_by_plain_forms(baobab: Baobab) -
     assert response.status_code == 303
     again = await baobab.client.post(f"/console/approvals/{approval_id}/reject", data=form, headers=browser)
     assert again.status_code == 409
-    assert "already been decided" in again.text
+    assert "already approved" in again.text
 
 
 async def test_whoever_is_asked_can_have_the_key_always_ask_and_the_call_goes_on_waiting(baobab: Baobab) -> None:

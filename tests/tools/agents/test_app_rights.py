@@ -134,7 +134,7 @@ async def test_a_customer_sees_neither_the_row_nor_the_arguments_of_what_the_app
     run = await shop.run_agent("refunds", ada, input={"order": "77", "amount": 20})
     assert run["status"] == "paused", "nothing that the app may see is told before somebody has approved the call"
     approval_id = (await get_waiting(shop, shop.owner))["id"]
-    await shop.harness.call("approvals_approve", staff_of(shop), approval_id=approval_id)
+    await shop.harness.call("approvals_approve", staff_of(shop), approval_id=approval_id, even_if_failing=True)
     run = await shop.wait_for_run("refunds", run["id"])
     visible_run = await shop.harness.call("agents_runs_get", ada, app_id=shop.app_id, name="refunds", id=run["id"])
     assert visible_run["run"]["error"] == {"type": "tool_failed", "message": "A tool that the agent uses failed."}
@@ -397,7 +397,9 @@ async def test_the_right_is_lent_only_while_the_agent_has_the_node_and_is_active
         await withdraw()
         detail = await shop.harness.call("approvals_get", shop.owner, approval_id=approval_id)
         assert detail["preview"].startswith("It would fail now:")
-        await shop.harness.call("approvals_approve", shop.owner, approval_id=approval_id)
+        refusal = await shop.catch_refusal("approvals_approve", shop.owner, approval_id=approval_id)
+        assert refusal.code == "APPROVAL_WOULD_FAIL"
+        await shop.harness.call("approvals_approve", shop.owner, approval_id=approval_id, even_if_failing=True)
         run = await shop.wait_for_run("refunds", run["id"])
     else:
         await change_graph(shop, asking_graph())
@@ -493,3 +495,44 @@ async def test_the_app_itself_makes_no_call_that_nobody_approved(shop: Agency) -
     with pytest.raises(RuntimeError, match="only in a call that somebody has approved"):
         await shop.harness.registry.call("data_update", arguments, caller, RequestContext("test", "r"))
     assert await list_refunds(shop) == {1: 0, 2: 0}
+
+
+async def test_a_call_that_would_fail_is_not_approved_unless_somebody_wants_that(shop: Agency) -> None:
+    insert = {"tool_ref": {"source": "builtin", "name": "data_insert"}, "run_as": None}
+    graph = refund_graph(**insert, args_template={"table": "orders", "values": {"id": 3}})
+    await shop.create_agent("adder", graph, visibility="authenticated")
+    run = await shop.run_agent("adder", shop.end_user("ada"))
+    approval = await get_waiting(shop, staff_of(shop))
+    detail = await shop.harness.call("approvals_get", shop.owner, approval_id=approval["id"])
+    assert (detail["would_fail"], approval["run_as"]) == (True, None)
+    token = (await shop.list_events("adder", run["id"], "run_paused"))[-1]["payload"]["approval_token"]
+    resume = {"app_id": shop.app_id, "name": "adder", "id": run["id"], "approval_token": token, "approved": True}
+    for tool, arguments in (("approvals_approve", {"approval_id": approval["id"]}), ("agents_runs_resume", resume)):
+        refusal = await shop.catch_refusal(tool, staff_of(shop), **arguments)
+        assert (refusal.code, refusal.status) == ("APPROVAL_WOULD_FAIL", 409)
+        assert "lets users insert" in refusal.message, refusal.message
+        assert "`even_if_failing`" in refusal.remedy
+    assert (await get_waiting(shop, shop.owner))["id"] == approval["id"]
+    await shop.harness.call("agents_runs_resume", staff_of(shop), **resume, even_if_failing=True)
+    assert (await shop.wait_for_run("adder", run["id"]))["error"]["type"] == "tool_failed"
+    assert await list_refunds(shop) == {1: 0, 2: 0}
+
+
+async def test_a_run_of_a_key_that_must_ask_has_its_calls_as_the_app_approved_by_admins(shop: Agency) -> None:
+    key = await shop.harness.call(
+        "api_keys_create", shop.owner, name="asks", key_scope="app", target_app_id=shop.app_id, approval="write"
+    )
+    await shop.harness.call("api_keys_ask", shop.owner, key_id=key["key_id"], tool_name="agents_run", ask="never")
+    limits = Limits(approval="write", never_ask=frozenset({"agents_run"}))
+    caller = AppKey(shop.app_id, key["key_id"], shop.owner.account_id, limits)
+    run = await shop.run_agent("refunds", caller, input={"order": "1", "amount": 20})
+    approval = await get_waiting(shop, shop.owner)
+    assert approval["approvers"] == "admin"
+    assert (await shop.harness.call("approvals_list", staff_of(shop), status="pending"))["approvals"] == []
+    admin = await shop.harness.join(shop.owner.organisation_id, shop.owner, "admin@example.com", "admin")
+    refusal = await shop.catch_refusal("approvals_approve", shop.owner, approval_id=approval["id"])
+    assert refusal.code == "APPROVAL_OTHERS_DECIDE", "the key is the owner's"
+    decider = Account(admin.account_id, shop.owner.organisation_id)
+    await shop.harness.call("approvals_approve", decider, approval_id=approval["id"])
+    assert (await shop.wait_for_run("refunds", run["id"]))["status"] == "completed"
+    assert await list_refunds(shop) == {1: 20, 2: 0}

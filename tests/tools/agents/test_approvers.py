@@ -278,7 +278,7 @@ async def test_nothing_that_a_run_of_a_revoked_key_asked_for_is_made(agency: Age
     holder = Account(agency.owner.account_id, agency.owner.organisation_id, key["key_id"])
     run = await agency.run_agent("a", by=holder)
     await agency.harness.call("api_keys_revoke", agency.owner, key_id=key["key_id"])
-    await agency.decide("a", run["id"], approves=True)
+    await agency.decide("a", run["id"], approves=True, even_if_failing=True)
     ended_run = await agency.wait_for_end("a", run["id"])
     assert ended_run["status"] == "failed", ended_run
     assert "revoked" in ended_run["error"]["message"]

@@ -63,9 +63,9 @@ class ApprovalsClient:
     ) -> httpx.Response:
         return await self.ask("POST", f"/v1/approvals/{approval_id}/{word}", by or self.person.headers, body)
 
-    async def approve_and_wait(self, approval_id: str) -> dict[str, Any]:
+    async def approve_and_wait(self, approval_id: str, **body: Any) -> dict[str, Any]:
         """Approve it, and wait for what comes of it."""
-        response = await self.decide(approval_id)
+        response = await self.decide(approval_id, **body)
         assert response.status_code == 200, response.text
         return await self.wait_for_outcome(approval_id)
 

@@ -164,9 +164,17 @@ async def test_an_approval_that_no_server_was_there_for_is_not_acted_on_days_lat
 
 
 async def get_failure_code(approvals_client: ApprovalsClient, approval_id: str) -> str:
-    outcome = await approvals_client.approve_and_wait(approval_id)
+    """The code of the error with which a call fails that is approved although it would fail."""
+    refusal = await approvals_client.decide(approval_id)
+    assert refusal.status_code == 409
+    error = refusal.json()["error"]
+    assert error["code"] == "APPROVAL_WOULD_FAIL"
+    assert "even_if_failing" in error["remediation"]
+    assert (await approvals_client.get_approval(approval_id))["approval"]["status"] == "pending"
+    outcome = await approvals_client.approve_and_wait(approval_id, even_if_failing=True)
     assert outcome["status"] == "failed"
     code: str = outcome["error"]["code"]
+    assert code == error["details"]["code"]
     return code
 
 
@@ -233,7 +241,7 @@ async def test_what_was_executed_is_audited_under_the_proposing_key_and_its_appr
     approval_id = await approvals_client.parse_approval_id(
         await approvals_client.ask("PATCH", f"/apps/{approvals_client.app}", body={"name": "renamed"})
     )
-    await approvals_client.approve_and_wait(approval_id)
+    await approvals_client.approve_and_wait(approval_id, even_if_failing=True)
     logs = await approvals_client.ask(
         "GET", f"/v1/{approvals_client.app}/audit-logs?event_type=app.rename", approvals_client.baobab.owner
     )

@@ -131,15 +131,25 @@ async def agents_public_resume(
     arguments: JsonObject | None = None,
     data: JsonObject | None = None,
     reason: Reason | None = None,
+    even_if_failing: bool = False,
 ) -> RunState:
     """Decide about a call that a paused run waits for.
 
     approved: true makes the call, false refuses it.
     arguments: the arguments to call with, in place of those that the run proposed.
     data: the answer to a question, as its `answer_schema` describes it.
+    even_if_failing: approve it all the same if it would fail now.
     """
     return await resume_run(
-        call, app_id, id, approval_token, approved=approved, arguments=arguments, data=data, reason=reason
+        call,
+        app_id,
+        id,
+        approval_token,
+        approved=approved,
+        arguments=arguments,
+        data=data,
+        reason=reason,
+        even_if_failing=even_if_failing,
     )
 
 

@@ -57,7 +57,7 @@ from baobab.tools.agents.schemas.agents import (
     run_of,
 )
 from baobab.tools.agents.toolset import agents
-from baobab.tools.core.approvals import AlreadyDecided, EditsTakeOne
+from baobab.tools.core.approvals import AlreadyDecided, EditsTakeOne, WouldFail
 from baobab.tools.core.auth.access import OF_APP, AppOwner
 from baobab.tools.core.auth.callers import EndUser
 from baobab.tools.core.auth.deciders import Decider, NeedsAnother, NotAnApprover, NotYoursToDecide
@@ -83,6 +83,7 @@ RESUMING = (
     NotAnApprover,
     NeedsAnother,
     EditsTakeOne,
+    WouldFail,
     BadRequest,
 )
 
@@ -290,15 +291,26 @@ async def agents_runs_resume(
     arguments: JsonObject | None = None,
     data: JsonObject | None = None,
     reason: Reason | None = None,
+    even_if_failing: bool = False,
 ) -> RunState:
     """Decide about a call that a paused run waits for: approve it, with changed arguments if you like, or reject it.
 
     approved: true makes the call, false refuses it.
     arguments: the arguments to call with, in place of those that the run proposed.
     data: the answer to a question, as its `answer_schema` describes it.
+    even_if_failing: approve it all the same if it would fail now.
     """
     return await resume_run(
-        call, app_id, id, approval_token, approved=approved, arguments=arguments, data=data, reason=reason, agent=name
+        call,
+        app_id,
+        id,
+        approval_token,
+        approved=approved,
+        arguments=arguments,
+        data=data,
+        reason=reason,
+        even_if_failing=even_if_failing,
+        agent=name,
     )
 
 

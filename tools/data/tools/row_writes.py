@@ -13,9 +13,11 @@ from baobab.tools.data.access import ACCESS, find_actor
 from baobab.tools.data.attempts import read_attempt
 from baobab.tools.data.catalogue import Catalogue
 from baobab.tools.data.errors import (
+    PolicyViolation,
     RowNotFound,
     SingleRowExpected,
 )
+from baobab.tools.data.expressions import FALSE, opened_rows
 from baobab.tools.data.fields import (
     ANSWER_HEADERS,
     AS_HEADERS,
@@ -85,6 +87,8 @@ async def _list_insertions(
 
     def foresee(rows: Rows, catalogue: Catalogue) -> list[Change]:
         target = open_table(catalogue, rows, table, "INSERT")
+        if opened_rows(target, "INSERT", rows.actor) == FALSE:
+            raise PolicyViolation(f"No policy of `{table}` lets users insert rows.")
         upsert = find_upsert(target, on_conflict, read_preferences(options["prefer"]))
         return Foresight(rows, catalogue).foresee_insert(target, picked_rows, upsert)
 
