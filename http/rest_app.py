@@ -35,7 +35,8 @@ from baobab.tools.core.errors import (
 from baobab.tools.core.outages import STORE_OUTAGES, translate_outage
 from baobab.tools.core.registry import Registry
 from baobab.tools.core.stream import ClientGone
-from baobab.tools.system.unbuilt import Unbuilt, find_unbuilt
+from baobab.tools.system.missing_routes import find_unbuilt
+from baobab.tools.system.unbuilt import Unbuilt
 
 ASGI = Callable[[Scope, Any, Any], Awaitable[None]]
 
@@ -141,7 +142,7 @@ class RestApp:
         match = self._trie.find(request.path)
         if host.files_of is not None and not (match and _is_file_of(host.files_of, *match)):
             raise OnlyFilesHere
-        if match is None or _is_of_rows(match[0]):
+        if match is None or _is_of_rows(match[0]) or request.method not in (*match[0], "HEAD", "OPTIONS"):
             unbuilt = find_unbuilt(request.path)
             if unbuilt is not None or match is None:
                 return await self._answer_without_tool(scope, receive, respond, request, unbuilt)

@@ -14,6 +14,7 @@ from typing import Any
 from pydantic_core import from_json, to_json
 
 from baobab.runtime.gateway.errors import RequestRefused
+from baobab.runtime.gateway.events import LARGEST
 from baobab.runtime.gateway.model import Model
 from baobab.runtime.gateway.reason import ProviderRefusal
 
@@ -48,12 +49,19 @@ class ReasoningCollector:
         self._texts: dict[str, list[str]] = {}
         self._lists: dict[str, list[dict[str, Any]]] = {}
         self._by_index: dict[tuple[str, object, object], dict[str, Any]] = {}
+        self._room = LARGEST
 
     def add(self, delta: Mapping[str, Any]) -> None:
+        """Collects the reasoning of a delta. If there is far too much of it, none comes back."""
+        if self._room < 0:
+            return
         for name in _TEXTS:
             if isinstance(text := delta.get(name), str) and text:
                 self._texts.setdefault(name, []).append(text)
-        self.add_lists(delta)
+                self._room -= len(text)
+        self._room -= self.add_lists(delta)
+        if self._room < 0:
+            self.take()
 
     def add_lists(self, delta: Mapping[str, Any]) -> int:
         """Collects the parts of reasoning, without the text. Returns the number of characters."""

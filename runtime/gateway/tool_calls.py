@@ -12,9 +12,13 @@ from typing import Any
 
 from pydantic_core import from_json, to_json
 
+from baobab.runtime.gateway.errors import UpstreamMalformed
+from baobab.runtime.gateway.events import LARGEST
+
 _NO_ID = frozenset(("", "None", "null", "undefined"))
 _NO_ARGUMENTS = frozenset(("", "{}", "null"))
 """Arguments of these texts may be a placeholder for those that follow."""
+_MOST_CALLS = 10_000
 _STRUCTURE = re.compile(r'\\.|["{}\[\]]', re.DOTALL)
 CUT_REASONS = frozenset(
     (
@@ -46,6 +50,7 @@ class ToolCallSequencer:
         self._last: _Call | None = None
         self._held_back: dict[int, _Call] = {}
         """The calls with something that is not passed on yet, by their numbers."""
+        self._room = LARGEST
         self._current = 0
         """The number of the call whose pieces are passed on."""
 
@@ -54,7 +59,10 @@ class ToolCallSequencer:
         return any(not call.is_empty for call in self._calls)
 
     def add_pieces(self, pieces: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Takes the `tool_calls` of one delta and returns those to pass on."""
+        """Takes the `tool_calls` of one delta and returns those to pass on.
+
+        Raises UpstreamMalformed for far too many calls, or far too long ones: all of them are in memory.
+        """
         for position, piece in enumerate(pieces):
             self._add_piece(_Piece(piece), position, is_alone=len(pieces) == 1)
         return self._take_ready()
@@ -67,6 +75,9 @@ class ToolCallSequencer:
         return ready
 
     def _add_piece(self, piece: "_Piece", position: int, *, is_alone: bool) -> None:
+        self._room -= len(piece.text)
+        if self._room < 0 or len(self._calls) > _MOST_CALLS:
+            raise UpstreamMalformed
         call = self._find_call(piece, position, is_alone=is_alone)
         if call is None:
             call = _Call(len(self._calls))

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic_core import from_json, to_json
 
 from baobab.runtime.gateway.completion_events import stream_completion
-from baobab.runtime.gateway.errors import UpstreamFailed, UpstreamMalformed, UpstreamTimeout
+from baobab.runtime.gateway.errors import RequestRefused, UpstreamFailed, UpstreamMalformed, UpstreamTimeout
 from baobab.runtime.gateway.events import DONE, encode_event
 from baobab.runtime.gateway.library_errors import may_be_local, translate_error
 from baobab.runtime.gateway.litellm_import import load_litellm
@@ -298,6 +298,9 @@ async def _post_request(
         is_local = not handover.has_begun and may_be_local(library, exc)
         malformed_field = find_malformed_field(body) if is_local else None
         failure = malformed_field or translate_error(library, exc, body, upstream)
+        if handover.has_begun and isinstance(failure, RequestRefused) and may_be_local(library, exc):
+            # The provider has not refused the request: the library could not read its answer.
+            failure = UpstreamMalformed()
         raise failure from failure.__cause__ or exc
 
 

@@ -89,6 +89,8 @@ async def call_models(
             if provider is not None and isinstance(exc, UpstreamDenied):
                 # A fallback model would hide this error, and nobody would ever replace the key.
                 raise _upstream_denied(exc) from exc
+            if provider is not None and isinstance(exc, UpstreamFailed) and not isinstance(call.caller, EndUser):
+                _add_providers_words(exc)
             if isinstance(exc, UpstreamFailed) and not exc.is_unbilled:
                 raise
             # The error of the requested model is of more use than that of a fallback.
@@ -118,6 +120,13 @@ def _drops_parameters(call: Call, body: Mapping[str, Any], ai_settings: AiSettin
     if not isinstance(drops, bool):
         raise RequestRefused(f"`{DROP}` must be true or false.", details={"param": DROP})
     return drops
+
+
+def _add_providers_words(error: UpstreamFailed) -> None:
+    """Adds the safe part of what the provider said to its failure, for those whose server or key it is."""
+    words = error.__cause__.safe_text.rstrip(".: ") if isinstance(error.__cause__, ProviderRefusal) else ""
+    if words and words not in error.message:
+        error.message = f"{error.message.rstrip('.')}: {words}."
 
 
 def _upstream_denied(error: UpstreamDenied) -> UpstreamDenied:

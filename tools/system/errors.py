@@ -11,6 +11,13 @@ class NotBuilt(RouteNotFound):
     remediation = "docs/not-yet.md says what to use until then."
 
 
+class NotHere(RouteNotFound):
+    """A route of OpenAI's or Anthropic's API that this server does not have."""
+
+    summary = "Not here."
+    remediation = "docs/models.md lists the routes of OpenAI's and Anthropic's that are here."
+
+
 class MeetingsNotBuilt(BaobabError):
     code = "provider_unavailable"
     status = 501
@@ -45,3 +52,23 @@ class MeetingsEnvelope(FlatEnvelope):
     def render(self, error: BaobabError, docs: str) -> dict[str, Any]:
         words = {"message": error.message, "remediation": error.remedy}
         return {"error": {**words, "type": "server_error", "code": self.code(type(error))}}
+
+
+class OpenAiEnvelope(FlatEnvelope):
+    """`{error: {message, type, code, param}}`, as OpenAI's clients read it."""
+
+    name = "OpenAiRouteError"
+
+    def render(self, error: BaobabError, docs: str) -> dict[str, Any]:
+        words = {"message": f"{error.message} {error.remedy}", "remediation": error.remedy}
+        return {"error": {**words, "type": "invalid_request_error", "code": self.code(type(error)), "param": None}}
+
+
+class AnthropicEnvelope(FlatEnvelope):
+    """`{type: "error", error: {type, message}}`, as Anthropic's clients read it."""
+
+    name = "AnthropicRouteError"
+
+    def render(self, error: BaobabError, docs: str) -> dict[str, Any]:
+        words = {"message": f"{error.message} {error.remedy}", "remediation": error.remedy}
+        return {"type": "error", "error": {"type": "not_found_error", **words, "code": self.code(type(error))}}

@@ -4,7 +4,14 @@ from dataclasses import dataclass
 
 from baobab.tools.core.envelopes import STRUCTURED, Envelope
 from baobab.tools.core.errors import BaobabError
-from baobab.tools.system.errors import FlatEnvelope, MeetingsEnvelope, MeetingsNotBuilt, NotBuilt, PeopleNotBuilt
+from baobab.tools.system.errors import (
+    FlatEnvelope,
+    MeetingsEnvelope,
+    MeetingsNotBuilt,
+    NotBuilt,
+    NotHere,
+    PeopleNotBuilt,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +34,11 @@ class Unbuilt:
         if f"{_APP}/{name}" in self.paths and name.isidentifier():
             # A table may have the name from before the name was taken.
             remedy += f" If you mean a table `{name}`, its rows are at /v1/{app_id}/data/{name}."
-        message = f"This path is not built yet: {self.what}." if self.error is NotBuilt else None
+        messages: dict[type[BaobabError], str] = {
+            NotBuilt: f"This path is not built yet: {self.what}.",
+            NotHere: f"Not here: {self.what}.",
+        }
+        message = messages.get(self.error)
         return self.error(message, remediation=remedy)
 
 
@@ -76,19 +87,3 @@ UNBUILT = (
     ),
     Unbuilt("the search for people and companies", (f"{_APP}/people",), error=PeopleNotBuilt, envelope=FlatEnvelope()),
 )
-
-_PATTERNS = [(tuple(path[1:].split("/")), unbuilt) for unbuilt in UNBUILT for path in unbuilt.paths]
-_FIXED = frozenset(pattern[-1] for pattern, _ in _PATTERNS)
-
-
-def find_unbuilt(path: str) -> Unbuilt | None:
-    """Returns the missing feature to which a path belongs."""
-    segments = path[1:].split("/")
-    if _FIXED.isdisjoint(segments):
-        return None
-    for pattern, unbuilt in _PATTERNS:
-        if len(segments) >= len(pattern) and all(
-            part == segment or part.startswith("{") for part, segment in zip(pattern, segments, strict=False)
-        ):
-            return unbuilt
-    return None

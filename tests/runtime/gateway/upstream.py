@@ -165,6 +165,8 @@ class Upstream:
             raise
         if answer is None:
             return _error_response(CHAT, 404, "not_found", f"There is nothing at {request.path}.")
+        if name == "shapeless":
+            return web.json_response({"candidates": "The upstream has none."})
         if name == "malformed-json" and isinstance(answer, web.Response) and isinstance(answer.body, bytes):
             return await _send_whole(request, answer.body, behaviour)
         return answer

@@ -492,6 +492,18 @@ async def test_a_model_that_does_not_stream_is_asked_for_a_whole_answer(world: I
         world.fake.behaviour = ""
 
 
+@pytest.mark.parametrize("field", ["calls", "arguments"])
+async def test_a_stream_with_far_too_many_calls_ends_with_an_error(world: Installation, field: str) -> None:
+    if field == "calls":
+        pieces = [piece(number, id=f"c{number}", name="kv_get", arguments="{}") for number in range(10_002)]
+        stream: list[Delta] = [{"tool_calls": pieces[start : start + 100]} for start in range(0, len(pieces), 100)]
+    else:
+        stream = [call(0, id="c1", name="kv_get", arguments="[" * 2**20) for _ in range(9)]
+    model = say(world, f"too many {field}", stream, ENDINGS["usage at the end"])
+    events = await world.stream_events(model, messages=QUESTION, tools=_chat_tools())
+    assert events[-1]["error"]["code"] == "upstream_malformed"
+
+
 async def test_a_call_in_the_middle_of_a_character_and_an_escape_is_one_call(world: Installation) -> None:
     arguments = json.dumps({"key": 'a"}\\{'})
     parts = [call(0, id="c1", name="kv_get", arguments=arguments[:1])]

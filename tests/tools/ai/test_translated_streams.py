@@ -168,6 +168,15 @@ async def test_thoughts_that_claude_has_signed_come_back_to_it(world: Installati
     assert [each["type"] for each in sent["content"]] == ["thinking", "redacted_thinking", "tool_use"]
 
 
+@pytest.mark.parametrize("vendor", ["anthropic", "gemini"])
+@pytest.mark.parametrize("behaviour", ["shapeless", "malformed-json"])
+async def test_an_answer_that_is_none_is_the_providers_fault(world: Installation, vendor: str, behaviour: str) -> None:
+    answer = await world.chat(await add_translated_model(world, behaviour, vendor))
+    assert answer.status_code == 502, answer.text
+    assert answer.json()["error"]["code"] in ("upstream_malformed", "upstream_error")
+    assert (await world.chat(await add_translated_model(world, "plain", vendor))).status_code == 200
+
+
 async def test_the_library_that_translates_writes_nothing_into_the_log(
     world: Installation, capfd: pytest.CaptureFixture[str]
 ) -> None:
