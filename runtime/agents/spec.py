@@ -167,10 +167,9 @@ EditableField = Annotated[str, StringConstraints(min_length=1, max_length=300, p
 
 class _Acting(_Part):
     run_as: Literal["app"] | None = None
-    """`app`: the call uses the app's right, not that of whoever started the run. It always waits for `approvers`, who
-    must exclude the starter; tool, table, columns and filters are written in the graph, placeholders fill values."""
+    """`app`: the call uses the app's right, once `approvers` other than the starter agree."""
     edit: Annotated[list[EditableField], Field(max_length=50)] = []
-    """With `run_as`: the values of args_template that whoever approves may change, such as `changes.amount`."""
+    """With `run_as`: the values that whoever approves may change, such as `patch.amount`."""
 
 
 class ToolNode(_Acting):
@@ -178,7 +177,7 @@ class ToolNode(_Acting):
     """Calls one tool, without a model."""
     tool_ref: ToolRef
     then: NodeId | None = None
-    """With the tool `interrupt`: the node that writes next. Whoever answers sees its call, and approves it by that."""
+    """With the tool `interrupt`: the node that writes next, which the answer approves."""
     args_template: Arguments = {}
     """The tool's arguments without app_id; texts are templates."""
     output_key: OutputKey | None = None
