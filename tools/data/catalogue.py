@@ -122,6 +122,11 @@ class TableInfo:
         """Returns the name that Postgres gives to the foreign key. Clients choose one of several relations by it."""
         return f"{self.name}_{column.name}_fkey"
 
+    def is_unique(self, column: Column) -> bool:
+        """Returns whether at most one row has a value of this column. Of the rows of a view that is not known."""
+        uniques = [self.key, *(index.columns for index in self.indexes.values() if index.unique)]
+        return self.view is None and (column.unique or (column.name,) in uniques)
+
     def column(self, name: str) -> Column:
         column = self.columns.get(name)
         if column is None:

@@ -41,8 +41,8 @@ class Order:
 class Embed:
     """The rows of another table that belong to a row.
 
-    many: whether it is a list of rows that refer to this one by `theirs`, or the one row that this one refers to by
-    `ours`. has_any: whether to return only rows that have related ones, or only those that have none; None for both.
+    many: whether it is a list of rows that refer to this one by `theirs`, or one row: that which this one refers to by
+    `ours`, or the only one that can refer to it. has_any: whether to return only rows that have related ones, or only those that have none; None for both.
     is_spread: whether the values of the related row become values of this one: `...author(name)`.
 
     An embed that selects nothing, `books()`, serves filters and orders only.
@@ -350,7 +350,7 @@ def _find_relation(catalogue: Catalogue, table: TableInfo, target: str, hint: st
             # The name of the table means the rows that refer to this one. The row that this one refers to is embedded
             # by the column's name.
             continue
-        if target in (to.table, column.name) or column.name == f"{target}_id":
+        if target in (to.table, column.name, table.name_reference(column)) or column.name == f"{target}_id":
             parent = catalogue.table(to.table)
             ways.append(_Relation(column.name, column.name, to.column, parent, many=False))
         elif view is not None:
@@ -364,17 +364,31 @@ def _find_relation(catalogue: Catalogue, table: TableInfo, target: str, hint: st
             to = column.references
             if to is not None and hint in (None, column.name, child.name_reference(column)):
                 names = catalogue.find_columns(table, to.table, to.column)
-                ways += [_Relation(column.name, ours, column.name, child, many=True) for ours in names]
+                many = not child.is_unique(column)
+                ways += [_Relation(column.name, ours, column.name, child, many=many) for ours in names]
+    if not ways and hint is None:
+        ways = _find_by_constraint(catalogue, table, target)
     if len(ways) > 1:
         # If a table refers to itself, the column alone means the row that it refers to.
         itself = table.name == target
-        spellings = [way.hint if itself and not way.many else f"{target}!{way.hint}" for way in ways]
+        spellings = [way.hint if itself and way.ours == way.hint else f"{target}!{way.hint}" for way in ways]
         choices = ", ".join(f"`{each}(...)`" for each in dict.fromkeys(spellings))
         raise InvalidFilter(
             f"`{table.name}` and `{target}` are related in several ways: write one of {choices}.",
             remediation="The column after `!` is the one that refers.",
         )
     return ways[0] if ways else None
+
+
+def _find_by_constraint(catalogue: Catalogue, table: TableInfo, constraint: str) -> list[_Relation]:
+    """Returns the rows that refer to those of a table by the foreign key of this name."""
+    return [
+        _Relation(column.name, ours, column.name, child, many=not child.is_unique(column))
+        for child in catalogue.tables.values()
+        for column in child.columns.values()
+        if column.references is not None and child.name_reference(column) == constraint
+        for ours in catalogue.find_columns(table, column.references.table, column.references.column)
+    ]
 
 
 def _find_junction(catalogue: Catalogue, table: TableInfo, target: str) -> str | None:
