@@ -24,7 +24,7 @@ _LONGEST_EXPRESSIONS = 20_000
 _LONGEST_OWN_NAME = 56
 """The most characters of the name of a check or a generated column. The name of its constraint is longer."""
 _ACTIONS = ("NO ACTION", "RESTRICT", "CASCADE", "SET NULL", "SET DEFAULT")
-_METHODS = ("btree", "hash", "gist", "gin", "hnsw", "ivfflat")
+_METHODS = ("btree", "hash", "gist", "gin", "hnsw", "ivfflat", "fts")
 _OPCLASS = re.compile(r"[a-z_]{1,40}")
 _TABLE_FIELDS = {"columns", "indexes", "checks", "_dropColumns", "_renameColumns", "_seed", "_drop"}
 _COLUMN_FIELDS = {
@@ -389,6 +389,9 @@ def _read_index(table: str, name: str, document: Any, columns: Mapping[str, Colu
         raise InvalidSchema(f"The index `{name}`: `opclass` is the name of an operator class.")
     if unique and method != "btree":
         raise InvalidSchema(f"The index `{name}`: only a btree is unique.")
+    is_of_text = len(column_names) == 1 and columns[column_names[0]].type.is_text
+    if method == "fts" and (not is_of_text or opclass is not None):
+        raise InvalidSchema(f"The index `{name}`: `fts` is for one column of text, and has no `opclass`.")
     return Index(name, column_names, unique, method, opclass)
 
 

@@ -219,10 +219,17 @@ class SqlWriter:
         left = self.write(tree[1], scope)
         if self.dialect == "sqlite":
             return f"english_search({left}, {self.value(json.dumps(tree[2]))})"
-        # Postgres's own parser splits words by its locale, and fails for texts that are too long for it.
-        words = f"regexp_replace({self._fold}(left({left}, {MOST_SEARCHED})), '[{SEPARATORS}]+', ' ', 'g')"
         query = self.value(write_tsquery(tree[2]), "?::text")
-        return f"(to_tsvector('english', {words}) @@ to_tsquery('english', {query}))"
+        return f"({self.write_words(left)} @@ to_tsquery('english', {query}))"
+
+    def write_words(self, text: str) -> str:
+        """Writes the words of a text for a search in Postgres. An index has the very same expression.
+
+        text: the SQL of the text.
+        """
+        # Postgres's own parser splits words by its locale, and fails for texts that are too long for it.
+        words = f"regexp_replace({self._fold}(left({text}, {MOST_SEARCHED})), '[{SEPARATORS}]+', ' ', 'g')"
+        return f"to_tsvector('english', {words})"
 
     def _write_exists(self, tree: Expression, scope: Scope) -> str:
         return f"EXISTS ({self._write_rows(tree[1], scope)})"

@@ -298,6 +298,10 @@ class MigrationPlan:
                 return Change("", f"{description}, which SQLite does without")
             columns = ", ".join(map(quote, index.columns))
             return Change(f"CREATE {unique}INDEX {quote(name)} ON {quote(table.name)} ({columns})", description)
+        if index.method == "fts":
+            words = ConstraintWriter(self._store, self._app_id).write_words(quote(index.columns[0]))
+            text = f"CREATE INDEX {quote(name)} ON {self._name(table.name)} USING gin ({words})"
+            return Change(text, description)
         opclass = index.opclass or ("vector_cosine_ops" if index.method in ("hnsw", "ivfflat") else "")
         columns = ", ".join(f"{quote(column)} {opclass}".strip() for column in index.columns)
         return Change(

@@ -42,8 +42,9 @@ class Embed:
     """The rows of another table that belong to a row.
 
     many: whether it is a list of rows that refer to this one by `theirs`, or one row: that which this one refers to by
-    `ours`, or the only one that can refer to it. has_any: whether to return only rows that have related ones, or only those that have none; None for both.
-    is_spread: whether the values of the related row become values of this one: `...author(name)`.
+    `ours`, or the only one that can refer to it. has_any: whether to return only rows that have related ones, or only
+    those that have none; None for both. is_spread: whether the values of the related row become values of this one:
+    `...author(name)`.
 
     An embed that selects nothing, `books()`, serves filters and orders only.
     """

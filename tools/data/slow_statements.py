@@ -7,7 +7,7 @@ stored.
 import contextlib
 import json
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -41,17 +41,30 @@ class Slow:
     filters: tuple[str, ...]
     order: tuple[str, ...]
     seconds: float
+    searched_columns: tuple[str, ...] = ()
+    """Those of the filters that search words."""
 
     @property
     def shape(self) -> str:
-        return json.dumps([self.operation, self.table, self.filters, self.order])
+        return json.dumps([self.operation, self.table, self.filters, self.order, self.searched_columns])
 
 
 def note_slow(
     operation: Operation, table: TableInfo, conditions: Iterable[Expression], order: tuple[str, ...], seconds: float
 ) -> Slow:
-    names = {name for condition in conditions for alias, name in list_names(condition) if alias == "" and name}
-    return Slow(operation, table.name, tuple(sorted(names)), order, seconds)
+    trees = list(conditions)
+    names = {name for tree in trees for alias, name in list_names(tree) if alias == "" and name}
+    searched_columns = tuple(sorted({name for tree in trees for name in _list_searched(tree)}))
+    return Slow(operation, table.name, tuple(sorted(names)), order, seconds, searched_columns)
+
+
+def _list_searched(tree: object) -> Iterator[str]:
+    match tree:
+        case ["search", left, _]:
+            yield from (name for _, name in list_names(left) if name)
+        case list():
+            for part in tree:
+                yield from _list_searched(part)
 
 
 class SlowNotes:
@@ -99,6 +112,7 @@ class SlowStatements:
 
     def __init__(self, statements: Statements, store: DataStore, app_id: str) -> None:
         self._statements = statements
+        self._dialect = store.dialect
         self._table = store.name_table(app_id, "_slow_statements")
 
     def keep(self, notes: Iterable[Slow], now: str) -> None:
@@ -125,7 +139,9 @@ class SlowStatements:
         )
         statements: list[SlowStatement] = []
         for shape, calls, milliseconds, at in rows:
-            operation, table, filters, order = json.loads(shape)
+            # Those of earlier versions do not tell what is searched.
+            operation, table, filters, order, *further = json.loads(shape)
+            searched_columns = further[0] if further else []
             if table in catalogue.tables or table in catalogue.views:
                 statements.append(
                     {
@@ -136,14 +152,23 @@ class SlowStatements:
                         "calls": int(calls),
                         "slowest_ms": int(milliseconds),
                         "last_at": at,
-                        "message": _describe(catalogue, operation, table, filters, order, int(milliseconds)),
+                        "message": _describe(
+                            catalogue, operation, table, filters, order, int(milliseconds), searched_columns
+                        )
+                        + _propose_search(self._dialect, catalogue.tables.get(table), searched_columns),
                     }
                 )
         return statements
 
 
 def _describe(
-    catalogue: Catalogue, operation: str, name: str, filters: list[str], order: list[str], milliseconds: int
+    catalogue: Catalogue,
+    operation: str,
+    name: str,
+    filters: list[str],
+    order: list[str],
+    milliseconds: int,
+    searched_columns: list[str],
 ) -> str:
     text = f"`{name}`: {_VERBS[operation]}"
     if filters:
@@ -152,7 +177,21 @@ def _describe(
         text += f" in the order of {', '.join(f'`{column}`' for column in order)}"
     text += f" took up to {milliseconds} ms."
     table = catalogue.tables.get(name)
-    filtered_columns = [column for column in filters or order if table is not None and column in table.columns]
+    known_columns = () if table is None else table.columns
+    # No index by the value of a text serves a search of its words.
+    filtered_columns = [each for each in filters or order if each in known_columns and each not in searched_columns]
     if table is not None and filtered_columns and not any(has_index(table, column) for column in filtered_columns):
         text += f" No index begins with {' or '.join(f'`{column}`' for column in filtered_columns)}."
     return text
+
+
+def _propose_search(dialect: str, table: TableInfo | None, columns: list[str]) -> str:
+    """Writes what would make a search of words faster; an empty text if there is such an index already."""
+    indexed_columns = () if table is None else [i.columns[0] for i in table.indexes.values() if i.method == "fts"]
+    for column in columns:
+        if table is None or column not in table.columns or column in indexed_columns:
+            continue
+        if dialect == "sqlite":
+            return f" On SQLite a search of `{column}` reads every text that the other filters leave."
+        return f' An index {{"columns": ["{column}"], "method": "fts"}} would serve the search of `{column}`.'
+    return ""

@@ -1,5 +1,7 @@
 """Searches in texts, as PostgREST's clients write them; the same rows on both databases."""
 
+import json
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -10,6 +12,7 @@ from tests.tools.data.conftest import Tables
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
+NOTES: dict[str, Any] = {"columns": {"id": {"type": "integer", "primaryKey": True}, "text": "text"}}
 TEXTS = {
     1: "The quick foxes were jumping",
     2: "A slow dog runs, jumps & barks",
@@ -25,7 +28,7 @@ TEXTS = {
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
 async def notes(world: Installation) -> Tables:
     tables = Tables(world, await world.create_app())
-    await tables.apply({"notes": {"columns": {"id": {"type": "integer", "primaryKey": True}, "text": "text"}}})
+    await tables.apply({"notes": {**NOTES, "indexes": {"notes_words": {"columns": ["text"], "method": "fts"}}}})
     await tables.insert("notes", *({"id": number, "text": text} for number, text in TEXTS.items()))
     return tables
 
@@ -125,3 +128,63 @@ async def test_a_text_is_searched_as_far_as_it_is_said(notes: Tables) -> None:
     await notes.ask("DELETE", "/notes/9")
     for search in (" ".join(f"w{number}" for number in range(101)), "x" * 2500, "(" * 30):
         assert (await notes.ask("GET", f"/notes?text=fts.{quote(search)}")).status == 400
+
+
+async def test_an_index_of_words_serves_a_search_and_finds_the_same_rows(world: Installation) -> None:
+    tables = Tables(world, await world.create_app())
+    await tables.apply({"notes": NOTES})
+    for start in range(0, 2000, 1000):
+        texts = [
+            f"{'filling words ' * 40} number{n} {'Jumping Ärger' if n == 7 else ''}" for n in range(start, start + 1000)
+        ]
+        await tables.insert("notes", *({"id": start + n, "text": text} for n, text in enumerate(texts)))
+    searches = ("wfts.jump", "wfts.number1999", "phfts.jumping ärger", "not.wfts.filling", "fts.number199:*")
+    queries = [f"notes?select=id&order=id&limit=20&text={quote(search)}" for search in searches]
+    rows_before = [await tables.list(query) for query in queries]
+    assert [len(rows) for rows in rows_before] == [1, 1, 1, 0, 11]
+    table = {**NOTES, "indexes": {"notes_words": {"columns": ["text"], "method": "fts"}}}
+    answer = await tables.apply({"notes": table})
+    assert answer["applied"] == 1
+    assert [await tables.list(query) for query in queries] == rows_before
+    plan = (await tables.ask("GET", "/data-explain/notes?text=wfts.jump")).json["plan"]
+    if "Plan" in plan[0]:
+        assert "notes.notes_words" in json.dumps(plan)
+    await tables.ask("PATCH", "/notes/9", {"text": "It jumps"})
+    assert await tables.list(queries[0]) == [{"id": 7}, {"id": 9}]
+    assert (await tables.ask("GET", "/schema")).json["schema"]["tables"]["notes"]["indexes"] == {
+        "notes_words": {"columns": ["text"], "unique": False, "method": "fts"}
+    }
+    assert (await tables.apply({"notes": NOTES}))["applied"] == 1
+    assert [await tables.list(query) for query in queries[1:3]] == rows_before[1:3]
+
+
+@pytest.mark.parametrize(
+    "index",
+    [
+        {"columns": ["id"], "method": "fts"},
+        {"columns": ["text", "id"], "method": "fts"},
+        {"columns": ["text"], "method": "fts", "unique": True},
+        {"columns": ["text"], "method": "fts", "opclass": "gin_trgm_ops"},
+    ],
+)
+async def test_an_index_of_words_is_for_one_column_of_text(world: Installation, index: dict[str, Any]) -> None:
+    tables = Tables(world, await world.create_app())
+    schema = {"tables": {"notes": {**NOTES, "indexes": {"notes_words": index}}}}
+    answer = await tables.ask("POST", "/schema/apply", {"schema": schema})
+    assert (answer.status, answer.json["error"]["code"]) == (400, "VALIDATION_INVALID_SCHEMA")
+
+
+async def test_a_slow_search_says_which_index_would_serve_it(world: Installation) -> None:
+    tables = Tables(world, await world.create_app())
+    await tables.apply({"notes": NOTES})
+    options = world.application.services.options
+    before = options.slow_seconds
+    object.__setattr__(options, "slow_seconds", 0.0)
+    try:
+        await tables.list("notes?text=wfts.jump")
+    finally:
+        object.__setattr__(options, "slow_seconds", before)
+    (slow,) = (await tables.ask("GET", "/rls")).json["slow_statements"]
+    assert "No index begins with" not in slow["message"]
+    is_on_files = world.application.services.database.dialect == "sqlite"
+    assert ("reads every text" if is_on_files else '{"columns": ["text"], "method": "fts"}') in slow["message"]
