@@ -95,7 +95,7 @@ CHECKS = {
             "shows why a row is refused, and what to do",
             (
                 "409",
-                '"code":"VALIDATION_UNIQUE_CONSTRAINT_VIOLATION"',
+                '"code":"23505"',
                 "has a row with this value of `name`",
                 '"hint":"Choose another value',
                 '"VALIDATION_TABLE_NOT_FOUND","The app has no table `nothing`.',

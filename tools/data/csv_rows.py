@@ -10,7 +10,8 @@ from typing import Any
 from baobab.tools.data.records import BrokenRecord, Record
 
 MEDIA_TYPE = "text/csv; charset=utf-8"
-_PLAIN = re.compile(r"[^,\r\n]*")
+DELIMITERS = (",", ";", "\t", "|")
+_PLAIN = {each: re.compile(rf"[^{re.escape(each)}\r\n]*") for each in DELIMITERS}
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """The first characters of texts that a spreadsheet might take for a formula."""
 _LINE_END = re.compile(r"[\r\n]")
@@ -53,7 +54,9 @@ def _quote(text: str) -> str:
 class CsvRecords:
     """Splits CSV into records as its text arrives."""
 
-    def __init__(self) -> None:
+    def __init__(self, delimiter: str = ",") -> None:
+        """delimiter: one of DELIMITERS."""
+        self._delimiter = delimiter
         self._waiting = ""
         self._line = 1
 
@@ -66,7 +69,7 @@ class CsvRecords:
         """Returns the records that are complete now, each as its fields. An empty field without quotes is None."""
         buffer, start = self._waiting + text, 0
         while start < len(buffer):
-            fields, end = _read_record(buffer, start, final)
+            fields, end = _read_record(buffer, start, final, self._delimiter)
             if end is None:
                 break
             raw = buffer[start:end]
@@ -76,7 +79,9 @@ class CsvRecords:
         self._waiting = buffer[start:]
 
 
-def _read_record(buffer: str, start: int, final: bool) -> tuple[list[str | None] | BrokenRecord, int | None]:
+def _read_record(
+    buffer: str, start: int, final: bool, delimiter: str
+) -> tuple[list[str | None] | BrokenRecord, int | None]:
     """Returns the fields of the record at a position and where the next one begins. None if its end has not arrived
     yet.
     """
@@ -90,13 +95,13 @@ def _read_record(buffer: str, start: int, final: bool) -> tuple[list[str | None]
             fields.append(buffer[position + 1 : end].replace('""', '"'))
             position = end + 1
         else:
-            match = _PLAIN.match(buffer, position)
+            match = _PLAIN[delimiter].match(buffer, position)
             assert match is not None
             fields.append(match[0] or None)
             position = match.end()
         if position == length:
             return fields, (length if final else None)
-        if buffer[position] == ",":
+        if buffer[position] == delimiter:
             position += 1
             continue
         if buffer[position] not in "\r\n":

@@ -111,24 +111,28 @@ class Violation(BadRequest):
     """A row breaks a rule of its table."""
 
     code = "VALIDATION_CONSTRAINT_VIOLATION"
+    sqlstate = "23000"
     summary = "The row breaks a constraint of its table."
     remediation = "Correct the value; op:schema_get shows the constraints."
 
 
 class CheckViolation(Violation):
     code = "VALIDATION_CHECK_VIOLATION"
+    sqlstate = "23514"
     summary = "The row breaks a check of its table, or a generated value does not fit its column."
     remediation = "Give the columns of details.columns values that fulfil details.expression."
 
 
 class NotNullViolation(Violation):
     code = "VALIDATION_NOT_NULL_VIOLATION"
+    sqlstate = "23502"
     summary = "A column that must have a value has none."
     remediation = "Give details.column a value."
 
 
 class ForeignKeyViolation(Violation):
     code = "VALIDATION_FOREIGN_KEY_VIOLATION"
+    sqlstate = "23503"
     summary = "A reference would break: the row refers to one that does not exist, or other rows refer to it."
     remediation = (
         "Insert the row that it refers to first. To delete a row, delete or change the rows that refer to it first."
@@ -137,6 +141,7 @@ class ForeignKeyViolation(Violation):
 
 class UniqueViolation(Conflict):
     code = "VALIDATION_UNIQUE_CONSTRAINT_VIOLATION"
+    sqlstate = "23505"
     summary = "Another row has this value already, and it must be unique."
     remediation = "Choose another value, or update the row that has it."
 
@@ -266,12 +271,14 @@ class SchemaNotFound(BaobabError):
 
 class UserRequired(Unauthenticated):
     code = "AUTH_RLS_REQUIRES_USER_JWT"
+    sqlstate = "42501"
     summary = "No policy of this table lets visitors do this without signing in."
     remediation = "Send a token of one of the app's users, or let the app's developer add a policy for the role `anon`."
 
 
 class PolicyViolation(Forbidden):
     code = "AUTH_RLS_POLICY_VIOLATION"
+    sqlstate = "42501"
     summary = "The table's policies do not allow this row."
     remediation = "Write a row that the policies allow, such as one of the user's own; op:rls_list shows them."
 

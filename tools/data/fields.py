@@ -13,7 +13,6 @@ from baobab.tools.data.errors import (
     ColumnNotFound,
     IdempotencyKeyReused,
     InvalidFilter,
-    MediaTypeRefused,
     PolicyViolation,
     QueryRefused,
     QueryTimeout,
@@ -37,7 +36,6 @@ READ_ERRORS = (
     QueryTimeout,
     QueryRefused,
     AnswerTooLarge,
-    MediaTypeRefused,
     SchemaNotFound,
     SchemaChanging,
 )

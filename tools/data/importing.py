@@ -22,7 +22,7 @@ from baobab.tools.data.attempts import Attempt, Attempts
 from baobab.tools.data.catalogue import Catalogue, Column, TableInfo
 from baobab.tools.data.change_log import find_author
 from baobab.tools.data.column_types import ColumnType
-from baobab.tools.data.csv_rows import CsvRecords
+from baobab.tools.data.csv_rows import DELIMITERS, CsvRecords
 from baobab.tools.data.errors import (
     IdempotencyKeyReused,
     ImportOvertaken,
@@ -63,6 +63,7 @@ class ImportRequest:
     skips: bool
     dry_run: bool
     attempt: Attempt | None
+    delimiter: str = ","
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +113,7 @@ class Import:
         different_file = IdempotencyKeyReused("The file does not begin as the one that was imported with this key.")
         names: list[str] | None = None
         digest = hashlib.sha256()
-        records: Records = CsvRecords() if self._request.format == "csv" else JsonRecords()
+        records: Records = CsvRecords(self._request.delimiter) if self._request.format == "csv" else JsonRecords()
         async for record in _read_records(body, records):
             digest.update(record.text.encode(errors="surrogatepass"))
             if self._request.format == "csv" and names is None:
@@ -269,11 +270,24 @@ def _read_header(table: TableInfo, record: Record) -> list[str]:
     if isinstance(record.content, BrokenRecord):
         raise BadRequest(f"The first line is no list of columns: {record.content.reason}.")
     names = [(name or "").strip() for name in record.content]
+    _require_delimiter(table, names)
     for name in names:
         if names.count(name) > 1:
             raise BadRequest(f"The first line names the column `{name[:63]}` twice.")
         table.column(name)
     return names
+
+
+def _require_delimiter(table: TableInfo, names: list[str]) -> None:
+    """Raises BadRequest if the first line is one field that another delimiter would split into columns."""
+    for delimiter in DELIMITERS:
+        parts = [part.strip().strip('"') for part in names[0].split(delimiter)] if len(names) == 1 else []
+        if len(parts) > 1 and names[0] not in table.columns and parts[0] in table.columns:
+            shown_delimiter = "a tab (%09 in an address)" if delimiter == "\t" else f"`{delimiter}`"
+            raise BadRequest(
+                f"The first line is one field: its columns are separated by {shown_delimiter}.",
+                remediation=f"Send the file again with `delimiter` {shown_delimiter}, or save it with commas.",
+            )
 
 
 def _read_row(table: TableInfo, names: list[str] | None, content: Any) -> Row | None:

@@ -14,7 +14,9 @@ from baobab.tools.data.errors import ReservedTable
 
 
 class TablesEnvelope(Structured):
-    """`{error: {...}, code, message, details, hint}`: `details` is the text of the error's details, or null."""
+    """`{error: {...}, code, message, details, hint}`. `code` is Postgres's code of the error if it has one, because
+    clients of PostgREST compare it with `23505`. `details` is the text of the error's details, or null.
+    """
 
     name = "TablesError"
 
@@ -24,7 +26,7 @@ class TablesEnvelope(Structured):
         details = json.dumps(inner["details"], ensure_ascii=False, default=str) if "details" in inner else None
         return {
             **body,
-            "code": inner["code"],
+            "code": getattr(error, "sqlstate", inner["code"]),
             "message": inner["message"],
             "details": details,
             "hint": inner["remediation"],

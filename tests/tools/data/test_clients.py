@@ -1,8 +1,10 @@
 """What clients of PostgREST rely on: CSV, and the words of an error where they look for them."""
 
+from typing import Any
+
 import pytest
 
-from tests.tools.data.conftest import POSTS, Tables
+from tests.tools.data.conftest import ADA, POSTS, Tables
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -40,4 +42,22 @@ async def test_an_error_has_its_words_where_clients_of_postgrest_look_for_them(t
     assert answer["hint"] == error["remediation"]
     assert "invalidFilters" in answer["details"]
     plain = (await tables.ask("POST", "/posts", {"title": None})).json
-    assert plain["code"] == "VALIDATION_NOT_NULL_VIOLATION"
+    assert (plain["error"]["code"], plain["code"]) == ("VALIDATION_NOT_NULL_VIOLATION", "23502")
+
+
+async def test_an_error_has_the_code_of_postgres_where_clients_of_postgrest_look_for_it(tables: Tables) -> None:
+    parts: dict[str, Any] = {
+        "columns": {"id": {"type": "integer", "primaryKey": True}, "post": {"type": "uuid", "references": "posts.id"}}
+    }
+    parts["checks"] = {"small": "id < 100"}
+    await tables.apply({"posts": POSTS, "parts": parts})
+    await tables.insert("parts", {"id": 1})
+    for body, code, name in (
+        ({"id": 1}, "23505", "VALIDATION_UNIQUE_CONSTRAINT_VIOLATION"),
+        ({"id": 2, "post": ADA}, "23503", "VALIDATION_FOREIGN_KEY_VIOLATION"),
+        ({"id": 100}, "23514", "VALIDATION_CHECK_VIOLATION"),
+    ):
+        answer = (await tables.ask("POST", "/parts", body)).json
+        assert (answer["code"], answer["error"]["code"]) == (code, name)
+    refusal = (await tables.ask("POST", "/parts", {"id": 3}, await tables.user(ADA))).json
+    assert (refusal["code"], refusal["error"]["code"]) == ("42501", "AUTH_RLS_POLICY_VIOLATION")

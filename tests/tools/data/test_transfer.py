@@ -353,3 +353,24 @@ async def test_exports_that_nobody_reads_hold_nothing_but_their_few_places(table
         for client in clients:
             client.has_gone.set()
     assert len((await export(tables, "items")).splitlines()) == 2002
+
+
+@pytest.mark.parametrize(("delimiter", "in_address"), [(";", ";"), ("|", "%7C"), ("\t", "%09")])
+async def test_a_csv_may_have_another_delimiter_and_the_error_without_it_names_it(
+    tables: Tables, delimiter: str, in_address: str
+) -> None:
+    await tables.apply({"items": ITEMS})
+    content = 'id;note;code\n1;"a;b, ""c""";\n2;;x\n'.replace(";", delimiter)
+    refusal = await send(tables, "items", content)
+    assert refusal.status == 400
+    name = "a tab" if delimiter == "\t" else f"`{delimiter}`"
+    assert name in refusal.json["error"]["message"]
+    assert "delimiter" in refusal.json["error"]["remediation"]
+    assert await tables.list("items") == []
+    answer = await send(tables, f"items?delimiter={in_address}", content)
+    assert (answer.status, answer.json["written"]) == (200, 2)
+    note = 'a;b, "c"'.replace(";", delimiter)
+    assert await tables.list("items?order=id") == [
+        {"id": 1, "note": note, "code": None},
+        {"id": 2, "note": None, "code": "x"},
+    ]

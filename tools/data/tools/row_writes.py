@@ -13,6 +13,7 @@ from baobab.tools.data.access import ACCESS, find_actor
 from baobab.tools.data.attempts import read_attempt
 from baobab.tools.data.catalogue import Catalogue
 from baobab.tools.data.errors import (
+    MediaTypeRefused,
     PolicyViolation,
     RowNotFound,
     SingleRowExpected,
@@ -129,7 +130,7 @@ def _count(rows: list[Row]) -> str:
     "POST /{table}",
     access=ACCESS,
     effect="write",
-    raises=(*WRITE_ERRORS, SingleRowExpected),
+    raises=(*WRITE_ERRORS, SingleRowExpected, MediaTypeRefused),
     audit=WRITTEN,
     rest=Rest(
         status=201,
@@ -324,7 +325,7 @@ async def _list_updates(
     "PATCH /{table}",
     access=ACCESS,
     effect="write",
-    raises=(*WRITE_ERRORS, SingleRowExpected),
+    raises=(*WRITE_ERRORS, SingleRowExpected, MediaTypeRefused),
     audit=WRITTEN,
     rest=Rest(
         status=lambda result: 204 if result is None else 200,
@@ -475,7 +476,7 @@ async def _list_deletions(
         outcome=say_deletion,
         as_app=AsApp(literal=("table", "select", "prefer"), fills=("where",), filters=("where",)),
     ),
-    raises=(*WRITE_ERRORS, SingleRowExpected),
+    raises=(*WRITE_ERRORS, SingleRowExpected, MediaTypeRefused),
     audit=WRITTEN,
     rest=Rest(
         status=lambda result: 204 if result is None else 200,

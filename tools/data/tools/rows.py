@@ -15,6 +15,7 @@ from baobab.tools.data.errors import (
     INSTEAD_OF_FILTERING_A_ROW,
     INSTEAD_OF_POST_TO_A_ROW,
     AnswerTooLarge,
+    MediaTypeRefused,
     RowNotFound,
     SingleRowExpected,
 )
@@ -60,7 +61,7 @@ _NOT_SHORT = frozenset("({>")
     "GET /{table}",
     access=ACCESS,
     effect="read",
-    raises=(*READ_ERRORS, SingleRowExpected),
+    raises=(*READ_ERRORS, SingleRowExpected, MediaTypeRefused),
     taints=True,
     rest=Rest(
         further_query="where",

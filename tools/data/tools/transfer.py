@@ -115,7 +115,7 @@ async def _require_text(call: Call, *, content: Body, **arguments: Any) -> str:
     audit=WRITTEN,
     rest=Rest(
         raw_body="content",
-        query=("format", "on_conflict", "prefer", "skip_errors", "dry_run", *KEY_HEADER, *AS_HEADERS),
+        query=("format", "delimiter", "on_conflict", "prefer", "skip_errors", "dry_run", *KEY_HEADER, *AS_HEADERS),
         from_headers={**AS_HEADERS, **KEY_HEADER, "prefer": "prefer"},
         max_body=MOST_BYTES,
     ),
@@ -133,6 +133,7 @@ async def data_import(
     table: TableName,
     content: Annotated[Body, OrText(_MOST_TEXT)],
     format: Format = "csv",
+    delimiter: Literal[",", ";", "\t", "|"] = ",",
     on_conflict: Annotated[str, Text(1000)] | None = None,
     prefer: Prefer = "",
     skip_errors: bool = False,
@@ -146,6 +147,7 @@ async def data_import(
     after the last line written.
 
     content: the file, in UTF-8, at most 1 GB; over MCP its text, at most 1 MB.
+    delimiter: what separates the fields of a CSV.
     on_conflict: columns of a key or unique index; a row with the same values is updated instead.
     prefer: `resolution=ignore-duplicates` keeps existing rows as they are.
     skip_errors: skip lines that cannot be written, at most 1000.
@@ -158,9 +160,11 @@ async def data_import(
     if not call.unit.is_untouched:
         # Each part has a transaction of its own, which must not wait for the call's while the file arrives.
         await call.unit.commit()
-    identity = [table, format, on_conflict, prefer]
+    identity = [table, format, on_conflict, prefer, *([delimiter] if delimiter != "," else [])]
     attempt = read_attempt(call, actor, options, identity)
-    request = ImportRequest(table, format, on_conflict, read_preferences(prefer), skip_errors, dry_run, attempt)
+    request = ImportRequest(
+        table, format, on_conflict, read_preferences(prefer), skip_errors, dry_run, attempt, delimiter
+    )
     result = await Import(call, actor, request).run(content)
     call.audit.resource_id = table
     return result
