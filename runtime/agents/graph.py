@@ -31,9 +31,10 @@ from baobab.runtime.agents.conversation import (
 )
 from baobab.runtime.agents.edges import Edges
 from baobab.runtime.agents.failures import CallDenied, RateLimited, RunFailed, ToolFailed
+from baobab.runtime.agents.model_answers import ModelAnswer
 from baobab.runtime.agents.offers import function_names
 from baobab.runtime.agents.rendering import render_each, render_tree, template_values
-from baobab.runtime.agents.run_session import Message, ModelAnswer, RecalledMessages, RunResult, RunSession
+from baobab.runtime.agents.run_session import Message, RecalledMessages, RunResult, RunSession
 from baobab.runtime.agents.spec import AgentNode, EndNode, GraphSpec, LlmNode, MapNode, ToolNode, ToolRef, parse_graph
 from baobab.runtime.agents.state import State
 from baobab.runtime.agents.tool_calls import as_text, delegate_run, is_quoting, make_call, refuse_call

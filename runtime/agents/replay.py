@@ -14,8 +14,9 @@ from baobab.runtime.agents.announcements import CallingNode
 from baobab.runtime.agents.child_runs import derive_child_id
 from baobab.runtime.agents.failures import CallDenied, RunFailed, ToolFailed
 from baobab.runtime.agents.graph import compile_graph
+from baobab.runtime.agents.model_answers import ModelAnswer
 from baobab.runtime.agents.run_record import Event, RunRecord, load_record
-from baobab.runtime.agents.run_session import CallResult, Message, ModelAnswer, RecalledMessages, RunResult, RunSession
+from baobab.runtime.agents.run_session import CallResult, Message, RecalledMessages, RunResult, RunSession
 from baobab.runtime.agents.spec import AgentNode, GraphSpec, LlmNode, NamedApprovers, ToolRef
 from baobab.runtime.agents.state import build_initial_state
 from baobab.storage.database import Database

@@ -6,25 +6,10 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from baobab.runtime.agents.announcements import CallingNode
+from baobab.runtime.agents.model_answers import ModelAnswer
 from baobab.runtime.agents.spec import AgentNode, LlmNode, NamedApprovers, ToolRef
 
 Message = dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class ModelAnswer:
-    """A model's answer: one message in the form of OpenAI's chat completions.
-
-    finish_reason: why the answer ended, in the provider's word: `stop`, `tool_calls`, `length` where a limit cut it,
-    `content_filter` and others; empty if it gave none. refusal: the model's own words where it refuses to answer.
-    complete_calls: for each of the message's tool calls, whether its arguments arrived whole; False where the answer
-    breaks off in them.
-    """
-
-    message: Message
-    finish_reason: str = ""
-    refusal: str | None = None
-    complete_calls: tuple[bool, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

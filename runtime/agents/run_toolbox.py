@@ -18,10 +18,10 @@ from baobab.runtime.agents.child_runs import ChildRuns, derive_child_id
 from baobab.runtime.agents.event_log import EventLog
 from baobab.runtime.agents.failures import ApprovalPending, CallDenied, RateLimited, RunFailed, RunTimedOut, ToolFailed
 from baobab.runtime.agents.live_text import LiveText, LiveTexts
-from baobab.runtime.agents.model_answers import parse_model_answer
+from baobab.runtime.agents.model_answers import ModelAnswer, parse_model_answer
 from baobab.runtime.agents.model_calls import ModelCallRecord
 from baobab.runtime.agents.offers import BOUND, DIGEST, SERVER, ToolOffers, function_names
-from baobab.runtime.agents.run_session import CallResult, Message, ModelAnswer, RunResult
+from baobab.runtime.agents.run_session import CallResult, Message, RunResult
 from baobab.runtime.agents.spec import AgentNode, GraphSpec, LlmNode, NamedApprovers, ToolRef
 from baobab.runtime.agents.validation import ToolOffer, find_node_right_issues
 from baobab.runtime.agents.wiring import is_output

@@ -95,8 +95,8 @@ class _MendedStream:
                     self._reasons.add(index)
                     held_back += self._take_held_back(index, reason)
         if held_back:
-            moved = [self._move_calls(choice) for choice in choices if isinstance(choice, dict)]
-            for choice in [*filter(None, moved), *held_back]:
+            moved_choices = [self._move_calls(choice) for choice in choices if isinstance(choice, dict)]
+            for choice in [*filter(None, moved_choices), *held_back]:
                 yield encode_event(to_json({**self._head, "choices": [choice]}))
             is_changed = True
         if not is_changed:

@@ -207,11 +207,11 @@ def _drop_fields(message: Any) -> Any:
     if not isinstance(message, dict) or message.get("role") != "assistant":
         return message
     calls = _list_calls(message)
-    signed = any(map(_has_signature, calls))
-    if not signed and not _has_reasoning(message):
+    is_signed = any(map(_has_signature, calls))
+    if not is_signed and not _has_reasoning(message):
         return message
     plain_message = {name: value for name, value in message.items() if name not in (*_FIELDS, ORIGIN)}
-    if signed:
+    if is_signed:
         plain_message["tool_calls"] = [
             {name: value for name, value in call.items() if name not in _OF_CALLS} for call in calls
         ]

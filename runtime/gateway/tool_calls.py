@@ -109,9 +109,9 @@ class ToolCallSequencer:
             return None
         if not piece.name and not (piece.id and piece.index is not None):
             return last if last is not None and not last.is_complete else None
-        known = self._by_id.get(piece.id) if piece.id else None
-        is_same = known is not None and piece.name in ("", known.name) and not known.is_complete
-        return known if is_same else None
+        known_call = self._by_id.get(piece.id) if piece.id else None
+        is_same = known_call is not None and piece.name in ("", known_call.name) and not known_call.is_complete
+        return known_call if is_same else None
 
     def _take_ready(self) -> list[dict[str, Any]]:
         ready: list[dict[str, Any]] = []

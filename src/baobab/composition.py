@@ -32,7 +32,7 @@ from baobab.storage.valkey.errors import ValkeyUnavailable
 from baobab.storage.valkey.pipeline import Pipeline
 from baobab.storage.valkey.windows import SlidingWindows
 from baobab.tools.ai.model_calls import wait_for_endings
-from baobab.tools.approvals.carrying_over import CallOutdated
+from baobab.tools.approvals.errors import CallOutdated
 from baobab.tools.approvals.service import ApprovalService
 from baobab.tools.billing.ledger.credits import Credits
 from baobab.tools.core.audit import AuditLog

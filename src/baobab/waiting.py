@@ -13,7 +13,8 @@ from baobab.runtime.agents.spec import parse_graph
 from baobab.runtime.agents.tables import runs
 from baobab.storage.database import Database
 from baobab.storage.secrets import SecretUnreadable, Vault
-from baobab.tools.approvals.carrying_over import CallOutdated, require_makeable
+from baobab.tools.approvals.carrying_over import require_makeable
+from baobab.tools.approvals.errors import CallOutdated
 from baobab.tools.approvals.tables import FieldCipher, approvals
 from baobab.tools.core.auth import proposers
 from baobab.tools.core.call import ToolRunner
@@ -57,41 +58,43 @@ class Waiting:
         if not self.calls and not self.runs:
             return []
         counts = f"{_count(self.calls, 'call')} and {_count(self.runs, 'run')} wait for a person"
-        outdated = (*self.outdated_calls, *self.outdated_runs)
-        if not outdated:
+        outdated_ids = (*self.outdated_calls, *self.outdated_runs)
+        if not outdated_ids:
             return [f"{counts}; this version can go on with all of them."]
-        lines = [f"{counts}; this version cannot go on with {len(outdated)} of them:"]
-        return lines + [f"  {each.id} ({each.name}): {each.reason}" for each in outdated]
+        lines = [f"{counts}; this version cannot go on with {len(outdated_ids)} of them:"]
+        return lines + [f"  {each.id} ({each.name}): {each.reason}" for each in outdated_ids]
 
 
 async def survey_calls(database: Database, vault: Vault, registry: ToolRunner, now: datetime) -> Waiting:
     """Looks at the calls that wait. The database may be of an earlier revision."""
     rows = await _read(database, approvals.name, _PENDING_CALLS.where(approvals.c.expires_at > now))
-    seals, outdated = FieldCipher(vault), []
+    seals, outdated_ids = FieldCipher(vault), []
     for row in rows:
         try:
             require_makeable(registry, row, json.loads(seals.open(row.id, "arguments", row.arguments)))
         except proposers.CallerUnreadable as error:
-            outdated.append(Outdated(row.id, row.tool, error.message, is_lost=False))
+            outdated_ids.append(Outdated(row.id, row.tool, error.message, is_lost=False))
         except CallOutdated as error:
-            outdated.append(Outdated(row.id, row.tool, error.message))
+            outdated_ids.append(Outdated(row.id, row.tool, error.message))
         except SecretUnreadable:
-            outdated.append(Outdated(row.id, row.tool, "The secret key does not open its arguments.", is_lost=False))
-    return Waiting(calls=len(rows), outdated_calls=outdated)
+            outdated_ids.append(
+                Outdated(row.id, row.tool, "The secret key does not open its arguments.", is_lost=False)
+            )
+    return Waiting(calls=len(rows), outdated_calls=outdated_ids)
 
 
 async def survey_runs(database: Database) -> Waiting:
     """Looks at the runs of a database that are paused. The database may be of an earlier revision."""
-    rows, outdated = await _read(database, runs.name, _PAUSED_RUNS), []
+    rows, outdated_ids = await _read(database, runs.name, _PAUSED_RUNS), []
     for row in rows:
         try:
             proposers.read_version(row.caller)
             parse_graph(json.dumps(row.graph_spec, sort_keys=True))
         except proposers.CallerUnreadable as error:
-            outdated.append(Outdated(row.id, row.agent, error.message, is_lost=False))
+            outdated_ids.append(Outdated(row.id, row.agent, error.message, is_lost=False))
         except ValidationError:
-            outdated.append(Outdated(row.id, row.agent, "This version does not read its graph."))
-    return Waiting(runs=len(rows), outdated_runs=outdated)
+            outdated_ids.append(Outdated(row.id, row.agent, "This version does not read its graph."))
+    return Waiting(runs=len(rows), outdated_runs=outdated_ids)
 
 
 async def _read(database: Database, table: str, query: Any) -> Sequence[Any]:

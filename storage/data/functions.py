@@ -25,8 +25,8 @@ def add_to(connection: sqlite3.Connection, deadline: Deadline) -> None:
     """Adds the functions to a connection. Each raises once the deadline has passed."""
     connection.create_collation("decimal", partial(_compare_decimals, connection, deadline))
     for name, (arguments, function) in FUNCTIONS.items():
-        guarded = _GuardedFunction(deadline, function)
-        connection.create_function(name, arguments, guarded, deterministic=name not in _DIFFERENT_EACH_TIME)
+        guarded_function = _GuardedFunction(deadline, function)
+        connection.create_function(name, arguments, guarded_function, deterministic=name not in _DIFFERENT_EACH_TIME)
     connection.create_aggregate("decimal_sum", 1, type("_Sum", (_DecimalSum,), {"deadline": deadline}))
 
 

@@ -20,24 +20,24 @@ class JsonSets:
             return all(name in whole and self._contains_below(whole[name], value) for name, value in part.items())
         if isinstance(whole, list) and isinstance(part, list):
             scalars = {_identify(item) for item in whole if not isinstance(item, dict | list)}
-            nested = [item for item in whole if isinstance(item, dict | list)]
+            nested_items = [item for item in whole if isinstance(item, dict | list)]
             return all(
-                any(self._contains_below(item, element) for item in nested)
+                any(self._contains_below(item, element) for item in nested_items)
                 if isinstance(element, dict | list)
                 else _identify(element) in scalars
                 for element in part
             )
         if isinstance(whole, list) and not isinstance(part, dict):
-            sought = _identify(part)
-            return any(not isinstance(item, dict | list) and _identify(item) == sought for item in whole)
+            sought_value = _identify(part)
+            return any(not isinstance(item, dict | list) and _identify(item) == sought_value for item in whole)
         return self._is_same(whole, part)
 
     def overlaps(self, left: list[Any], right: list[Any]) -> bool:
         """Returns whether two arrays have an item in common that is not null."""
         scalars = {_identify(item) for item in left if item is not None and not isinstance(item, dict | list)}
-        nested = [item for item in left if isinstance(item, dict | list)]
+        nested_items = [item for item in left if isinstance(item, dict | list)]
         return any(
-            any(self._is_same(item, other) for item in nested)
+            any(self._is_same(item, other) for item in nested_items)
             if isinstance(other, dict | list)
             else _identify(other) in scalars
             for other in right

@@ -27,10 +27,10 @@ def is_like(check: Check, pattern: str | None, text: str | int | float | None, e
         return False
     place = sizes[0]
     for segment, size in zip(segments[1:-1], sizes[1:-1], strict=True):
-        found = _find(check, segment, text, place, end - size)
-        if found < 0:
+        start = _find(check, segment, text, place, end - size)
+        if start < 0:
             return False
-        place = found + size
+        place = start + size
     return place <= end
 
 

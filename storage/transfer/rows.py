@@ -96,11 +96,11 @@ async def find_difference(source: Database, target: Database, table_name: str) -
     names = [column.name for column in table.primary_key.columns]
     hashes: list[dict[str, bytes]] = []
     for database in (source, target):
-        found: dict[str, bytes] = {}
+        hashes_by_key: dict[str, bytes] = {}
         async with database.reading() as connection, connection.stream(_fetch_in_batches(select(table))) as rows:
             async for row in rows.mappings():
-                found[", ".join(f"{name}={row[name]}" for name in names)] = hash_item(list(row.values()))
-        hashes.append(found)
+                hashes_by_key[", ".join(f"{name}={row[name]}" for name in names)] = hash_item(list(row.values()))
+        hashes.append(hashes_by_key)
     return next((key for key in hashes[0] | hashes[1] if hashes[0].get(key) != hashes[1].get(key)), None)
 
 

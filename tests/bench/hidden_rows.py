@@ -63,16 +63,16 @@ def _compare_guesses(port: int) -> dict[str, tuple[float, float]]:
     app = ask(port, "/init", {"name": "bench"})["app_id"]
     ask(port, f"/v1/{app}/schema/apply", {"schema": {"tables": {"secrets": {"columns": _COLUMNS}}}})
     ask(port, f"/v1/{app}/rls", {"table_name": "secrets", "user_column": "user_id", "public_read_column": "public"})
-    hidden = {"user_id": _OWNER, "public": False, "code": "S3CR3T", "body": _WORDS}
-    ask(port, f"/v1/{app}/secrets", {"id": 1, **hidden})
-    found: dict[str, tuple[float, float]] = {}
+    hidden_row = {"user_id": _OWNER, "public": False, "code": "S3CR3T", "body": _WORDS}
+    ask(port, f"/v1/{app}/secrets", {"id": 1, **hidden_row})
+    medians: dict[str, tuple[float, float]] = {}
     for name, text in _FILTERS.items():
         times: dict[str, list[float]] = {"S": [], "X": []}
         for _ in range(_ROUNDS):
             for guess in random.sample("SX", 2):
                 times[guess].append(_measure(port, f"/v1/{app}/secrets?select=id&code=like.{guess}*&{text}"))
-        found[name] = (statistics.median(times["S"]), statistics.median(times["X"]))
-    return found
+        medians[name] = (statistics.median(times["S"]), statistics.median(times["X"]))
+    return medians
 
 
 def report_leaks(found: dict[str, tuple[float, float]]) -> Iterator[str]:

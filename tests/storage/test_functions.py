@@ -59,9 +59,9 @@ def test_no_function_begins_after_the_deadline(name: str) -> None:
 def test_our_like_is_that_of_sqlite(pattern: str, text: str) -> None:
     connection = sqlite3.connect(":memory:")
     connection.execute("PRAGMA case_sensitive_like=ON")
-    [(expected,)] = connection.execute("SELECT ? LIKE ? ESCAPE '\\'", (text, pattern))
+    [(is_expected,)] = connection.execute("SELECT ? LIKE ? ESCAPE '\\'", (text, pattern))
     connection.close()
-    assert is_like(lambda: None, pattern, text, "\\") == bool(expected)
+    assert is_like(lambda: None, pattern, text, "\\") == bool(is_expected)
 
 
 SCALARS = st.sampled_from([None, True, False, 0, 1, 1.0, "a", "b", ""])

@@ -128,16 +128,19 @@ def _find_withheld(spec: GraphSpec, visibility: str, offers: ToolOffers) -> list
     for node_id, node in spec.nodes.items():
         refs = list_node_refs(node) if getattr(node, "run_as", None) is None else []
         for path, ref in refs:
-            barred = [word for word, caller in callers.items() if not offers.is_admitted(spec, ref, caller)]
-            if not barred:
+            barred_callers = [word for word, caller in callers.items() if not offers.is_admitted(spec, ref, caller)]
+            if not barred_callers:
                 continue
             twins = [
                 name
                 for name in offers.list_twins(ref)
-                if all(offers.is_admitted(spec, ToolRef(source="builtin", name=name), callers[word]) for word in barred)
+                if all(
+                    offers.is_admitted(spec, ToolRef(source="builtin", name=name), callers[word])
+                    for word in barred_callers
+                )
             ]
             advice = f"; they can call {twins[0]}" if twins else ""
-            message = f"{' and '.join(barred)} cannot call {ref.name} in their runs{advice}"
+            message = f"{' and '.join(barred_callers)} cannot call {ref.name} in their runs{advice}"
             issues.append(GraphIssue(("nodes", node_id, *path), message))
     return issues
 

@@ -11,7 +11,7 @@ from baobab.tools.core.call import Call
 from baobab.tools.core.wording import quote_text
 
 _LONGEST = 64
-Named = tuple[Path, str]
+NamedPlace = tuple[Path, str]
 
 
 async def find_unknown_names(call: Call, spec: GraphSpec) -> list[Issue]:
@@ -26,7 +26,7 @@ async def find_unknown_names(call: Call, spec: GraphSpec) -> list[Issue]:
     return issues[:MAX_ISSUES]
 
 
-def _list_names(call: Call, spec: GraphSpec, toolset: str, argument: str) -> Iterator[Named]:
+def _list_names(call: Call, spec: GraphSpec, toolset: str, argument: str) -> Iterator[NamedPlace]:
     """Lists the fixed values of an argument of a toolset's tools, with their paths."""
     for node_id, node in spec.nodes.items():
         if not isinstance(node, ToolNode | MapNode) or node.tool_ref.source != "builtin":
@@ -40,7 +40,7 @@ def _list_names(call: Call, spec: GraphSpec, toolset: str, argument: str) -> Ite
             yield ("nodes", node_id, "args_template", argument), value
 
 
-def _find_unknown(kind: str, named: list[Named], known_names: list[str]) -> Iterator[Issue]:
+def _find_unknown(kind: str, named: list[NamedPlace], known_names: list[str]) -> Iterator[Issue]:
     for path, name in named:
         if name not in known_names:
             suggestion = suggest_name(name[:_LONGEST], known_names)

@@ -25,7 +25,7 @@ RunsById = Mapping[str, Row[Any]]
 
 async def load_runs(call: Call, approval_rows: Sequence[Any]) -> RunsById:
     """Loads the runs that ask in these rows of `approvals`, by their ids, but for those that were deleted."""
-    found: dict[str, Row[Any]] = {}
+    runs_by_id: dict[str, Row[Any]] = {}
     run_ids_by_app: dict[str, list[str]] = {}
     for row in approval_rows:
         if row.run_id is not None and row.app_id is not None:
@@ -34,8 +34,8 @@ async def load_runs(call: Call, approval_rows: Sequence[Any]) -> RunsById:
         query = select(*_COLUMNS).where(runs.c.app_id == app_id, runs.c.id.in_(run_ids))
         with suppress(AppNotFound):
             async with _reading_app(call, app_id) as execute:
-                found |= {run.id: run for run in (await execute(query)).all()}
-    return found
+                runs_by_id |= {run.id: run for run in (await execute(query)).all()}
+    return runs_by_id
 
 
 def render_run(row: Any, run: Row[Any] | None) -> dict[str, Any] | None:

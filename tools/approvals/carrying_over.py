@@ -6,15 +6,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from baobab.tools.approvals.errors import CallOutdated
 from baobab.tools.core.auth import proposers
 from baobab.tools.core.call import Tool, ToolRunner
-from baobab.tools.core.errors import BaobabError, Conflict
-
-
-class CallOutdated(Conflict):
-    code = "APPROVAL_OUTDATED"
-    summary = "The server was upgraded since the call was proposed, and its tool has changed, so it cannot be made."
-    remediation = "Reject it. Whoever proposed it makes the call again, as the tool takes it now."
+from baobab.tools.core.errors import BaobabError
 
 
 def list_effects(tool: Tool) -> tuple[str, ...]:

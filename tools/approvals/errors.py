@@ -1,6 +1,6 @@
 """The errors of approvals."""
 
-from baobab.tools.core.errors import BadRequest, BaobabError, NotFound
+from baobab.tools.core.errors import BadRequest, BaobabError, Conflict, NotFound
 
 
 class ApprovalNotFound(NotFound):
@@ -23,3 +23,9 @@ class Unfinished(BaobabError):
     status = 409
     summary = "No server could finish the approved call; it may have been begun."
     remediation = "Read the current state, and make the call again if you still want it."
+
+
+class CallOutdated(Conflict):
+    code = "APPROVAL_OUTDATED"
+    summary = "The server was upgraded since the call was proposed, and its tool has changed, so it cannot be made."
+    remediation = "Reject it. Whoever proposed it makes the call again, as the tool takes it now."

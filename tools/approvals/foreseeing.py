@@ -5,8 +5,9 @@ from typing import Any
 
 from baobab.runtime.agents.edits import edit_call, require_answer
 from baobab.tools.approvals.acting import restore_acting_caller
-from baobab.tools.approvals.carrying_over import CallOutdated, require_makeable
+from baobab.tools.approvals.carrying_over import require_makeable
 from baobab.tools.approvals.consents import AnnouncedCall
+from baobab.tools.approvals.errors import CallOutdated
 from baobab.tools.approvals.tables import FieldCipher
 from baobab.tools.core.approvals import WouldFail
 from baobab.tools.core.auth import proposers

@@ -91,12 +91,12 @@ class ApprovalRenderer:
 
 def shorten_approval(approval: Approval) -> Approval:
     """Returns an approval as lists show it: without long arguments and inputs, which reading it shows."""
-    shortened: dict[str, Any] = {**approval}
+    short_approval: dict[str, Any] = {**approval}
     if _is_long(approval["arguments"]):
-        shortened |= {"arguments": None, "question": None}
+        short_approval |= {"arguments": None, "question": None}
     if approval["run"] is not None and _is_long(approval["run"]["input"]):
-        shortened["run"] = {**approval["run"], "input": None}
-    return cast(Approval, shortened)
+        short_approval["run"] = {**approval["run"], "input": None}
+    return cast(Approval, short_approval)
 
 
 def _is_long(value: Any) -> bool:

@@ -9,9 +9,8 @@ from sqlalchemy import and_, or_, select
 from baobab.runtime.agents.edits import edit_call
 from baobab.tools.approvals.access import DECIDERS, READERS
 from baobab.tools.approvals.asking_runs import load_runs, read_answers
-from baobab.tools.approvals.carrying_over import CallOutdated
 from baobab.tools.approvals.consents import AnnouncedCall
-from baobab.tools.approvals.errors import ApprovalNotFound, OnlyRunsAreEdited
+from baobab.tools.approvals.errors import ApprovalNotFound, CallOutdated, OnlyRunsAreEdited
 from baobab.tools.approvals.foreseeing import foresee_row
 from baobab.tools.approvals.rendering import ApprovalRenderer, read_status, shorten_approval
 from baobab.tools.approvals.schemas import AnnouncedWrite, ApprovalDetail, Approvals, OneApproval, Status
@@ -105,8 +104,8 @@ async def approvals_list(
     next_cursor, renderer = None, ApprovalRenderer(call, await load_runs(call, page))
     if len(approval_rows) > limit:
         next_cursor = encode_cursor(call.services.vault, of, page[-1].created_at.isoformat(), page[-1].id)
-    shown = [shorten_approval(await renderer.render_row(row)) for row in page]
-    return {"approvals": shown, "next_cursor": next_cursor}
+    short_approvals = [shorten_approval(await renderer.render_row(row)) for row in page]
+    return {"approvals": short_approvals, "next_cursor": next_cursor}
 
 
 @approvals.tool(

@@ -103,19 +103,19 @@ async def find_difference(source: DataStore, dest: DataStore, app_id: str, table
     table = catalogues[0].tables[table_name]
     hashes: list[dict[str, dict[str, bytes]]] = []
     for store, catalogue in zip((source, dest), catalogues, strict=True):
-        found: dict[str, dict[str, bytes]] = {}
+        hashes_by_key: dict[str, dict[str, bytes]] = {}
         async for rows in _read_pages(store, app_id, catalogue, table):
             for row in rows:
                 key = ", ".join(f"{name}={row[name]}" for name in table.key) or hash_item([row]).hex()
-                found[key] = {name: hash_item([value]) for name, value in row.items()}
-        hashes.append(found)
+                hashes_by_key[key] = {name: hash_item([value]) for name, value in row.items()}
+        hashes.append(hashes_by_key)
     differing_keys = [key for key in hashes[0] | hashes[1] if hashes[0].get(key) != hashes[1].get(key)]
     if not differing_keys:
         return None
     if not table.key:
         return f"{len(differing_keys)} rows"
     first_key = differing_keys[0]
-    here, there = (found.get(first_key, {}) for found in hashes)
+    here, there = (hashes_by_key.get(first_key, {}) for hashes_by_key in hashes)
     columns = [name for name in here | there if here.get(name) != there.get(name)]
     return f"{first_key} ({', '.join(columns)})"
 

@@ -272,8 +272,8 @@ class SqlWriter:
         text = f"SELECT {column} AS _v FROM {self._write_reached(rows, alias, FENCES) if is_leaky else source}"
         for join in joins:
             name = inner[join["alias"]]
-            reached = self._write_reached(join, name, FENCES if is_leaky else {})
-            text += f" {join['join']} {reached} ON {self.write(join['on'], inner)}"
+            reached_rows = self._write_reached(join, name, FENCES if is_leaky else {})
+            text += f" {join['join']} {reached_rows} ON {self.write(join['on'], inner)}"
         condition = "TRUE" if is_leaky else self._write_reach(rows, alias)
         where = self.write(rows["where"], inner) if rows["where"] else "TRUE"
         self._depth -= 1
@@ -329,8 +329,8 @@ class SqlWriter:
     def _write_behind(self, tree: Expression, scope: Scope) -> str:
         """Writes a condition that is evaluated only on rows that a policy opens, whatever plan the database makes."""
         _, name, policy, condition = tree
-        opened = self._write_opened(self._catalogue.table(name), policy, scope[""])
-        return f"CASE WHEN {opened} THEN {self.write(condition, scope)} END"
+        is_open = self._write_opened(self._catalogue.table(name), policy, scope[""])
+        return f"CASE WHEN {is_open} THEN {self.write(condition, scope)} END"
 
     def _write_opened(self, table: TableInfo, policy: Expression, alias: str) -> str:
         """Writes whether a policy opens a row, in a form that stays true of that row wherever it stands."""
@@ -340,9 +340,9 @@ class SqlWriter:
         # SQLite puts constants from the rest of the statement into a policy on the same row, so that it could be true
         # of hidden rows: here it looks at the row under a name of its own.
         again = self.name_alias()
-        opened = self.write(policy, {"": again})
+        is_open = self.write(policy, {"": again})
         source = f"{self.name_table(table.name)} AS {again}"
-        return f"EXISTS (SELECT 1 FROM {source} WHERE {again}.{row} = {alias}.{row} AND {opened})"
+        return f"EXISTS (SELECT 1 FROM {source} WHERE {again}.{row} = {alias}.{row} AND {is_open})"
 
     def _write_among(self, tree: Expression, scope: Scope) -> str:
         places = ", ".join(self.value(value) for value in tree[2])

@@ -257,8 +257,8 @@ class AppFeed:
                     listening = dict(zip(known_readers, readers, strict=True))
                     return {
                         (number, listening[reader]): each
-                        for group, removed in self._group_by_removed(statements, store, table, changes_of_table)
-                        for (number, reader), each in _find_seen(visibility, table, group, known_readers, removed)
+                        for group, removed_rows in self._group_by_removed(statements, store, table, changes_of_table)
+                        for (number, reader), each in _find_seen(visibility, table, group, known_readers, removed_rows)
                     }
 
                 views |= await self._read(ask)
@@ -271,12 +271,12 @@ class AppFeed:
                 conditions = listener.tables.get(change.table)
                 if view is None or conditions is None:
                     continue
-                seen = _filter_seen(catalogue.table(change.table), conditions, change, view)
-                if seen is None:
+                seen_change = _filter_seen(catalogue.table(change.table), conditions, change, view)
+                if seen_change is None:
                     continue
-                key = (change.id, seen.op, listener.actor.role == "service")
+                key = (change.id, seen_change.op, listener.actor.role == "service")
                 if key not in messages:
-                    messages[key] = _encode_change(change, seen)
+                    messages[key] = _encode_change(change, seen_change)
                 listener.send(messages[key])
 
     def _group_by_removed(
@@ -292,13 +292,13 @@ class AppFeed:
                 deletions.setdefault(change.action, []).append(change)
         others = [change for change in changes if change.op != "DELETE"]
         for action, deletions_of_action in deletions.items():
-            removed: dict[str, list[Row]] = {}
+            removed_rows: dict[str, list[Row]] = {}
             changes_of_action = self._log(statements, store).read_action(action, _MOST_REMOVED)
             for change in changes_of_action if len(changes_of_action) <= _MOST_REMOVED else ():
                 if change.op == "DELETE" and change.table != table.name and change.old_row is not None:
-                    removed.setdefault(change.table, []).append(change.old_row)
-            if removed:
-                yield deletions_of_action, removed
+                    removed_rows.setdefault(change.table, []).append(change.old_row)
+            if removed_rows:
+                yield deletions_of_action, removed_rows
             else:
                 others += deletions_of_action
         yield others, {}

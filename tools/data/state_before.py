@@ -70,10 +70,10 @@ class StateBefore:
         """Returns whether a condition is true for all present rows among some."""
         writer = SqlWriter(self._store, self._app_id, self._catalogue, self._actor, self._now)
         scope = {"": quote(table.name)}
-        chosen = writer.write(among, scope)
+        is_chosen = writer.write(among, scope)
         text = (
             f"SELECT 1 FROM {writer.name_table(table.name)} AS {quote(table.name)} "
-            f"WHERE {chosen} AND ({writer.write(condition, scope)}) IS NOT TRUE LIMIT 1"
+            f"WHERE {is_chosen} AND ({writer.write(condition, scope)}) IS NOT TRUE LIMIT 1"
         )
         return not self._statements.rows(text, *writer.values)
 

@@ -161,11 +161,13 @@ def write_view_rows(
     """
     assert table.view is not None
     source = f"({_write_query(writer, table.view, table.columns, actor)}) AS {alias}"
-    computed = {name for name, tree in zip(table.columns, table.view["items"], strict=True) if tree[0] != "column"}
+    computed_columns = {
+        name for name, tree in zip(table.columns, table.view["items"], strict=True) if tree[0] != "column"
+    }
     names = {each["table"] for each in table.view["tables"]}
     if all(allowed_rows(writer.find_table(name), "SELECT", actor) in (TRUE, FALSE) for name in names):
         return source, writer.write(both(*conditions), {"": alias})
-    leakproof, others = part_conditions(conditions, computed)
+    leakproof, others = part_conditions(conditions, computed_columns)
     if others:
         inner = f"SELECT * FROM {source} WHERE {writer.write(both(*leakproof), {'': alias})}"
         source = f"({inner} {FENCES[writer.dialect]}) AS {alias}"

@@ -18,10 +18,10 @@ def place_results(
     for index, message in enumerate(messages):
         if message.get("role") == "tool":
             waiting[str(message.get("tool_call_id"))].append(index)
-    placed: set[int] = set()
+    placed_indexes: set[int] = set()
     ordered_messages: list[dict[str, Any]] = []
     for index, message in enumerate(messages):
-        if index in placed:
+        if index in placed_indexes:
             continue
         ordered_messages.append(message)
         indexes = [index] if message.get("role") == "tool" else []
@@ -33,6 +33,6 @@ def place_results(
             if results:
                 indexes.append(results.popleft())
                 ordered_messages.append(messages[indexes[-1]])
-        placed.update(indexes)
+        placed_indexes.update(indexes)
         ordered_messages += [further[each] for each in indexes if each in further]
     return ordered_messages

@@ -72,14 +72,14 @@ def _build_messages(body: Mapping[str, Any]) -> list[dict[str, Any]]:
         return [*messages, {"role": "user", "content": input_}]
     further: dict[int, dict[str, Any]] = {}
     reasoning: list[Any] = []
-    attached: list[tuple[dict[str, Any], Any]] = []
+    attached_reasoning: list[tuple[dict[str, Any], Any]] = []
     for at, item in list_objects(body, "input"):
         match item.get("type", "message"):
             case "message":
                 _add_message(messages, _build_message(item, at))
             case "function_call" | "custom_tool_call" as kind:
                 _add_call(messages, _build_call(item, kind, at))
-                attached += ((messages[-1], sealed_text) for sealed_text in reasoning)
+                attached_reasoning += ((messages[-1], sealed_text) for sealed_text in reasoning)
                 reasoning = []
             case "function_call_output" | "custom_tool_call_output":
                 result, other_message = _build_result(item, at)
@@ -87,7 +87,7 @@ def _build_messages(body: Mapping[str, Any]) -> list[dict[str, Any]]:
                     further[len(messages)] = other_message
                 messages.append(result)
             case "reasoning" if messages and messages[-1].get("tool_calls"):
-                attached.append((messages[-1], item.get("encrypted_content")))
+                attached_reasoning.append((messages[-1], item.get("encrypted_content")))
             case "reasoning":
                 # Only what was sealed here can be given back; OpenAI's own is for its models.
                 reasoning.append(item.get("encrypted_content"))
@@ -95,7 +95,7 @@ def _build_messages(body: Mapping[str, Any]) -> list[dict[str, Any]]:
                 raise field_error(
                     f"{at}.type", "must be `message`, `function_call` or `function_call_output` for this model"
                 )
-    for message, sealed_text in attached:
+    for message, sealed_text in attached_reasoning:
         attach_reasoning(message, sealed_text)
     return place_results(messages, further)
 

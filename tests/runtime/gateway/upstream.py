@@ -175,8 +175,8 @@ class Upstream:
         self, request: web.BaseRequest, wire: Wire | None, fields: Any, behaviour: Behaviour
     ) -> web.StreamResponse:
         if behaviour.name == "calls" and not _has_results(fields):
-            said = behaviour.argument if fields.get("stream") else f"{behaviour.argument} whole"
-            behaviour = Behaviour("said", said)
+            words = behaviour.argument if fields.get("stream") else f"{behaviour.argument} whole"
+            behaviour = Behaviour("said", words)
         failure = await self._fail(request, wire or CHAT, str(fields["model"]), behaviour)
         if behaviour.name == "obedient" and wire and (refusal := find_refusal(wire, fields)):
             failure = web.json_response(refusal, status=400)

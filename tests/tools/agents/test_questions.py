@@ -125,10 +125,10 @@ async def test_of_two_answers_at_once_one_counts_and_the_other_is_a_conflict(age
         return f"amount {amount}"
 
     answers = await asyncio.gather(*(try_answer(amount) for amount in range(6)))
-    (counted,) = [answer for answer in answers if answer.startswith("amount")]
-    assert {answer for answer in answers if answer != counted} == {"APPROVAL_ALREADY_DECIDED"}
+    (counted_answer,) = [answer for answer in answers if answer.startswith("amount")]
+    assert {answer for answer in answers if answer != counted_answer} == {"APPROVAL_ALREADY_DECIDED"}
     output = (await agency.wait_for_run("refunds", run_id))["output"]
-    assert f"amount {output['amount']}" == counted
+    assert f"amount {output['amount']}" == counted_answer
 
 
 async def test_data_answer_questions_only(agency: Agency) -> None:

@@ -215,5 +215,7 @@ async def test_only_private_agents_have_a_dedupe_window_of_their_own_accord(
         assert (await agency.harness.call("agents_run", caller, **second))["run_id"] != first["run_id"]
     # An agent that says otherwise keeps to it, and null is the default again.
     for value, shown_seconds in ((5, 5), (None, window_seconds)):
-        changed = await agency.harness.call("agents_update", agency.owner, **arguments, dedupe_window_seconds=value)
-        assert changed["agent"]["dedupe_window_seconds"] == shown_seconds
+        changed_agent = await agency.harness.call(
+            "agents_update", agency.owner, **arguments, dedupe_window_seconds=value
+        )
+        assert changed_agent["agent"]["dedupe_window_seconds"] == shown_seconds

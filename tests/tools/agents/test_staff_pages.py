@@ -42,18 +42,21 @@ async def read_waiting(agency: Agency, reader: Caller) -> dict[str, Any]:
 async def test_a_user_with_the_role_finds_all_that_an_answer_takes_and_answers_with_data_alone(agency: Agency) -> None:
     run_id = await start_triage(agency, {"role": "staff"})
     staff = EndUser(agency.app_id, "sam", "staff")
-    listed = await read_waiting(agency, staff)
-    asked = {"reason": "Refund order 7?", "data": {"limit": 50}, "answer_schema": SCHEMA}
-    assert (listed["question"], listed["arguments"]) == (asked, {"app_id": agency.app_id, **asked})
-    assert listed["run"] == {"id": run_id, "agent": "triage", "input": {"order": 7}}
-    assert listed["may_decide"] is True
-    details = await agency.harness.call("approvals_get", staff, approval_id=listed["id"])
-    assert (details["approval"]["question"], details["arguments"]) == (asked, listed["arguments"])
+    listed_approval = await read_waiting(agency, staff)
+    question = {"reason": "Refund order 7?", "data": {"limit": 50}, "answer_schema": SCHEMA}
+    assert (listed_approval["question"], listed_approval["arguments"]) == (
+        question,
+        {"app_id": agency.app_id, **question},
+    )
+    assert listed_approval["run"] == {"id": run_id, "agent": "triage", "input": {"order": 7}}
+    assert listed_approval["may_decide"] is True
+    details = await agency.harness.call("approvals_get", staff, approval_id=listed_approval["id"])
+    assert (details["approval"]["question"], details["arguments"]) == (question, listed_approval["arguments"])
     assert details["approval"]["run"] == {
-        **listed["run"],
+        **listed_approval["run"],
         "answers": {"thoughts": f"{ECHO} The order is late.", "letter": f"{ECHO} Dear customer."},
     }
-    await agency.harness.call("approvals_approve", staff, approval_id=listed["id"], data={"amount": 20})
+    await agency.harness.call("approvals_approve", staff, approval_id=listed_approval["id"], data={"amount": 20})
     assert (await agency.wait_for_run("triage", run_id))["output"] == {"letter": f"{ECHO} Dear customer.", "paid": 20}
 
 
@@ -98,7 +101,7 @@ async def test_an_approval_of_a_deleted_run_says_which_run_it_was(agency: Agency
     row = await read_waiting(agency, agency.owner)
     arguments = {"app_id": agency.app_id, "name": "triage", "id": run_id}
     await agency.harness.call("agents_runs_cancel", agency.owner, **arguments)
-    rejected = await agency.harness.call("approvals_get", agency.owner, approval_id=row["id"])
-    assert rejected["approval"]["status"] == "rejected"
-    assert rejected["approval"]["question"] is None
-    assert rejected["approval"]["run"]["input"] == {"order": 7}
+    rejected_approval = await agency.harness.call("approvals_get", agency.owner, approval_id=row["id"])
+    assert rejected_approval["approval"]["status"] == "rejected"
+    assert rejected_approval["approval"]["question"] is None
+    assert rejected_approval["approval"]["run"]["input"] == {"order": 7}

@@ -195,12 +195,12 @@ async def test_the_error_of_a_run_says_what_a_direct_refusal_says(lab: Lab) -> N
     assert "daily_budget_usd" in error["remediation"]
     assert error["details"]["required_usd"] > 0.01
     assert {"limit_usd", "spent_usd", "resets_at"} <= error["details"]["budget"].keys()
-    (failed,) = await lab.agency.list_events("a", run["id"], "run_failed")
-    assert failed["payload"]["details"] == error["details"]
+    (failure,) = await lab.agency.list_events("a", run["id"], "run_failed")
+    assert failure["payload"]["details"] == error["details"]
     # The app's figures are not for its users.
     of_run = {"app_id": lab.agency.app_id, "name": "a", "id": run["id"]}
-    seen = await lab.agency.harness.call("agents_runs_get", lab.agency.end_user("ada"), **of_run)
-    assert set(seen["run"]["error"]) == {"message", "type"}
+    shown_run = await lab.agency.harness.call("agents_runs_get", lab.agency.end_user("ada"), **of_run)
+    assert set(shown_run["run"]["error"]) == {"message", "type"}
     events = await lab.agency.harness.call("agents_runs_events_list", lab.agency.end_user("ada"), **of_run)
     assert set(events["events"][-1]["payload"]) == {"error", "type"}
 

@@ -67,8 +67,8 @@ async def test_a_run_says_which_tools_a_model_was_not_offered_and_the_model_know
 ) -> None:
     await agency.create_agent("chat", chat_graph("files_list", "kv_get"), **PUBLIC)
     visitor = Anonymous(agency.app_id)
-    started = await agency.harness.call("agents_public_run", visitor, app_id=agency.app_id, name="chat", input={})
-    run = await agency.wait_for_run("chat", started["run_id"])
+    new_run = await agency.harness.call("agents_public_run", visitor, app_id=agency.app_id, name="chat", input={})
+    run = await agency.wait_for_run("chat", new_run["run_id"])
     assert run["status"] == "completed", run
     (event,) = await agency.list_events("chat", run["id"], "tools_withheld")
     assert event["payload"] == {"node_id": "think", "tools": ["files_list"]}
@@ -80,8 +80,8 @@ async def test_a_run_says_which_tools_a_model_was_not_offered_and_the_model_know
     assert "not available to whoever started this run" in system["content"]
     assert "files_list" not in system["content"]
     # The names of an app's tools are not for its visitors.
-    seen = await agency.harness.call("agents_public_events_list", visitor, app_id=agency.app_id, id=run["id"])
-    (seen_event,) = [event for event in seen["events"] if event["type"] == "tools_withheld"]
+    shown_events = await agency.harness.call("agents_public_events_list", visitor, app_id=agency.app_id, id=run["id"])
+    (seen_event,) = [event for event in shown_events["events"] if event["type"] == "tools_withheld"]
     assert seen_event["payload"] == {"node_id": "think"}
 
 

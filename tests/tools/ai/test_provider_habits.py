@@ -344,14 +344,14 @@ async def call_by_responses(world: Installation, model: str) -> list[tuple[str, 
     # As Codex reads them: each item when it is done.
     items = [event["item"] for event in events if event["type"] == "response.output_item.done"]
     assert events[-1]["response"]["output"] == items
-    begun: dict[str, str] = {}
+    open_items: dict[str, str] = {}
     for event in events:
         if event["type"] == "response.output_item.added":
-            begun[event["item"]["id"]] = ""
+            open_items[event["item"]["id"]] = ""
         elif event["type"] == "response.function_call_arguments.delta":
-            begun[event["item_id"]] += event["delta"]
+            open_items[event["item_id"]] += event["delta"]
         elif event["type"] == "response.output_item.done":
-            assert begun.pop(event["item"]["id"]) == event["item"]["arguments"]
+            assert open_items.pop(event["item"]["id"]) == event["item"]["arguments"]
     return [(item["call_id"], item["name"], item["arguments"]) for item in items]
 
 
@@ -393,12 +393,12 @@ async def run_calling_agent(world: Installation, model: str) -> None:
 
 
 async def run_agent(world: Installation, runs: str) -> dict[str, Any]:
-    started = await world.client.post(runs, json={"input": {}}, headers=world.owner)
-    assert started.status_code == 201, started.text
+    answer = await world.client.post(runs, json={"input": {}}, headers=world.owner)
+    assert answer.status_code == 201, answer.text
     async with asyncio.timeout(TIMEOUT_SECONDS):
         while True:
             run: dict[str, Any] = (
-                await world.client.get(f"{runs}/{started.json()['run_id']}", headers=world.owner)
+                await world.client.get(f"{runs}/{answer.json()['run_id']}", headers=world.owner)
             ).json()["run"]
             if run["status"] not in ("queued", "running"):
                 return run
@@ -432,25 +432,25 @@ def check_calls(calls: list[tuple[str, str, str]], expected: Calls) -> None:
 @pytest.mark.parametrize("wire", list(BY_STREAM))
 @pytest.mark.parametrize("habit", list(STREAMS))
 async def test_each_call_of_a_stream_arrives_once_and_whole(world: Installation, habit: str, wire: str) -> None:
-    stream, expected = STREAMS[habit]
+    stream, expected_calls = STREAMS[habit]
     model = say(world, habit, stream, ENDINGS["usage at the end"])
-    check_calls(await BY_STREAM[wire](world, model), expected)
+    check_calls(await BY_STREAM[wire](world, model), expected_calls)
 
 
 @pytest.mark.parametrize("wire", list(BY_WHOLE))
 @pytest.mark.parametrize("habit", list(WHOLE_ANSWERS))
 async def test_each_call_of_a_whole_answer_arrives_once(world: Installation, habit: str, wire: str) -> None:
-    whole, expected = WHOLE_ANSWERS[habit]
+    whole, expected_calls = WHOLE_ANSWERS[habit]
     model = say(world, f"w {habit}", [], ENDINGS["usage at the end"], whole)
-    check_calls(await BY_WHOLE[wire](world, model), expected)
+    check_calls(await BY_WHOLE[wire](world, model), expected_calls)
 
 
 @pytest.mark.parametrize("wire", list(BY_STREAM))
 @pytest.mark.parametrize("ending", list(ENDINGS))
 async def test_calls_are_whole_however_the_stream_ends(world: Installation, ending: str, wire: str) -> None:
-    stream, expected = STREAMS["empty ids and names later"]
+    stream, expected_calls = STREAMS["empty ids and names later"]
     model = say(world, ending, stream, ENDINGS[ending])
-    check_calls(await BY_STREAM[wire](world, model), expected)
+    check_calls(await BY_STREAM[wire](world, model), expected_calls)
     if "usage" in ending:
         usages = [usage for usage in await world.list_usage() if usage.model == model]
         assert {(usage.prompt_tokens % 11, usage.completion_tokens % 7) for usage in usages} == {(0, 0)}

@@ -219,9 +219,13 @@ async def test_results_come_directly_behind_their_calls(world: Installation, mod
     assert answer.status_code == 200, answer.text
     if model == "baobab/echo":
         return
-    sent = world.fake.requests[-1].json["messages"]
-    assert [message["role"] for message in sent] == ["user", "assistant", "tool", "user", "assistant", "tool"]
-    assert (sent[1]["content"], sent[2]["content"], sent[5]["content"]) == ("doing it", "one", "two")
+    sent_messages = world.fake.requests[-1].json["messages"]
+    assert [message["role"] for message in sent_messages] == ["user", "assistant", "tool", "user", "assistant", "tool"]
+    assert (sent_messages[1]["content"], sent_messages[2]["content"], sent_messages[5]["content"]) == (
+        "doing it",
+        "one",
+        "two",
+    )
 
 
 async def test_results_of_a_chat_are_moved_to_their_calls(world: Installation) -> None:
@@ -232,5 +236,5 @@ async def test_results_of_a_chat_are_moved_to_their_calls(world: Installation) -
         {"role": "tool", "tool_call_id": "c1", "content": "one"},
     ]
     await world.chat(world.add_model("ordered"), messages=messages)
-    sent = world.fake.requests[-1].json["messages"]
-    assert sent == [messages[0], messages[1], messages[3], messages[2]]
+    sent_messages = world.fake.requests[-1].json["messages"]
+    assert sent_messages == [messages[0], messages[1], messages[3], messages[2]]

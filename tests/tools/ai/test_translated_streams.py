@@ -135,7 +135,7 @@ async def test_thoughts_with_their_signature_and_calls_come_in_a_stream(world: I
 
 async def test_thoughts_that_claude_has_signed_come_back_to_it(world: Installation) -> None:
     block = {"type": "thinking", "thinking": "Let me see.", "signature": "sig"}
-    hidden = {"type": "redacted_thinking", "data": "opaque"}
+    hidden_block = {"type": "redacted_thinking", "data": "opaque"}
     call = {"type": "tool_use", "id": "c1", "name": "kv_get", "input": {"key": "a"}}
     message: dict[str, Any] = {"id": "1", "type": "message", "role": "assistant", "model": "m"}
     message |= {"content": [], "stop_reason": None}
@@ -148,7 +148,7 @@ async def test_thoughts_that_claude_has_signed_come_back_to_it(world: Installati
                 {"type": "signature_delta", "signature": "sig"},
             ],
         ),
-        (hidden, []),
+        (hidden_block, []),
         ({**call, "input": {}}, [{"type": "input_json_delta", "partial_json": '{"key": "a"}'}]),
     ]
     events: list[dict[str, Any]] = [
@@ -163,9 +163,9 @@ async def test_thoughts_that_claude_has_signed_come_back_to_it(world: Installati
     body = b"".join(b"data: " + json.dumps(event).encode() + b"\n\n" for event in events)
     world.fake.canned_answers["claude"] = CannedAnswer(body, headers={"content-type": "text/event-stream"})
     await run_calling_agent(world, await add_translated_model(world, "calls:claude"))
-    (sent,) = [each for each in world.fake.requests[-1].json["messages"] if each["role"] == "assistant"]
-    assert sent["content"][:2] == [block, hidden]
-    assert [each["type"] for each in sent["content"]] == ["thinking", "redacted_thinking", "tool_use"]
+    (sent_message,) = [each for each in world.fake.requests[-1].json["messages"] if each["role"] == "assistant"]
+    assert sent_message["content"][:2] == [block, hidden_block]
+    assert [each["type"] for each in sent_message["content"]] == ["thinking", "redacted_thinking", "tool_use"]
 
 
 @pytest.mark.parametrize("vendor", ["anthropic", "gemini"])

@@ -75,7 +75,7 @@ FILTERS = [
 
 
 @pytest.fixture
-def seen(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bool]]:
+def evaluated_values(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bool]]:
     """The calls of functions that got a value of a row, and whether it was that of the hidden row."""
     calls: list[tuple[str, bool]] = []
 
@@ -134,7 +134,7 @@ PLACES: dict[str, Callable[[str], str]] = {
 
 @pytest.mark.parametrize("policy", POLICIES)
 async def test_no_read_evaluates_anything_on_a_hidden_row(
-    tables: Tables, seen: list[tuple[str, bool]], policy: str
+    tables: Tables, evaluated_values: list[tuple[str, bool]], policy: str
 ) -> None:
     ada = await open_secrets(tables, policy)
     looked_at: set[str] = set()
@@ -145,19 +145,19 @@ async def test_no_read_evaluates_anything_on_a_hidden_row(
             if HIDDEN in filters and place == "view leaky":
                 # SQLite computes the view's condition on the word that the caller has sent.
                 continue
-            seen.clear()
+            evaluated_values.clear()
             answer = await tables.ask("GET", f"/{quote(write(filters), safe='?=&')}", None, ada, prefer="count=exact")
             assert answer.status in (200, 206), (place, filters, answer.content)
             assert HIDDEN not in str(answer.json), (place, filters)
-            assert not [name for name, was_hidden in seen if was_hidden], (place, filters)
-            looked_at |= {name for name, _ in seen}
+            assert not [name for name, was_hidden in evaluated_values if was_hidden], (place, filters)
+            looked_at |= {name for name, _ in evaluated_values}
     assert {"like", "fold", "english_search", "json_contains", "json_contained", "json_overlaps"} <= looked_at
     assert {"json_as_text", "vector_cosine"} <= looked_at
 
 
 @pytest.mark.parametrize("policy", POLICIES)
 async def test_no_write_by_filter_evaluates_the_filter_on_a_hidden_row(
-    tables: Tables, seen: list[tuple[str, bool]], policy: str
+    tables: Tables, evaluated_values: list[tuple[str, bool]], policy: str
 ) -> None:
     ada = await open_secrets(tables, policy)
     for filters in FILTERS:
@@ -175,23 +175,23 @@ async def test_no_write_by_filter_evaluates_the_filter_on_a_hidden_row(
             ("POST", "/data-batch", {"writes": [delete]}),
             ("GET", f"/data-export/secrets?{quote(filters, safe='?=&')}", None),
         ):
-            seen.clear()
+            evaluated_values.clear()
             answer = await tables.ask(method, target, body, ada)
             # A note refers to the row that is deleted.
             assert answer.status in (200, 400), (method, filters, answer.content)
-            assert not [name for name, was_hidden in seen if was_hidden], (method, target, filters)
-    [hidden] = await tables.list("secrets?id=eq.2")
-    assert hidden["code"] == HIDDEN
+            assert not [name for name, was_hidden in evaluated_values if was_hidden], (method, target, filters)
+    [hidden_row] = await tables.list("secrets?id=eq.2")
+    assert hidden_row["code"] == HIDDEN
 
 
 async def test_a_subquery_of_a_policy_evaluates_its_condition_only_on_rows_that_it_may_see(
-    tables: Tables, seen: list[tuple[str, bool]]
+    tables: Tables, evaluated_values: list[tuple[str, bool]]
 ) -> None:
     await open_secrets(tables, "compared")
     same = "exists (select 1 from secrets s where lower(s.code) = lower(posts.title))"
     await tables.policy("posts", "narrow", using_expression=same, restrictive=True)
     ada = await tables.user(ADA)
-    seen.clear()
+    evaluated_values.clear()
     assert await tables.list("posts", ada) == []
-    assert seen
-    assert not [name for name, was_hidden in seen if was_hidden]
+    assert evaluated_values
+    assert not [name for name, was_hidden in evaluated_values if was_hidden]

@@ -525,8 +525,8 @@ async def test_a_row_does_not_fulfil_the_policy_that_it_is_checked_by(tables: Ta
     # Ada, who owns the first one, adds him there, and herself nowhere else.
     assert await write_members(tables, way, ADA, {"id": 20, "org_id": 1, "user_id": BEN, "role": "owner"}) in (200, 201)
     assert await write_members(tables, way, ADA, {"id": 21, "org_id": 2, "user_id": ADA, "role": "owner"}) == 403
-    [added] = await tables.list("members?id=eq.20")
-    assert added["label"] == "OWNER"
+    [added_row] = await tables.list("members?id=eq.20")
+    assert added_row["label"] == "OWNER"
     assert await write_members(tables, way, BEN, {"id": 22, "org_id": 1, "user_id": ADA, "role": "guest"}) in (200, 201)
     assert len(await tables.list("members")) == 3
 
@@ -601,10 +601,12 @@ async def test_a_check_does_not_see_the_references_that_its_write_changes(tables
     await tables.apply({"teams": teams, "seats": seats})
     await tables.insert("teams", {"id": 1, "boss": BEN})
     await tables.insert("seats", {"id": 1, "team_id": 1})
-    taken = "exists (select 1 from seats s where s.team_id = teams.id)"
+    team_has_seats = "exists (select 1 from seats s where s.team_id = teams.id)"
     await tables.policy("seats", "all", command="SELECT", using_expression="true")
     await tables.policy("teams", "all", command="SELECT", using_expression="true")
-    await tables.policy("teams", "edit", command="UPDATE", using_expression="true", with_check_expression=taken)
+    await tables.policy(
+        "teams", "edit", command="UPDATE", using_expression="true", with_check_expression=team_has_seats
+    )
     ben = await tables.user(BEN)
     assert (await tables.ask("PATCH", "/teams/1", {"id": 2}, ben)).status == 403
     assert (await tables.ask("PATCH", "/teams/1", {"boss": ADA}, ben)).status == 200

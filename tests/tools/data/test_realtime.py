@@ -130,9 +130,9 @@ async def test_whoever_saw_the_children_of_a_deleted_parent_is_told_that_they_ar
         answer = await live.ask("DELETE", f"/boards/{boards[0]['id']}")
         assert answer.status_code in (200, 204), answer.text
         events = [await hers.read() for _ in tables]
-        gone = {(event["table"], event["op"], event["old_record"]["id"]) for event in events}
+        deletions = {(event["table"], event["op"], event["old_record"]["id"]) for event in events}
         first_rows = {"boards": boards[0], "cards": cards[0], "marks": marks[0]}
-        assert gone == {(table, "DELETE", row["id"]) for table, row in first_rows.items()}
+        assert deletions == {(table, "DELETE", row["id"]) for table, row in first_rows.items()}
         # Of hers he is told nothing: what he hears first is his own.
         await live.ask("PATCH", f"/cards/{cards[1]['id']}", {"text": "y"})
         event = await his.read()
@@ -537,7 +537,7 @@ async def test_rules_say_who_joins_a_channel_and_who_sends_to_it(live: Live) -> 
     await _set_rules(
         live, ("of:{user.id}", "owner", "owner"), ("news", "public", "deny"), ("talk:*", "authed", "authed")
     )
-    expected: dict[tuple[str, str], tuple[str, str]] = {
+    expected_answers: dict[tuple[str, str], tuple[str, str]] = {
         # Who and where: what joining and what sending is answered with.
         (ada, f"of:{ADA}"): ("joined", "sent"),
         (ben, f"of:{ADA}"): ("AUTH_INSUFFICIENT_PERMISSIONS", ""),
@@ -549,7 +549,7 @@ async def test_rules_say_who_joins_a_channel_and_who_sends_to_it(live: Live) -> 
         (ben, "elsewhere"): ("AUTH_INSUFFICIENT_PERMISSIONS", ""),
         (KEY, "elsewhere"): ("joined", "sent"),
     }
-    for (token, channel), (joining, sending) in expected.items():
+    for (token, channel), (joining, sending) in expected_answers.items():
         async with live.open(token) as client, live.open(on=1) as operator:
             for each in (client, operator):
                 assert (await each.read())["type"] == "connected"
@@ -593,8 +593,8 @@ async def test_presence_is_told_within_a_channel_and_the_presence_of_the_app_can
         await his.send("presence_track", channel="room:1", metadata={})
         state = await his.read()
         assert [(client["user_id"], client["metadata"]) for client in state["clients"]] == [(ADA, {"n": 1})]
-        joined = await hers.read()
-        assert (joined["type"], joined["user_id"], joined["channel"]) == ("presence_join", BEN, "room:1")
+        join = await hers.read()
+        assert (join["type"], join["user_id"], join["channel"]) == ("presence_join", BEN, "room:1")
 
 
 async def test_rules_that_mean_nothing_are_refused(live: Live) -> None:

@@ -39,6 +39,7 @@ from baobab.tools.data.plans import explain_rows
 from baobab.tools.data.preferences import read_preferences
 from baobab.tools.data.row_reader import MOST_BYTES, key_condition
 from baobab.tools.data.row_requests import (
+    is_short_to_read,
     open_table,
     read_query,
     shape_answer,
@@ -46,7 +47,6 @@ from baobab.tools.data.row_requests import (
 from baobab.tools.data.rows import Rows
 from baobab.tools.data.schemas import ActingAs, QueryPlan, Row, RowsOrRow
 from baobab.tools.data.selection import Selection
-from baobab.tools.data.short_reads import is_short_to_read
 from baobab.tools.data.toolset import data
 from baobab.tools.data.transactions import find_catalogue, read_rows
 

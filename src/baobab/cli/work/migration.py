@@ -25,11 +25,11 @@ async def migrate_database(data: Path | None, *, dry_run: bool, print_line: Call
     try:
         if dry_run:
             missing_revisions = await list_missing_revisions(database)
-            done = f"Would apply {', '.join(missing_revisions)}." if missing_revisions else ""
+            outcome = f"Would apply {', '.join(missing_revisions)}." if missing_revisions else ""
         else:
             applied_revisions = await migrate(database)
-            done = f"Applied {', '.join(applied_revisions)}." if applied_revisions else ""
-        print_line(done or "The database is up to date.")
+            outcome = f"Applied {', '.join(applied_revisions)}." if applied_revisions else ""
+        print_line(outcome or "The database is up to date.")
         vault, registry = load_vault(settings), Registry(tools.toolsets())
         calls = await survey_calls(database, vault, registry, SystemClock().now())
         for line in (calls + await survey_runs(database)).describe():

@@ -154,8 +154,8 @@ async def _name_rows(source: _Side, target: _Side, tables: Sequence[str], tables
     for name in tables_of_apps[:_MOST_NAMED]:
         app_id, _, table = name.partition(".")
         keys[name] = await find_difference(source.tables, target.tables, app_id, table)
-    found = "; ".join(f"{name}: {key}" for name, key in keys.items() if key is not None)
-    return f" (the first rows: {found})" if found else ""
+    first_rows = "; ".join(f"{name}: {key}" for name, key in keys.items() if key is not None)
+    return f" (the first rows: {first_rows})" if first_rows else ""
 
 
 def _require_source(here: Settings, there: Settings) -> None:
