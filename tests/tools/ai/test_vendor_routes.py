@@ -6,7 +6,7 @@ import anthropic
 import openai
 import pytest
 
-from baobab.tools.system.vendor_routes import VENDOR_ROUTES
+from baobab.tools.system.missing_routes import VENDOR_ROUTES
 from tests.tools.ai.conftest import HELLO, Installation
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
