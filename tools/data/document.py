@@ -1,7 +1,7 @@
 """The schema document that a developer writes: reads it into a catalogue, and renders a catalogue as one."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -39,6 +39,7 @@ TAKEN = frozenset({"functions", "fn", "webhook", "env", "integrations", "fronten
 such a name from before keeps it: every table has its rows at `/v1/{app_id}/data/NAME` too. The contract's names with a
 hyphen (`edge-ssr`, `durable-objects`, `custom-domains`) are no names of tables anyway.
 """
+_OF_SQLITE = "sqlite_"
 _SAMPLE_MOMENT = "2000-01-01T00:00:00+00:00"
 
 
@@ -118,8 +119,13 @@ def _check_table_name(name: str, noun: str) -> None:
         raise InvalidName(f"A {noun} cannot be called `{name}`: the addresses of all tables begin with it.")
 
 
-def require_free_names(new_names: Iterable[str]) -> None:
-    """Raises ReservedTable for a new table or view whose name another route has."""
+def require_free_names(new_names: Collection[str]) -> None:
+    """Raises ReservedTable for a new table or view whose name another route has, or SQLite keeps for itself."""
+    if kept_names := sorted(name for name in new_names if name.startswith(_OF_SQLITE)):
+        raise ReservedTable(
+            f"`{kept_names[0]}` begins with `{_OF_SQLITE}`, as only SQLite's own tables do.",
+            remediation=f"Choose another name, such as `app_{kept_names[0]}`.",
+        )
     for name in sorted(TAKEN.intersection(new_names)):
         raise ReservedTable(
             f"A new table or view cannot be called `{name}`: /v1/{{app_id}}/{name} is the address of something else.",

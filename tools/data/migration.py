@@ -30,7 +30,7 @@ from baobab.tools.data.document import (
 from baobab.tools.data.errors import DestructiveChange, InvalidSchema, MigrationFailed, TableLimit
 from baobab.tools.data.expression_trees import list_names
 from baobab.tools.data.expressions import SqlWriter, quote
-from baobab.tools.data.renaming import find_renames, rename_catalogue, rename_records
+from baobab.tools.data.renaming import find_renames, rename_catalogue, rename_records, set_records_aside
 from baobab.tools.data.schemas import BrokenCheck, Statement
 from baobab.tools.data.usage import Counter
 from baobab.tools.data.views import compile_view
@@ -114,6 +114,7 @@ class MigrationPlan:
             counter.stop(table)
         for table in renamed_tables:
             counter.forget(table)
+        set_records_aside(statements, self._store, self._app_id, newer.keys() - self._original.tables.keys())
         if renamed_tables:
             rename_records(statements, self._store, self._app_id, self._original, self._renames)
         self._apply(statements)

@@ -6,7 +6,7 @@ does not give the same tree, the rename is refused with the name of the policy o
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -224,6 +224,15 @@ def _rename_words(text: str, renames: Renames) -> Iterator[str]:
             return names.get(word, word)
 
         yield _WORDS.sub(rename, text)
+
+
+def set_records_aside(statements: Statements, store: DataStore, app_id: str, names: Collection[str]) -> None:
+    """Takes what is logged of dropped tables out of the way of tables that get their names now: readers of the new ones
+    must not be told rows of the old ones, and undoing a write of before must not change the new ones.
+    """
+    if names:
+        changes, marks = store.name_table(app_id, "_changes"), ", ".join("?" * len(names))
+        statements.rows(f"UPDATE {changes} SET name = name || ' (dropped)' WHERE name IN ({marks})", *names)
 
 
 def rename_records(statements: Statements, store: DataStore, app_id: str, current: Catalogue, renames: Renames) -> None:

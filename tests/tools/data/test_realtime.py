@@ -290,6 +290,31 @@ async def test_who_comes_back_too_late_is_told_to_read_anew(live: Live) -> None:
         assert resync_event["last_id"] == connected_event["last_id"] + 1001
 
 
+@pytest.mark.parametrize("is_renamed", [False, True], ids=["a new table", "a renamed table"])
+async def test_the_rows_of_a_dropped_table_are_not_told_to_readers_of_its_namesake(
+    live: Live, *, is_renamed: bool
+) -> None:
+    ben = await live.user(BEN)
+    async with live.open(ben) as client:
+        before = (await client.read())["last_id"]
+    await live.insert("posts", {"title": "of a dropped table", "user_id": ADA})
+    other = {"tables": {"letters": POSTS}, "_drop": ["posts"]}
+    assert (await live.ask("POST", "/schema/apply", {"schema": other})).status_code == 200
+    namesake = {"tables": {"posts": POSTS}, "_renameTables": {"letters": "posts"}}
+    if not is_renamed:
+        namesake = {"tables": {"posts": POSTS}, "_drop": ["letters"]}
+    assert (await live.ask("POST", "/schema/apply", {"schema": namesake})).status_code == 200
+    policy = {"table_name": "posts", "policy_name": "open", "command": "SELECT", "role": "user"}
+    await live.ask("POST", "/rls/policies", {**policy, "using_expression": "true"})
+    await live.ask("POST", "/realtime/configure", {"tables": ["posts"]})
+    row = await live.insert("posts", {"title": "of the namesake"})
+    async with live.open(ben) as client:
+        await client.read()
+        await client.send("subscribe", table="posts", since=before)
+        assert (await client.read())["type"] == "subscribed"
+        assert (await client.read())["record"] == row
+
+
 async def test_a_thousand_follow_one_table(live: Live, stack: contextlib.ExitStack) -> None:
     ben = await live.user(BEN)
     async with asyncio.timeout(TIMEOUT_SECONDS):

@@ -225,8 +225,9 @@ async def test_a_rename_that_cannot_be_meant_is_refused(posts: Tables, schema: d
     assert message in answer.json["error"]["message"]
 
 
-async def test_a_table_is_not_renamed_to_a_name_that_a_route_has(posts: Tables) -> None:
-    tables = {"billing": POSTS, "comments": {"columns": {"id": {"type": "serial", "primaryKey": True}}}}
-    document = {"tables": tables, "_renameTables": {"posts": "billing"}}
+@pytest.mark.parametrize("name", ["billing", "sqlite_posts"])
+async def test_a_table_is_not_renamed_to_a_name_that_a_route_or_sqlite_has(posts: Tables, name: str) -> None:
+    tables = {name: POSTS, "comments": {"columns": {"id": {"type": "serial", "primaryKey": True}}}}
+    document = {"tables": tables, "_renameTables": {"posts": name}}
     answer = await posts.ask("POST", "/schema/apply", {"schema": document})
     assert (answer.status, answer.json["error"]["code"]) == (400, "VALIDATION_RESERVED_TABLE")

@@ -129,6 +129,7 @@ async def test_a_unique_column_is_added_and_taken_back(tables: Tables) -> None:
         ({"tables": {"a b": {"columns": ID}}}, "VALIDATION_INVALID_NAME"),
         ({"tables": {'a"; DROP TABLE x; --': {"columns": ID}}}, "VALIDATION_INVALID_NAME"),
         ({"tables": {"_mine": {"columns": ID}}}, "VALIDATION_RESERVED_TABLE"),
+        ({"tables": {"sqlite_mine": {"columns": ID}}}, "VALIDATION_RESERVED_TABLE"),
         ({"tables": {"data": {"columns": ID}}}, "VALIDATION_INVALID_NAME"),
         ({"tables": {"a": {"columns": {"x y": "text"}}}}, "VALIDATION_INVALID_NAME"),
         ({"tables": {"a": {"columns": {}}}}, "VALIDATION_INVALID_SCHEMA"),

@@ -163,6 +163,18 @@ async def test_what_cannot_be_undone_is_said(tables: Tables) -> None:
     assert (await undo(tables, action_id=answer.headers["x-action-id"])).json["error"]["code"] == "UNDO_IMPOSSIBLE"
 
 
+async def test_a_write_to_a_dropped_table_is_not_undone_in_its_namesake(tables: Tables) -> None:
+    await tables.apply({"posts": POSTS})
+    deleted_row = (await tables.ask("POST", "/posts", {"title": "of a dropped table"})).json
+    deletion = await tables.ask("DELETE", f"/posts/{deleted_row['id']}")
+    await tables.apply({"letters": POSTS}, drop=["posts"])
+    await tables.apply({"posts": POSTS}, drop=["letters"])
+    assert (await undo(tables, action_id=deletion.headers["x-action-id"])).json["error"]["code"] == "UNDO_IMPOSSIBLE"
+    assert await tables.list("posts") == []
+    changes = (await tables.ask("GET", "/data-changes?limit=2")).json["changes"]
+    assert {change["table"] for change in changes} == {"posts (dropped)"}
+
+
 async def test_what_is_too_old_is_not_undone_and_swept(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
     await tables.apply({"posts": POSTS})
     answer = await tables.ask("POST", "/posts", {"title": "old"})
