@@ -4,7 +4,9 @@ from functools import lru_cache
 
 from baobab.storage.deadline import Check
 
-_ASK_EVERY = 256
+_ASK_EVERY = 4096
+_MOST_TRIES = 256
+"""So many places of a segment are tried one by one; a pattern that fits nearly everywhere would take each with each."""
 _Segment = tuple[tuple[int, str], ...]
 """What stands between two wildcards: texts, each at its distance from the beginning, with any characters between."""
 
@@ -49,7 +51,29 @@ def _find(check: Check, segment: _Segment, text: str, start: int, last: int) -> 
             return place
         start = place + 1
         tries += 1
-        if tries % _ASK_EVERY == 0:
+        if tries == _MOST_TRIES:
+            check()
+            return _scan(check, segment, text, start, last)
+    return -1
+
+
+def _scan(check: Check, segment: _Segment, text: str, start: int, last: int) -> int:
+    """Does the same in one pass: bit n of `fitting` says that the n + 1 characters read last fit the segment so far."""
+    size = segment[-1][0] + len(segment[-1][1])
+    fixed, places_of = 0, dict[str, int]()
+    for offset, part in segment:
+        for place, character in enumerate(part, offset):
+            fixed |= 1 << place
+            places_of[character] = places_of.get(character, 0) | 1 << place
+    # A place between the texts takes any character.
+    free = ((1 << size) - 1) ^ fixed
+    places_of = {character: places | free for character, places in places_of.items()}
+    fitting, whole = 0, 1 << (size - 1)
+    for place in range(start, min(last + size, len(text))):
+        fitting = (fitting << 1 | 1) & places_of.get(text[place], free)
+        if fitting & whole:
+            return place - size + 1
+        if place % _ASK_EVERY == 0:
             check()
     return -1
 

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from baobab.storage.data import patterns
 from baobab.storage.data.functions import FUNCTIONS, add_to
 from baobab.storage.data.json_sets import JsonSets
 from baobab.storage.data.patterns import is_like
@@ -54,14 +55,29 @@ def test_no_function_begins_after_the_deadline(name: str) -> None:
     connection.close()
 
 
-@given(st.text("ab_%\\", max_size=12), st.text("ab%", max_size=12))
+@given(st.text("ab_%\\", max_size=12), st.text("ab%", max_size=12), st.sampled_from([1, 256]))
 @settings(deadline=None)
-def test_our_like_is_that_of_sqlite(pattern: str, text: str) -> None:
+def test_our_like_is_that_of_sqlite(pattern: str, text: str, tries: int) -> None:
     connection = sqlite3.connect(":memory:")
     connection.execute("PRAGMA case_sensitive_like=ON")
     [(is_expected,)] = connection.execute("SELECT ? LIKE ? ESCAPE '\\'", (text, pattern))
     connection.close()
-    assert is_like(lambda: None, pattern, text, "\\") == bool(is_expected)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(patterns, "_MOST_TRIES", tries)
+        assert is_like(lambda: None, pattern, text, "\\") == bool(is_expected)
+
+
+def test_a_pattern_that_nearly_fits_everywhere_is_tried_at_few_places(monkeypatch: pytest.MonkeyPatch) -> None:
+    stands_at, tried_places = patterns._stands_at, list[int]()
+
+    def count(segment: Any, text: str, place: int) -> bool:
+        tried_places.append(place)
+        return stands_at(segment, text, place)
+
+    monkeypatch.setattr(patterns, "_stands_at", count)
+    assert is_like(lambda: None, f"%{'a_' * 300}b%", f"{'a' * 100_000}b", "\\") is True
+    assert is_like(lambda: None, f"%{'a_' * 300}b%", "a" * 100_000, "\\") is False
+    assert len(tried_places) < 1000
 
 
 SCALARS = st.sampled_from([None, True, False, 0, 1, 1.0, "a", "b", ""])
