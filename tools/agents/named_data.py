@@ -1,22 +1,27 @@
-"""Tables and collections that the nodes of a graph name, and that the app does not have."""
+"""Tables, collections and models that the nodes of a graph name, and that the app does not have."""
 
 from collections.abc import Iterator
 from typing import Any
 
 from baobab.runtime.agents.issue import MAX_ISSUES, Path
 from baobab.runtime.agents.shape import suggest_name
-from baobab.runtime.agents.spec import GraphSpec, MapNode, ToolNode
+from baobab.runtime.agents.spec import GraphSpec, LlmNode, MapNode, ToolNode
+from baobab.runtime.gateway.errors import ModelNotFound
 from baobab.tools.agents.schemas.agents import Issue
 from baobab.tools.core.call import Call
+from baobab.tools.core.errors import Forbidden
 from baobab.tools.core.wording import quote_text
 
 _LONGEST = 64
 NamedPlace = tuple[Path, str]
 
 
-async def find_unknown_names(call: Call, spec: GraphSpec) -> list[Issue]:
-    """Warns of names without placeholders. They are no mistakes yet: what they name may be made after the agent."""
-    issues: list[Issue] = []
+async def find_unknown_names(call: Call, spec: GraphSpec, default_model: str | None) -> list[Issue]:
+    """Warns of names without placeholders. They are no mistakes yet: what they name may be made after the agent.
+
+    default_model: the agent's.
+    """
+    issues = await _find_unknown_models(call, spec, default_model)
     if tables := list(_list_names(call, spec, "data", "table")):
         schema = (await call.invoke("schema_get", app_id=call.require_app().id))["schema"]
         issues += _find_unknown("table", tables, [*schema["tables"], *schema.get("views", ())])
@@ -45,3 +50,31 @@ def _find_unknown(kind: str, named: list[NamedPlace], known_names: list[str]) ->
         if name not in known_names:
             suggestion = suggest_name(name[:_LONGEST], known_names)
             yield {"path": list(path), "message": f"the app has no {kind} {quote_text(name)}{suggestion}"}
+
+
+async def _find_unknown_models(call: Call, spec: GraphSpec, default_model: str | None) -> list[Issue]:
+    """Warns of models that the app cannot call now. A model server may list them later, and a key may bring them."""
+    paths_by_model: dict[str, list[Path]] = {}
+    for node_id, node in spec.nodes.items():
+        if isinstance(node, LlmNode) and node.model is not None:
+            paths_by_model.setdefault(node.model, []).append(("nodes", node_id, "model"))
+        elif isinstance(node, LlmNode) and default_model is not None:
+            paths_by_model.setdefault(default_model, [("default_model",)])
+    issues: list[Issue] = []
+    for model, paths in paths_by_model.items():
+        if (message := await _describe_missing_model(call, model)) is not None:
+            issues += [{"path": list(path), "message": message} for path in paths]
+    return issues
+
+
+async def _describe_missing_model(call: Call, model: str) -> str | None:
+    app_id = call.require_app().id
+    try:
+        await call.invoke("ai_model", app_id=app_id, model_id=model)
+    except ModelNotFound:
+        answer = await call.invoke("ai_models", app_id=app_id)
+        suggestion = suggest_name(model[:_LONGEST], [known["id"] for known in answer["models"]])
+        return f"the app can call no model {quote_text(model)} now{suggestion}"
+    except Forbidden:
+        return f"the app's settings do not allow the model {quote_text(model)}"
+    return None

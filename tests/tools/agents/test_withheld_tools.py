@@ -1,5 +1,6 @@
 """What users and visitors cannot do in a run is said when the graph is saved, and when a model is not offered it."""
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from baobab.tools.core.auth.callers import Anonymous
 from tests.tools.agents.conftest import Agency, build_graph
 
-PUBLIC = {"visibility": "public", "safety_acknowledged": True}
+PUBLIC: dict[str, Any] = {"visibility": "public", "safety_acknowledged": True}
 
 
 def chat_graph(*names: str) -> dict[str, Any]:
@@ -120,3 +121,93 @@ async def test_misspelt_tables_and_collections_are_warned_of_when_a_graph_is_sav
                 "message": 'the app has no collection "doc"; did you mean "docs"?',
             },
         ], tool
+
+
+ROWS = {"columns": {"id": {"type": "serial", "primaryKey": True}, "note": {"type": "text"}}}
+
+
+def write_graph(*, run_as: str | None = None) -> dict[str, Any]:
+    """Inserts, changes, deletes and writes rows in a batch, and lets a model insert some."""
+    table = {"table": "appointments"}
+    arguments_by_tool: dict[str, dict[str, Any]] = {
+        "insert_row": {**table, "values": {"note": "{{ input.note }}"}},
+        "data_update": {**table, "row_id": "{{ input.id }}", "changes": {"note": "moved"}},
+        "data_delete": {**table, "row_id": "{{ input.id }}"},
+        "data_batch": {"writes": [{"op": "insert", **table, "values": {"note": "{{ input.note }}"}}]},
+    }
+    nodes: dict[str, Any] = {}
+    for name, arguments in arguments_by_tool.items():
+        if run_as is not None and name == "data_batch":
+            continue
+        ref = {"source": "builtin", "name": name}
+        nodes[name] = {"type": "tool", "tool_ref": ref, "args_template": arguments}
+        if run_as is not None:
+            nodes[name] |= {"run_as": run_as, "approvers": "admin"}
+    if run_as is None:
+        nodes["think"] = chat_graph("data_insert")["nodes"]["think"]
+    nodes["done"] = {"type": "end"}
+    names = list(nodes)
+    tools = {"builtin": [*(name for name in names if name not in ("think", "done")), "data_insert"]}
+    return build_graph(nodes, *pairwise(names), tools=tools)
+
+
+async def test_writes_that_no_policy_lets_users_or_visitors_make_are_warned_of(agency: Agency) -> None:
+    of_app: dict[str, Any] = {"app_id": agency.app_id}
+    await agency.harness.call("schema_apply", agency.owner, **of_app, schema={"tables": {"appointments": ROWS}})
+
+    async def list_barred(visibility: str, graph: dict[str, Any]) -> dict[str, str]:
+        arguments = {**of_app, "name": "book", "graph_spec": graph, "visibility": visibility}
+        answer = await agency.harness.call("agents_validate", agency.owner, **arguments)
+        assert answer["valid"], answer
+        return {
+            warning["path"][1]: warning["message"]
+            for warning in answer.get("warnings", [])
+            if warning["message"].startswith("no policy")
+        }
+
+    assert await list_barred("private", write_graph()) == {}
+    assert await list_barred("public", write_graph(run_as="app")) == {}
+    barred = await list_barred("public", write_graph())
+    assert set(barred) == {"insert_row", "data_update", "data_delete", "data_batch", "think"}
+    assert barred["insert_row"] == (
+        "no policy of `appointments` lets users or visitors insert rows: open just the rows that they may write with "
+        "rls_create_policy, or set run_as: app with approvers on the node"
+    )
+    assert barred["think"].startswith("no policy of any table lets users or visitors insert rows")
+    policy: dict[str, Any] = {"table_name": "appointments", "policy_name": "book", "command": "INSERT", "role": "user"}
+    await agency.harness.call("rls_create_policy", agency.owner, **of_app, **policy, with_check_expression="true")
+    assert set(await list_barred("authenticated", write_graph())) == {"data_update", "data_delete"}
+    barred = await list_barred("public", write_graph())
+    assert barred["data_batch"].startswith("no policy of `appointments` lets visitors insert rows")
+    saved = await agency.harness.call(
+        "agents_create", agency.owner, **of_app, name="book", graph_spec=write_graph(), **PUBLIC
+    )
+    assert barred["data_batch"] in [warning["message"] for warning in saved["warnings"]]
+
+
+async def test_models_that_the_app_cannot_call_are_warned_of_when_a_graph_is_saved(agency: Agency) -> None:
+    of_app: dict[str, Any] = {"app_id": agency.app_id, "name": "think"}
+    nodes: dict[str, Any] = {
+        name: {"type": "llm", "input_template": "Hello.", "output_key": name}
+        for name in ("known", "misspelt", "default")
+    }
+    nodes["known"]["model"], nodes["misspelt"]["model"] = "baobab/echo", "baobab/ecko"
+    nodes["done"] = {"type": "end"}
+    graph = build_graph(nodes, ("known", "misspelt"), ("misspelt", "default"), ("default", "done"))
+    for tool in ("agents_validate", "agents_create", "agents_update"):
+        answer = await agency.harness.call(
+            tool, agency.owner, **of_app, graph_spec=graph, default_model="nobody/has-it"
+        )
+        assert sorted(answer["warnings"], key=lambda warning: warning["path"]) == [
+            {"path": ["default_model"], "message": 'the app can call no model "nobody/has-it" now'},
+            {
+                "path": ["nodes", "misspelt", "model"],
+                "message": 'the app can call no model "baobab/ecko" now; did you mean "baobab/echo"?',
+            },
+        ], tool
+    await agency.harness.call("ai_config_update", agency.owner, app_id=agency.app_id, allowedModels=["baobab/picture"])
+    nodes["misspelt"]["model"] = nodes["default"]["model"] = "baobab/echo"
+    answer = await agency.harness.call("agents_validate", agency.owner, **of_app, graph_spec=graph)
+    assert {warning["message"] for warning in answer["warnings"]} == {
+        'the app\'s settings do not allow the model "baobab/echo"'
+    }

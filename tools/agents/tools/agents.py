@@ -18,19 +18,17 @@ from baobab.tools.agents.agent_rows import (
 )
 from baobab.tools.agents.data import FREEZES
 from baobab.tools.agents.errors import AgentExists, AgentNotFound, InvalidGraph, UnsafePublic
+from baobab.tools.agents.graph_warnings import collect_warnings
 from baobab.tools.agents.graphs import (
     GRAPH_EXAMPLE,
     MOST_GRAPH_BYTES,
     are_other_approvers,
     check_widening,
     does_graph_widen,
-    list_warnings,
     list_writing_tools,
-    load_tool_offers,
     require_right_to_enable,
     require_valid,
 )
-from baobab.tools.agents.named_data import find_unknown_names
 from baobab.tools.agents.schemas.agents import (
     Agents,
     AgentStatus,
@@ -342,7 +340,6 @@ async def agents_delete(call: Call, app_id: AppId, name: Name) -> None:
 
 
 async def _render_changed(call: Call, row: Any, spec: GraphSpec) -> ChangedAgent:
-    warnings = list_warnings(spec, row.visibility, row.approvers, await load_tool_offers(call))
-    warnings += await find_unknown_names(call, spec)
+    warnings = await collect_warnings(call, spec, row.visibility, row.approvers, row.default_model)
     answer: ChangedAgent = {"agent": render_agent(row)}
     return {**answer, "warnings": warnings} if warnings else answer

@@ -6,8 +6,8 @@ from baobab.runtime.agents.spec import NamedApprovers
 from baobab.runtime.agents.tables import agents as rows
 from baobab.tools.agents.agent_rows import agent_columns
 from baobab.tools.agents.errors import NoGraph
-from baobab.tools.agents.graphs import GRAPH_EXAMPLE, MOST_GRAPH_BYTES, list_warnings, load_tool_offers, validate_graph
-from baobab.tools.agents.named_data import find_unknown_names
+from baobab.tools.agents.graph_warnings import collect_warnings
+from baobab.tools.agents.graphs import GRAPH_EXAMPLE, MOST_GRAPH_BYTES, validate_graph
 from baobab.tools.agents.schemas.agents import (
     AnyGraph,
     Concurrent,
@@ -89,12 +89,12 @@ async def agents_validate(
     spec, issues = await validate_graph(call, name, graph_spec)
     if spec is None or issues:
         return {"valid": False, "issues": issues}
-    if visibility is OMITTED or approvers is OMITTED:
+    if visibility is OMITTED or approvers is OMITTED or default_model is None:
         is_agent = (rows.c.app_id == app_id, rows.c.name == name, rows.c.deleted_at.is_(None))
         async with call.reading() as execute:
             row = (await execute(select(rows).where(*is_agent))).first()
         visibility = (row.visibility if row else "private") if visibility is OMITTED else visibility
         approvers = (row.approvers if row else None) if approvers is OMITTED else approvers
-    warnings = list_warnings(spec, visibility, approvers, await load_tool_offers(call))
-    warnings += await find_unknown_names(call, spec)
+        default_model = default_model or (row.default_model if row else None)
+    warnings = await collect_warnings(call, spec, visibility, approvers, default_model)
     return {"valid": True, "warnings": warnings} if warnings else {"valid": True}

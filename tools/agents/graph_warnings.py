@@ -1,0 +1,19 @@
+"""Everything that is no mistake of a graph, but that whoever saves or checks it should know."""
+
+from typing import Any
+
+from baobab.runtime.agents.spec import GraphSpec
+from baobab.tools.agents.barred_writes import find_barred_writes
+from baobab.tools.agents.graphs import list_warnings, load_tool_offers
+from baobab.tools.agents.named_data import find_unknown_names
+from baobab.tools.agents.schemas.agents import Issue
+from baobab.tools.core.call import Call
+
+
+async def collect_warnings(
+    call: Call, spec: GraphSpec, visibility: str, approvers: Any, default_model: str | None
+) -> list[Issue]:
+    """Returns all warnings of a graph for an agent with these settings."""
+    warnings = list_warnings(spec, visibility, approvers, await load_tool_offers(call))
+    warnings += await find_barred_writes(call, spec, visibility)
+    return warnings + await find_unknown_names(call, spec, default_model)
