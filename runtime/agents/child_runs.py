@@ -53,10 +53,13 @@ class ChildRuns:
             await self._start_run(child_id, node, input_values, tainted=tainted)
         if child is None or child.status not in ENDED:
             raise ChildRunPending(child_id)
+        # The call was begun by another attempt than the one that gets the result.
+        took = round((child.finished_at - child.created_at).total_seconds() * 1000)
         if child.status == "completed":
-            return RunResult(child.output, child.tainted, child.incomplete)
+            return RunResult(child.output, child.tainted, child.incomplete, took)
         error = child.error or {"type": child.status, "message": f"the run was {child.status}"}
-        raise RunFailed(error["type"], f"{node.agent}: {error['message']}", quotes="quotes" in error, cause=error)
+        message, is_quoting = f"{node.agent}: {error['message']}", "quotes" in error
+        raise RunFailed(error["type"], message, quotes=is_quoting, cause=error, milliseconds=took)
 
     async def _start_run(
         self, child_id: str, node: AgentNode, input_values: Mapping[str, Any], *, tainted: bool

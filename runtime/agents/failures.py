@@ -14,12 +14,20 @@ class RunFailed(Exception):
 
     quotes: whether the message quotes a tool server or provider, which only those who run the app may see. cause: the
     refusal behind it, with code, remediation and details, as its direct caller would get it; for the same people.
+    milliseconds: if a child run failed, from its start to its end.
     """
 
     def __init__(
-        self, type_: str, message: str, *, quotes: bool = False, cause: Mapping[str, Any] | None = None
+        self,
+        type_: str,
+        message: str,
+        *,
+        quotes: bool = False,
+        cause: Mapping[str, Any] | None = None,
+        milliseconds: int | None = None,
     ) -> None:
         super().__init__(message)
+        self.milliseconds = milliseconds
         self.type = type_
         self.message = message
         self._quotes_field = {"quotes": True} if quotes else {}

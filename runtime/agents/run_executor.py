@@ -257,6 +257,7 @@ class RunExecutor:
         """
         pending = [interrupt for interrupt in waiting if "approval_id" in interrupt]
         deadlines: list[datetime] = []
+        new_approvals: list[dict[str, Any]] = []
         for interrupt in pending:
             # An approval that has just been decided has none.
             deadline = datetime.fromisoformat(interrupt["until"]) if interrupt["until"] else None
@@ -272,7 +273,8 @@ class RunExecutor:
                 "approvers": interrupt["approvers"],
                 "expires_at": deadline,
             }
-            self._event_log.emit_event("run_paused", payload, f"paused {interrupt['approval_id']}", above=True)
+            if self._event_log.emit_event("run_paused", payload, f"paused {interrupt['approval_id']}", above=True):
+                new_approvals.append({"approval_id": interrupt["approval_id"], "expires_at": interrupt["until"]})
         limit_seconds = max((interrupt["again_in"] for interrupt in waiting if "again_in" in interrupt), default=0)
         # Waiting for a rate limit uses up the run's time; waiting for people does not.
         counted_seconds = 0 if pending else limit_seconds
@@ -285,6 +287,11 @@ class RunExecutor:
             if released_rows and released_rows[0][0] == "cancelling":
                 job_id = f"run:{self._run_id}:after:{self._job.id}"[-200:]
                 self._services.jobs.enqueue_in(statements, ADVANCE, {"run_id": self._run_id}, job_id)
+            elif released_rows and new_approvals and self._run.webhook_url is not None:
+                # In the transaction of the events: each pause is told, and an attempt after a crash tells none anew.
+                arguments = {"run_id": self._run_id, "approvals": new_approvals}
+                job_id = f"webhook:{self._run_id}:{new_approvals[0]['approval_id']}"
+                self._services.jobs.enqueue_in(statements, WEBHOOK, arguments, job_id)
 
         await self._event_log.write_transaction(release_run, last=not limit_seconds, rests=True)
         self._services.jobs.wake()

@@ -31,6 +31,8 @@ class RunResult:
     tainted: bool
     incomplete: Mapping[str, Any] | None = None
     """Which answer of a model in the child run was cut or lost."""
+    milliseconds: int | None = None
+    """From the start of the child run to its end."""
 
 
 class EventEmitter(Protocol):

@@ -138,10 +138,14 @@ async def delegate_run(
         raise
     except RunFailed as failed:
         error = {"code": failed.type, "message": failed.message}
-        payload_base["duration_ms"] = _milliseconds_since(started_at)
+        payload_base["duration_ms"] = (
+            _milliseconds_since(started_at) if failed.milliseconds is None else failed.milliseconds
+        )
         session.event_log.emit_event("tool_call_end", {**payload_base, "status": "error", "error": error}, end_subject)
         raise
-    payload_base["duration_ms"] = _milliseconds_since(started_at)
+    payload_base["duration_ms"] = (
+        _milliseconds_since(started_at) if result.milliseconds is None else result.milliseconds
+    )
     payload = _result_payload(result.output)
     if result.incomplete is not None:
         payload["incomplete"] = result.incomplete

@@ -1,7 +1,7 @@
 """The jobs of agents: they execute runs, continue them after decisions, end overdue ones and send webhooks."""
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -201,19 +201,26 @@ _OUTSIDERS = ("end_user", "anonymous")
 
 
 @agents.job(cancel=True)
-async def agents_webhook(job: Job, run_id: str, tried: int = 0) -> None:
-    """Sends the webhook of a run that has ended, in up to five attempts with growing pauses."""
+async def agents_webhook(
+    job: Job, run_id: str, tried: int = 0, approvals: Sequence[Mapping[str, Any]] | None = None
+) -> None:
+    """Sends the webhook of a run that has ended or paused, in up to five attempts with growing pauses.
+
+    approvals: what a pause waits for. Once the run has ended, only its end is told.
+    """
     async with job.database.reading() as connection:
         row: Any = (await connection.execute(select(runs).where(runs.c.id == run_id))).first()
-        if row is None or row.webhook_url is None:
+        if row is None or row.webhook_url is None or (approvals and row.finished_at is not None):
             return
         of_app = webhook_secrets.c.app_id == row.app_id
         secret_row = (await connection.execute(select(webhook_secrets).where(of_app))).first()
     services = job.services
     event_id, sent_at = f"evt_{row.id.replace('-', '')}", services.clock.now()
-    body = to_json(_event(row, event_id))
+    if approvals:
+        event_id += f"_{approvals[0]['approval_id']}"
+    body = to_json(_event(row, event_id, approvals))
     headers = build_headers(event_id, sent_at, body, _secrets(services.vault, secret_row, sent_at))
-    headers["idempotency-key"] = row.id
+    headers["idempotency-key"] = event_id if approvals else row.id
     try:
         answer = await services.http_client.request(
             "POST", row.webhook_url, headers=headers, body=body, timeout=_SECONDS
@@ -226,14 +233,20 @@ async def agents_webhook(job: Job, run_id: str, tried: int = 0) -> None:
         await _note(unit, row, event_id, attempts, status, sent_at if was_accepted else None)
         if not was_accepted and attempts < _TRIES:
             # A postponed job does not count as an attempt, so each attempt is a job of its own.
-            retry_arguments, pause = {"run_id": run_id, "tried": attempts}, min(2**attempts, _LONGEST_PAUSE_SECONDS)
+            retry_arguments: dict[str, Any] = {"run_id": run_id, "tried": attempts}
+            retry_arguments |= {"approvals": approvals} if approvals else {}
+            pause = min(2**attempts, _LONGEST_PAUSE_SECONDS)
             await services.jobs.enqueue(unit, WEBHOOK, retry_arguments, job_id=f"{job.id}:{attempts}", delay=pause)
 
 
-def _event(run: Any, event_id: str) -> dict[str, Any]:
+def _event(run: Any, event_id: str, approvals: Sequence[Mapping[str, Any]] | None) -> dict[str, Any]:
     """Builds the body of a webhook; users and visitors get their run as they may see it."""
-    event = {"event_id": event_id, "type": f"run.{run.status}", "app_id": run.app_id, "agent": run.agent}
-    event |= {"run_id": run.id, "status": run.status, "finished_at": run.finished_at}
+    # The run may have gone on since it paused.
+    status = "paused" if approvals else run.status
+    event = {"event_id": event_id, "type": f"run.{status}", "app_id": run.app_id, "agent": run.agent}
+    event |= {"run_id": run.id, "status": status, "finished_at": run.finished_at}
+    if approvals:
+        return event | {"approvals": approvals}
     if run.status == "completed":
         return event | {"output": run.output} | ({} if run.incomplete is None else {"incomplete": run.incomplete})
     return event | {"error": redact_failure(run.error) if run.caller_kind in _OUTSIDERS else run.error}

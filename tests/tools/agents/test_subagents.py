@@ -275,3 +275,40 @@ async def test_validation_names_agents_that_are_not_there_and_those_that_run_the
         "agents_create", agency.owner, app_id=agency.app_id, name="a", graph_spec=agent_graph("a")
     )
     assert refusal.code == "invalid_graph_spec"
+
+
+@pytest.mark.parametrize("approves", [True, False])
+async def test_the_duration_of_a_call_of_an_agent_is_that_of_its_run(agency: Agency, approves: bool) -> None:
+    await agency.create_agent("asker", tool_graph("interrupt", reason="Go on?"))
+    await agency.create_agent("boss", agent_graph("asker"))
+    run_id = await agency.start_run("boss")
+    await run_due_jobs(agency.harness)
+    agency.harness.clock.advance(20)
+    (pause,) = await agency.list_events("boss", run_id, "run_paused")
+    body = {"approval_token": pause["payload"]["approval_token"], "approved": approves}
+    await agency.harness.call("agents_runs_resume", agency.owner, app_id=agency.app_id, name="boss", id=run_id, **body)
+    await agency.wait_for_end("boss", run_id)
+    child = await get_child_run(agency, "asker", run_id)
+    (end,) = await agency.list_events("boss", run_id, "tool_call_end")
+    took = (child["finished_at"] - child["created_at"]).total_seconds()
+    assert took >= 20
+    assert end["payload"]["duration_ms"] == round(took * 1000)
+
+
+async def test_runs_of_all_agents_are_listed_by_time(agency: Agency) -> None:
+    await agency.create_agent("speaker", SAY)
+    run_ids, moments = [], []
+    for _ in range(3):
+        moments.append(agency.harness.clock.now())
+        run_ids.append(await agency.start_run("speaker", input={"name": "Ada"}))
+        agency.harness.clock.advance(60)
+
+    async def list_ids(**bounds: Any) -> list[str]:
+        arguments = {"app_id": agency.app_id, "name": "_", **bounds}
+        result = await agency.harness.call("agents_runs_list", agency.owner, **arguments)
+        return [run["id"] for run in result["runs"]][::-1]
+
+    assert await list_ids() == run_ids
+    assert await list_ids(**{"from": moments[1].isoformat()}) == run_ids[1:]
+    assert await list_ids(to=moments[2].isoformat()) == run_ids[:2]
+    assert await list_ids(**{"from": moments[1].isoformat()}, to=moments[2].isoformat()) == [run_ids[1]]

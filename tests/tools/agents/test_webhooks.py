@@ -1,4 +1,4 @@
-"""Webhooks: whoever asked for it is told that a run has ended."""
+"""Webhooks: whoever asked for it is told that a run has ended, or waits for a decision."""
 
 import base64
 import hmac
@@ -134,9 +134,12 @@ async def test_a_webhook_that_is_refused_is_sent_again_with_the_same_key_and_eve
 
 async def test_a_webhook_that_is_never_taken_is_given_up_and_sent_again_when_it_is_asked_for(agency: Agency) -> None:
     await agency.create_agent("ask", ASK)
-    async with start_receiver(refusing=5) as receiver:
+    async with start_receiver() as receiver:
         run = await agency.run_agent("ask", webhook_url=receiver.url)
-        assert (receiver.deliveries, run["webhook_delivery"]) == ([], None)
+        await run_retries(agency)
+        # The pause was told.
+        receiver.deliveries.clear()
+        receiver.refusing = 5
         arguments = {"app_id": agency.app_id, "name": "ask", "id": run["id"]}
         assert (await agency.catch_refusal("agents_runs_webhook", agency.owner, **arguments)).code == "run_under_way"
         await agency.decide("ask", run["id"], approves=False, reason="No.")
@@ -168,9 +171,57 @@ async def test_whoever_cancels_is_told_by_webhook_too(agency: Agency) -> None:
         run = await agency.run_agent("ask", webhook_url=receiver.url)
         await agency.harness.call("agents_runs_cancel", agency.owner, app_id=agency.app_id, name="ask", id=run["id"])
         await run_retries(agency)
-    assert [(each.payload["type"], each.payload["status"]) for each in receiver.deliveries] == [
-        ("run.cancelled", "cancelled")
-    ]
+    last = receiver.deliveries[-1].payload
+    assert (last["type"], last["status"]) == ("run.cancelled", "cancelled")
+
+
+async def test_each_pause_is_told_once_signed_and_with_what_it_waits_for(agency: Agency) -> None:
+    twice = build_graph(
+        {
+            "first": {"type": "tool", "tool_ref": INTERRUPT, "args_template": {"reason": "Go on?"}},
+            "second": {"type": "tool", "tool_ref": INTERRUPT, "args_template": {"reason": "Really?"}},
+            "done": {"type": "end", "output_template": "done"},
+        },
+        ("first", "second"),
+        ("second", "done"),
+        tools={"builtin": ["interrupt"]},
+    )
+    await agency.create_agent("ask", twice)
+    secret = await rotate_secret(agency)
+    async with start_receiver(refusing=1) as receiver:
+        run = await agency.run_agent("ask", webhook_url=receiver.url)
+        await run_retries(agency)
+        first, again = receiver.deliveries
+        assert (first.payload, first.headers["webhook-id"]) == (again.payload, again.headers["webhook-id"])
+        await agency.decide("ask", run["id"])
+        await run_retries(agency)
+        await agency.decide("ask", run["id"])
+        await run_retries(agency)
+    second, end = receiver.deliveries[2:]
+    pauses = await agency.list_events("ask", run["id"], "run_paused")
+    for delivery, pause in zip((first, second), pauses, strict=True):
+        payload = delivery.payload
+        assert delivery.signatures == [delivery.sign(secret)]
+        assert delivery.headers["idempotency-key"] == delivery.headers["webhook-id"] == payload.pop("event_id")
+        (approval,) = payload.pop("approvals")
+        assert approval["approval_id"] == pause["payload"]["approval_id"]
+        assert approval["expires_at"]
+        run_fields = {"app_id": agency.app_id, "agent": "ask", "run_id": run["id"], "finished_at": None}
+        assert payload == {**run_fields, "type": "run.paused", "status": "paused"}
+    assert (end.payload["type"], end.payload["output"]) == ("run.completed", "done")
+    assert len({each.headers["idempotency-key"] for each in receiver.deliveries}) == 3
+
+
+async def test_a_pause_that_was_not_taken_is_not_told_after_the_end(agency: Agency) -> None:
+    await agency.create_agent("ask", ASK)
+    async with start_receiver(refusing=1) as receiver:
+        run = await agency.run_agent("ask", webhook_url=receiver.url)
+        await agency.decide("ask", run["id"])
+        await run_retries(agency)
+    types = [each.payload["type"] for each in receiver.deliveries]
+    assert types.count("run.completed") >= 1
+    assert types[-1] == "run.completed"
+    assert types.count("run.paused") == 1
 
 
 async def test_a_webhook_goes_to_no_private_address(agency: Agency) -> None:

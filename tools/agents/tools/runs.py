@@ -66,7 +66,7 @@ from baobab.tools.core.call import Call
 from baobab.tools.core.errors import BadRequest
 from baobab.tools.core.pagination import Cursor, CursorInvalid, decode_cursor, encode_cursor
 from baobab.tools.core.toolset import Guard, Mcp, Rest
-from baobab.tools.core.types import AppId, JsonObject, Uuid
+from baobab.tools.core.types import AppId, JsonObject, Moment, Uuid
 
 _NEWEST = 50
 _LIST = "agent runs"
@@ -89,12 +89,17 @@ RESUMING = (
 
 
 @cache
-def _select_page(*columns: str, goes_on: bool) -> Select[Any]:
+def _select_page(*columns: str, since: bool, to: bool, goes_on: bool) -> Select[Any]:
     """Selects the newest runs with given values in some columns. There are few such selections: each is built once.
 
-    goes_on: whether they follow those of an earlier page.
+    since, to: whether they are bounded by the time at which they were created. goes_on: whether they follow those of an
+    earlier page.
     """
     query = select(rows).where(*[rows.c[column] == bindparam(f"of_{column}") for column in columns])
+    if since:
+        query = query.where(rows.c.created_at >= bindparam("since", type_=rows.c.created_at.type))
+    if to:
+        query = query.where(rows.c.created_at < bindparam("to", type_=rows.c.created_at.type))
     if goes_on:
         last = tuple_(bindparam("at", type_=rows.c.created_at.type), bindparam("last", type_=rows.c.id.type))
         query = query.where(tuple_(rows.c.created_at, rows.c.id) < last)
@@ -170,6 +175,8 @@ async def agents_runs_list(
     thread_id: ThreadId | None = None,
     caller_user_id: UserId | None = None,
     parent_run_id: RunId | None = None,
+    since: Annotated[Moment | None, Field(alias="from")] = None,
+    to: Moment | None = None,
     limit: RunsPage = _NEWEST,
     cursor: Cursor | None = None,
 ) -> Runs:
@@ -180,6 +187,8 @@ async def agents_runs_list(
     caller_user_id: only runs that act as this user of the app.
     limit: how many runs at most.
     parent_run_id: only runs that are steps of this run.
+    since: runs created from this moment on; ISO 8601, UTC if it names no zone.
+    to: runs created before this moment; ISO 8601, UTC if it names no zone.
     """
     filters: dict[str, Any] = {
         "app_id": app_id,
@@ -198,9 +207,9 @@ async def agents_runs_list(
     if isinstance(call.caller, EndUser):
         filters["subject"] = caller_subject(call.caller, "")
     values = {f"of_{column}": value for column, value in filters.items() if value is not None}
-    query = _select_page(
-        *[column for column, value in filters.items() if value is not None], goes_on=cursor is not None
-    )
+    columns = [column for column, value in filters.items() if value is not None]
+    query = _select_page(*columns, since=since is not None, to=to is not None, goes_on=cursor is not None)
+    values |= {name: moment for name, moment in (("since", since), ("to", to)) if moment is not None}
     vault = call.services.vault
     if cursor is not None:
         at, values["last"] = decode_cursor(vault, _LIST, cursor)
