@@ -34,8 +34,10 @@ _BUDGET = 25_000
 """The instructions of SQLite's virtual machine after which it asks whether to stop. A read on the event loop may take
 two budgets, one or two milliseconds.
 """
-_SMALL_BUDGET, _SMALL_BUDGETS = 1_000, 50
-"""The same for a read that a caller of an app has asked for, whose instructions may each take long."""
+_SMALL_BUDGET, _SMALL_BUDGETS = 25, 2_000
+"""The same for a read that a caller of an app has asked for, whose instructions may each take long: to reach a column
+behind a text of 10 MB is one, and takes milliseconds. It must ask again within some rows.
+"""
 _LOOP_SECONDS = 0.005
 """How long such a read may take on the event loop."""
 _WRITE_CALL_SECONDS = 2.0

@@ -5,7 +5,6 @@ a filter would: whatever evaluates them there answers an error.
 """
 
 from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
 from urllib.parse import quote
 
 import psycopg
@@ -52,7 +51,9 @@ FILTERS = [
 def _write_traps() -> Iterator[str]:
     for number, ((name, left, right), (result, function)) in enumerate(OPERATORS.items()):
         yield (
-            f"CREATE FUNCTION trap_{number}({left}, {right}) RETURNS {result} IMMUTABLE COST 0.0001 LANGUAGE plpgsql AS $$ BEGIN"
+            # A low cost makes the planner evaluate it before anything that it may exchange with it.
+            f"CREATE FUNCTION trap_{number}({left}, {right}) RETURNS {result} IMMUTABLE COST 0.0001 LANGUAGE plpgsql"
+            f" AS $$ BEGIN"
             f" IF strpos($1::text, '{HIDDEN}') > 0 THEN RAISE 'evaluated' USING ERRCODE = 'division_by_zero'; END IF;"
             f" RETURN {function}($1, $2); END $$"
         )
