@@ -611,3 +611,18 @@ async def test_a_check_does_not_see_the_references_that_its_write_changes(tables
     assert (await tables.ask("PATCH", "/teams/1", {"id": 2}, ben)).status == 403
     assert (await tables.ask("PATCH", "/teams/1", {"boss": ADA}, ben)).status == 200
     assert await tables.list("seats") == [{"id": 1, "team_id": 1}]
+
+
+async def test_an_insert_answers_its_row_also_to_whoever_may_not_read_it(posts: Tables) -> None:
+    await posts.policy("posts", "guest_book", role="anon", command="INSERT", with_check_expression="user_id is null")
+    hello = {"title": "Hello?"}
+    answer = await posts.ask("POST", "/posts", hello, {})
+    assert (answer.status, answer.json["title"], answer.json["public"]) == (201, "Hello?", False)
+    for prefer, rows in (("return=representation", [hello]), ("return=minimal", None)):
+        answer = await posts.ask("POST", "/posts?select=title", hello, {}, prefer=prefer)
+        assert (answer.status, answer.json) == (201, rows)
+    # Related rows are read as any read does, which finds nothing here.
+    answer = await posts.ask("POST", "/posts?select=renamed:title", [hello], {})
+    assert (answer.status, answer.json) == (201, [])
+    assert (await posts.ask("GET", "/posts", None, {})).status == 401
+    assert len(await posts.list("posts?title=eq.Hello?")) == 4

@@ -408,7 +408,6 @@ async def test_a_post_near_other_operations_is_told_their_paths(tables: Tables) 
 @pytest.mark.parametrize(
     ("path", "near"),
     [
-        ("images/generations", "POST /v1/{app_id}/images/completions."),
         ("images/completions", "POST /v1/{app_id}/images/completions."),
         ("chat/completion", "POST /v1/chat/completions, POST /v1/{app_id}/chat/completions."),
     ],

@@ -149,6 +149,14 @@ async def test_an_index_of_words_serves_a_search_and_finds_the_same_rows(world: 
     plan = (await tables.ask("GET", "/data-explain/notes?text=wfts.jump")).json["plan"]
     if "Plan" in plan[0]:
         assert "notes.notes_words" in json.dumps(plan)
+        # As docs/data.md says: it serves callers to whom every row is open, and no others.
+        for using, is_served in (("true", True), ("id > 5", False)):
+            await tables.policy("notes", "some", using_expression=using)
+            answer = await tables.ask("GET", "/data-explain/notes?text=wfts.jump", x_platform_as_role="anon")
+            assert ("notes.notes_words" in json.dumps(answer.json["plan"])) is is_served, using
+            shown_rows = await tables.list("notes?select=id&text=wfts.jump", x_platform_as_role="anon")
+            assert shown_rows == [{"id": 7}]
+        await tables.ask("DELETE", "/rls/notes")
     await tables.ask("PATCH", "/notes/9", {"text": "It jumps"})
     assert await tables.list(queries[0]) == [{"id": 7}, {"id": 9}]
     assert (await tables.ask("GET", "/schema")).json["schema"]["tables"]["notes"]["indexes"] == {
