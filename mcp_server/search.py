@@ -74,6 +74,7 @@ class ToolIndex:
 
     async def find_best(self, query: str, limit: int, among: Collection[str]) -> list[Tool]:
         """Returns at most `limit` of the tools named in `among`, best first. Tools without any match are left out.
+        A query that is the name of a tool finds it first.
 
         Raises Unavailable if too many searches wait.
         """
@@ -88,8 +89,12 @@ class ToolIndex:
                 scores = await self._run_in_thread(lambda: list(map(add, words.scores(query), meanings.scores(query))))
         finally:
             self._waiting -= 1
-        matches = [(-score, tool.name, tool) for score, tool in zip(scores, self._tools, strict=True) if score > 0]
-        return [tool for _, name, tool in sorted(matches) if name in among][:limit]
+        matches = [
+            (tool.name != query.strip(), -score, tool.name, tool)
+            for score, tool in zip(scores, self._tools, strict=True)
+            if score > 0
+        ]
+        return [tool for *_, name, tool in sorted(matches) if name in among][:limit]
 
     async def _read_tools(self) -> tuple["_Words", "_Meanings | None"]:
         """Returns the word index, and the meanings if there is a model, once it has read the tools."""

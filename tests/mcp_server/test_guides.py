@@ -65,8 +65,9 @@ async def test_every_page_can_be_read_to_its_end_in_bounded_pieces(baobab: Baoba
         assert read == whole, name
 
 
-async def test_a_section_is_read_with_what_is_below_it(baobab: Baobab) -> None:
-    answer = (await call_tool(baobab, "docs_read", {"name": "graph-spec", "section": "nodes"}))["structuredContent"]
+@pytest.mark.parametrize("section", ["nodes", "Nodes", "#nodes"])
+async def test_a_section_is_read_with_what_is_below_it(baobab: Baobab, section: str) -> None:
+    answer = (await call_tool(baobab, "docs_read", {"name": "graph-spec", "section": section}))["structuredContent"]
     assert answer["text"].startswith("## Nodes")
     assert "### llm" in answer["text"]
     assert "## Edges" not in answer["text"]

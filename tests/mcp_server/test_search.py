@@ -51,6 +51,9 @@ def test_every_tool_says_what_people_call_it(tool: Tool) -> None:
     ("query", "expected_name"),
     [
         ("acquire a lock", "kv_setnx"),
+        ("schema_apply", "schema_apply"),
+        ("rename a table", "schema_apply"),
+        ("full-text index", "schema_apply"),
         ("spendig limit", "billing_set_budget"),
         ("Ausgabenlimit", "billing_set_budget"),
         ("¿cuánto espacio estoy usando?", "kv_stats"),

@@ -54,13 +54,14 @@ class Guide:
 
     def section(self, slug: str | None) -> tuple[str, str | None]:
         """Returns the text from a heading on, up to MAX_PART, and the slug of what follows. It ends with a section of
-        the page; without a slug it begins with the page.
+        the page; without a slug it begins with the page. The words of a heading do for its slug.
 
         Raises GuideNotFound for a section that the page does not have.
         """
         at = 0
         if slug is not None:
             slugs = [part.slug for part in self.parts]
+            slug = slug if slug in slugs else Slugs().of(slug)
             if slug not in slugs:
                 raise build_not_found("section", slug, slugs)
             at = slugs.index(slug)

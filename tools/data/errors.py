@@ -191,7 +191,10 @@ class AnswerTooLarge(BaobabError):
 class DestructiveChange(BadRequest):
     code = "SCHEMA_DESTRUCTIVE_CHANGE"
     summary = "The new schema would drop or change columns or tables that hold data."
-    remediation = "Name what may be dropped, as details.changes says for each, and apply the schema again."
+    remediation = (
+        "The document describes all tables: add those that are missing, as op:schema_get shows them. To lose data on "
+        "purpose, name it as details.changes says for each."
+    )
 
 
 class MigrationFailed(BadRequest):

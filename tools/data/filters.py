@@ -149,7 +149,8 @@ class FilterReader:
     def _column(self, name: str) -> Column:
         column = self._table.columns.get(name.strip().strip('"'))
         if column is None:
-            raise InvalidFilter(f"The table `{self._table.name}` has no column `{name[:63]}`.")
+            message = f"The table `{self._table.name}` has no column `{name[:63]}`."
+            raise InvalidFilter(message, remediation="Name one of its columns; op:schema_describe lists them.")
         return column
 
 

@@ -29,7 +29,7 @@ AnswerSchema = Annotated[JsonObject, AfterValidator(_require_schema)]
     audit=Audit("agent.interrupt", category="agents"),
     limit=None,
     mcp=Mcp(offered=False),
-    guard=Guard(consequence="The run goes on with the answer. Answering changes nothing else."),
+    guard=Guard(consequence="The run goes on with the answer, and makes the call that the question announces, if any."),
 )
 async def interrupt(
     call: Call,

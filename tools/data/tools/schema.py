@@ -158,9 +158,10 @@ async def _preview_apply(
     rest=Rest(examples={"schema": _EXAMPLE, "name": "add posts"}),
     mcp=Mcp(
         keywords=(
-            "create a table, add a column, change the database, alter, drop, index, migrate, foreign key; "
-            "Tabelle anlegen, Spalte hinzufügen, Datenbank ändern; "
-            "crear tabla, añadir columna, migrar"
+            "create a table, declare tables, add a column, rename a column, change the database, alter, drop, index, "
+            "full-text index, migrate, foreign key; "
+            "Tabelle anlegen, Spalte hinzufügen, Spalte umbenennen, Datenbank ändern; "
+            "crear tabla, añadir columna, renombrar columna, migrar"
         ),
     ),
     guard=Guard(destructive_when="if it drops a table or a column", preview=_preview_apply, meaning=_digest_schema),
