@@ -221,7 +221,7 @@ async def test_a_new_table_or_view_cannot_have_the_name_of_another_route(baobab:
         answer = await ask(baobab, "POST", f"/v1/{app}/schema/apply", {"schema": schema, "dry_run": False})
         error = answer.json()["error"]
         assert (answer.status_code, error["code"]) == (400, "VALIDATION_RESERVED_TABLE")
-        assert f"/v1/{{app_id}}/data/{name}" in error["remediation"]
+        assert f"/v1/{{app_id}}/data/{name}" in error["message"]
 
 
 async def test_a_table_that_has_a_taken_name_already_keeps_working(

@@ -99,7 +99,7 @@ async def test_failures_are_worded_as_the_contract_says(baobab: Baobab, app: str
     weak = (await post(baobab, app, "signup", **{**ADA, "password": "weak"})).json()
     assert all(isinstance(rule, str) for rule in weak["details"])
     nameless = await post(baobab, "app_000000000000", "login", **ADA)
-    assert (nameless.status_code, nameless.json()["error"]) == (404, "There is no such app.")
+    assert (nameless.status_code, nameless.json()["error"]) == (404, "App not found")
 
 
 async def test_a_full_bucket_is_worded_as_everywhere_and_says_when_to_come_again(baobab: Baobab, app: str) -> None:

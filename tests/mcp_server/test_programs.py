@@ -217,7 +217,9 @@ async def test_what_a_program_proposed_is_not_made_after_its_last_day(program_sc
     assert (await program_scene.steps.client.get(path, headers=ada)).json()["preview"] == (
         "It would fail now: The key that proposed this call has ended."
     )
-    assert (await program_scene.steps.client.post(f"{path}/approve", json={}, headers=ada)).status_code == 200
+    assert (await program_scene.steps.client.post(f"{path}/approve", json={}, headers=ada)).status_code == 409
+    anyway = {"even_if_failing": True}
+    assert (await program_scene.steps.client.post(f"{path}/approve", json=anyway, headers=ada)).status_code == 200
     await jobs.run_due_jobs(program_scene.baobab.application)
     assert (await program_scene.steps.client.get(path, headers=ada)).json()["approval"]["status"] == "failed"
 

@@ -128,9 +128,9 @@ def require_free_names(new_names: Collection[str]) -> None:
         )
     for name in sorted(TAKEN.intersection(new_names)):
         raise ReservedTable(
-            f"A new table or view cannot be called `{name}`: /v1/{{app_id}}/{name} is the address of something else.",
-            remediation=f"Choose another name, such as `app_{name}`. One that has this name already keeps it, with "
-            f"its rows at /v1/{{app_id}}/data/{name}.",
+            f"A new table or view cannot be called `{name}`: /v1/{{app_id}}/{name} is the address of something else. "
+            f"A table that has this name already keeps it, with its rows at /v1/{{app_id}}/data/{name}.",
+            remediation=f"Choose another name, such as `app_{name}`.",
         )
 
 

@@ -31,7 +31,8 @@ async def test_tables_of_an_earlier_version_take_writes_count_them_and_can_be_un
         keys = store.name_table(app_id, "_idempotency_keys")
         for column in ("digest", "at", "action"):
             statements.rows(f"ALTER TABLE {keys} DROP COLUMN {column}")
-        statements.rows(f"ALTER TABLE {store.name_table(app_id, '_catalogue')} DROP COLUMN guard")
+        for column in ("guard", "channels"):
+            statements.rows(f"ALTER TABLE {store.name_table(app_id, '_catalogue')} DROP COLUMN {column}")
 
     await store.alter(app_id, downgrade)
     assert (await tables.ask("POST", "/posts", {"title": "refused"})).status >= 500

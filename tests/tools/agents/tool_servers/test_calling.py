@@ -82,7 +82,8 @@ async def test_an_approval_is_of_the_tool_as_it_was_then(
         result = await agency.harness.call("approvals_get", agency.owner, approval_id=payload["approval_id"])
         assert "changed since" in str(result["preview"])
     edits: dict[str, Any] = {"arguments": {"to": "Bo"}} if "edited" in accepted_before else {}
-    run = await agency.decide("a", run["id"], **edits)
+    # Whoever approves is told that it would fail, and here goes on all the same.
+    run = await agency.decide("a", run["id"], even_if_failing=accepted_before != "neither", **edits)
     if accepted_before == "neither":
         assert (run["status"], len(fake.calls)) == ("completed", 1)
         return
@@ -113,7 +114,7 @@ async def test_a_call_that_was_made_is_not_proposed_anew_when_its_tool_changes(
     fake.redescribe(SEND, description="Send a letter to everybody.")
     await probe_server(agency, server)
     await probe_server(agency, server, accept=True)
-    run = await agency.decide("a", run["id"], index=1)
+    run = await agency.decide("a", run["id"], index=1, even_if_failing=True)
     assert (run["status"], len(fake.calls)) == ("completed", 1), run
     assert len(await agency.list_events("a", run["id"], "run_paused")) == 2
 
