@@ -100,10 +100,12 @@ class Conversation:
 
     async def _track(self, message: Mapping[str, Any]) -> None:
         listener, metadata = self._listener, _read_object(message, "metadata")
+        channel = _read_name(message, "channel") if "channel" in message else None
         if listener.tracks_since is not None:
+            if channel != listener.presence:
+                raise BadRequest("This connection is present elsewhere already. Open another one for this channel.")
             await self._update(message)
             return
-        channel = _read_name(message, "channel") if "channel" in message else None
         await self._require(PRESENCE if channel is None else channel, "join")
         user_id = listener.actor.user_id
 

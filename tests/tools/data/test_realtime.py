@@ -620,6 +620,10 @@ async def test_presence_is_told_within_a_channel_and_the_presence_of_the_app_can
         assert [(client["user_id"], client["metadata"]) for client in state["clients"]] == [(ADA, {"n": 1})]
         join = await hers.read()
         assert (join["type"], join["user_id"], join["channel"]) == ("presence_join", BEN, "room:1")
+        # A connection is present in one place, and another is refused and not passed over.
+        await hers.send("presence_track", channel="room:2", metadata={})
+        refusal = await hers.read()
+        assert (refusal["type"], "elsewhere" in refusal["message"]) == ("error", True)
 
 
 async def test_rules_that_mean_nothing_are_refused(live: Live) -> None:
