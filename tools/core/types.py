@@ -158,7 +158,7 @@ def _normalise_address(value: str) -> str:
     return address
 
 
-_ADDRESS = r"[^@\s\x00<>()\[\]\\,;:\"]"
+_ADDRESS = r'[^@\s\x00<>()\[\]\\,;:"]'
 """A character of an address, on either side of the `@`. Without the marks of mail headers: `<a@x.example>` would be a
 second spelling of the mailbox `a@x.example`.
 """
