@@ -67,7 +67,7 @@ async def test_of_two_people_who_decide_at_once_one_does_and_the_other_is_told(b
         await ada.page.keyboard.press("a")
         await expect(ada.page.get_by_text("it has been executed")).to_be_visible()
         await bob.page.keyboard.press("Enter")
-        await expect(bob.page.get_by_text("already been decided")).to_be_visible()
+        await expect(bob.page.get_by_text("already approved")).to_be_visible()
         assert (await browser_server.wait_for_run(run))["status"] == "completed"
 
 
