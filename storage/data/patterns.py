@@ -60,13 +60,13 @@ def _find(check: Check, segment: _Segment, text: str, start: int, last: int) -> 
 def _scan(check: Check, segment: _Segment, text: str, start: int, last: int) -> int:
     """Does the same in one pass: bit n of `fitting` says that the n + 1 characters read last fit the segment so far."""
     size = segment[-1][0] + len(segment[-1][1])
-    fixed, places_of = 0, dict[str, int]()
+    fixed_places, places_of = 0, dict[str, int]()
     for offset, part in segment:
         for place, character in enumerate(part, offset):
-            fixed |= 1 << place
+            fixed_places |= 1 << place
             places_of[character] = places_of.get(character, 0) | 1 << place
     # A place between the texts takes any character.
-    free = ((1 << size) - 1) ^ fixed
+    free = ((1 << size) - 1) ^ fixed_places
     places_of = {character: places | free for character, places in places_of.items()}
     fitting, whole = 0, 1 << (size - 1)
     for place in range(start, min(last + size, len(text))):

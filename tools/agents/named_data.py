@@ -73,7 +73,7 @@ async def _describe_missing_model(call: Call, model: str) -> str | None:
         await call.invoke("ai_model", app_id=app_id, model_id=model)
     except ModelNotFound:
         answer = await call.invoke("ai_models", app_id=app_id)
-        suggestion = suggest_name(model[:_LONGEST], [known["id"] for known in answer["models"]])
+        suggestion = suggest_name(model[:_LONGEST], [each["id"] for each in answer["models"]])
         return f"the app can call no model {quote_text(model)} now{suggestion}"
     except Forbidden:
         return f"the app's settings do not allow the model {quote_text(model)}"

@@ -64,7 +64,7 @@ async def test_the_words_about_a_question_do_not_say_that_it_changes_what_is_sto
     await start_triage(agency, "admin")
     summary = (await read_waiting(agency, agency.owner))["summary"]
     assert "It changes what is stored" not in summary
-    assert "The run goes on with the answer." in summary
+    assert "The run goes on with the answer" in summary
 
 
 @pytest.mark.parametrize(("approvers", "name"), [("starter", "ada"), ("user", "bob")])

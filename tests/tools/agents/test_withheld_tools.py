@@ -167,22 +167,22 @@ async def test_writes_that_no_policy_lets_users_or_visitors_make_are_warned_of(a
 
     assert await list_barred("private", write_graph()) == {}
     assert await list_barred("public", write_graph(run_as="app")) == {}
-    barred = await list_barred("public", write_graph())
-    assert set(barred) == {"insert_row", "data_update", "data_delete", "data_batch", "think"}
-    assert barred["insert_row"] == (
+    warnings_by_tool = await list_barred("public", write_graph())
+    assert set(warnings_by_tool) == {"insert_row", "data_update", "data_delete", "data_batch", "think"}
+    assert warnings_by_tool["insert_row"] == (
         "no policy of `appointments` lets users or visitors insert rows: open just the rows that they may write with "
         "rls_create_policy, or set run_as: app with approvers on the node"
     )
-    assert barred["think"].startswith("no policy of any table lets users or visitors insert rows")
+    assert warnings_by_tool["think"].startswith("no policy of any table lets users or visitors insert rows")
     policy: dict[str, Any] = {"table_name": "appointments", "policy_name": "book", "command": "INSERT", "role": "user"}
     await agency.harness.call("rls_create_policy", agency.owner, **of_app, **policy, with_check_expression="true")
     assert set(await list_barred("authenticated", write_graph())) == {"data_update", "data_delete"}
-    barred = await list_barred("public", write_graph())
-    assert barred["data_batch"].startswith("no policy of `appointments` lets visitors insert rows")
-    saved = await agency.harness.call(
+    warnings_by_tool = await list_barred("public", write_graph())
+    assert warnings_by_tool["data_batch"].startswith("no policy of `appointments` lets visitors insert rows")
+    new_agent = await agency.harness.call(
         "agents_create", agency.owner, **of_app, name="book", graph_spec=write_graph(), **PUBLIC
     )
-    assert barred["data_batch"] in [warning["message"] for warning in saved["warnings"]]
+    assert warnings_by_tool["data_batch"] in [warning["message"] for warning in new_agent["warnings"]]
 
 
 async def test_models_that_the_app_cannot_call_are_warned_of_when_a_graph_is_saved(agency: Agency) -> None:
