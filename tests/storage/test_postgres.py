@@ -20,7 +20,14 @@ from baobab.server import Server
 from baobab.settings import load_settings
 from baobab.storage import postgres, postgres_session
 from baobab.storage.clock import Ids, SystemClock
-from baobab.storage.database import INSTALLATION, Database, DatabaseUnavailable, LockTimeout, StatementTimeout
+from baobab.storage.database import (
+    INSTALLATION,
+    Database,
+    DatabaseUnavailable,
+    LockTimeout,
+    StatementRefused,
+    StatementTimeout,
+)
 from baobab.storage.databases import database_at
 from baobab.storage.migrate import list_revisions, migrate
 from baobab.storage.notices import Notices
@@ -450,7 +457,7 @@ async def test_reads_that_wait_for_a_connection_are_each_answered_whatever_becom
             tasks[4].cancel()
         answers = await asyncio.gather(*tasks, return_exceptions=True)
         assert [answer[0][0] for answer in answers if isinstance(answer, list)] == [0, 1, 3, 5]
-        assert [type(answers[number]) for number in (2, 4)] == [DatabaseUnavailable, asyncio.CancelledError]
+        assert [type(answers[number]) for number in (2, 4)] == [StatementRefused, asyncio.CancelledError]
         assert [(await task)[0][0] for task in more] == [7] * 70
     assert database.connections_in_use == 0
 
