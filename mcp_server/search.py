@@ -4,11 +4,13 @@ import asyncio
 import logging
 import math
 import re
+import tomllib
 import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
+from importlib.resources import files
 from operator import add, mul
 from threading import Lock
 from typing import TypeVar
@@ -54,6 +56,20 @@ _LEAST_MEANING = 0.25
 """The similarity from which a tool is found even if it shares no word with the query."""
 _MOST_WAITING = 200
 _REMEMBERED = 1000
+
+
+LANGUAGES = ("en", "de", "es")
+
+
+@lru_cache(1)
+def read_search_words() -> dict[str, dict[str, str]]:
+    """Reads what people call each tool, by the tool's name and the language, from the files of the domains."""
+    words: dict[str, dict[str, str]] = {}
+    for domain in files("baobab.tools").iterdir():
+        file = domain / "search_words.toml"
+        if file.is_file():
+            words |= tomllib.loads(file.read_text(encoding="utf-8"))
+    return words
 
 
 class ToolIndex:
@@ -122,8 +138,9 @@ class _Meanings:
 
     def __init__(self, tools: Sequence[Tool], model: str) -> None:
         self._embedder = load_embedder(model)
+        words = read_search_words()
         self._vectors = _embed_texts(
-            model, tuple(f"{name_operations(tool.summary)} {tool.keywords.split(';')[0]}" for tool in tools)
+            model, tuple(f"{name_operations(tool.summary)} {words.get(tool.name, {}).get('en', '')}" for tool in tools)
         )
         self.scores = lru_cache(_REMEMBERED)(self._scores)
 
@@ -196,7 +213,7 @@ def _weigh_stems(tool: Tool) -> dict[str, float]:
     texts = (
         (_NAME, tool.name),
         (_SUMMARY, name_operations(tool.summary)),
-        (_KEYWORDS, tool.keywords),
+        (_KEYWORDS, " ".join(read_search_words().get(tool.name, {}).values())),
         (_DESCRIPTION, f"{name_operations(tool.description)} {tool.toolset.name} {tool.toolset.description}"),
         (_ARGUMENTS, name_operations(" ".join(f"{n} {s.get('description', '')}" for n, s in arguments.items()))),
     )

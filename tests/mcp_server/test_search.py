@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from baobab.mcp_server.search import ToolIndex
+from baobab.mcp_server.search import LANGUAGES, ToolIndex, read_search_words
 from baobab.tools import toolsets
 from baobab.tools.core.call import Tool
 from baobab.tools.core.registry import Registry
@@ -42,9 +42,13 @@ async def test_most_questions_find_their_tool(index: ToolIndex, first: int, amon
 
 @pytest.mark.parametrize("tool", list_offered_tools(), ids=lambda tool: tool.name)
 def test_every_tool_says_what_people_call_it(tool: Tool) -> None:
-    languages = tool.keywords.split("; ")
-    assert len(languages) == 3, "keywords: English, German and Spanish, divided by semicolons"
-    assert all(languages)
+    words = read_search_words()[tool.name]
+    assert list(words) == list(LANGUAGES), "search_words.toml of its domain holds the words of each tool by language"
+    assert all(words.values())
+
+
+def test_no_words_are_left_of_a_tool_that_is_gone() -> None:
+    assert read_search_words().keys() <= Registry(toolsets()).tools.keys()
 
 
 @pytest.mark.parametrize(

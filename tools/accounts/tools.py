@@ -160,14 +160,7 @@ async def platform_logout(call: Call) -> SignedOut:
     "GET /me",
     access=AnyAccount(),
     effect="read",
-    mcp=Mcp(
-        start=True,
-        keywords=(
-            "who am I, my account, my profile, my organisation id, which user is signed in, what may I do; "
-            "wer bin ich, mein Konto; "
-            "quién soy, mi cuenta, mi perfil"
-        ),
-    ),
+    mcp=Mcp(start=True),
 )
 async def platform_me(call: Call) -> Me:
     """Read the account of the credential, and the organisations it belongs to. A key sees its own organisation only."""
@@ -189,13 +182,6 @@ async def platform_me(call: Call) -> Me:
     raises=(WeakPassword, WrongPassword),
     audit=Audit("account.update", category="auth", action="update", resource="account"),
     rest=Rest(examples={"name": "Ada Lovelace"}),
-    mcp=Mcp(
-        keywords=(
-            "change my password, change my display name, profile settings; "
-            "Passwort ändern, Namen ändern; "
-            "cambiar contraseña, cambiar mi nombre"
-        )
-    ),
     guard=Guard(grants=True),
 )
 async def platform_update(

@@ -56,13 +56,6 @@ Reason = Annotated[str, Text(1000)]
     access=READERS,
     effect="read",
     raises=(AppNotFound,),
-    mcp=Mcp(
-        keywords=(
-            "what waits for a decision, pending requests, inbox, confirmations, human in the loop; "
-            "offene Genehmigungen, Freigaben, was wartet; "
-            "aprobaciones pendientes, esperan aprobación"
-        ),
-    ),
 )
 async def approvals_list(
     call: Call,
@@ -113,12 +106,7 @@ async def approvals_list(
     access=READERS,
     effect="read",
     raises=(ApprovalNotFound,),
-    mcp=Mcp(
-        start=True,
-        keywords="details or status of an approval, was it approved, what would it do; "
-        "Genehmigung ansehen; "
-        "ver aprobación",
-    ),
+    mcp=Mcp(start=True),
 )
 async def approvals_get(call: Call, approval_id: ApprovalId) -> ApprovalDetail:
     """Read one approval: what the call would do, a preview of it, and its outcome."""
@@ -168,13 +156,6 @@ async def approvals_get(call: Call, approval_id: ApprovalId) -> ApprovalDetail:
         BadRequest,
     ),
     audit=Audit("approval.approve", resource="approval"),
-    mcp=Mcp(
-        keywords=(
-            "confirm, allow, accept, permit, say yes, OK, sign off, green light; "
-            "genehmigen, freigeben, zustimmen; "
-            "aprobar, autorizar, aceptar"
-        )
-    ),
 )
 async def approvals_approve(
     call: Call,
@@ -203,7 +184,6 @@ async def approvals_approve(
     effect="write",
     raises=(ApprovalNotFound, NotYoursToDecide, NotAnApprover, AlreadyDecided),
     audit=Audit("approval.reject", resource="approval"),
-    mcp=Mcp(keywords="deny, decline, refuse, disallow, say no, veto; ablehnen, verweigern; rechazar, denegar"),
 )
 async def approvals_reject(call: Call, approval_id: ApprovalId, reason: Reason | None = None) -> OneApproval:
     """Reject a waiting call: it is never executed.

@@ -11,7 +11,6 @@ from baobab.tools.audit_logs.toolset import audit_logs
 from baobab.tools.core.audit import audit_logs as table
 from baobab.tools.core.auth.access import AppOwner
 from baobab.tools.core.call import Call
-from baobab.tools.core.toolset import Mcp
 from baobab.tools.core.types import AppId, Moment, Text
 
 Word = Annotated[str, Text(200, min_length=1)]
@@ -55,14 +54,6 @@ _COLUMNS = tuple(table.c[name] for name in AuditLog.__annotations__)
     access=AppOwner("admin"),
     effect="read",
     taints=True,
-    mcp=Mcp(
-        keywords=(
-            "who did, changed, deleted, created what and when, history of changes, activity log, trail, security "
-            "events, compliance; "
-            "wer hat was geändert, gelöscht, Änderungsverlauf, Protokoll; "
-            "quién cambió, borró, registro de actividad, historial de cambios"
-        )
-    ),
 )
 async def audit_logs_list(
     call: Call,

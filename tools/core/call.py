@@ -141,7 +141,6 @@ class Tool:
     mcp: bool
     for_linked_apps: bool
     taints: bool
-    keywords: str
     graph_names: Sequence["GraphName"]
     mcp_headers: Mapping[str, str]
 

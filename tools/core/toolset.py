@@ -85,12 +85,11 @@ class Rest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mcp:
-    """How a tool is shown to models.
+    """How a tool is shown to models. What people call it, for search, is in `search_words.toml` beside its toolset.
 
     offered: whether they are offered it; left out, as the toolset says.
     start: whether it is among the few tools that a model is shown first; the others it finds by search. `narrow`:
     only to a caller who may call few of these, such as a key of one toolset.
-    keywords: what people call it who do not know its name, for search: `English; German; Spanish`.
     long_running: whether it may wait for something outside; left out, true for tools that reach outside the server.
     failure: of a result that REST answers with a status of failure, the error that it tells. Models are told that.
     graph_names: further names by which graphs use it, as graphs from elsewhere have them.
@@ -101,7 +100,6 @@ class Mcp:
 
     offered: bool | None = None
     start: bool | Literal["narrow"] = False
-    keywords: str = ""
     long_running: bool | None = None
     failure: Callable[[Any], BaobabError | None] | None = None
     graph_names: Sequence[GraphName] = ()
@@ -316,7 +314,6 @@ class Toolset:
                 mcp=self.mcp if mcp.offered is None else mcp.offered,
                 for_linked_apps=mcp.for_linked_apps,
                 taints=taints,
-                keywords=mcp.keywords,
                 graph_names=(GraphName(name), *mcp.graph_names),
                 mcp_headers=mcp.from_headers,
             )

@@ -15,7 +15,7 @@ from baobab.tools.core.call import Call
 from baobab.tools.core.job import CANCELLED
 from baobab.tools.core.jobs import JOBS
 from baobab.tools.core.pagination import Cursor, CursorInvalid, PageSize, decode_cursor, encode_cursor
-from baobab.tools.core.toolset import Guard, Mcp
+from baobab.tools.core.toolset import Guard
 from baobab.tools.core.types import Text, Uuid
 from baobab.tools.jobs.errors import JobNotCancelled, JobNotFound, JobNotRetried
 from baobab.tools.jobs.rows import State, find_row, list_databases, read_rows, render_detail, render_entry, select_page
@@ -33,13 +33,6 @@ Kind = Annotated[str, Text(64, min_length=1), Field(examples=["agents_advance"])
     access=AnyAccount(),
     effect="read",
     taints=True,
-    mcp=Mcp(
-        keywords=(
-            "background work, queue, tasks that wait, are stuck or have failed, workers, backlog; "
-            "Hintergrundaufgaben, Warteschlange, fehlgeschlagene Jobs; "
-            "tareas en segundo plano, cola de trabajos, trabajos fallidos"
-        )
-    ),
 )
 async def jobs_list(
     call: Call,
@@ -85,7 +78,6 @@ async def jobs_list(
     effect="read",
     taints=True,
     raises=(JobNotFound,),
-    mcp=Mcp(keywords="why did a background job fail, state of a task; Zustand eines Jobs; estado de un trabajo"),
 )
 async def jobs_get(call: Call, job_id: JobId, organization_id: OrganizationId = None) -> OneJob:
     """Read one job of an organisation: what it does, how often it was tried, why the last attempt failed."""
@@ -98,7 +90,6 @@ async def jobs_get(call: Call, job_id: JobId, organization_id: OrganizationId = 
     access=AnyAccount(),
     effect="write",
     raises=(JobNotFound, JobNotRetried),
-    mcp=Mcp(keywords="try a failed job again, rerun now; Job wiederholen; reintentar un trabajo"),
 )
 async def jobs_retry(call: Call, job_id: JobId, organization_id: OrganizationId = None) -> OneJob:
     """Retry a job now that has failed, was cancelled, or waits for its next attempt. Its attempts are counted from 0.
@@ -127,7 +118,6 @@ async def _preview_cancel(call: Call, job_id: JobId, organization_id: Organizati
     effect="destructive",
     raises=(JobNotFound, JobNotCancelled),
     guard=Guard(preview=_preview_cancel),
-    mcp=Mcp(keywords="stop a background job, drop from the queue; Job abbrechen; cancelar un trabajo"),
 )
 async def jobs_cancel(call: Call, job_id: JobId, organization_id: OrganizationId = None) -> OneJob:
     """End a job before it is done. A running attempt writes nothing from now on, and is stopped within seconds.

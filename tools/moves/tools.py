@@ -10,7 +10,7 @@ from baobab.tools.core.auth.membership import resolve_organisation_id
 from baobab.tools.core.auth.roles import require_role
 from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
-from baobab.tools.core.toolset import Guard, Mcp, Rest
+from baobab.tools.core.toolset import Guard, Rest
 from baobab.tools.core.types import AppId, Text, Uuid
 from baobab.tools.moves.errors import (
     DestRegionRequired,
@@ -42,13 +42,6 @@ async def _preview_start(call: Call, app_id: AppId, dest_region: Region | None =
     raises=(DestRegionRequired, Ineligible),
     audit=Audit("app.move", resource="app"),
     rest=Rest(status=202, examples={"dest_region": "eu-west-1"}),
-    mcp=Mcp(
-        keywords=(
-            "migrate, relocate, transfer, change the region, to Europe or another data centre; "
-            "App umziehen, Region wechseln, verschieben; "
-            "mover, migrar la aplicación a otra región, trasladar"
-        )
-    ),
     guard=Guard(preview=_preview_start),
 )
 async def moves_start(call: Call, app_id: AppId, dest_region: Region | None = None) -> MoveStarted:
@@ -70,7 +63,6 @@ async def moves_start(call: Call, app_id: AppId, dest_region: Region | None = No
     "GET /v1/apps/{app_id}/migrations/active",
     access=AppOwner(),
     effect="read",
-    mcp=Mcp(keywords="is a migration or relocation under way, current move; läuft ein Umzug; migración en curso"),
 )
 async def moves_active(call: Call, app_id: AppId) -> ActiveMove:
     """Read the active move of an app; null if it is not being moved."""
@@ -84,7 +76,6 @@ async def moves_active(call: Call, app_id: AppId) -> ActiveMove:
     access=AppOwner(),
     effect="read",
     raises=(MoveNotFound,),
-    mcp=Mcp(keywords="progress, status of a migration, relocation; Stand des Umzugs; progreso de la migración"),
 )
 async def moves_get(call: Call, app_id: AppId, migration_id: MoveId) -> Move:
     """Read the progress of a move.
@@ -108,7 +99,6 @@ async def _preview_abort(call: Call, app_id: AppId, migration_id: MoveId) -> str
     effect="write",
     raises=(MoveNotFound, TooLateToAbort),
     audit=Audit("app.move.abort", resource="app"),
-    mcp=Mcp(keywords="cancel, stop a migration or relocation to a region; Umzug abbrechen; cancelar la migración"),
     guard=Guard(preview=_preview_abort),
 )
 async def moves_abort(call: Call, app_id: AppId, migration_id: MoveId) -> Aborting:
@@ -136,13 +126,6 @@ async def _preview_reverse(call: Call, app_id: AppId, migration_id: MoveId) -> s
     raises=(MoveNotFound, NoReplica, Ineligible),
     audit=Audit("app.move.reverse", resource="app"),
     rest=Rest(status=202, further_names={"migrationId": "migration_id"}),
-    mcp=Mcp(
-        keywords=(
-            "undo, roll back a migration, return the app to its old region; "
-            "Umzug rückgängig machen; "
-            "revertir la migración, volver"
-        )
-    ),
     guard=Guard(preview=_preview_reverse),
 )
 async def moves_reverse(call: Call, app_id: AppId, migration_id: MoveId) -> MoveReversed:
@@ -156,13 +139,6 @@ async def moves_reverse(call: Call, app_id: AppId, migration_id: MoveId) -> Move
     "GET /v1/source-replicas",
     access=AnyAccount(),
     effect="read",
-    mcp=Mcp(
-        keywords=(
-            "old copies, leftovers, remains of migrations, replicas; "
-            "alte Kopien eines Umzugs; "
-            "copias antiguas, réplicas"
-        )
-    ),
 )
 async def source_replicas_list(call: Call, org_id: Uuid | None = None) -> Replicas:
     """List the copies that moves of an organisation's apps have left behind, newest first.
@@ -207,13 +183,6 @@ async def _preview_teardown(call: Call, migration_id: MoveId) -> str:
     effect="destructive",
     raises=(MoveNotFound, NoReplica),
     audit=Audit("app.replica.delete", action="delete", resource="app"),
-    mcp=Mcp(
-        keywords=(
-            "clean up the old copy after a migration, remove a replica, leftovers; "
-            "alte Kopie löschen; "
-            "borrar copia antigua, réplica"
-        )
-    ),
     guard=Guard(preview=_preview_teardown),
 )
 async def source_replicas_delete(call: Call, migration_id: MoveId) -> TornDown:

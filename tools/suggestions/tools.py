@@ -70,14 +70,6 @@ class SuggestionTaken(TypedDict):
     rest=Rest(
         status=201, examples={"category": "documentation", "description": "Say in the tour how to delete a key."}
     ),
-    mcp=Mcp(
-        keywords=(
-            "feedback, feature request, report a bug, problem, complaint, something is missing or broken, contact"
-            " support; "
-            "Fehler melden, Vorschlag, Rückmeldung; "
-            "informar de un error, sugerencia, comentario, problema"
-        ),
-    ),
 )
 async def suggestions_create(
     call: Call,

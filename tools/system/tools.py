@@ -106,7 +106,6 @@ class Reading(TypedDict):
     access=EVERYBODY,
     effect="read",
     limit=None,
-    mcp=Mcp(keywords="ping, is the server up, alive, online, uptime; läuft der Server; está funcionando el servidor"),
 )
 async def system_health(call: Call) -> Health:
     """Check that the server is alive."""
@@ -119,13 +118,6 @@ async def system_health(call: Call) -> Health:
     effect="read",
     limit=None,
     rest=Rest(status=lambda result: 200 if result["status"] in ("ready", "degraded") else 503, statuses=(200, 503)),
-    mcp=Mcp(
-        keywords=(
-            "readiness, health check of the stores, is the database reachable, outage, degraded; "
-            "ist alles bereit, Störung; "
-            "está listo, caída"
-        )
-    ),
 )
 async def system_ready(call: Call) -> Readiness:
     """Check whether the server can work: asks every store, and lists every part of the process.
@@ -176,13 +168,6 @@ async def system_settings(call: Call) -> SystemSettings:
     "GET /v1/regions",
     access=EVERYBODY,
     effect="read",
-    mcp=Mcp(
-        keywords=(
-            "data centres, locations, where can data live, country, residency, GDPR, EU; "
-            "Regionen, Standorte; "
-            "regiones, ubicaciones, dónde se guardan los datos"
-        )
-    ),
 )
 async def system_regions(call: Call) -> Regions:
     """List the regions that an app can live in, then the geographies that stand for several of them."""
@@ -194,14 +179,7 @@ async def system_regions(call: Call) -> Regions:
     access=EVERYBODY,
     effect="read",
     rest=Rest(media_type="text/plain; charset=utf-8"),
-    mcp=Mcp(
-        start=True,
-        keywords=(
-            "guide, manual, documentation, instructions, getting started, how does this work; "
-            "Anleitung, Hilfe; "
-            "guía, ayuda, cómo se usa"
-        ),
-    ),
+    mcp=Mcp(start=True),
 )
 async def system_llms_txt(call: Call) -> str:
     """Read how to use this server, written for language models."""
@@ -212,15 +190,7 @@ async def system_llms_txt(call: Call) -> str:
     access=EVERYBODY,
     effect="read",
     raises=(GuideNotFound,),
-    mcp=Mcp(
-        start=True,
-        keywords=(
-            "documentation, docs, guide, manual, handbook, help, reference, how to, explain, learn, tutorial, "
-            "examples, graph language, syntax; "
-            "Dokumentation, Handbuch, Hilfe, Anleitung, erklären; "
-            "documentación, manual, ayuda, guía, explicar, aprender"
-        ),
-    ),
+    mcp=Mcp(start=True),
 )
 async def docs_read(call: Call, name: PageName | None = None, section: Section | None = None) -> Reading:
     """Read the documentation: tables (`data`), the graph language of agents (`graph-spec`), models, errors, and more.

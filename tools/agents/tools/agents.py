@@ -54,7 +54,7 @@ from baobab.tools.core.changes import Change, describe_change
 from baobab.tools.core.escaping import escape_name
 from baobab.tools.core.money import Usd
 from baobab.tools.core.plan_room import PlanLimitReached
-from baobab.tools.core.toolset import Guard, Mcp, Rest
+from baobab.tools.core.toolset import Guard, Rest
 from baobab.tools.core.types import OMITTED, AppId
 from baobab.tools.core.widening import Widens, one_of, whatever_is_said
 
@@ -74,7 +74,6 @@ _WIDENS: dict[str, Widens] = {
     "GET /agents",
     access=AppOwner(),
     effect="read",
-    mcp=Mcp(keywords="my agents, bots, assistants, workflows; Agenten auflisten; listar agentes, asistentes"),
 )
 async def agents_list(call: Call, app_id: AppId) -> Agents:
     """List the app's agents by name."""
@@ -87,7 +86,6 @@ async def agents_list(call: Call, app_id: AppId) -> Agents:
     access=AppOwner(),
     effect="read",
     raises=(AgentNotFound,),
-    mcp=Mcp(keywords="show the definition, graph, settings of an agent, bot, assistant; Agent ansehen; ver agente"),
 )
 async def agents_get(call: Call, app_id: AppId, name: Name) -> OneAgent:
     """Read an agent."""
@@ -110,13 +108,6 @@ async def _preview_create(call: Call, app_id: AppId, name: Name, graph_spec: Gra
     raises=(AgentExists, InvalidGraph, UnsafePublic, PlanLimitReached),
     audit=Audit("agent.create", action="create", resource="agent"),
     rest=Rest(status=201, max_body=MOST_GRAPH_BYTES, examples=GRAPH_EXAMPLE),
-    mcp=Mcp(
-        keywords=(
-            "build, new agent, bot, chatbot, assistant, workflow, automation, pipeline, graph, LLM with tools; "
-            "Agent bauen, erstellen, anlegen, Ablauf; "
-            "crear agente, asistente, flujo de trabajo"
-        )
-    ),
     guard=Guard(
         preview=_preview_create,
         widens={**_WIDENS, "approvers": are_other_approvers, "graph_spec": does_graph_widen},
@@ -230,13 +221,6 @@ async def _list_update_changes(call: Call, app_id: AppId, name: Name, **argument
     raises=(AgentNotFound, InvalidGraph, UnsafePublic, PlanLimitReached),
     audit=Audit("agent.update", resource="agent"),
     rest=Rest(max_body=MOST_GRAPH_BYTES),
-    mcp=Mcp(
-        keywords=(
-            "edit, change an agent's graph, prompt, model, limits, make an agent public, enable, disable; "
-            "Agent ändern, bearbeiten; "
-            "cambiar, editar, modificar agente"
-        )
-    ),
     guard=Guard(
         preview=_preview_update,
         changes=_list_update_changes,
@@ -326,7 +310,6 @@ async def _preview_delete(call: Call, app_id: AppId, name: Name) -> str:
     raises=(AgentNotFound,),
     audit=Audit("agent.delete", action="delete", resource="agent"),
     rest=Rest(status=204),
-    mcp=Mcp(keywords="remove an agent, bot, assistant, workflow; Agent löschen; eliminar, borrar agente"),
     guard=Guard(preview=_preview_delete),
 )
 async def agents_delete(call: Call, app_id: AppId, name: Name) -> None:

@@ -17,7 +17,7 @@ from baobab.tools.agents.toolset import agents
 from baobab.tools.core.auth.access import AppOwner
 from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
-from baobab.tools.core.toolset import Guard, Mcp, Rest
+from baobab.tools.core.toolset import Guard, Rest
 from baobab.tools.core.types import AppId
 
 
@@ -33,13 +33,6 @@ async def _preview_delete_run(call: Call, app_id: AppId, name: Name, id: RunId) 
     raises=(RunNotFound, RunUnderWay),
     audit=Audit("agent.run.delete", category="agents", action="delete", resource="run"),
     rest=Rest(status=204),
-    mcp=Mcp(
-        keywords=(
-            "delete, erase, remove a run, its events and history, clean up old runs; "
-            "Lauf löschen; "
-            "borrar, eliminar ejecución"
-        )
-    ),
     guard=Guard(preview=_preview_delete_run),
 )
 async def agents_runs_delete(call: Call, app_id: AppId, name: Name, id: RunId) -> None:
@@ -85,13 +78,6 @@ async def _preview_delete_thread(
     raises=(AgentNotFound,),
     audit=Audit("agent.thread.delete", category="agents", action="delete", resource="thread"),
     rest=Rest(status=202),
-    mcp=Mcp(
-        keywords=(
-            "delete, erase, forget a conversation, thread, chat, memory; "
-            "Unterhaltung löschen, vergessen; "
-            "borrar, olvidar conversación"
-        )
-    ),
     guard=Guard(preview=_preview_delete_thread),
 )
 async def agents_threads_delete(
@@ -116,13 +102,6 @@ async def _preview_erase_user(call: Call, app_id: AppId, user_id: UserId) -> str
     effect="destructive",
     audit=Audit("agent.user.erase", category="agents", action="delete", resource="user"),
     rest=Rest(status=202),
-    mcp=Mcp(
-        keywords=(
-            "erase everything of a person, right to be forgotten, GDPR, delete user data; "
-            "alle Daten einer Person löschen, DSGVO; "
-            "borrar todos los datos de una persona, derecho al olvido"
-        )
-    ),
     guard=Guard(preview=_preview_erase_user),
 )
 async def agents_users_erase(call: Call, app_id: AppId, user_id: UserId) -> Erasing:

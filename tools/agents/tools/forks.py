@@ -22,7 +22,7 @@ from baobab.tools.core.auth.callers import EndUser
 from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
 from baobab.tools.core.errors import BadRequest
-from baobab.tools.core.toolset import Guard, Mcp, Rest
+from baobab.tools.core.toolset import Guard, Rest
 from baobab.tools.core.types import AppId
 
 Step = Annotated[int, Field(ge=0, le=200)]
@@ -41,14 +41,6 @@ async def _preview_fork(call: Call, app_id: AppId, name: Name, id: RunId, **_fie
     raises=(*STARTING, RunNotFound, StepNotFound),
     audit=Audit("agent.run.fork", category="agents", action="invoke", resource="run"),
     rest=Rest(status=lambda result: 200 if "replayed" in result else 201, statuses=(201, 200)),
-    mcp=Mcp(
-        keywords=(
-            "retry, repeat, replay, rerun, go on from a step, checkpoint, time travel, try again a failed run "
-            "with other input; "
-            "Lauf ab einem Schritt wiederholen; "
-            "reintentar, repetir desde un paso"
-        )
-    ),
     guard=Guard(preview=_preview_fork),
 )
 async def agents_runs_fork(

@@ -121,14 +121,7 @@ async def _preview_run(call: Call, app_id: AppId, name: Name, **_: Any) -> str:
         statuses=(201, 200),
         examples={"name": "greeter", "input": {"name": "Ada"}},
     ),
-    mcp=Mcp(
-        start=True,
-        keywords=(
-            "run, start, execute, launch, invoke, trigger, call an agent, bot, workflow, send it a message; "
-            "Agent starten, ausführen; "
-            "ejecutar, iniciar, lanzar agente"
-        ),
-    ),
+    mcp=Mcp(start=True),
     guard=Guard(meaning=agent_meaning, preview=_preview_run),
 )
 async def agents_run(
@@ -163,9 +156,6 @@ async def agents_run(
     access=OF_APP,
     effect="read",
     raises=(AgentNotFound, NotYourRun, CursorInvalid),
-    mcp=Mcp(
-        keywords="recent runs, executions, jobs, history of an agent, which failed; Läufe anzeigen; listar ejecuciones"
-    ),
 )
 async def agents_runs_list(
     call: Call,
@@ -227,13 +217,6 @@ async def agents_runs_list(
     access=OF_APP,
     effect="read",
     raises=(RunNotFound,),
-    mcp=Mcp(
-        keywords=(
-            "status, result, output, answer, error of a run, is the agent finished, done; "
-            "Ergebnis eines Laufs, ist der Agent fertig; "
-            "estado, resultado de una ejecución"
-        )
-    ),
 )
 async def agents_runs_get(call: Call, app_id: AppId, name: Name, id: RunId, with_graph: bool = False) -> OneRun:
     """Read a run: its status, what it has used, and its result.
@@ -259,13 +242,6 @@ async def _preview_cancel(call: Call, app_id: AppId, name: Name, id: RunId) -> s
     raises=CANCELLING,
     audit=Audit("agent.run.cancel", category="agents", resource="run"),
     rest=Rest(status=202),
-    mcp=Mcp(
-        keywords=(
-            "stop, abort, kill, halt, terminate, interrupt a running agent, run, job or execution; "
-            "Lauf abbrechen, laufenden Agenten anhalten, stoppen; "
-            "detener, parar, cancelar ejecución, agente en marcha"
-        )
-    ),
     guard=Guard(preview=_preview_cancel),
 )
 async def agents_runs_cancel(call: Call, app_id: AppId, name: Name, id: RunId) -> RunState:
@@ -280,14 +256,6 @@ async def agents_runs_cancel(call: Call, app_id: AppId, name: Name, id: RunId) -
     raises=RESUMING,
     audit=Audit("agent.run.resume", category="agents", resource="run"),
     rest=Rest(examples={"approval_token": "appr_0a1b2c3d", "approved": True}),
-    mcp=Mcp(
-        keywords=(
-            "continue, go on with a paused run, approve or deny a tool call of an agent, answer the agent's "
-            "question; "
-            "Lauf fortsetzen, Agenten antworten; "
-            "continuar, reanudar ejecución pausada, responder al agente"
-        )
-    ),
     guard=Guard(grants=True),
 )
 async def agents_runs_resume(
@@ -328,13 +296,6 @@ async def agents_runs_resume(
     access=OF_APP,
     effect="read",
     raises=(RunNotFound,),
-    mcp=Mcp(
-        keywords=(
-            "log, trace, steps, timeline, what did the agent do, tool calls, debug a run; "
-            "Protokoll eines Laufs, Schritte; "
-            "registro, pasos, qué hizo el agente"
-        )
-    ),
 )
 async def agents_runs_events_list(
     call: Call,
@@ -354,13 +315,6 @@ async def agents_runs_events_list(
     effect="read",
     taints=True,
     raises=(RunNotFound,),
-    mcp=Mcp(
-        keywords=(
-            "prompt and answer of a model in a run, what was the model asked, debug a prompt, completions, latency; "
-            "Prompt und Antwort eines Laufs; "
-            "prompt y respuesta del modelo"
-        )
-    ),
 )
 async def agents_runs_model_calls(
     call: Call,

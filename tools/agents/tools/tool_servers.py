@@ -63,13 +63,6 @@ from baobab.tools.core.widening import whatever_is_given
     access=AppOwner(),
     effect="read",
     rest=Rest(further_names={"servers": "mcp_servers"}),
-    mcp=Mcp(
-        keywords=(
-            "external MCP servers, connected tools, integrations, connectors; "
-            "angebundene MCP-Server; "
-            "servidores MCP conectados, integraciones"
-        )
-    ),
 )
 async def mcp_servers_list(call: Call, app_id: AppId) -> McpServers:
     """List the app's tool servers: MCP servers whose tools its agents may call."""
@@ -89,14 +82,6 @@ async def mcp_servers_list(call: Call, app_id: AppId) -> McpServers:
         status=201,
         examples={"name": "docs", "url": "https://mcp.example.com/mcp"},
         further_names={"server": "mcp_server"},
-    ),
-    mcp=Mcp(
-        keywords=(
-            "connect, add, register an external or third-party MCP server, tools for agents, integration, "
-            "connector, plugin; "
-            "MCP-Server anbinden, verbinden; "
-            "conectar, añadir servidor MCP externo, integración"
-        )
     ),
     guard=Guard(widens={"tool_acl": whatever_is_given}),
 )
@@ -173,13 +158,6 @@ async def _preview_delete(call: Call, app_id: AppId, id: ServerId) -> str:
     raises=(ToolServerNotFound,),
     audit=Audit("agent.tool_server.delete", action="delete", resource="mcp_server"),
     rest=Rest(status=204),
-    mcp=Mcp(
-        keywords=(
-            "disconnect, remove an external MCP server, integration, connector; "
-            "MCP-Server entfernen; "
-            "quitar, eliminar servidor MCP"
-        )
-    ),
     guard=Guard(preview=_preview_delete),
 )
 async def mcp_servers_delete(call: Call, app_id: AppId, id: ServerId) -> None:
@@ -208,15 +186,7 @@ async def _preview_probe(call: Call, app_id: AppId, id: ServerId, accept: Any = 
     raises=(ToolServerNotFound, ToolChanged),
     audit=Audit("agent.tool_server.probe", resource="mcp_server"),
     rest=Rest(status=lambda probe: 200 if probe["ok"] else 502, statuses=(200, 502)),
-    mcp=Mcp(
-        failure=_probe_failure,
-        keywords=(
-            "test, refresh, check an external MCP server, accept changed tool descriptions, which tools does it "
-            "have; "
-            "MCP-Server prüfen; "
-            "probar servidor MCP"
-        ),
-    ),
+    mcp=Mcp(failure=_probe_failure),
     guard=Guard(preview=_preview_probe, widens={"accept": bool}),
 )
 async def mcp_servers_probe(

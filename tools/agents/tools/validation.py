@@ -25,7 +25,7 @@ from baobab.tools.agents.toolset import agents
 from baobab.tools.core.auth.access import AppOwner
 from baobab.tools.core.call import Call
 from baobab.tools.core.money import Usd
-from baobab.tools.core.toolset import Mcp, Rest
+from baobab.tools.core.toolset import Rest
 from baobab.tools.core.types import OMITTED, AppId
 
 
@@ -35,13 +35,6 @@ from baobab.tools.core.types import OMITTED, AppId
     effect="read",
     raises=(NoGraph,),
     rest=Rest(repeats=("name",), max_body=MOST_GRAPH_BYTES, examples=GRAPH_EXAMPLE),
-    mcp=Mcp(
-        keywords=(
-            "check, verify, lint, test a graph, is it correct, errors, mistakes, dry run; "
-            "Graph prüfen, Fehler; "
-            "validar, comprobar grafo"
-        )
-    ),
 )
 async def agents_validate(
     call: Call,

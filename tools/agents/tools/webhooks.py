@@ -19,7 +19,7 @@ from baobab.tools.agents.toolset import agents
 from baobab.tools.core.auth.access import AppOwner
 from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
-from baobab.tools.core.toolset import Guard, Mcp, Rest
+from baobab.tools.core.toolset import Guard, Rest
 from baobab.tools.core.types import AppId
 
 _DAY, _WEEK = 86_400, 604_800
@@ -33,13 +33,6 @@ Overlap = Annotated[int, Field(ge=0, le=_WEEK)]
     effect="destructive",
     audit=Audit("agent.webhook_secret.rotate", category="agents", resource="app"),
     rest=Rest(status=201),
-    mcp=Mcp(
-        keywords=(
-            "sign webhooks of runs, signing secret, verify callbacks, HMAC signature, roll, replace; "
-            "Webhooks signieren, Geheimnis erneuern; "
-            "firmar webhooks, rotar secreto"
-        )
-    ),
     guard=Guard(grants=True),
 )
 async def agents_webhook_secret_rotate(call: Call, app_id: AppId, overlap_seconds: Overlap = _DAY) -> SecretMade:
@@ -71,7 +64,6 @@ async def agents_webhook_secret_rotate(call: Call, app_id: AppId, overlap_second
     "GET /webhook-secret",
     access=AppOwner(),
     effect="read",
-    mcp=Mcp(keywords="are webhooks signed, age of the signing secret; sind Webhooks signiert; webhooks firmados"),
 )
 async def agents_webhook_secret_get(call: Call, app_id: AppId) -> SecretInForce:
     """Read whether webhooks of the app's runs are signed, and since when; never the secret."""
@@ -96,13 +88,6 @@ async def _preview_resend(call: Call, app_id: AppId, name: Name, id: RunId) -> s
     raises=(RunNotFound, RunUnderWay, NoWebhook),
     audit=Audit("agent.run.webhook", category="agents", resource="run"),
     rest=Rest(status=202),
-    mcp=Mcp(
-        keywords=(
-            "send a webhook again, replay, redeliver, resend a callback that was missed; "
-            "Webhook erneut senden; "
-            "reenviar webhook"
-        )
-    ),
     guard=Guard(preview=_preview_resend),
 )
 async def agents_runs_webhook(call: Call, app_id: AppId, name: Name, id: RunId) -> RunState:

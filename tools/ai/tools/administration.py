@@ -21,7 +21,7 @@ from baobab.tools.core.days import Day, first_and_last
 from baobab.tools.core.errors import BadRequest
 from baobab.tools.core.money import usd
 from baobab.tools.core.secret import Secret
-from baobab.tools.core.toolset import Guard, Mcp, Rest
+from baobab.tools.core.toolset import Guard, Rest
 from baobab.tools.core.types import OMITTED, AppId, Text
 
 Models = Annotated[list[ModelName], Field(max_length=500)]
@@ -33,13 +33,6 @@ ProviderKey = Annotated[str, Secret(500, min_length=8, pattern="^[!-~]+$")]
     "GET /ai/config",
     access=AppOwner(),
     effect="read",
-    mcp=Mcp(
-        keywords=(
-            "show AI or LLM settings, default model, allowed models of an app; "
-            "KI-Einstellungen anzeigen; "
-            "ver ajustes de IA"
-        )
-    ),
 )
 async def ai_config(call: Call, app_id: AppId) -> AiConfigAnswer:
     """Read the app's settings for models. Only the end of a key is shown."""
@@ -53,14 +46,6 @@ async def ai_config(call: Call, app_id: AppId) -> AiConfigAnswer:
     raises=(UnknownProvider, KeyOfAnother, ModelNotUsable),
     audit=Audit("app.config.ai", resource="app"),
     rest=Rest(examples={"defaultModel": "baobab/echo", "maxTokensPerRequest": 4000}),
-    mcp=Mcp(
-        keywords=(
-            "choose the default model, allow, restrict or block models, fallback, limit tokens per request, app's"
-            " own provider key, BYOK; "
-            "Standardmodell wählen, Modelle erlauben; "
-            "elegir modelo por defecto, permitir modelos, límite de tokens"
-        )
-    ),
     guard=Guard(destructive_when="if it replaces or removes a key"),
 )
 async def ai_config_update(
@@ -139,13 +124,6 @@ async def ai_config_update(
     "GET /ai/usage",
     access=AppOwner(),
     effect="read",
-    mcp=Mcp(
-        keywords=(
-            "tokens used, AI or LLM cost of an app by model, spend, consumption; "
-            "KI-Kosten der App, Verbrauch; "
-            "uso y coste de IA, tokens gastados"
-        )
-    ),
 )
 async def ai_usage(call: Call, app_id: AppId, startDate: Day | None = None, endDate: Day | None = None) -> AiUsage:
     """Read what the app's calls to models have used and cost, in US dollars, by model.

@@ -50,14 +50,6 @@ _EXAMPLE = {"messages": [{"role": "user", "content": "Hello!"}]}
     raises=CALLING,
     audit=CALLED,
     rest=Rest(query=tuple(FROM_HEADERS), from_headers=FROM_HEADERS, max_body=MOST_BYTES, examples=_EXAMPLE),
-    mcp=Mcp(
-        keywords=(
-            "chat completion, ask an LLM, GPT, Claude, language model, AI, prompt, generate or summarise text, "
-            "OpenAI compatible, without an app; "
-            "Sprachmodell fragen, Text erzeugen; "
-            "preguntar a un modelo de lenguaje, generar texto"
-        )
-    ),
     guard=Guard(preview=preview_model("chat")),
 )
 async def gateway_chat(
@@ -101,15 +93,7 @@ async def gateway_chat(
     raises=IN_AN_APP,
     audit=CALLED,
     rest=Rest(query=tuple(FROM_HEADERS), from_headers=FROM_HEADERS, max_body=MOST_BYTES, examples=_EXAMPLE),
-    mcp=Mcp(
-        start=True,
-        keywords=(
-            "ask an LLM, AI, GPT, language model, chat, prompt, summarise, translate, write, classify, generate "
-            "text, completion; "
-            "Sprachmodell fragen, KI, Text erzeugen, zusammenfassen, übersetzen; "
-            "preguntar a la IA, generar texto, resumir, traducir"
-        ),
-    ),
+    mcp=Mcp(start=True),
     guard=Guard(preview=preview_model("chat")),
 )
 async def ai_chat(

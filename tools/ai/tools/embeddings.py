@@ -45,13 +45,6 @@ _PlainTexts = Annotated[list[Annotated[str, Text(10_000)]], Field(min_length=1, 
     raises=CALLING,
     audit=CALLED,
     rest=Rest(query=tuple(FROM_HEADERS), from_headers=FROM_HEADERS, max_body=MOST_BYTES, examples={"input": "Hello!"}),
-    mcp=Mcp(
-        keywords=(
-            "embed text, vectors, semantic similarity, meaning, without an app; "
-            "Einbettungen, Vektoren, Ähnlichkeit; "
-            "vectores, similitud semántica"
-        )
-    ),
     guard=Guard(preview=preview_model("embedding")),
 )
 async def gateway_embeddings(
@@ -78,13 +71,6 @@ async def gateway_embeddings(
     raises=IN_AN_APP,
     audit=CALLED,
     rest=Rest(query=tuple(FROM_HEADERS), from_headers=FROM_HEADERS, max_body=MOST_BYTES, examples={"input": "Hello!"}),
-    mcp=Mcp(
-        keywords=(
-            "embed text, vectors, semantic similarity or search, meaning, RAG; "
-            "Einbettungen, Vektoren, Ähnlichkeit; "
-            "vectores, similitud semántica"
-        )
-    ),
     guard=Guard(preview=preview_model("embedding")),
 )
 async def ai_embeddings(

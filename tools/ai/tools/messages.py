@@ -25,7 +25,7 @@ from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
 from baobab.tools.core.errors import BaobabError
 from baobab.tools.core.limits import GATEWAY_REQUESTS
-from baobab.tools.core.toolset import Guard, Mcp, Rest
+from baobab.tools.core.toolset import Guard, Rest
 from baobab.tools.core.types import AnyJsonObject, JsonObject, Text
 
 System = Annotated[str, Text(900_000, nul=True)] | Annotated[list[AnyJsonObject], Field(max_length=1000)]
@@ -82,7 +82,6 @@ _EXAMPLE = {"messages": [{"role": "user", "content": "Hello!"}]}
         max_body=MOST_BYTES,
         examples={"max_tokens": 1024, **_EXAMPLE},
     ),
-    mcp=Mcp(keywords="Claude, Anthropic Messages API, Anthropic compatible; Anthropic-Schnittstelle; API de Anthropic"),
     guard=Guard(preview=preview_model("chat")),
 )
 async def gateway_messages(
@@ -129,13 +128,6 @@ async def gateway_messages(
     audit=Audit("ai.count", category="ai", action="read", resource="model", tallied=True),
     also="/v1/messages/count_tokens",
     rest=Rest(query=("beta", *_FROM_HEADERS), from_headers=_FROM_HEADERS, max_body=MOST_BYTES, examples=_EXAMPLE),
-    mcp=Mcp(
-        keywords=(
-            "how many tokens, token count, prompt length, context size, estimate before sending; "
-            "Token zählen; "
-            "contar tokens"
-        )
-    ),
     guard=Guard(preview=preview_model("chat")),
 )
 async def gateway_messages_count(

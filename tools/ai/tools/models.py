@@ -16,7 +16,7 @@ from baobab.tools.ai.tools.chat import ModelName
 from baobab.tools.ai.toolset import ai, gateway
 from baobab.tools.core.auth.access import EVERYBODY, OF_APP
 from baobab.tools.core.call import Call
-from baobab.tools.core.toolset import Mcp, Rest
+from baobab.tools.core.toolset import Rest
 from baobab.tools.core.types import AppId
 
 PageSize = Annotated[int, Field(ge=1, le=1000)]
@@ -29,11 +29,6 @@ _USD_MILLION = 10**9
     effect="read",
     raises=(RequestRefused,),
     also="/v1/models",
-    mcp=Mcp(
-        keywords=(
-            "which LLMs can I use, available models, providers; verfügbare Modelle, Sprachmodelle; modelos disponibles"
-        )
-    ),
 )
 async def gateway_models(
     call: Call,
@@ -78,13 +73,6 @@ async def gateway_models(
     raises=(ModelNotFound,),
     also="/v1/models/{model_id:path}",
     rest=Rest(examples={"model_id": "baobab/echo"}),
-    mcp=Mcp(
-        keywords=(
-            "details of one LLM, price and context length of a model, does this model exist; "
-            "ein Modell ansehen; "
-            "ver un modelo"
-        )
-    ),
 )
 async def gateway_model(call: Call, model_id: ModelName) -> Listed:
     """Read one of the models that can be called.
@@ -102,13 +90,6 @@ async def gateway_model(call: Call, model_id: ModelName) -> Listed:
     "GET /public/models",
     access=EVERYBODY,
     effect="read",
-    mcp=Mcp(
-        keywords=(
-            "price per token, what does a model cost, model pricing list, public; "
-            "Modellpreise, Kosten je Token; "
-            "precios de los modelos, coste por token"
-        )
-    ),
 )
 async def gateway_public_models(call: Call) -> PublicModels:
     """List the models with their prices, in US dollars for a million tokens: what is charged."""
@@ -132,13 +113,6 @@ async def gateway_public_models(call: Call) -> PublicModels:
     "GET /ai/models",
     access=OF_APP,
     effect="read",
-    mcp=Mcp(
-        keywords=(
-            "which LLMs can the app use, available models, prices, choose a model; "
-            "verfügbare Modelle der App; "
-            "modelos disponibles, precios"
-        )
-    ),
 )
 async def ai_models(call: Call, app_id: AppId) -> AppModels:
     """List the models that the app can call, with their prices in US dollars for a million tokens."""

@@ -18,7 +18,7 @@ from baobab.tools.core.auth.access import AnyAccount
 from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
 from baobab.tools.core.escaping import escape_text
-from baobab.tools.core.toolset import Guard, Mcp, Rest
+from baobab.tools.core.toolset import Guard, Rest
 from baobab.tools.core.types import Text
 
 ProviderName = Annotated[
@@ -32,13 +32,6 @@ ProviderName = Annotated[
     "GET /provider-keys",
     access=AnyAccount(),
     effect="read",
-    mcp=Mcp(
-        keywords=(
-            "which OpenAI, Anthropic or provider keys are set, bring your own key; "
-            "eigene Anbieterschlüssel anzeigen; "
-            "ver claves de proveedores"
-        )
-    ),
 )
 async def provider_keys_list(call: Call) -> KeysOfProviders:
     """List your organisation's own keys for providers of models. Only the end of each key is shown."""
@@ -57,14 +50,6 @@ async def provider_keys_list(call: Call) -> KeysOfProviders:
     raises=(UnknownProvider, KeyOfAnother),
     audit=Audit("ai.provider_key.set", resource="provider_key"),
     rest=Rest(examples={"provider": "openai", "key": "sk-proj-0123456789abcdef"}),
-    mcp=Mcp(
-        keywords=(
-            "add my own OpenAI, Anthropic, Gemini, Mistral or provider API key, bring your own key, BYOK, use my "
-            "account; "
-            "eigenen OpenAI-Schlüssel hinterlegen, Anbieterschlüssel; "
-            "añadir mi clave de OpenAI, Anthropic, clave de proveedor propia"
-        )
-    ),
     guard=Guard(destructive_when="if the organisation already has a key for the provider, which it replaces"),
 )
 async def provider_keys_set(call: Call, provider: ProviderName, key: ProviderKey) -> KeyOfProvider:
@@ -115,13 +100,6 @@ async def _preview_delete(call: Call, provider: ProviderName) -> str:
     effect="destructive",
     raises=(ProviderKeyNotFound,),
     audit=Audit("ai.provider_key.delete", action="delete", resource="provider_key"),
-    mcp=Mcp(
-        keywords=(
-            "remove my OpenAI, Anthropic or provider key; "
-            "Anbieterschlüssel entfernen; "
-            "quitar mi clave de OpenAI, de proveedor"
-        )
-    ),
     guard=Guard(preview=_preview_delete),
 )
 async def provider_keys_delete(call: Call, provider: ProviderName) -> ProviderKeyRemoved:

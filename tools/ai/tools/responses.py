@@ -23,7 +23,7 @@ from baobab.tools.core.call import Call
 from baobab.tools.core.errors import BaobabError
 from baobab.tools.core.escaping import escape_name
 from baobab.tools.core.limits import GATEWAY_REQUESTS
-from baobab.tools.core.toolset import Guard, Mcp, Rest
+from baobab.tools.core.toolset import Guard, Rest
 from baobab.tools.core.types import AnyJsonObject, JsonObject, Text
 
 Input = Annotated[
@@ -51,13 +51,6 @@ _RUN_BY_THE_CALLER = frozenset(("function", "custom", "apply_patch", "local_shel
     raises=(*CALLING, ResponseNotFound, ItemNotFound),
     audit=CALLED,
     rest=Rest(query=tuple(FROM_HEADERS), from_headers=FROM_HEADERS, max_body=MOST_BYTES, examples={"input": "Hello!"}),
-    mcp=Mcp(
-        keywords=(
-            "OpenAI Responses API, stateful answer of an LLM, previous response, continue a conversation; "
-            "Antwort eines Modells; "
-            "respuesta de un modelo"
-        )
-    ),
     guard=Guard(preview=preview_model("chat")),
 )
 async def gateway_responses(
@@ -124,9 +117,6 @@ async def gateway_responses(
     effect="read",
     raises=(ResponseNotFound,),
     rest=Rest(examples={"response_id": "resp_0123456789abcdef01234567"}),
-    mcp=Mcp(
-        keywords="fetch a stored answer of OpenAI Responses by id; gespeicherte Antwort lesen; leer respuesta guardada"
-    ),
 )
 async def gateway_response(call: Call, response_id: ResponseId) -> JsonObject:
     """Read a stored response of the caller's organisation, or of the app."""
@@ -145,9 +135,6 @@ async def _preview_delete(call: Call, response_id: ResponseId, **_app: str) -> s
     raises=(ResponseNotFound,),
     audit=Audit("ai.response.delete", action="delete", resource="response"),
     rest=Rest(examples={"response_id": "resp_0123456789abcdef01234567"}),
-    mcp=Mcp(
-        keywords="delete a stored answer of OpenAI Responses; gespeicherte Antwort löschen; borrar respuesta guardada"
-    ),
     guard=Guard(preview=_preview_delete),
 )
 async def gateway_response_delete(call: Call, response_id: ResponseId) -> Deleted:

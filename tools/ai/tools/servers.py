@@ -27,7 +27,7 @@ from baobab.tools.core.errors import MissingField
 from baobab.tools.core.escaping import escape_text
 from baobab.tools.core.plan_room import PlanLimitReached, hold_plan, require_room
 from baobab.tools.core.secret import Secret
-from baobab.tools.core.toolset import Guard, Mcp, Rest
+from baobab.tools.core.toolset import Guard, Rest
 from baobab.tools.core.types import OMITTED, Text
 
 _MOST_MODELS = 200
@@ -46,11 +46,6 @@ ServerKey = Annotated[str, Secret(500, min_length=1, pattern="^[!-~]+$")]
     "GET /servers",
     access=AnyAccount(),
     effect="read",
-    mcp=Mcp(
-        keywords="my own model servers, self-hosted, local LLMs, endpoints; "
-        "eigene Modellserver; "
-        "mis servidores de modelos",
-    ),
 )
 async def model_servers_list(call: Call) -> ModelServers:
     """List the model servers that your organisation has declared."""
@@ -66,14 +61,6 @@ async def model_servers_list(call: Call) -> ModelServers:
     raises=(ServerNameTaken, PlanLimitReached, AddressRefused, UrlRefused),
     audit=Audit("ai.server.create", action="create", resource="model_server"),
     rest=Rest(status=201, examples={"name": "lab", "url": "https://models.example.com/v1"}),
-    mcp=Mcp(
-        keywords=(
-            "connect, add, register, plug in own LLM, self-hosted, local model, vLLM, Ollama, llama.cpp, LM "
-            "Studio, custom endpoint, base URL; "
-            "eigenen Modellserver anbinden, lokales Modell; "
-            "conectar servidor de modelos propio, modelo local"
-        )
-    ),
 )
 async def model_servers_create(
     call: Call, name: ServerName, url: Url, key: ServerKey | None = None, timeouts: Timeouts | None = None
@@ -119,7 +106,6 @@ async def model_servers_create(
     access=AnyAccount(),
     effect="read",
     raises=(ServerNotFound,),
-    mcp=Mcp(keywords="details of a self-hosted LLM, model endpoint; Modellserver ansehen; ver servidor de modelos"),
 )
 async def model_servers_get(call: Call, name: ServerName) -> ModelServer:
     """Read one of your organisation's model servers."""
@@ -144,13 +130,6 @@ async def _preview_update(
     effect="external",
     raises=(ServerNotFound, ServerChanged, KeyNeededAgain, MissingField, AddressRefused, UrlRefused),
     audit=Audit("ai.server.update", resource="model_server"),
-    mcp=Mcp(
-        keywords=(
-            "change URL or key of a self-hosted LLM, vLLM, Ollama endpoint; "
-            "Modellserver ändern; "
-            "cambiar servidor de modelos"
-        )
-    ),
     guard=Guard(preview=_preview_update, destructive_when="if it replaces a key"),
 )
 async def model_servers_update(
@@ -189,13 +168,6 @@ async def _preview_probe(call: Call, name: ServerName) -> str:
     effect="external",
     raises=(ServerNotFound, ServerChanged, AddressRefused, UrlRefused),
     audit=Audit("ai.server.probe", resource="model_server"),
-    mcp=Mcp(
-        keywords=(
-            "test, refresh, check the connection of a self-hosted LLM, vLLM, Ollama; "
-            "Modellserver prüfen; "
-            "probar conexión con el servidor de modelos"
-        )
-    ),
     guard=Guard(preview=_preview_probe),
 )
 async def model_servers_probe(call: Call, name: ServerName) -> ModelServer:
@@ -220,11 +192,6 @@ async def _preview_delete(call: Call, name: ServerName) -> str:
     effect="destructive",
     raises=(ServerNotFound,),
     audit=Audit("ai.server.delete", action="delete", resource="model_server"),
-    mcp=Mcp(
-        keywords="disconnect, remove a self-hosted LLM, vLLM, Ollama; "
-        "Modellserver entfernen; "
-        "quitar servidor de modelos",
-    ),
     guard=Guard(preview=_preview_delete),
 )
 async def model_servers_delete(call: Call, name: ServerName) -> ServerRemoved:

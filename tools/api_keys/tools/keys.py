@@ -25,7 +25,7 @@ from baobab.tools.core.effects import Policy
 from baobab.tools.core.errors import AppNotFound, BadRequest, Forbidden, KeyLimited, MissingField, NotFound
 from baobab.tools.core.money import dollars
 from baobab.tools.core.plan_room import PlanLimitReached
-from baobab.tools.core.toolset import Guard, Mcp, Rest
+from baobab.tools.core.toolset import Guard, Rest
 from baobab.tools.core.types import AppId, Moment, Text, Uuid
 
 _MOST_SCOPES = 10
@@ -51,14 +51,6 @@ _LIST_OF_ACCOUNT = _LIST.where(rows.c.account_id == bindparam("account"))
         status=201,
         examples={"name": "todo backend", "key_scope": "app", "target_app_id": "app_1a2b3c4d5e6f"},
         further_names={"id": "key_id", "keyId": "key_id"},
-    ),
-    mcp=Mcp(
-        keywords=(
-            "new API key, generate token, access token, credential, secret, read-only key, service account, key "
-            "for a script, CI; "
-            "API-Schlüssel erstellen, Zugang, Zugriffstoken; "
-            "crear clave de API, credencial de acceso"
-        )
     ),
 )
 async def api_keys_create(
@@ -169,13 +161,6 @@ async def api_keys_create(
     access=AnyAccount(),
     effect="read",
     raises=(NotFound,),
-    mcp=Mcp(
-        keywords=(
-            "my keys, tokens, credentials, which keys exist, when last used; "
-            "API-Schlüssel anzeigen; "
-            "listar claves de API, credenciales"
-        )
-    ),
 )
 async def api_keys_list(
     call: Call, scope: ScopeSought | None = None, organization_id: OrganizationId | None = None
@@ -212,13 +197,6 @@ async def _preview_revoke(call: Call, key_id: KeyId, keep_made: bool) -> str:
     effect="destructive",
     raises=(KeyNotFound,),
     audit=Audit("api_key.revoke", action="delete", resource="api_key"),
-    mcp=Mcp(
-        keywords=(
-            "delete, disable, invalidate, block a key or token, leaked, stolen, compromised credential; "
-            "API-Schlüssel widerrufen, sperren, löschen; "
-            "revocar, anular, eliminar clave de API"
-        )
-    ),
     guard=Guard(preview=_preview_revoke),
 )
 async def api_keys_revoke(call: Call, key_id: KeyId, keep_made: bool = False) -> Revoked:

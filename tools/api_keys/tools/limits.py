@@ -19,7 +19,7 @@ from baobab.tools.core.call import Call
 from baobab.tools.core.effects import Policy
 from baobab.tools.core.errors import BadRequest, MissingField, ToolNotFound
 from baobab.tools.core.proposals import Decisions
-from baobab.tools.core.toolset import Guard, Mcp, Rest
+from baobab.tools.core.toolset import Guard, Rest
 from baobab.tools.core.types import OMITTED, Text
 
 _MOST_ASKS = 200
@@ -32,13 +32,6 @@ AskedTool = Annotated[str, Text(100, pattern=r"^[a-z][a-z0-9_]*$"), Field(descri
     effect="write",
     raises=(KeyNotFound, MissingField, UnknownToolset),
     audit=Audit("api_key.update", resource="api_key"),
-    mcp=Mcp(
-        keywords=(
-            "restrict a key, limit its tools or permissions, make a key read-only, rename a key or token; "
-            "Schlüssel einschränken, umbenennen; "
-            "restringir clave, cambiar permisos de una clave"
-        )
-    ),
     guard=Guard(grants=True),
 )
 async def api_keys_update(
@@ -72,14 +65,6 @@ async def api_keys_update(
     effect="write",
     raises=(KeyNotFound, ToolNotFound, NeverAsks),
     audit=Audit("api_key.update", resource="api_key"),
-    mcp=Mcp(
-        keywords=(
-            "always ask, never ask again, stop asking for approval of one tool, do not ask again, allow a tool without "
-            "confirmation; "
-            "nicht mehr fragen, immer fragen; "
-            "no volver a preguntar, preguntar siempre"
-        )
-    ),
     rest=Rest(examples={"ask": "never"}),
     guard=Guard(grants=True),
 )

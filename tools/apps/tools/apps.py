@@ -78,14 +78,7 @@ _DEFAULT_JWT = {"accessTokenTtl": "1h", "refreshTokenTtlDays": 7}
     raises=(RegionUnknown, RegionFull, SubdomainTaken, ProjectLimitReached),
     audit=Audit("app.create", action="create", resource="app"),
     rest=Rest(status=lambda result: 201 if result["created"] else 200, statuses=(201, 200), examples={"name": "shop"}),
-    mcp=Mcp(
-        start=True,
-        keywords=(
-            "new app, create an app, make an application, set up a project, start, backend, initialise; "
-            "App anlegen, neue Anwendung, neues Projekt erstellen; "
-            "crear app, nueva aplicación, nuevo proyecto"
-        ),
-    ),
+    mcp=Mcp(start=True),
 )
 async def apps_init(
     call: Call,
@@ -178,14 +171,7 @@ async def apps_init(
     "GET /apps",
     access=AnyAccount(),
     effect="read",
-    mcp=Mcp(
-        start=True,
-        keywords=(
-            "my apps, applications, projects, which apps exist, find an app id; "
-            "meine Apps, Anwendungen, Projekte; "
-            "mis aplicaciones, proyectos"
-        ),
-    ),
+    mcp=Mcp(start=True),
 )
 async def apps_list(
     call: Call, org_id: Uuid | None = None, limit: PageSize = 100, cursor: Cursor | None = None
@@ -209,11 +195,6 @@ async def apps_list(
     "GET /apps/{app_id}/status",
     access=AppOwner(),
     effect="read",
-    mcp=Mcp(
-        keywords=(
-            "is the app ready, provisioned, created, finished, up; ist die App bereit; está lista la aplicación, estado"
-        ),
-    ),
 )
 async def apps_status(call: Call, app_id: AppId) -> AppStatus:
     """Check whether an app is ready to be used."""
@@ -240,13 +221,6 @@ async def _list_changes(call: Call, app_id: AppId, name: AppName) -> list[Change
     raises=(NameTaken,),
     audit=Audit("app.rename", resource="app"),
     rest=Rest(examples={"name": "storefront"}),
-    mcp=Mcp(
-        keywords=(
-            "rename an app or project, change its name, title; "
-            "App umbenennen, Anwendung; "
-            "renombrar aplicación, cambiar nombre"
-        )
-    ),
     guard=Guard(changes=_list_changes),
 )
 async def apps_update(call: Call, app_id: AppId, name: AppName) -> AppRow:
@@ -283,13 +257,6 @@ async def _preview_delete(call: Call, app_id: AppId) -> str:
     access=AppOwner("admin", keys=False),
     effect="destructive",
     audit=Audit("app.delete", action="delete", resource="app"),
-    mcp=Mcp(
-        keywords=(
-            "remove, destroy, tear down, get rid of an app, application or project for ever; "
-            "App löschen, Anwendung entfernen; "
-            "eliminar, borrar aplicación, proyecto"
-        )
-    ),
     guard=Guard(preview=_preview_delete),
 )
 async def apps_delete(call: Call, app_id: AppId) -> Deleted:

@@ -32,7 +32,7 @@ from baobab.tools.core.call import Call
 from baobab.tools.core.changes import NOTHING, Change, describe_change
 from baobab.tools.core.errors import AppNotFound, BadRequest, BaobabError, MissingField, NotFound
 from baobab.tools.core.plans import MB, Plan
-from baobab.tools.core.toolset import Guard, Mcp, Rest, Toolset
+from baobab.tools.core.toolset import Guard, Rest, Toolset
 from baobab.tools.core.types import AppId, Text
 from baobab.tools.core.widening import one_of, whatever_is_given
 
@@ -59,13 +59,6 @@ _FURTHER_NAMES = {"access_token_ttl": "accessTokenTtl"}
     access=AppOwner(),
     effect="read",
     rest=Rest(further_names=_FURTHER_NAMES),
-    mcp=Mcp(
-        keywords=(
-            "show settings, configuration, options of an app; "
-            "Einstellungen anzeigen, Konfiguration; "
-            "ver ajustes, configuración"
-        ),
-    ),
 )
 async def config_get(call: Call, app_id: AppId) -> Config:
     """Read every setting of an app."""
@@ -137,14 +130,6 @@ async def _list_changes(call: Call, app_id: AppId, **settings: Any) -> list[Chan
     effect="write",
     audit=Audit("app.config.access_mode", resource="app"),
     rest=Rest(examples={"access_mode": "authenticated"}),
-    mcp=Mcp(
-        keywords=(
-            "allow anonymous access, open the whole app without login or lock it to signed-in users, require "
-            "authentication; "
-            "anonymer Zugriff, Zugang ohne Anmeldung; "
-            "acceso anónimo, exigir inicio de sesión"
-        )
-    ),
     guard=Guard(changes=_list_changes, widens={"access_mode": one_of(["public"])}),
 )
 async def config_access_mode(call: Call, app_id: AppId, access_mode: AccessMode) -> AccessModeSet:
@@ -170,13 +155,6 @@ async def config_access_mode(call: Call, app_id: AppId, access_mode: AccessMode)
     effect="write",
     audit=Audit("app.secure", resource="app"),
     rest=Rest(examples={"tables": [{"table_name": "posts", "user_column": "user_id"}]}),
-    mcp=Mcp(
-        keywords=(
-            "lock down, harden, protect app data, row level security, isolate users from each other; "
-            "App absichern, Daten schützen; "
-            "proteger datos, aislar usuarios"
-        )
-    ),
 )
 async def config_secure(
     call: Call, app_id: AppId, tables: Annotated[list[TableToSecure], Field(max_length=50)] | None = None
@@ -223,13 +201,6 @@ async def config_secure(
     raises=(FunctionNotDeployed,),
     audit=Audit("app.config.auth_hooks", resource="app"),
     rest=Rest(examples={"post_auth_function": None}),
-    mcp=Mcp(
-        keywords=(
-            "run a function after login or sign-up, webhook on sign-in, callback; "
-            "Funktion nach Anmeldung; "
-            "función al iniciar sesión"
-        )
-    ),
     guard=Guard(changes=_list_changes),
 )
 async def config_auth_hooks(
@@ -253,13 +224,6 @@ async def config_auth_hooks(
     effect="write",
     audit=Audit("app.config.visibility", resource="app"),
     rest=Rest(examples={"visibility": "public", "listed": True}),
-    mcp=Mcp(
-        keywords=(
-            "publish an app as a template, gallery, share, clone, make the app itself public, listed or private; "
-            "Vorlage veröffentlichen; "
-            "publicar como plantilla"
-        )
-    ),
     guard=Guard(changes=_list_changes, widens={"visibility": one_of(["public"]), "listed": one_of([True])}),
 )
 async def config_visibility(
@@ -286,13 +250,6 @@ async def config_visibility(
     raises=(StorageBeyondPlan,),
     audit=Audit("app.config.storage", resource="app"),
     rest=Rest(examples={"publicReadEnabled": True}),
-    mcp=Mcp(
-        keywords=(
-            "upload limits, maximum file size, allowed file types, MIME, public files; "
-            "Dateigröße, Dateitypen, Upload; "
-            "tamaño máximo de archivo, tipos de archivo, subida"
-        )
-    ),
     guard=Guard(
         changes=_list_changes, widens={"publicReadEnabled": one_of([True]), "allowedContentTypes": whatever_is_given}
     ),
@@ -337,13 +294,6 @@ async def config_storage(
     effect="write",
     audit=Audit("app.config.jwt", resource="app"),
     rest=Rest(examples={"accessTokenTtl": "30m"}, further_names=_FURTHER_NAMES),
-    mcp=Mcp(
-        keywords=(
-            "session length, token lifetime, stay logged in longer, log users out after, refresh token expiry; "
-            "Sitzungsdauer, angemeldet bleiben; "
-            "duración de la sesión, caducidad de token"
-        )
-    ),
     guard=Guard(changes=_list_changes),
 )
 async def config_jwt(
@@ -368,14 +318,6 @@ async def config_jwt(
     effect="write",
     audit=Audit("app.config.cors", resource="app"),
     rest=Rest(examples={"allowed_origins": ["https://shop.example.com"]}),
-    mcp=Mcp(
-        keywords=(
-            "CORS, blocked by browser, allow my website, domain or front end to call the API, cross-origin, "
-            "Access-Control-Allow-Origin; "
-            "Webseite erlauben, Domain freigeben; "
-            "permitir mi sitio web, dominio"
-        )
-    ),
     guard=Guard(changes=_list_changes, widens={"allowed_origins": whatever_is_given}),
 )
 async def config_cors(
@@ -397,14 +339,6 @@ async def config_cors(
     raises=(ToolNotForUsers,),
     audit=Audit("app.config.user_tools", resource="app"),
     rest=Rest(examples={"tools": ["kv_get", "kv_put"]}),
-    mcp=Mcp(
-        keywords=(
-            "let end users connect Claude, Cursor or another MCP client to the app, MCP server for my users, tools for "
-            "users, sign in over MCP; "
-            "MCP für Benutzer der App freigeben; "
-            "abrir MCP a los usuarios de la aplicación"
-        )
-    ),
     guard=Guard(changes=_list_changes, widens={"tools": whatever_is_given}),
 )
 async def config_user_tools(
@@ -436,13 +370,6 @@ async def config_user_tools(
     effect="write",
     audit=Audit("app.config.paused", resource="app"),
     rest=Rest(examples={"paused": True, "reason": "maintenance"}),
-    mcp=Mcp(
-        keywords=(
-            "take an app offline, suspend, disable, maintenance mode, switch off or on, resume, unpause; "
-            "App anhalten, pausieren, Wartung, abschalten, fortsetzen; "
-            "pausar, suspender, mantenimiento, reanudar"
-        )
-    ),
     guard=Guard(changes=_list_changes),
 )
 async def config_pause(call: Call, app_id: AppId, paused: bool, reason: Reason | None = None) -> PauseSet:

@@ -16,7 +16,7 @@ from baobab.tools.core.auth.tables import api_keys, apps
 from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
 from baobab.tools.core.money import Usd, dollars, usd
-from baobab.tools.core.toolset import Guard, Mcp, Rest
+from baobab.tools.core.toolset import Guard, Rest
 from baobab.tools.core.types import Text
 
 MOST = 1000
@@ -32,13 +32,6 @@ Period = Annotated[BudgetPeriod, Field(description="A day, or a calendar month, 
     "GET /billing/budgets",
     access=AnyAccount(),
     effect="read",
-    mcp=Mcp(
-        keywords=(
-            "spending limits, caps, how much of the budget is used; "
-            "Budgets, Ausgabengrenzen anzeigen; "
-            "presupuestos, límites de gasto"
-        )
-    ),
 )
 async def billing_budgets(call: Call, org_id: OrganizationId | None = None) -> Budgets:
     """List an organisation's budgets, with what is spent of each."""
@@ -55,14 +48,6 @@ async def billing_budgets(call: Call, org_id: OrganizationId | None = None) -> B
     rest=Rest(
         query=("org_id",),
         examples={"subject": "app", "subject_id": "app_1a2b3c4d5e6f", "period": "day", "most_usd": "2.50"},
-    ),
-    mcp=Mcp(
-        keywords=(
-            "limit or cap spending, spending cap, maximum cost per day or month, cost control, quota in dollars, "
-            "do not spend more than; "
-            "Budget setzen, Ausgaben begrenzen, Kostenlimit; "
-            "limitar el gasto, presupuesto máximo, tope de coste"
-        )
     ),
     guard=Guard(
         # A key whose limits somebody has chosen does not choose what it may spend.
@@ -103,13 +88,6 @@ async def billing_set_budget(
     effect="destructive",
     raises=(BudgetNotFound,),
     audit=Audit("billing.budget.delete", action="delete", resource="budget"),
-    mcp=Mcp(
-        keywords=(
-            "remove a spending limit or cap, no more cap; "
-            "Budget löschen, Kostenlimit aufheben; "
-            "quitar límite de gasto, eliminar presupuesto"
-        )
-    ),
     guard=Guard(grants=True),
 )
 async def billing_delete_budget(

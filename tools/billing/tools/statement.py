@@ -19,7 +19,6 @@ from baobab.tools.core.credits import UsageLine
 from baobab.tools.core.money import usd
 from baobab.tools.core.plan_room import cap_of_apps
 from baobab.tools.core.plans import PLANS
-from baobab.tools.core.toolset import Mcp
 
 
 @billing.tool(
@@ -27,13 +26,6 @@ from baobab.tools.core.toolset import Mcp
     access=AnyAccount(),
     effect="read",
     raises=(NoCreditAccount,),
-    mcp=Mcp(
-        keywords=(
-            "balance, remaining credits, how much money is left, account standing, subscription, current plan; "
-            "Guthaben, Kontostand, Tarif; "
-            "saldo, crédito restante, plan actual"
-        )
-    ),
 )
 async def billing_get(call: Call, org_id: OrganizationId | None = None) -> Billing:
     """Read what an organisation has and has spent: plan, credits, this month's use, budgets.
@@ -68,13 +60,6 @@ async def billing_get(call: Call, org_id: OrganizationId | None = None) -> Billi
     "GET /plans",
     access=EVERYBODY,
     effect="read",
-    mcp=Mcp(
-        keywords=(
-            "prices, pricing, tiers, subscriptions, upgrade, what does it cost, limits and quotas of each plan; "
-            "Tarife, Preise; "
-            "planes, precios, tarifas"
-        )
-    ),
 )
 async def billing_plans(call: Call) -> Plans:
     """List the plans: the credits that each gives, and what each app may use.

@@ -17,7 +17,6 @@ from baobab.tools.core.call import Call
 from baobab.tools.core.credits import UsageLine
 from baobab.tools.core.days import Day, first_and_last
 from baobab.tools.core.money import usd
-from baobab.tools.core.toolset import Mcp
 from baobab.tools.core.types import AppId, Text
 
 _MOST_DAYS = timedelta(days=366)
@@ -35,13 +34,6 @@ _COLUMNS: dict[Part, UsagePart] = {"day": "day", "app": "app_id", "key": "key_id
     access=AnyAccount(),
     effect="read",
     raises=(TooMuchUsage,),
-    mcp=Mcp(
-        keywords=(
-            "costs, spend, spent, bill, invoice, expenses, consumption by app, key or day, what did we pay; "
-            "Kosten, Verbrauch, Rechnung; "
-            "gastos, consumo, factura, cuánto hemos gastado"
-        )
-    ),
 )
 async def billing_usage(
     call: Call,

@@ -11,7 +11,7 @@ from sqlalchemy.exc import IntegrityError
 from baobab.tools.core.call import Call
 from baobab.tools.core.changes import Change
 from baobab.tools.core.errors import BadRequest, BaobabError
-from baobab.tools.core.toolset import Guard, Mcp, Rest
+from baobab.tools.core.toolset import Guard, Rest
 from baobab.tools.core.types import AppId
 from baobab.tools.data.access import ACCESS, find_actor
 from baobab.tools.data.attempts import read_attempt
@@ -122,13 +122,6 @@ def _foresee(rows: Rows, catalogue: Catalogue, foresight: Foresight, write: Writ
                 {"op": "update", "table": "posts", "where": {"title": "eq.Hello"}, "changes": {"title": "Hi"}},
             ]
         },
-    ),
-    mcp=Mcp(
-        keywords=(
-            "transaction, several writes at once, all or nothing, write to more than one table atomically, batch; "
-            "Transaktion, mehrere Änderungen zusammen, alles oder nichts; "
-            "transacción, varias escrituras a la vez, todo o nada"
-        )
     ),
     guard=Guard(
         destructive_when="if one of the writes deletes rows",

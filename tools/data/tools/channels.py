@@ -11,7 +11,7 @@ from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
 from baobab.tools.core.errors import BadRequest
 from baobab.tools.core.patterns import names_owner
-from baobab.tools.core.toolset import Guard, Mcp, Rest
+from baobab.tools.core.toolset import Guard, Rest
 from baobab.tools.core.types import AppId
 from baobab.tools.data.catalogue import Catalogue
 from baobab.tools.data.changes import change_catalogue
@@ -30,12 +30,6 @@ _MOST_RULES = 100
     audit=Audit("realtime.channels"),
     rest=Rest(examples={"rules": [{"pattern": "room:{user.id}", "join": "owner", "send": "owner"}]}),
     guard=Guard(grants=True),
-    mcp=Mcp(
-        keywords=(
-            "who may join a channel, private rooms, rules for broadcasts, hide presence, who is online; "
-            "wer Kanälen beitreten darf, Anwesenheit verbergen; quién puede unirse a un canal, ocultar presencia"
-        )
-    ),
 )
 async def realtime_channels_replace(
     call: Call, app_id: AppId, rules: Annotated[list[ChannelRuleFields], Field(max_length=_MOST_RULES)]
@@ -70,12 +64,6 @@ async def realtime_channels_replace(
     "GET /realtime/channels",
     access=AppOwner(),
     effect="read",
-    mcp=Mcp(
-        keywords=(
-            "rules of channels, who may listen, broadcasts, presence; Regeln der Kanäle, wer mithören darf; "
-            "reglas de los canales, quién puede escuchar"
-        )
-    ),
 )
 async def realtime_channels_list(call: Call, app_id: AppId) -> ChannelRules:
     """List the rules for channels. Without any, users join and send to all channels, and visitors join them."""

@@ -10,7 +10,7 @@ from baobab.tools.core.auth.access import AppOwner
 from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
 from baobab.tools.core.errors import BadRequest
-from baobab.tools.core.toolset import Guard, Mcp, Rest
+from baobab.tools.core.toolset import Guard, Rest
 from baobab.tools.core.types import OMITTED, AppId, Text
 from baobab.tools.core.widening import whatever_is_given
 from baobab.tools.data.actor import VISITOR, Actor
@@ -67,13 +67,6 @@ ColumnName = Annotated[str, Text(63, min_length=1)]
     raises=(TableNotFound,),
     audit=Audit("rls.enable", resource="table"),
     rest=Rest(examples={"table_name": "posts"}),
-    mcp=Mcp(
-        keywords=(
-            "turn on row level security, close or lock a table; "
-            "Zeilensicherheit einschalten, Tabelle sperren; "
-            "activar seguridad de filas"
-        )
-    ),
 )
 async def rls_enable(call: Call, app_id: AppId, table_name: TableName) -> Enabled:
     """Close a table to users and visitors, except for what its policies open. New tables are closed already."""
@@ -101,13 +94,6 @@ async def rls_enable(call: Call, app_id: AppId, table_name: TableName) -> Enable
             "role": "user",
             "using_expression": "user_id = current_user_id()",
         }
-    ),
-    mcp=Mcp(
-        keywords=(
-            "row level security policy, RLS, who may read or write rows, permissions of a table, access rule; "
-            "Zeilensicherheit, Zugriffsregel; "
-            "política de acceso, seguridad de filas"
-        )
     ),
     guard=Guard(widens=dict.fromkeys(("using_expression", "with_check_expression", "role"), whatever_is_given)),
 )
@@ -153,13 +139,6 @@ async def rls_create_policy(
             ("using_expression", "with_check_expression", "command", "role", "restrictive"), whatever_is_given
         )
     ),
-    mcp=Mcp(
-        keywords=(
-            "change a row level security policy, edit an access rule of a table; "
-            "Richtlinie ändern; "
-            "cambiar una política"
-        )
-    ),
 )
 async def rls_update_policy(
     call: Call,
@@ -203,13 +182,6 @@ async def rls_update_policy(
     raises=_WRONG,
     audit=Audit("rls.policy.create", action="create", resource="policy"),
     rest=Rest(examples={"table_name": "posts", "user_column": "user_id"}),
-    mcp=Mcp(
-        keywords=(
-            "isolate users, each user sees only their own rows, private rows, user_id policy; "
-            "jeder Nutzer nur eigene Zeilen; "
-            "cada usuario solo sus filas"
-        ),
-    ),
     guard=Guard(widens={"public_read_column": whatever_is_given}),
 )
 async def rls_isolate(
@@ -262,13 +234,6 @@ async def rls_isolate(
     "GET /rls",
     access=AppOwner(),
     effect="read",
-    mcp=Mcp(
-        keywords=(
-            "list policies, who may read or write tables, which tables are open; "
-            "Richtlinien auflisten, offene Tabellen; "
-            "listar políticas"
-        )
-    ),
 )
 async def rls_list(call: Call, app_id: AppId, with_slow_statements: bool = True) -> Policies:
     """List all policies, tables and views that visitors or any user can read or write as a whole, columns that need an
@@ -320,13 +285,6 @@ async def _preview_drop(call: Call, app_id: AppId, table_name: str, policy_name:
     guard=Guard(preview=_preview_disable),
     raises=(TableNotFound,),
     audit=Audit("rls.disable", action="disable", resource="table"),
-    mcp=Mcp(
-        keywords=(
-            "turn off row level security, open a table to everybody; "
-            "Zeilensicherheit ausschalten; "
-            "desactivar seguridad de filas"
-        )
-    ),
 )
 async def rls_disable(call: Call, app_id: AppId, table_name: TableName) -> Dropped:
     """Drop all policies of a table and its row-level security. Every user can then read and write every row, and every
@@ -353,7 +311,6 @@ async def rls_disable(call: Call, app_id: AppId, table_name: TableName) -> Dropp
     guard=Guard(preview=_preview_drop),
     raises=(TableNotFound, PolicyNotFound),
     audit=Audit("rls.policy.delete", action="delete", resource="policy"),
-    mcp=Mcp(keywords=("delete a policy, remove an access rule of a table; Richtlinie löschen; borrar una política")),
 )
 async def rls_drop_policy(call: Call, app_id: AppId, table_name: TableName, policy_name: PolicyName) -> Dropped:
     """Drop one policy of a table."""

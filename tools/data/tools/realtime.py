@@ -179,12 +179,6 @@ def _stream(call: Call, pieces: AsyncGenerator[bytes, None], media_type: str, ta
     raises=(TableNotFound, ViewNotFollowed),
     audit=Audit("realtime.configure", resource="table"),
     rest=Rest(examples={"tables": ["posts"]}),
-    mcp=Mcp(
-        keywords=(
-            "turn on realtime, live updates, subscriptions, push changes of a table; "
-            "Echtzeit einschalten, Änderungen verfolgen; activar tiempo real, suscripciones"
-        )
-    ),
 )
 async def realtime_configure(call: Call, app_id: AppId, tables: TableNames) -> Configured:
     """Publish the changes of tables to clients that follow them and may see the rows.
@@ -200,12 +194,6 @@ async def realtime_configure(call: Call, app_id: AppId, tables: TableNames) -> C
     "GET /realtime/config",
     access=AppOwner(),
     effect="read",
-    mcp=Mcp(
-        keywords=(
-            "which tables have realtime, live updates, websocket address; welche Tabellen Echtzeit haben; "
-            "qué tablas tienen tiempo real"
-        )
-    ),
 )
 async def realtime_get(call: Call, app_id: AppId) -> RealtimeConfig:
     """Show which tables publish their changes, and the addresses at which clients follow them."""
@@ -238,7 +226,6 @@ async def realtime_get(call: Call, app_id: AppId) -> RealtimeConfig:
     effect="write",
     raises=(TableNotFound, ViewNotFollowed),
     audit=Audit("realtime.disable", resource="table"),
-    mcp=Mcp(keywords="turn off realtime, stop live updates; Echtzeit ausschalten; desactivar tiempo real"),
 )
 async def realtime_disable(call: Call, app_id: AppId, table: TableName) -> TableSwitched:
     """Stop publishing the changes of a table. No row is changed by this."""
@@ -251,12 +238,6 @@ async def realtime_disable(call: Call, app_id: AppId, table: TableName) -> Table
     access=AppOwner(),
     effect="write",
     rest=Rest(examples={"channel": "room-7", "event": "ping", "payload": {"n": 1}}),
-    mcp=Mcp(
-        keywords=(
-            "send a message to connected clients, push, notify browsers, publish to a channel; "
-            "Nachricht an verbundene Clients senden; enviar mensaje a los clientes conectados"
-        )
-    ),
     guard=Guard(as_app=AsApp(literal=("channel", "event"), fills=("payload",))),
 )
 async def realtime_broadcast(

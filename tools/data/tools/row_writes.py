@@ -140,15 +140,7 @@ def _count(rows: list[Row]) -> str:
         also=("/data/{table}",),
         examples={"values": {"user_id": "0b8f1d6e-5c8e-4f0e-9a54-3f0d8a7c2e11", "title": "Hello"}},
     ),
-    mcp=Mcp(
-        start=True,
-        keywords=(
-            "insert row, add record, create entry, save to the database, upsert, bulk insert; "
-            "Zeile einfügen, Datensatz anlegen; "
-            "insertar fila, añadir registro"
-        ),
-        graph_names=(GraphName("insert_row", for_users=False),),
-    ),
+    mcp=Mcp(start=True, graph_names=(GraphName("insert_row", for_users=False),)),
     guard=Guard(
         preview=_preview_insert,
         changes=_list_insertions,
@@ -252,10 +244,7 @@ def _describe_changes(table: str, rows: list[Row], changes: Row) -> str:
         also=("/data/{table}/{row_id}",),
         examples={"changes": {"title": "Hello"}},
     ),
-    mcp=Mcp(
-        keywords=("update, change or edit one row or record; Zeile ändern, Datensatz bearbeiten; modificar una fila"),
-        graph_names=(GraphName("update_row", {"row_id": "id", "changes": "patch"}, for_users=False),),
-    ),
+    mcp=Mcp(graph_names=(GraphName("update_row", {"row_id": "id", "changes": "patch"}, for_users=False),)),
     guard=Guard(
         preview=_preview_update,
         changes=_list_update,
@@ -337,9 +326,6 @@ async def _list_updates(
         also=("/data/{table}",),
         examples={"changes": {"status": "done"}},
     ),
-    mcp=Mcp(
-        keywords=("update many rows, bulk change, set a column where; viele Zeilen ändern; modificar varias filas")
-    ),
     guard=Guard(
         preview=_preview_update_many,
         changes=_list_updates,
@@ -412,10 +398,7 @@ async def _list_deletion(
         outcome=say_deletion,
         as_app=AsApp(literal=("table",), fills=("row_id",)),
     ),
-    mcp=Mcp(
-        keywords=("delete or remove one row or record; Zeile löschen, Datensatz entfernen; borrar una fila"),
-        graph_names=(GraphName("delete_row", {"row_id": "id"}, for_users=False),),
-    ),
+    mcp=Mcp(graph_names=(GraphName("delete_row", {"row_id": "id"}, for_users=False),)),
 )
 async def data_delete(
     call: Call,
@@ -486,7 +469,6 @@ async def _list_deletions(
         from_headers={**ANSWER_HEADERS, **KEY_HEADER},
         also=("/data/{table}",),
     ),
-    mcp=Mcp(keywords=("delete many rows, bulk delete, remove where; viele Zeilen löschen; borrar varias filas")),
 )
 async def data_delete_many(
     call: Call,

@@ -71,11 +71,6 @@ _NOT_SHORT = frozenset("({>")
     ),
     mcp=Mcp(
         start=True,
-        keywords=(
-            "select rows, query a table, read records, filter, search, sort, list entries of the database, SQL; "
-            "Zeilen lesen, Tabelle abfragen, Datensätze; "
-            "consultar filas, leer tabla, registros"
-        ),
         graph_names=(GraphName("query_table", {"where": "filter"}), GraphName("select_rows", {"where": "filter"})),
     ),
 )
@@ -150,12 +145,6 @@ async def data_list(
     effect="read",
     raises=READ_ERRORS,
     rest=Rest(further_query="where", query=("analyze", *AS_HEADERS), from_headers=AS_HEADERS),
-    mcp=Mcp(
-        keywords=(
-            "EXPLAIN, query plan, which index does a query use, why is a query slow, sequential scan; "
-            "Abfrageplan, welcher Index wird benutzt; plan de consulta, qué índice usa"
-        )
-    ),
 )
 async def data_explain(
     call: Call,
@@ -195,11 +184,6 @@ async def data_explain(
         also=("/data/{table}/{row_id}",),
         instead={"POST": INSTEAD_OF_POST_TO_A_ROW},
         instead_of_query=INSTEAD_OF_FILTERING_A_ROW,
-    ),
-    mcp=Mcp(
-        keywords=(
-            "read one row, record or entry by its key or id; Zeile nach Schlüssel lesen; leer una fila por su clave"
-        )
     ),
 )
 async def data_get(

@@ -83,14 +83,7 @@ SchemaDocument = Annotated[
     "GET /schema",
     access=AppOwner(),
     effect="read",
-    mcp=Mcp(
-        start=True,
-        keywords=(
-            "show the database schema, tables and columns, structure, data model; "
-            "Tabellen und Spalten anzeigen, Schema; "
-            "esquema de la base de datos, tablas, columnas"
-        ),
-    ),
+    mcp=Mcp(start=True),
 )
 async def schema_get(call: Call, app_id: AppId) -> Schema:
     """Show the app's schema: every table with its columns and indexes, as schema_apply takes it."""
@@ -108,11 +101,6 @@ async def schema_get(call: Call, app_id: AppId) -> Schema:
     access=AppOwner(),
     effect="read",
     raises=(TableNotFound,),
-    mcp=Mcp(
-        keywords=(
-            "describe one table, its columns, key and references; Tabelle beschreiben, Spalten; describir una tabla"
-        )
-    ),
 )
 async def schema_describe(call: Call, app_id: AppId, table: TableName) -> TableDescription:
     """Describe one table or view: columns, key, which tables refer to it, its policies, and the query of a view."""
@@ -156,14 +144,6 @@ async def _preview_apply(
     raises=_REFUSALS,
     audit=Audit("schema.apply", resource="schema"),
     rest=Rest(examples={"schema": _EXAMPLE, "name": "add posts"}),
-    mcp=Mcp(
-        keywords=(
-            "create a table, declare tables, add a column, rename a column, change the database, alter, drop, index, "
-            "full-text index, migrate, foreign key; "
-            "Tabelle anlegen, Spalte hinzufügen, Spalte umbenennen, Datenbank ändern; "
-            "crear tabla, añadir columna, renombrar columna, migrar"
-        ),
-    ),
     guard=Guard(destructive_when="if it drops a table or a column", preview=_preview_apply, meaning=_digest_schema),
 )
 async def schema_apply(
@@ -248,13 +228,6 @@ async def schema_apply(
     "GET /migrations",
     access=AppOwner(),
     effect="read",
-    mcp=Mcp(
-        keywords=(
-            "history of schema changes, which migrations were applied; "
-            "Verlauf der Schemaänderungen; "
-            "historial de migraciones"
-        )
-    ),
 )
 async def schema_migrations(call: Call, app_id: AppId) -> Migrations:
     """List applied schemas, newest first, with the statements that each one ran."""

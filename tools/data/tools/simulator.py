@@ -8,7 +8,7 @@ from pydantic_core import to_json
 
 from baobab.tools.core.auth.access import AppOwner
 from baobab.tools.core.call import Call
-from baobab.tools.core.toolset import Mcp, Rest
+from baobab.tools.core.toolset import Rest
 from baobab.tools.core.types import AppId, Text
 from baobab.tools.data.actor import SERVICE, VISITOR, Actor
 from baobab.tools.data.catalogue import Catalogue, Expression
@@ -35,12 +35,6 @@ ViewerName = Annotated[
     taints=True,
     rest=Rest(
         examples={"table": "posts", "viewers": ["anon", "0b8f1d6e-5c8e-4f0e-9a54-3f0d8a7c2e11"]},
-    ),
-    mcp=Mcp(
-        keywords=(
-            "who can see which rows, test row level security, compare what users see, access simulator, leak; "
-            "wer sieht welche Zeilen, Zugriff prüfen; quién ve qué filas, simular acceso"
-        )
     ),
 )
 async def rls_simulate(

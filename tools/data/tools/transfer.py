@@ -8,7 +8,7 @@ from baobab.tools.core.auth.access import AppOwner
 from baobab.tools.core.call import Call
 from baobab.tools.core.errors import AppPaused, BodyTooLarge
 from baobab.tools.core.stream import Body, OrText, Places, Stream
-from baobab.tools.core.toolset import Guard, Mcp, Rest
+from baobab.tools.core.toolset import Guard, Rest
 from baobab.tools.core.types import AppId, Text
 from baobab.tools.data.access import ACCESS, find_actor
 from baobab.tools.data.attempts import read_attempt
@@ -52,12 +52,6 @@ Format = Annotated[Literal["csv", "jsonl"], Field(description="CSV, or JSON line
         query=("format", *AS_HEADERS),
         from_headers=AS_HEADERS,
         media_type="text/csv; charset=utf-8",
-    ),
-    mcp=Mcp(
-        keywords=(
-            "export a table as CSV or JSON lines, download all rows, backup, dump; "
-            "Tabelle als CSV exportieren, alle Zeilen herunterladen; exportar una tabla a CSV"
-        )
     ),
 )
 async def data_export(
@@ -118,12 +112,6 @@ async def _require_text(call: Call, *, content: Body, **arguments: Any) -> str:
         query=("format", "delimiter", "on_conflict", "prefer", "skip_errors", "dry_run", *KEY_HEADER, *AS_HEADERS),
         from_headers={**AS_HEADERS, **KEY_HEADER, "prefer": "prefer"},
         max_body=MOST_BYTES,
-    ),
-    mcp=Mcp(
-        keywords=(
-            "import a CSV or JSON lines file into a table, bulk load, upload rows; "
-            "CSV in eine Tabelle importieren, viele Zeilen laden; importar un CSV a una tabla"
-        )
     ),
     guard=Guard(preview=_preview_import, meaning=_require_text),
 )

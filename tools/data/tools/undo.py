@@ -11,7 +11,7 @@ from baobab.tools.core.auth.access import AppOwner
 from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
 from baobab.tools.core.errors import BadRequest
-from baobab.tools.core.toolset import Guard, Mcp, Rest
+from baobab.tools.core.toolset import Guard, Rest
 from baobab.tools.core.types import AppId, Text
 from baobab.tools.data.actor import SERVICE
 from baobab.tools.data.catalogue import Catalogue
@@ -38,12 +38,6 @@ RunId = Annotated[str, Text(100, min_length=1), Field(description="The id of a r
     access=AppOwner(),
     effect="read",
     taints=True,
-    mcp=Mcp(
-        keywords=(
-            "history of a table, who changed a row and when, audit of rows, what was written, before and after; "
-            "Verlauf der Zeilen, wer hat geändert; historial de cambios de filas, quién cambió"
-        )
-    ),
 )
 async def data_changes(
     call: Call,
@@ -117,12 +111,6 @@ async def _preview_undo(call: Call, app_id: AppId, action_id: str | None, run_id
     audit=Audit("data.undo", category="data", resource="action"),
     guard=Guard(preview=_preview_undo),
     rest=Rest(examples={"action_id": "17"}),
-    mcp=Mcp(
-        keywords=(
-            "undo, revert, roll back a write of rows, restore deleted rows, take back what a run did; "
-            "rückgängig machen, wiederherstellen; deshacer, revertir, restaurar filas"
-        )
-    ),
 )
 async def data_undo(
     call: Call,

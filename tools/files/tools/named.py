@@ -54,14 +54,7 @@ async def _list_changes(
     rest=Rest(
         max_body=2 * LONGEST_INLINE, examples={"content_base64": "IyBUb2RheQ==", "content_type": "text/markdown"}
     ),
-    mcp=Mcp(
-        keywords=(
-            "overwrite, replace, update a file by its name, path, key, write storage; "
-            "Datei überschreiben, ersetzen; "
-            "sobrescribir, reemplazar archivo"
-        ),
-        graph_names=(GraphName("write_storage", for_users=False),),
-    ),
+    mcp=Mcp(graph_names=(GraphName("write_storage", for_users=False),)),
     guard=Guard(
         changes=_list_changes,
         as_app=AsApp(literal=("content_type",), fills=("key", "content_base64"), names=("key",)),
@@ -97,12 +90,7 @@ async def files_write_named(
     effect="read",
     raises=(FileNotFound, StoreFailed, Damaged),
     taints=True,
-    mcp=Mcp(
-        keywords=(
-            "read a file by its name, path, key, read storage, bytes; Datei nach Namen lesen; leer archivo por nombre"
-        ),
-        graph_names=(GraphName("read_storage"),),
-    ),
+    mcp=Mcp(graph_names=(GraphName("read_storage"),)),
 )
 async def files_read_named(call: Call, app_id: AppId, key: FileKey) -> NamedFile:
     """Read a file by its name: the latest that you may see. Up to 256 KiB, its bytes are in the answer.

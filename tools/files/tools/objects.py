@@ -10,7 +10,7 @@ from baobab.tools.core.auth.callers import EndUser
 from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
 from baobab.tools.core.escaping import escape_name
-from baobab.tools.core.toolset import Guard, Mcp, Rest
+from baobab.tools.core.toolset import Guard, Rest
 from baobab.tools.core.types import AppId
 from baobab.tools.core.widening import one_of
 from baobab.tools.files import quota
@@ -51,14 +51,6 @@ RESERVING = (ContentTypeRefused, FileTooLarge, QuotaExceeded, TooManyUploads)
     audit=Audit("storage.upload", category="storage", action="create", resource="file"),
     rest=Rest(examples={"filename": "baobab.png", "contentType": "image/png", "sizeBytes": 2048}),
     guard=Guard(widens={"public": one_of([True])}),
-    mcp=Mcp(
-        keywords=(
-            "upload, store, save a large or binary file, image, photo, video, PDF, document, attachment, presigned "
-            "URL, bucket; "
-            "Datei hochladen, Bild speichern, Anhang; "
-            "subir archivo, imagen, documento"
-        )
-    ),
 )
 async def files_upload(
     call: Call,
@@ -101,13 +93,6 @@ async def files_upload(
     access=OF_RUNNING_APP,
     effect="read",
     taints=True,
-    mcp=Mcp(
-        keywords=(
-            "list, show, browse uploaded files, documents, images, storage, bucket; "
-            "Dateien auflisten, anzeigen; "
-            "listar archivos, ver documentos"
-        )
-    ),
 )
 async def files_list(
     call: Call,
@@ -133,13 +118,6 @@ async def files_list(
     "GET /usage",
     access=OF_RUNNING_APP,
     effect="read",
-    mcp=Mcp(
-        keywords=(
-            "storage quota, space, room, how much is used, left, limit, bytes, number of files; "
-            "Speicherplatz, belegt, frei; "
-            "espacio usado, cuota de archivos"
-        )
-    ),
 )
 async def files_usage(call: Call, app_id: AppId) -> ResourceInfo:
     """Read how many bytes an app's files use, and how many they may use."""
@@ -158,13 +136,6 @@ async def files_usage(call: Call, app_id: AppId) -> ResourceInfo:
     effect="read",
     raises=(FileNotFound,),
     taints=True,
-    mcp=Mcp(
-        keywords=(
-            "download, get, fetch, share link of a file, presigned URL, show image; "
-            "Datei herunterladen, Link; "
-            "descargar archivo, enlace"
-        )
-    ),
 )
 async def files_download(call: Call, app_id: AppId, object_id: FileId) -> Download:
     """Get an address at which anybody can read a file for an hour; for a picture, also one of its thumbnail."""
@@ -188,13 +159,6 @@ async def files_download(call: Call, app_id: AppId, object_id: FileId) -> Downlo
     audit=Audit("storage.update", category="storage", action="update", resource="file"),
     rest=Rest(examples={"public": True}),
     guard=Guard(widens={"public": one_of([True])}),
-    mcp=Mcp(
-        keywords=(
-            "share a file with all users, publish, make public, private, change visibility, unshare; "
-            "Datei freigeben, veröffentlichen, Sichtbarkeit; "
-            "compartir archivo, hacer público, privado"
-        )
-    ),
 )
 async def files_update(call: Call, app_id: AppId, object_id: FileId, public: bool) -> StoredFile:
     """Change who may download a file. Existing addresses of it stay valid until they expire.
@@ -230,7 +194,6 @@ async def _preview_deletion(call: Call, app_id: str, object_id: str) -> str:
     audit=Audit("storage.delete", category="storage", action="delete", resource="file"),
     rest=Rest(status=204, also=("/objects/{object_id}", "/uploads/{object_id}"), headers=TUS),
     guard=Guard(preview=_preview_deletion, changes=list_deletion, as_app=AsApp(fills=("object_id",))),
-    mcp=Mcp(keywords="remove, erase a file, free space; Datei löschen, entfernen; borrar, eliminar archivo"),
 )
 async def files_delete(call: Call, app_id: AppId, object_id: FileId) -> None:
     """Delete a file for ever, or cancel an upload that has not arrived. Its space is free at once."""

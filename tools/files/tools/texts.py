@@ -60,13 +60,6 @@ async def _list_changes(
         changes=_list_changes,
         as_app=AsApp(literal=("contentType", "encoding"), fills=("filename", "content"), names=("filename",)),
     ),
-    mcp=Mcp(
-        keywords=(
-            "write, create, save a small file, text, note, markdown, CSV, JSON, report, export; "
-            "Datei schreiben, anlegen, Text speichern; "
-            "crear, escribir, guardar archivo de texto"
-        )
-    ),
 )
 async def files_put(
     call: Call,
@@ -106,13 +99,6 @@ async def files_put(
     effect="read",
     raises=(FileNotFound, NotText, StoreFailed, Damaged),
     taints=True,
-    mcp=Mcp(
-        keywords=(
-            "read, open, show, view the content of a text file, document, CSV, markdown, JSON, log; "
-            "Datei lesen, öffnen, Inhalt anzeigen; "
-            "leer archivo, abrir, ver contenido"
-        )
-    ),
 )
 async def files_read(
     call: Call,

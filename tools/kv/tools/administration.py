@@ -35,15 +35,7 @@ Confirmation = Annotated[Json, WithJsonSchema({"type": "boolean", "default": Fal
     effect="read",
     raises=(CursorInvalid,),
     taints=True,
-    mcp=Mcp(
-        start=True,
-        keywords=(
-            "list keys, find keys by prefix, keys starting or beginning with, browse, iterate, enumerate, search,"
-            " show all entries, which keys are there; "
-            "Schlüssel auflisten, anzeigen, mit Anfang; "
-            "listar claves, empiezan por, prefijo, buscar"
-        ),
-    ),
+    mcp=Mcp(start=True),
 )
 async def kv_scan(
     call: Call,
@@ -68,13 +60,6 @@ async def kv_scan(
     "GET /_stats",
     access=Operator(),
     effect="read",
-    mcp=Mcp(
-        keywords=(
-            "how much storage, space or memory is used, size, number of keys, quota, limits, capacity left; "
-            "Speicherplatz, Größe, wie viel belegt; "
-            "espacio usado, tamaño, cuánto almacenamiento, número de claves"
-        ),
-    ),
 )
 async def kv_stats(call: Call, app_id: AppId) -> Stats:
     """Read what the store holds and its limits; null means no limit.
@@ -117,14 +102,6 @@ async def _preview_flush(call: Call, app_id: AppId, confirm: Confirmation, inclu
     raises=(ConfirmRequired,),
     audit=Audit("kv.flush", action="delete", resource="kv"),
     rest=Rest(examples={"confirm": True}),
-    mcp=Mcp(
-        keywords=(
-            "wipe, clear, empty, erase, purge, reset, truncate all data, delete everything in the store or "
-            "database; "
-            "alles löschen, leeren, alle Daten; "
-            "borrar todo, vaciar, todos los datos, todas las claves"
-        )
-    ),
     guard=Guard(preview=_preview_flush, outcome=lambda _: "Deletes every key of the app"),
 )
 async def kv_flush(call: Call, app_id: AppId, confirm: Confirmation = False, include_config: bool = False) -> Flushed:
@@ -149,14 +126,6 @@ async def kv_flush(call: Call, app_id: AppId, confirm: Confirmation = False, inc
     access=Authenticated(),
     effect="read",
     taints=True,
-    mcp=Mcp(
-        keywords=(
-            "refused or denied requests to keys, why do my users get 403 or 401, permission errors, debug access;"
-            " "
-            "abgelehnte Zugriffe, warum verweigert; "
-            "accesos denegados, por qué da error, rechazadas"
-        )
-    ),
 )
 async def kv_audit_recent(
     call: Call,
@@ -200,13 +169,6 @@ async def kv_audit_recent(
     access=Operator("admin", functions=False),
     effect="destructive",
     audit=Audit("kv.function_key.rotate", resource="function_key"),
-    mcp=Mcp(
-        keywords=(
-            "rotate, renew, regenerate the app's function key or secret; "
-            "Funktionsschlüssel erneuern, rotieren; "
-            "rotar, renovar la clave de funciones"
-        )
-    ),
     guard=Guard(grants=True),
 )
 async def kv_rotate_key(call: Call, app_id: AppId) -> FunctionKey:

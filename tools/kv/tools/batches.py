@@ -12,7 +12,7 @@ from baobab.tools.core.call import Call
 from baobab.tools.core.changes import NOTHING, Change, describe_change
 from baobab.tools.core.errors import BaobabError
 from baobab.tools.core.escaping import escape_text
-from baobab.tools.core.toolset import Guard, Mcp, Rest
+from baobab.tools.core.toolset import Guard, Rest
 from baobab.tools.core.types import AppId
 from baobab.tools.core.wording import list_texts
 from baobab.tools.kv.access import ExposedAccess, rule_book
@@ -129,14 +129,6 @@ async def _answer_unchanged(call: Call, app_id: AppId, ops: list[Item]) -> Batch
     rest=Rest(
         max_body=_MAX_BODY,
         examples={"ops": [{"op": "set", "key": "a", "value": 1}, {"op": "get", "key": "a"}, {"op": "del", "key": "b"}]},
-    ),
-    mcp=Mcp(
-        keywords=(
-            "several, many, multiple, bulk reads and writes at once in one request, mget, mset, pipeline, get or "
-            "set many keys; "
-            "mehrere Schlüssel auf einmal, gesammelt, Stapel; "
-            "varias operaciones a la vez, muchas claves, lote"
-        )
     ),
     guard=Guard(preview=_preview_batch, changes=_list_batch_changes, idle=_answer_unchanged, outcome=_say_operations),
 )

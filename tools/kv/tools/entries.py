@@ -56,14 +56,7 @@ _ROOM = (StorageFull, KeysExhausted)
     raises=(*_KEY, KeyNotFound),
     taints=True,
     rest=Rest(alone="value"),
-    mcp=Mcp(
-        start=True,
-        keywords=(
-            "read, fetch, load, look up, retrieve, get a value, record, document or data by its key; "
-            "Wert lesen, abrufen, holen; "
-            "leer, obtener, consultar valor, dato"
-        ),
-    ),
+    mcp=Mcp(start=True),
 )
 async def kv_get(call: Call, app_id: AppId, key: Key, touch: bool = False) -> Stored:
     """Read the value stored under a key.
@@ -81,13 +74,6 @@ async def kv_get(call: Call, app_id: AppId, key: Key, touch: bool = False) -> St
     access=ExposedAccess("read"),
     effect="read",
     raises=(*_KEY, KeyNotFound),
-    mcp=Mcp(
-        keywords=(
-            "time to live, when or how soon does it expire, time left, remaining lifetime; "
-            "wann läuft der Schlüssel ab, Restzeit; "
-            "cuándo caduca, expira, tiempo restante"
-        )
-    ),
 )
 async def kv_ttl(call: Call, app_id: AppId, key: Key) -> TimeToLive:
     """Read in how many seconds a key expires; null if it never does."""
@@ -102,13 +88,6 @@ async def kv_ttl(call: Call, app_id: AppId, key: Key) -> TimeToLive:
     access=ExposedAccess("read"),
     effect="read",
     raises=_KEY,
-    mcp=Mcp(
-        keywords=(
-            "is there such a key, does it exist, check, present, was it stored; "
-            "gibt es den Schlüssel, vorhanden, prüfen; "
-            "existe la clave, comprobar"
-        )
-    ),
 )
 async def kv_exists(call: Call, app_id: AppId, key: Key) -> Existence:
     """Tell whether a key exists."""
@@ -145,15 +124,7 @@ async def _list_put_changes(call: Call, app_id: AppId, key: Key, value: Value, *
     raises=(*_KEY, *_ROOM, ValueTooLarge),
     audit=WRITTEN,
     rest=Rest(status=204, max_body=_MAX_BODY, examples={"value": {"items": [1, 2]}, "ttl": 3600}),
-    mcp=Mcp(
-        start=True,
-        keywords=(
-            "save, store, write, set, update, overwrite, remember, keep a value, record, document or data, "
-            "insert, upsert, cache, flag, configuration value; "
-            "Wert speichern, ablegen, schreiben, setzen, merken; "
-            "guardar, almacenar, escribir valor, dato"
-        ),
-    ),
+    mcp=Mcp(start=True),
     guard=Guard(
         preview=_preview_put,
         changes=_list_put_changes,
@@ -204,14 +175,7 @@ async def _answer_missing(call: Call, app_id: AppId, key: Key) -> Deletion | Non
     effect="destructive",
     raises=_KEY,
     audit=WRITTEN,
-    mcp=Mcp(
-        start=True,
-        keywords=(
-            "remove, erase, drop one key, value, entry or record; "
-            "Schlüssel löschen, Eintrag entfernen; "
-            "borrar, eliminar una clave, dato, entrada"
-        ),
-    ),
+    mcp=Mcp(start=True),
     guard=Guard(
         preview=_preview_delete,
         changes=_list_deletions,
@@ -259,13 +223,6 @@ async def _list_decr_changes(call: Call, app_id: AppId, key: Key, by: Step = 1) 
     raises=(*_KEY, *_ROOM, NotAnInteger, CounterOverflow),
     audit=WRITTEN,
     rest=Rest(examples={"by": 1}),
-    mcp=Mcp(
-        keywords=(
-            "count up, increment, increase, add to, plus one, counter, tally, visits, hits, likes, page views; "
-            "Zähler erhöhen, hochzählen; "
-            "contador, incrementar, aumentar, sumar, contar visitas"
-        ),
-    ),
     guard=Guard(
         preview=_preview_count,
         changes=_list_incr_changes,
@@ -288,13 +245,6 @@ async def kv_incr(call: Call, app_id: AppId, key: Key, by: Step = 1) -> Count:
     raises=(*_KEY, *_ROOM, NotAnInteger, CounterOverflow),
     audit=WRITTEN,
     rest=Rest(examples={"by": 1}),
-    mcp=Mcp(
-        keywords=(
-            "count down, decrement, decrease, reduce, subtract, minus one, use up stock, inventory; "
-            "Zähler verringern, herunterzählen, abziehen; "
-            "disminuir, restar, decrementar contador"
-        )
-    ),
     guard=Guard(
         preview=_preview_count,
         changes=_list_decr_changes,
@@ -322,14 +272,6 @@ async def kv_decr(call: Call, app_id: AppId, key: Key, by: Step = 1) -> Count:
         max_body=_MAX_BODY,
         examples={"value": "worker-7", "ttl": 30},
     ),
-    mcp=Mcp(
-        keywords=(
-            "lock, mutex, semaphore, acquire, claim, lease, leader election, only once, exclusive, distributed, "
-            "workers, create only if absent, if not exists, deduplicate, idempotency; "
-            "Sperre, sperren, nur einer, nur wenn nicht vorhanden; "
-            "bloqueo, cerrojo, candado, solo si no existe, exclusivo"
-        )
-    ),
 )
 async def kv_setnx(
     call: Call, app_id: AppId, key: Key, value: Value, ttl: Ttl | None = OMITTED, ephemeral: bool = False
@@ -351,14 +293,6 @@ async def kv_setnx(
     raises=(*_KEY, *_ROOM, ValueTooLarge),
     audit=WRITTEN,
     rest=Rest(max_body=_MAX_BODY, examples={"expected": {"stock": 3}, "next": {"stock": 2}}),
-    mcp=Mcp(
-        keywords=(
-            "compare and swap, compare and set, optimistic locking, concurrency, conditional update, avoid lost "
-            "updates, race condition, change only if unchanged; "
-            "nur ändern wenn unverändert, gleichzeitige Änderung; "
-            "comparar y cambiar, actualizar solo si no cambió, concurrencia"
-        ),
-    ),
     guard=Guard(
         destructive_when="if it replaces a value",
         as_app=AsApp(fills=("key", "expected", "next"), names=("key",)),
@@ -401,14 +335,6 @@ async def _preview_expire(call: Call, app_id: AppId, key: Key, ttl: int | None) 
     raises=_KEY,
     audit=WRITTEN,
     rest=Rest(examples={"ttl": 60}),
-    mcp=Mcp(
-        keywords=(
-            "make a key expire, disappear, delete itself after minutes or hours, set TTL, time to live, timeout, "
-            "keep for ever, persist; "
-            "Ablaufzeit setzen, nach einer Stunde verschwinden; "
-            "caducar, expirar, que desaparezca, tiempo de vida"
-        )
-    ),
     guard=Guard(preview=_preview_expire),
 )
 async def kv_expire(

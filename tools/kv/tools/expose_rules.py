@@ -10,7 +10,7 @@ from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
 from baobab.tools.core.errors import BadRequest
 from baobab.tools.core.patterns import Pattern, names_owner
-from baobab.tools.core.toolset import Guard, Mcp, Rest
+from baobab.tools.core.toolset import Guard, Rest
 from baobab.tools.core.types import AppId
 from baobab.tools.kv.access import Operator
 from baobab.tools.kv.errors import ExposeConflict
@@ -30,13 +30,6 @@ _REPLACE_BODY = 2**20
     "GET /_expose",
     access=Operator(),
     effect="read",
-    mcp=Mcp(
-        keywords=(
-            "which keys are public or shared, show access rules, permissions of keys; "
-            "Freigaben anzeigen, welche Schlüssel sind öffentlich; "
-            "reglas de acceso, qué claves son públicas"
-        )
-    ),
 )
 async def kv_expose_list(call: Call, app_id: AppId, key: Key | None = None) -> ExposeRules:
     """List the rules that expose keys to end users, in the order they were declared.
@@ -73,14 +66,6 @@ def _explain(book: RuleBook, key: str, verb: Verb) -> KeyAccess:
     raises=(ExposeConflict,),
     audit=_CHANGED,
     rest=Rest(status=204, examples={"read": "owner", "write": "owner"}),
-    mcp=Mcp(
-        keywords=(
-            "make keys public, publicly readable, share keys with visitors, users or everybody without login, "
-            "anonymous read, permission, access rule; "
-            "Schlüssel öffentlich machen, freigeben, ohne Anmeldung lesen; "
-            "hacer pública una clave, compartir, leer sin iniciar sesión"
-        )
-    ),
     guard=Guard(
         # With a public level, the API key could then do the same without approval.
         grants=True
@@ -144,13 +129,6 @@ async def _preview_unexpose(call: Call, app_id: AppId, pattern: Pattern) -> str:
         max_body=_REPLACE_BODY,
         examples={"rules": [{"pattern": "public:**", "read": "public", "write": "deny"}]},
     ),
-    mcp=Mcp(
-        keywords=(
-            "set all access rules of keys at once, overwrite permissions; "
-            "alle Freigaben ersetzen; "
-            "reemplazar todas las reglas de acceso"
-        )
-    ),
     guard=Guard(
         # With a public level, the API key could then do the same without approval.
         grants=True,
@@ -183,13 +161,6 @@ async def kv_expose_replace(
     access=Operator("admin"),
     effect="destructive",
     audit=_CHANGED,
-    mcp=Mcp(
-        keywords=(
-            "make keys private again, stop sharing, unpublish, remove an access rule or public read; "
-            "Freigabe entfernen, nicht mehr öffentlich; "
-            "dejar de compartir, volver privada una clave"
-        )
-    ),
     guard=Guard(
         # A rule that denies may keep a broader rule from opening the keys.
         grants=True,

@@ -8,7 +8,7 @@ from sqlalchemy import and_, or_, select
 from baobab.tools.core.auth.access import AppOwner
 from baobab.tools.core.call import Call
 from baobab.tools.core.pagination import Cursor, PageSize, decode_cursor, encode_cursor
-from baobab.tools.core.toolset import Guard, Mcp
+from baobab.tools.core.toolset import Guard
 from baobab.tools.core.types import AppId, Uuid
 from baobab.tools.mail.errors import MailNotFound
 from baobab.tools.mail.jobs import open_text
@@ -25,13 +25,6 @@ _GUARD = Guard(grants=True)
     access=AppOwner("admin"),
     effect="read",
     taints=True,
-    mcp=Mcp(
-        keywords=(
-            "mails that were sent, sign-in code, verification email did not arrive, e-mail log; "
-            "gesendete E-Mails, Anmeldecode; "
-            "correos enviados, código de acceso"
-        )
-    ),
     guard=_GUARD,
 )
 async def mail_outbox_list(call: Call, app_id: AppId, limit: PageSize = 50, cursor: Cursor | None = None) -> Outbox:
@@ -60,7 +53,6 @@ async def mail_outbox_list(call: Call, app_id: AppId, limit: PageSize = 50, curs
     effect="read",
     taints=True,
     raises=(MailNotFound,),
-    mcp=Mcp(keywords="read one mail as it looks, HTML; E-Mail ansehen; ver correo"),
     guard=_GUARD,
 )
 async def mail_outbox_get(call: Call, app_id: AppId, mail_id: Uuid) -> OneMail:

@@ -13,7 +13,7 @@ from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
 from baobab.tools.core.errors import AppMigrating, BadRequest, MissingField
 from baobab.tools.core.limits import PerOrganisation
-from baobab.tools.core.toolset import Guard, Mcp, Rest
+from baobab.tools.core.toolset import Guard, Rest
 from baobab.tools.core.types import OMITTED, AppId, Email, NameText, Text
 from baobab.tools.core.widening import whatever_is_said
 from baobab.tools.mail.mailer import find_settings
@@ -35,13 +35,6 @@ Colour = Annotated[str, Text(7, pattern="^#[0-9a-fA-F]{6}$"), Field(examples=["#
     "GET /mail",
     access=AppOwner("admin"),
     effect="read",
-    mcp=Mcp(
-        keywords=(
-            "e-mail sender, from name, reply-to, SMTP server of an app, mail configuration; "
-            "Absender, Mailserver, E-Mail-Einstellungen; "
-            "remitente, servidor de correo"
-        )
-    ),
 )
 async def mail_settings_get(call: Call, app_id: AppId) -> OneMailSettings:
     """Read how the mail of an app looks and which server takes it. The server's password is never shown."""
@@ -57,13 +50,6 @@ async def mail_settings_get(call: Call, app_id: AppId) -> OneMailSettings:
     raises=(MissingField, AddressRefused, UrlRefused),
     audit=Audit("auth.mail.update", category="auth", resource="mail_settings"),
     rest=Rest(examples={"from_name": "Acme", "reply_to": "help@example.com"}),
-    mcp=Mcp(
-        keywords=(
-            "set up SMTP, custom sender, branding of e-mails, own mail server, Postmark, SendGrid, SES, Mailgun; "
-            "Mailserver einrichten, Absender ändern; "
-            "configurar SMTP, cambiar remitente"
-        )
-    ),
     # A person who chooses the server can read every code that is mailed to the app's users.
     guard=Guard(widens={"smtp": whatever_is_said}),
 )
@@ -105,9 +91,6 @@ async def mail_settings_update(
     raises=(AppMigrating,),
     audit=Audit("auth.mail.test", category="auth", resource="mail_settings"),
     rest=Rest(examples={"to": "ada@example.com"}),
-    mcp=Mcp(
-        keywords=("send a test e-mail, does SMTP work, check mail delivery; Testmail senden; enviar correo de prueba")
-    ),
 )
 async def mail_test(call: Call, app_id: AppId, to: Email) -> MailTried:
     """Send a test mail now, and return what the mail server answers. It is tried once and not kept in the outbox.

@@ -12,7 +12,7 @@ from baobab.tools.core.auth.tables import members
 from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
 from baobab.tools.core.secret import Secret
-from baobab.tools.core.toolset import Guard, Mcp, Rest
+from baobab.tools.core.toolset import Guard, Rest
 from baobab.tools.core.types import Email, Uuid
 from baobab.tools.organisations import invitations as invited
 from baobab.tools.organisations.access import Member
@@ -58,14 +58,6 @@ InvitationToken = Annotated[
             "role": "member",
         },
     ),
-    mcp=Mcp(
-        keywords=(
-            "add a person, colleague, teammate, user by e-mail, onboard, give somebody access, share with the "
-            "team; "
-            "einladen, Kollegen hinzufügen; "
-            "invitar, añadir compañero"
-        )
-    ),
     guard=Guard(grants=True),
 )
 async def organisations_invite(
@@ -93,9 +85,6 @@ async def organisations_invite(
     "GET /organizations/{organization_id}/invitations",
     access=Member("admin"),
     effect="read",
-    mcp=Mcp(
-        keywords="pending invites, who has been invited and not joined; offene Einladungen; invitaciones pendientes"
-    ),
 )
 async def organisations_invitations(call: Call, organization_id: OrganizationId) -> Invitations:
     """List the invitations that can still be accepted."""
@@ -120,7 +109,6 @@ async def _preview_withdraw(call: Call, organization_id: OrganizationId, invitat
     effect="destructive",
     raises=(InvitationNotFound, AboveOwnRole),
     audit=Audit("organization.invitation.delete", action="delete", resource="invitation"),
-    mcp=Mcp(keywords="cancel, revoke, take back an invite; Einladung zurückziehen; cancelar invitación"),
     guard=Guard(preview=_preview_withdraw),
 )
 async def organisations_withdraw_invitation(
@@ -139,13 +127,6 @@ async def organisations_withdraw_invitation(
     effect="write",
     raises=(InvitationNotFound, InvitationSpent, InvitedAnother, AlreadyMember, OrganisationFull),
     audit=Audit("organization.invitation.accept", action="create", resource="invitation"),
-    mcp=Mcp(
-        keywords=(
-            "join a team with an invite token, accept an invite; "
-            "Einladung annehmen, beitreten; "
-            "aceptar invitación, unirse"
-        )
-    ),
 )
 async def organisations_accept_invitation(call: Call, token: InvitationToken) -> Joined:
     """Accept an invitation and become a member; only the account whose address it names can, and only once."""

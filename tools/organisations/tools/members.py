@@ -13,7 +13,7 @@ from baobab.tools.core.auth.roles import Role, rank
 from baobab.tools.core.auth.tables import accounts, api_keys, members
 from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
-from baobab.tools.core.toolset import Guard, Mcp
+from baobab.tools.core.toolset import Guard
 from baobab.tools.core.types import Uuid
 from baobab.tools.organisations import invitations as invited
 from baobab.tools.organisations.access import Member
@@ -38,13 +38,6 @@ AccountId = Annotated[Uuid, Field(description="The member's account.")]
     "GET /organizations/{organization_id}/members",
     access=Member(),
     effect="read",
-    mcp=Mcp(
-        keywords=(
-            "who is in the team, people, users, colleagues, staff, admins, roles; "
-            "Mitglieder, wer gehört dazu; "
-            "miembros, quién está en el equipo"
-        )
-    ),
 )
 async def organisations_members(call: Call, organization_id: OrganizationId) -> Members:
     """List the members of an organisation and their roles."""
@@ -74,13 +67,6 @@ async def organisations_members(call: Call, organization_id: OrganizationId) -> 
     effect="write",
     raises=(MemberNotFound, AboveOwnRole, LastOwner, PersonalOrganisation),
     audit=Audit("organization.member.update", action="update", resource="account"),
-    mcp=Mcp(
-        keywords=(
-            "make somebody admin, owner, promote, demote, permissions of a person, administrator; "
-            "Rolle ändern, zum Admin machen, Rechte; "
-            "cambiar rol, hacer administrador, permisos"
-        )
-    ),
     guard=Guard(grants=True),
 )
 async def organisations_set_role(
@@ -139,14 +125,6 @@ async def _preview_remove(call: Call, organization_id: OrganizationId, account_i
     effect="destructive",
     raises=(MemberNotFound, AboveOwnRole, LastOwner, PersonalOrganisation),
     audit=Audit("organization.member.delete", action="delete", resource="account"),
-    mcp=Mcp(
-        keywords=(
-            "kick, remove a person, colleague or user from the team, offboard, somebody left the company, leave "
-            "the organisation; "
-            "Mitglied entfernen, austreten; "
-            "quitar miembro, expulsar, salir"
-        )
-    ),
     guard=Guard(preview=_preview_remove),
 )
 async def organisations_remove_member(call: Call, organization_id: OrganizationId, account_id: AccountId) -> Removed:

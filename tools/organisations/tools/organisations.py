@@ -12,7 +12,7 @@ from baobab.tools.core.auth.tables import api_keys, apps, members
 from baobab.tools.core.auth.tables import organisations as rows
 from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
-from baobab.tools.core.toolset import Guard, Mcp, Rest
+from baobab.tools.core.toolset import Guard, Rest
 from baobab.tools.core.types import NameText
 from baobab.tools.organisations.access import Member
 from baobab.tools.organisations.errors import (
@@ -38,13 +38,6 @@ OrganizationName = Annotated[str, NameText(200, min_length=1)]
     "GET /organizations",
     access=AnyAccount(),
     effect="read",
-    mcp=Mcp(
-        keywords=(
-            "my teams, workspaces, companies, which organisations; "
-            "meine Organisationen, Teams; "
-            "mis organizaciones, equipos"
-        )
-    ),
 )
 async def organisations_list(call: Call) -> Organizations:
     """List the organisations that the account belongs to; an API key sees its own only."""
@@ -66,13 +59,6 @@ async def organisations_list(call: Call) -> Organizations:
     raises=(OrganisationFull,),
     audit=Audit("organization.create", action="create", resource="organization"),
     rest=Rest(status=201, examples={"name": "Analytical Engines"}),
-    mcp=Mcp(
-        keywords=(
-            "new team, workspace, company, set up an organisation; "
-            "Organisation anlegen, neues Team, Firma; "
-            "crear organización, nuevo equipo, empresa"
-        )
-    ),
 )
 async def organisations_create(call: Call, name: OrganizationName) -> Organization:
     """Make an organisation and be its owner. Send its id as `X-Organization-Id` to work in it.
@@ -93,7 +79,6 @@ async def organisations_create(call: Call, name: OrganizationName) -> Organizati
     "GET /organizations/{organization_id}",
     access=Member(),
     effect="read",
-    mcp=Mcp(keywords="details of a team, workspace, company; Organisation ansehen; ver organización"),
 )
 async def organisations_get(call: Call, organization_id: OrganizationId) -> Organization:
     """Read one organisation."""
@@ -107,9 +92,6 @@ async def organisations_get(call: Call, organization_id: OrganizationId) -> Orga
     effect="write",
     audit=Audit("organization.update", action="update", resource="organization"),
     rest=Rest(examples={"organization_id": "0b8f1d6e-5c8e-4f0e-9a54-3f0d8a7c2e11", "name": "Difference Engines"}),
-    mcp=Mcp(
-        keywords="rename a team, workspace, company; Organisation umbenennen; cambiar el nombre de la organización"
-    ),
 )
 async def organisations_update(call: Call, organization_id: OrganizationId, name: OrganizationName) -> Organization:
     """Rename an organisation.
@@ -148,7 +130,6 @@ async def _preview_delete(call: Call, organization_id: OrganizationId) -> str:
     effect="destructive",
     raises=(PersonalOrganisation, OrganisationHasApps),
     audit=Audit("organization.delete", action="delete", resource="organization"),
-    mcp=Mcp(keywords="remove, close, dissolve a team, workspace, company; Organisation löschen; eliminar organización"),
     guard=Guard(preview=_preview_delete),
 )
 async def organisations_delete(call: Call, organization_id: OrganizationId) -> Deleted:

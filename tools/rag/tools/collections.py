@@ -9,7 +9,7 @@ from baobab.storage.vectors.extension import lacks_vectors
 from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
 from baobab.tools.core.escaping import escape_name
-from baobab.tools.core.toolset import Guard, Mcp, Rest
+from baobab.tools.core.toolset import Guard, Rest
 from baobab.tools.core.types import OMITTED, AppId
 from baobab.tools.core.widening import one_of
 from baobab.tools.rag.access import MANAGERS, PUBLIC, READERS, is_visible_to, list_collections, load_collection
@@ -58,13 +58,6 @@ _AUDIT = Audit("rag.collection.create", category="rag", action="create", resourc
     audit=_AUDIT,
     rest=Rest(status=201, examples={"name": "handbook", "description": "How we work."}, further_names=_FURTHER_NAMES),
     guard=_WIDENS,
-    mcp=Mcp(
-        keywords=(
-            "create knowledge base, collection, corpus, vector index, RAG, semantic search, document store; "
-            "Wissensbasis anlegen, Sammlung; "
-            "crear base de conocimiento, colección"
-        )
-    ),
 )
 async def rag_collections_create(
     call: Call,
@@ -115,7 +108,6 @@ async def rag_collections_create(
     access=READERS,
     effect="read",
     rest=Rest(further_names=_FURTHER_NAMES),
-    mcp=Mcp(keywords=("list, show knowledge bases, collections, RAG; Sammlungen auflisten; listar colecciones")),
 )
 async def rag_collections_list(call: Call, app_id: AppId) -> list[Collection]:
     """List the collections of an app that you may see, by name."""
@@ -129,13 +121,6 @@ async def rag_collections_list(call: Call, app_id: AppId) -> list[Collection]:
     effect="read",
     raises=(CollectionNotFound,),
     rest=Rest(further_names=_FURTHER_NAMES),
-    mcp=Mcp(
-        keywords=(
-            "knowledge base status, how many documents, chunks, ingest progress; "
-            "Zustand einer Sammlung; "
-            "estado de la colección"
-        )
-    ),
 )
 async def rag_collections_get(call: Call, app_id: AppId, name: CollectionName) -> CollectionDetails:
     """Read a collection, and how many documents and chunks of it you may see."""
@@ -173,13 +158,6 @@ async def rag_collections_get(call: Call, app_id: AppId, name: CollectionName) -
     audit=Audit("rag.collection.update", category="rag", action="update", resource="collection"),
     rest=Rest(examples={"description": "How we work, since 2026."}, further_names=_FURTHER_NAMES),
     guard=_WIDENS,
-    mcp=Mcp(
-        keywords=(
-            "share knowledge base with users, change access, describe collection; "
-            "Sammlung freigeben, ändern; "
-            "compartir colección, cambiar acceso"
-        )
-    ),
 )
 async def rag_collections_update(
     call: Call,
@@ -228,11 +206,6 @@ async def _preview_deletion(call: Call, app_id: str, name: str) -> str:
     audit=Audit("rag.collection.delete", category="rag", action="delete", resource="collection"),
     rest=Rest(status=204),
     guard=Guard(preview=_preview_deletion),
-    mcp=Mcp(
-        keywords=(
-            "delete, drop, remove knowledge base, collection, index; Sammlung löschen; eliminar colección, borrar"
-        )
-    ),
 )
 async def rag_collections_delete(call: Call, app_id: AppId, name: CollectionName) -> None:
     """Delete a collection for ever, with all its documents, chunks and vectors."""

@@ -11,7 +11,7 @@ from baobab.storage.database import Unit
 from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
 from baobab.tools.core.escaping import escape_name
-from baobab.tools.core.toolset import Guard, Mcp, Rest
+from baobab.tools.core.toolset import Guard, Rest
 from baobab.tools.core.types import AppId
 from baobab.tools.rag.access import (
     OF_COLLECTION,
@@ -75,13 +75,6 @@ _INGESTING = (
         max_body=MOST_BODY,
         examples={"text": "# Holidays\n\nEverybody has 30 days.", "metadata": {"lang": "en"}},
     ),
-    mcp=Mcp(
-        keywords=(
-            "add, ingest, index a document, text, file, PDF to a knowledge base, RAG, embed, remember; "
-            "Dokument hinzufügen, einlesen, indizieren; "
-            "añadir documento, indexar"
-        )
-    ),
 )
 async def rag_ingest(
     call: Call,
@@ -120,7 +113,6 @@ async def rag_ingest(
     effect="read",
     raises=(CollectionNotFound,),
     taints=True,
-    mcp=Mcp(keywords="list documents of a knowledge base, RAG; Dokumente auflisten; listar documentos"),
 )
 async def rag_documents_list(
     call: Call,
@@ -158,7 +150,6 @@ async def rag_documents_list(
     effect="read",
     raises=(CollectionNotFound, DocumentNotFound),
     taints=True,
-    mcp=Mcp(keywords="status, progress of ingest, why a document failed; Stand des Einlesens; estado del documento"),
 )
 async def rag_documents_get(call: Call, app_id: AppId, name: CollectionName, document_id: DocumentId) -> RagDocument:
     """Read a document's status: `pending`, `processing`, `ready`, or `failed` and why."""
@@ -174,13 +165,6 @@ async def rag_documents_get(call: Call, app_id: AppId, name: CollectionName, doc
     effect="read",
     raises=(CollectionNotFound, DocumentNotFound),
     taints=True,
-    mcp=Mcp(
-        keywords=(
-            "read, open more of a document, context around a found chunk; "
-            "Dokument lesen, mehr Text; "
-            "leer documento, contexto"
-        )
-    ),
 )
 async def rag_read(
     call: Call,
@@ -227,12 +211,6 @@ async def rag_read(
     raises=(DocumentNotFound, *_INGESTING),
     audit=Audit("rag.replace", category="rag", action="update", resource="document"),
     rest=Rest(status=202, max_body=MOST_BODY, examples={"text": "# Holidays\n\nEverybody has 31 days."}),
-    mcp=Mcp(
-        keywords=(
-            "update, replace, refresh a document in a knowledge base; Dokument ersetzen, aktualisieren; "
-            "reemplazar, actualizar documento"
-        )
-    ),
 )
 async def rag_documents_replace(
     call: Call,
@@ -288,7 +266,6 @@ async def _preview_deletion(call: Call, app_id: str, name: str, document_id: str
     audit=Audit("rag.delete", category="rag", action="delete", resource="document"),
     rest=Rest(status=204),
     guard=Guard(preview=_preview_deletion),
-    mcp=Mcp(keywords="remove a document from a knowledge base; Dokument löschen; eliminar documento"),
 )
 async def rag_documents_delete(call: Call, app_id: AppId, name: CollectionName, document_id: DocumentId) -> None:
     """Delete a document for ever, with its chunks. From then on, no search finds it."""

@@ -40,14 +40,7 @@ from baobab.tools.rag.toolset import rag
         }
     ),
     guard=Guard(spends=frozenset({"synthesize", "rerank"})),
-    mcp=Mcp(
-        long_running=True,
-        keywords=(
-            "evaluate, measure, benchmark retrieval quality, recall, nDCG, faithfulness, compare RAG settings; "
-            "Suche bewerten, Güte messen; "
-            "evaluar la búsqueda, medir calidad"
-        ),
-    ),
+    mcp=Mcp(long_running=True),
 )
 async def rag_evaluate(
     call: Call,

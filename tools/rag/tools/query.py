@@ -37,15 +37,7 @@ from baobab.tools.rag.toolset import rag
         further_names={"document": {"id": "documentId", "filename": "filename"}, "top_k": "topK"},
     ),
     guard=Guard(spends=frozenset({"synthesize", "rerank"})),
-    mcp=Mcp(
-        start=True,
-        long_running=True,
-        keywords=(
-            "search knowledge base, RAG, semantic search, ask documents, retrieve, find passages, citations; "
-            "Dokumente durchsuchen, Fragen beantworten, Wissensbasis; "
-            "buscar en documentos, preguntar, base de conocimiento"
-        ),
-    ),
+    mcp=Mcp(start=True, long_running=True),
 )
 async def rag_query(
     call: Call,

@@ -6,7 +6,7 @@ from sqlalchemy import update
 
 from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
-from baobab.tools.core.toolset import Mcp, Rest
+from baobab.tools.core.toolset import Rest
 from baobab.tools.core.types import AppId
 from baobab.tools.rag.access import MANAGERS, load_collection
 from baobab.tools.rag.errors import CollectionNotFound, OverlapTooLarge
@@ -22,13 +22,6 @@ from baobab.tools.rag.toolset import rag
     raises=(CollectionNotFound, OverlapTooLarge),
     audit=Audit("rag.reindex", category="rag", action="update", resource="collection"),
     rest=Rest(status=202, examples={"chunkSize": 800}),
-    mcp=Mcp(
-        keywords=(
-            "rebuild index, change chunk size, other embedding model, re-embed; "
-            "neu indizieren, Chunkgröße ändern; "
-            "reindexar, cambiar modelo"
-        )
-    ),
 )
 async def rag_reindex(
     call: Call,

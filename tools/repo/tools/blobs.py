@@ -31,7 +31,6 @@ _LIMIT = PerAddress(3000, 60, per_app=True)
     access=READERS,
     effect="read",
     raises=(BlobNotFound,),
-    mcp=Mcp(keywords="download a source file, content by digest; Quelldatei laden; descargar archivo fuente"),
 )
 async def repo_blob(call: Call, app_id: AppId, sha256: Sha256) -> Blob:
     """Get the address of a blob, the bytes of a file in the repository. It is valid for an hour."""
@@ -47,7 +46,6 @@ async def repo_blob(call: Call, app_id: AppId, sha256: Sha256) -> Blob:
     access=READERS,
     effect="read",
     rest=Rest(examples={"shas": ["e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"]}),
-    mcp=Mcp(keywords="download many source files, pull the code; alle Quelldateien laden; descargar el código"),
 )
 async def repo_blobs(
     call: Call, app_id: AppId, shas: Annotated[list[Sha256], Field(max_length=1000, description="The contents.")]

@@ -13,7 +13,7 @@ from baobab.tools.core.auth.tables import apps
 from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
 from baobab.tools.core.signed_urls import build_signed_url
-from baobab.tools.core.toolset import Guard, Mcp, Rest
+from baobab.tools.core.toolset import Guard, Rest
 from baobab.tools.core.types import AppId
 from baobab.tools.repo.access import READERS, WRITERS, build_blob_path
 from baobab.tools.repo.contents import find_blobs, prune, read_total, remove_blobs
@@ -54,13 +54,6 @@ _columns = repo_snapshots.c
     raises=(ManifestInvalid, RepoFileTooLarge, RepoFull),
     audit=Audit("app.repo.prepare", action="update", resource="snapshot"),
     rest=Rest(max_body=_MOST_BODY, examples={"files": [_EXAMPLE]}),
-    mcp=Mcp(
-        keywords=(
-            "push code, upload source files, version control, git, save a snapshot of the project; "
-            "Code hochladen, Quelltext sichern; "
-            "subir código fuente, guardar versión"
-        )
-    ),
 )
 async def repo_prepare(call: Call, app_id: AppId, files: RepoFiles, message: Message = "") -> Prepared:
     """Begin a snapshot: returns which blobs the repository lacks, and where to upload them within ten minutes.
@@ -105,7 +98,6 @@ async def repo_prepare(call: Call, app_id: AppId, files: RepoFiles, message: Mes
     raises=(ManifestInvalid, RepoFileTooLarge, BlobsMissing),
     audit=Audit("app.repo.commit", action="create", resource="snapshot"),
     rest=Rest(max_body=_MOST_BODY, examples={"manifest": {"files": [], "message": "Begin"}}),
-    mcp=Mcp(keywords="commit, finish a push, publish a version of the code; Version abschließen; confirmar versión"),
 )
 async def repo_commit(call: Call, app_id: AppId, manifest: Manifest) -> Committed:
     """Complete a snapshot whose blobs have all been uploaded, and make it the latest. The last five are kept.
@@ -140,7 +132,6 @@ async def repo_commit(call: Call, app_id: AppId, manifest: Manifest) -> Committe
     "GET /snapshots",
     access=READERS,
     effect="read",
-    mcp=Mcp(keywords="list versions, commits, history of the code; Versionen auflisten; historial de versiones"),
 )
 async def repo_snapshots_list(call: Call, app_id: AppId) -> Snapshots:
     """List the snapshots of an app's repository, newest first."""
@@ -156,7 +147,6 @@ async def repo_snapshots_list(call: Call, app_id: AppId) -> Snapshots:
     effect="read",
     raises=(SnapshotNotFound,),
     taints=True,
-    mcp=Mcp(keywords="pull code, latest version, files of the project; neueste Version; última versión del código"),
 )
 async def repo_latest(call: Call, app_id: AppId) -> Snapshot:
     """Read which files the latest snapshot has; op:repo_blobs returns the addresses of their bytes."""
@@ -174,7 +164,6 @@ async def repo_latest(call: Call, app_id: AppId) -> Snapshot:
     effect="read",
     raises=(SnapshotNotFound,),
     taints=True,
-    mcp=Mcp(keywords="an earlier version of the code, compare versions; frühere Version; versión anterior"),
 )
 async def repo_snapshot(call: Call, app_id: AppId, snapshot_id: SnapshotId) -> Snapshot:
     """Read which files a snapshot has; op:repo_blobs returns the addresses of their bytes."""
@@ -199,7 +188,6 @@ async def _preview_removal(call: Call, app_id: str) -> str:
     effect="destructive",
     audit=Audit("app.repo.delete", action="delete", resource="app"),
     guard=Guard(preview=_preview_removal),
-    mcp=Mcp(keywords="wipe, delete the repository, all versions of the code; Repository löschen; borrar repositorio"),
 )
 async def repo_delete(call: Call, app_id: AppId) -> Removed:
     """Delete the repository of an app for ever: every snapshot and every blob."""

@@ -52,17 +52,7 @@ _MOST_BYTES = 2**20
         },
         from_headers=_FROM_HEADERS,
     ),
-    mcp=Mcp(
-        for_linked_apps=True,
-        start="narrow",
-        from_headers=_FROM_HEADERS,
-        keywords=(
-            "remember, record a decision, commitment, promise, learning, note for later, save to memory, contact, "
-            "entity, undo an action, draft an email; "
-            "merken, Entscheidung festhalten, rückgängig machen; "
-            "recordar, registrar una decisión, deshacer"
-        ),
-    ),
+    mcp=Mcp(for_linked_apps=True, start="narrow", from_headers=_FROM_HEADERS),
 )
 async def substrate_propose(
     call: Call,
@@ -99,13 +89,7 @@ async def substrate_propose(
     effect="read",
     taints=True,
     rest=_AS_ACTION,
-    mcp=Mcp(
-        for_linked_apps=True,
-        start="narrow",
-        keywords="what was done, history of actions, what waits for approval, ledger; "
-        "was wurde getan, was wartet; "
-        "qué se hizo, pendientes",
-    ),
+    mcp=Mcp(for_linked_apps=True, start="narrow"),
 )
 async def substrate_actions(
     call: Call,
@@ -155,9 +139,7 @@ async def substrate_actions(
     raises=(ActionNotFound,),
     taints=True,
     rest=_AS_ACTION,
-    mcp=Mcp(
-        for_linked_apps=True, start="narrow", keywords="read one action of the ledger; Aktion ansehen; ver una acción"
-    ),
+    mcp=Mcp(for_linked_apps=True, start="narrow"),
 )
 async def substrate_action(call: Call, action_id: ActionId) -> Action:
     """Read one action: what was proposed, what was decided and what came of it."""
@@ -174,7 +156,6 @@ async def substrate_action(call: Call, action_id: ActionId) -> Action:
     effect="write",
     raises=(ActionNotFound, WrongStatus, AgentsDoNotDecide, MemoryFull),
     rest=_AS_ACTION,
-    mcp=Mcp(keywords=("agree to a proposed action, let it happen; Aktion genehmigen; aprobar una acción")),
 )
 async def substrate_approve(call: Call, action_id: ActionId) -> Action:
     """Approve an action that waits: it is done at once. Only a person can call it.
@@ -192,7 +173,6 @@ async def substrate_approve(call: Call, action_id: ActionId) -> Action:
     effect="write",
     raises=(ActionNotFound, WrongStatus, AgentsDoNotDecide),
     rest=_AS_ACTION,
-    mcp=Mcp(keywords="refuse or decline a proposed action; Aktion ablehnen; rechazar una acción"),
 )
 async def substrate_reject(call: Call, action_id: ActionId, reason: Annotated[str | None, Text(2000)] = None) -> Action:
     """Reject an action that waits: it is never done. Only a person can call it.

@@ -38,9 +38,7 @@ _SINCE = (_actions.organisation_id == bindparam("of_organisation"), _actions.exe
     effect="read",
     raises=(ActionNotFound,),
     taints=True,
-    mcp=Mcp(
-        for_linked_apps=True, keywords="what an action changed, before and after, diff; vorher nachher; antes y después"
-    ),
+    mcp=Mcp(for_linked_apps=True),
 )
 async def substrate_action_changes(call: Call, action_id: ActionId) -> ActionChanges:
     """Show the rows that an action changed, as they were before it and after it, at most 500."""
@@ -108,9 +106,6 @@ def _show(row: Any) -> Any:
     access=CALLERS,
     effect="read",
     raises=(SnapshotNotFound,),
-    mcp=Mcp(
-        keywords="what would going back to a day undo, restore, roll back; zurücksetzen auf einen Tag; volver a un día"
-    ),
 )
 async def substrate_restore_preview(
     call: Call, day: Annotated[date, Field(strict=False, description="The day of the snapshot.")]

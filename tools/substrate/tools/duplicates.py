@@ -5,7 +5,6 @@ from typing import Annotated, Any, cast
 from pydantic import Field
 
 from baobab.tools.core.call import Call
-from baobab.tools.core.toolset import Mcp
 from baobab.tools.substrate.access import CALLERS, organisation_of
 from baobab.tools.substrate.meaning.duplicates import build_payload, find_duplicates
 from baobab.tools.substrate.schemas import Duplicates
@@ -19,9 +18,6 @@ Closeness = Annotated[float, Field(ge=0.5, le=1)]
     access=CALLERS,
     effect="read",
     taints=True,
-    mcp=Mcp(
-        keywords="find duplicate memories, the same twice, clean up memory; doppelte Erinnerungen; recuerdos duplicados"
-    ),
 )
 async def substrate_memory_duplicates(call: Call, closeness: Closeness = 0.9) -> Duplicates:
     """Find learnings, and decisions in force, that say the same. Nothing is changed.

@@ -33,13 +33,7 @@ SearchText = Annotated[str, Text(200)]
     access=CALLERS,
     effect="read",
     taints=True,
-    mcp=Mcp(
-        for_linked_apps=True,
-        start="narrow",
-        keywords="find a person, company, contact, project, who is; "
-        "Person, Firma, Kontakt finden; "
-        "buscar persona, empresa, contacto",
-    ),
+    mcp=Mcp(for_linked_apps=True, start="narrow"),
 )
 async def substrate_entities(
     call: Call,
@@ -96,11 +90,7 @@ async def substrate_entities(
     effect="read",
     raises=(EntityNotFound,),
     taints=True,
-    mcp=Mcp(
-        for_linked_apps=True,
-        start="narrow",
-        keywords="read one person, company or other entity; Entität ansehen; ver una entidad",
-    ),
+    mcp=Mcp(for_linked_apps=True, start="narrow"),
 )
 async def substrate_entity(call: Call, entity_id: EntityId) -> Entity:
     """Read one entity. The id of one that was merged into another answers that one, and says so in `merged_from`.
@@ -133,7 +123,6 @@ async def substrate_entity(call: Call, entity_id: EntityId) -> Entity:
     access=CALLERS,
     effect="write",
     raises=(EntityNotFound, PreconditionFailed, EmailTaken, InvalidPayload, MemoryFull),
-    mcp=Mcp(keywords=("change a person, company or other entity in memory; Entität ändern; modificar una entidad")),
 )
 async def substrate_update_entity(
     call: Call,

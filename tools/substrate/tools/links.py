@@ -11,7 +11,7 @@ from baobab.tools.core.auth.roles import require_role
 from baobab.tools.core.auth.tables import apps
 from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
-from baobab.tools.core.toolset import Guard, Mcp, Toolset
+from baobab.tools.core.toolset import Guard, Toolset
 from baobab.tools.core.types import AppId, Uuid
 from baobab.tools.core.widening import one_of, whatever_is_given
 from baobab.tools.substrate.access import CALLERS, EITHER_SIDE, organisation_of
@@ -30,7 +30,6 @@ _ADMIN = AppOwner("admin", keys=False)
     effect="write",
     audit=Audit("app.substrate.link", resource="app"),
     guard=Guard(widens={"organization_id": whatever_is_given}),
-    mcp=Mcp(keywords="connect an app to memory; App mit Gedächtnis verbinden; vincular app con memoria"),
 )
 async def apps_link_substrate(call: Call, app_id: AppId, organization_id: Uuid | None = None) -> AppLink:
     """Link an app to the substrate of an organisation. Its agents may then use it, and its users can be mirrored there.
@@ -49,7 +48,6 @@ async def apps_link_substrate(call: Call, app_id: AppId, organization_id: Uuid |
     access=EITHER_SIDE,
     effect="write",
     audit=Audit("app.substrate.unlink", resource="app"),
-    mcp=Mcp(keywords="disconnect an app from memory; App vom Gedächtnis trennen; desvincular app de memoria"),
 )
 async def apps_unlink_substrate(call: Call, app_id: AppId) -> AppLink:
     """Unlink an app from a substrate, as an admin of either. The substrate keeps what it has."""
@@ -63,7 +61,6 @@ async def apps_unlink_substrate(call: Call, app_id: AppId) -> AppLink:
     raises=(NotLinked,),
     audit=Audit("app.substrate.autopropagate", resource="app"),
     guard=Guard(widens={"users": one_of([True])}),
-    mcp=Mcp(keywords="mirror sign-ups as contacts in memory; Nutzer als Kontakte übernehmen; reflejar usuarios"),
 )
 async def apps_set_substrate_autopropagate(
     call: Call,
@@ -84,7 +81,6 @@ async def apps_set_substrate_autopropagate(
     "GET /apps",
     access=CALLERS,
     effect="read",
-    mcp=Mcp(keywords="which apps are connected to memory; verbundene Apps; apps vinculadas a la memoria"),
 )
 async def substrate_apps(
     call: Call,

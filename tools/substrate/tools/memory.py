@@ -54,13 +54,7 @@ ArtifactId = Annotated[
     access=CALLERS,
     effect="read",
     taints=True,
-    mcp=Mcp(
-        for_linked_apps=True,
-        start="narrow",
-        keywords="search memory, recall, what do we know, what was decided, remember; "
-        "Gedächtnis durchsuchen, was wissen wir; "
-        "buscar en la memoria, qué sabemos",
-    ),
+    mcp=Mcp(for_linked_apps=True, start="narrow"),
 )
 async def substrate_search_memory(
     call: Call,
@@ -102,13 +96,7 @@ async def substrate_search_memory(
     access=CALLERS,
     effect="read",
     taints=True,
-    mcp=Mcp(
-        for_linked_apps=True,
-        start="narrow",
-        keywords=(
-            "list what is remembered, decisions, commitments and learnings; Erinnerungen auflisten; listar recuerdos"
-        ),
-    ),
+    mcp=Mcp(for_linked_apps=True, start="narrow"),
 )
 async def substrate_memory_list(
     call: Call,
@@ -150,13 +138,7 @@ async def substrate_memory_list(
     access=CALLERS,
     effect="read",
     taints=True,
-    mcp=Mcp(
-        for_linked_apps=True,
-        start="narrow",
-        keywords=(
-            "list sources, mails, documents and meetings that memory came from; Quellen auflisten; listar fuentes"
-        ),
-    ),
+    mcp=Mcp(for_linked_apps=True, start="narrow"),
 )
 async def substrate_source_artifacts(
     call: Call,
@@ -200,10 +182,7 @@ async def substrate_source_artifacts(
     effect="read",
     raises=(ArtifactNotFound,),
     taints=True,
-    mcp=Mcp(
-        for_linked_apps=True,
-        keywords=("read one source of memory, a mail, document or meeting; Quelle lesen; leer una fuente"),
-    ),
+    mcp=Mcp(for_linked_apps=True),
 )
 async def substrate_source_artifact(call: Call, artifact_id: ArtifactId) -> ArtifactDetail:
     """Read one source artifact with its content."""
@@ -220,7 +199,6 @@ async def substrate_source_artifact(call: Call, artifact_id: ArtifactId) -> Arti
     "GET /snapshots",
     access=CALLERS,
     effect="read",
-    mcp=Mcp(keywords="counts of each day, how many decisions; Zahlen je Tag; cifras por día"),
 )
 async def substrate_snapshots(call: Call, days: Annotated[int, Field(ge=1, le=366)] = 30) -> Snapshots:
     """List the snapshots of the last days, the latest first: how many things of each kind there were.

@@ -9,7 +9,7 @@ from baobab.runtime.egress import AddressRefused, Egress, UrlRefused
 from baobab.tools.core.call import Call
 from baobab.tools.core.escaping import escape_text
 from baobab.tools.core.secret import Secret
-from baobab.tools.core.toolset import Guard, Mcp, Rest
+from baobab.tools.core.toolset import Guard, Rest
 from baobab.tools.core.types import AppId, Moment, Text
 from baobab.tools.core.widening import whatever_is_given
 from baobab.tools.substrate import tables
@@ -39,7 +39,6 @@ State = Literal["pending", "delivered", "failed", "cancelled"]
     "GET /outbox-targets",
     access=CALLERS,
     effect="read",
-    mcp=Mcp(keywords="webhooks of actions, who is told; Webhooks von Aktionen; webhooks de acciones"),
 )
 async def substrate_outbox_targets(call: Call) -> OutboxTargets:
     """List the addresses that are notified of executed actions, without their secrets."""
@@ -55,12 +54,6 @@ async def substrate_outbox_targets(call: Call) -> OutboxTargets:
     raises=(UnknownCapability, AddressRefused, UrlRefused, AgentsDoNotDecide),
     rest=Rest(examples={"webhook_url": "https://example.com/sent", "signing_secret": "a long random text"}),
     guard=Guard(widens={"webhook_url": whatever_is_given}),
-    mcp=Mcp(
-        keywords=(
-            "register a webhook for actions, send drafts to my mailer, deliver executed actions; "
-            "Webhook für Aktionen anmelden; registrar webhook de acciones"
-        )
-    ),
 )
 async def substrate_outbox_target_put(
     call: Call,
@@ -111,9 +104,6 @@ async def _preview_delete(call: Call, capability: TargetCapability) -> str:
     effect="destructive",
     raises=(TargetNotFound, AgentsDoNotDecide),
     guard=Guard(preview=_preview_delete),
-    mcp=Mcp(
-        keywords=("stop sending a kind of action to a webhook, remove a target; Ziel entfernen; quitar un destino")
-    ),
 )
 async def substrate_outbox_target_delete(call: Call, capability: TargetCapability) -> Deleted:
     """Remove the target of a capability; pending deliveries are cancelled. Only a person can call it."""
@@ -140,7 +130,6 @@ async def substrate_outbox_target_delete(call: Call, capability: TargetCapabilit
     "GET /outbox",
     access=CALLERS,
     effect="read",
-    mcp=Mcp(keywords=("deliveries, dead letters, failed webhooks; Zustellungen, fehlgeschlagen; entregas fallidas")),
 )
 async def substrate_outbox(
     call: Call,
@@ -171,7 +160,6 @@ async def substrate_outbox(
     access=DECIDERS,
     effect="write",
     raises=(DeliveryNotFound, WrongStatus, AgentsDoNotDecide),
-    mcp=Mcp(keywords="cancel a delivery that waits; Zustellung abbrechen; cancelar un envío"),
 )
 async def substrate_outbox_cancel(call: Call, outbox_id: OutboxId) -> OutboxRow:
     """Cancel a delivery that is pending: it is not tried again. Only a person can call it."""
@@ -184,7 +172,6 @@ async def substrate_outbox_cancel(call: Call, outbox_id: OutboxId) -> OutboxRow:
     access=DECIDERS,
     effect="external",
     raises=(DeliveryNotFound, WrongStatus, AgentsDoNotDecide),
-    mcp=Mcp(keywords="send a failed delivery again; Zustellung wiederholen; reintentar un envío"),
 )
 async def substrate_outbox_retry(call: Call, outbox_id: OutboxId) -> OutboxRow:
     """Send a delivery that was given up or cancelled again, with the same delivery id. Only a person can call it."""

@@ -29,11 +29,7 @@ ConflictId = Annotated[str, Text(30, pattern=r"^con_[0-9A-Z]{26}$"), Field(descr
     "GET /capabilities",
     access=CALLERS,
     effect="read",
-    mcp=Mcp(
-        for_linked_apps=True,
-        start="narrow",
-        keywords=("what can be proposed, payload schema; was kann vorgeschlagen werden; qué se puede proponer"),
-    ),
+    mcp=Mcp(for_linked_apps=True, start="narrow"),
 )
 async def substrate_capabilities(call: Call) -> Capabilities:
     """List what can be proposed, with the schema of each payload and whether it is done at once."""
@@ -58,10 +54,7 @@ async def substrate_capabilities(call: Call) -> Capabilities:
     access=CALLERS,
     effect="read",
     taints=True,
-    mcp=Mcp(
-        for_linked_apps=True,
-        keywords=("list principles, rules that hold actions back; Grundsätze auflisten; listar principios"),
-    ),
+    mcp=Mcp(for_linked_apps=True),
 )
 async def substrate_principles(
     call: Call,
@@ -90,7 +83,7 @@ async def substrate_principles(
     effect="read",
     raises=(PrincipleNotFound,),
     taints=True,
-    mcp=Mcp(for_linked_apps=True, keywords="read one principle; Grundsatz ansehen; ver un principio"),
+    mcp=Mcp(for_linked_apps=True),
 )
 async def substrate_principle(call: Call, principle_id: PrincipleId) -> Principle:
     """Read one principle."""
@@ -107,7 +100,6 @@ async def substrate_principle(call: Call, principle_id: PrincipleId) -> Principl
     access=CALLERS,
     effect="read",
     taints=True,
-    mcp=Mcp(keywords=("list conflicts of actions with principles; Konflikte auflisten; listar conflictos")),
 )
 async def substrate_policy_conflicts(
     call: Call,
@@ -136,7 +128,6 @@ async def substrate_policy_conflicts(
     effect="read",
     raises=(ConflictNotFound,),
     taints=True,
-    mcp=Mcp(keywords=("read one conflict of an action with a principle; Konflikt ansehen; ver un conflicto")),
 )
 async def substrate_policy_conflict(call: Call, conflict_id: ConflictId) -> PolicyConflict:
     """Read one policy conflict."""
@@ -153,11 +144,6 @@ async def substrate_policy_conflict(call: Call, conflict_id: ConflictId) -> Poli
     effect="write",
     raises=(ConflictNotFound, WrongStatus, AgentsDoNotDecide),
     rest=Rest(examples={"resolution": "allow", "reason": "Agreed on the phone"}),
-    mcp=Mcp(
-        keywords=(
-            "decide a conflict of principles, settle which one counts; Konflikt entscheiden; resolver un conflicto"
-        )
-    ),
 )
 async def substrate_resolve_policy_conflict(
     call: Call,

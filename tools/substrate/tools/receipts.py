@@ -6,7 +6,6 @@ from pydantic import Field
 from sqlalchemy import select
 
 from baobab.tools.core.call import Call
-from baobab.tools.core.toolset import Mcp
 from baobab.tools.substrate import tables
 from baobab.tools.substrate.access import CALLERS, organisation_of
 from baobab.tools.substrate.receipts import encode_public_key, open_key
@@ -20,7 +19,6 @@ _rows = tables.receipts.c
     "GET /receipts",
     access=CALLERS,
     effect="read",
-    mcp=Mcp(keywords="signed proof of what was done, audit chain, receipt; Beleg, Nachweis; recibo, prueba firmada"),
 )
 async def substrate_receipts(
     call: Call,

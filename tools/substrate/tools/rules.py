@@ -10,7 +10,7 @@ from baobab.runtime.cron import Cron, CronInvalid
 from baobab.tools.core.call import Call
 from baobab.tools.core.errors import BaobabError
 from baobab.tools.core.escaping import escape_text
-from baobab.tools.core.toolset import Guard, Mcp, Rest
+from baobab.tools.core.toolset import Guard, Rest
 from baobab.tools.core.types import Moment, Text
 from baobab.tools.substrate import tables
 from baobab.tools.substrate.access import CALLERS, DECIDERS, organisation_of, require_person
@@ -74,7 +74,6 @@ _EXAMPLES = {
     "GET /attention-rules",
     access=CALLERS,
     effect="read",
-    mcp=Mcp(keywords=("list rules, schedules, automation, reminders; Regeln, Erinnerungen; reglas, recordatorios")),
 )
 async def substrate_rules(call: Call, enabled: bool | None = None) -> AttentionRules:
     """List the attention rules, the oldest first.
@@ -94,13 +93,6 @@ async def substrate_rules(call: Call, enabled: bool | None = None) -> AttentionR
     effect="write",
     raises=(*_FAULTS, TooManyRules, AgentsDoNotDecide),
     rest=Rest(status=201, examples=_EXAMPLES),
-    mcp=Mcp(
-        keywords=(
-            "watch, remind me, notify when, alert on, schedule a check, cron, automate; "
-            "erinnern, überwachen, benachrichtigen wenn, zeitgesteuert; "
-            "avisar cuando, recordar, programar"
-        )
-    ),
 )
 async def substrate_rule_create(
     call: Call,
@@ -135,7 +127,6 @@ async def substrate_rule_create(
     access=CALLERS,
     effect="read",
     raises=(RuleNotFound,),
-    mcp=Mcp(keywords="read one attention rule; Regel ansehen; ver una regla"),
 )
 async def substrate_rule(call: Call, rule_id: RuleId) -> AttentionRule:
     """Read one attention rule."""
@@ -148,7 +139,6 @@ async def substrate_rule(call: Call, rule_id: RuleId) -> AttentionRule:
     effect="write",
     raises=(RuleNotFound, *_FAULTS, AgentsDoNotDecide),
     rest=Rest(examples=_EXAMPLES),
-    mcp=Mcp(keywords="change a rule, edit schedule; Regel ändern; cambiar regla"),
 )
 async def substrate_rule_replace(
     call: Call,
@@ -176,7 +166,6 @@ async def _preview_delete(call: Call, rule_id: RuleId) -> str:
     effect="destructive",
     raises=(RuleNotFound, AgentsDoNotDecide),
     guard=Guard(preview=_preview_delete),
-    mcp=Mcp(keywords="delete an attention rule; Regel löschen; borrar una regla"),
 )
 async def substrate_rule_delete(call: Call, rule_id: RuleId) -> Deleted:
     """Delete an attention rule and the list of its firings. What it proposed stays. Only a person can call it."""
@@ -198,7 +187,6 @@ async def substrate_rule_delete(call: Call, rule_id: RuleId) -> Deleted:
     access=DECIDERS,
     effect="write",
     raises=(RuleNotFound, AgentsDoNotDecide),
-    mcp=Mcp(keywords="turn on an attention rule, resume; Regel einschalten; activar una regla"),
 )
 async def substrate_rule_enable(call: Call, rule_id: RuleId) -> AttentionRule:
     """Let an attention rule fire, from its next tick on. Only a person can call it."""
@@ -216,7 +204,6 @@ async def substrate_rule_enable(call: Call, rule_id: RuleId) -> AttentionRule:
     access=DECIDERS,
     effect="write",
     raises=(RuleNotFound, AgentsDoNotDecide),
-    mcp=Mcp(keywords="turn off or pause an attention rule; Regel ausschalten; desactivar una regla"),
 )
 async def substrate_rule_disable(call: Call, rule_id: RuleId) -> AttentionRule:
     """Keep an attention rule from firing. Only a person can call it."""
@@ -231,7 +218,6 @@ async def substrate_rule_disable(call: Call, rule_id: RuleId) -> AttentionRule:
     raises=_FAULTS,
     taints=True,
     rest=Rest(examples={name: value for name, value in _EXAMPLES.items() if name != "name"}),
-    mcp=Mcp(keywords="try a rule, dry run, what would it propose; Regel ausprobieren; probar regla"),
 )
 async def substrate_rule_preview(
     call: Call,
@@ -273,7 +259,6 @@ async def substrate_rule_preview(
     access=CALLERS,
     effect="read",
     raises=(RuleNotFound,),
-    mcp=Mcp(keywords=("when did a rule fire, history of a rule; wann hat die Regel ausgelöst; historial de la regla")),
 )
 async def substrate_rule_firings(
     call: Call, rule_id: RuleId, limit: Annotated[int, Field(ge=1, le=500)] = 100, before: Moment | None = None

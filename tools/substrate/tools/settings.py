@@ -7,7 +7,7 @@ from sqlalchemy import select, update
 from baobab.tools.core.auth.tables import organisations
 from baobab.tools.core.call import Call
 from baobab.tools.core.plans import PLANS
-from baobab.tools.core.toolset import Guard, Mcp, Rest
+from baobab.tools.core.toolset import Guard, Rest
 from baobab.tools.core.widening import whatever_is_given
 from baobab.tools.substrate import tables
 from baobab.tools.substrate.access import CALLERS, DECIDERS, organisation_of, require_person
@@ -21,7 +21,6 @@ from baobab.tools.substrate.toolset import substrate
     "GET /settings",
     access=CALLERS,
     effect="read",
-    mcp=Mcp(keywords="yolo mode, auto approve; automatisch genehmigen; aprobar automáticamente"),
 )
 async def substrate_settings(call: Call) -> Settings:
     """Read the settings of the substrate, such as yolo mode, and the bytes that it uses of those of the plan."""
@@ -52,7 +51,6 @@ async def _read_settings(call: Call) -> Settings:
     raises=(AgentsDoNotDecide,),
     rest=Rest(examples={"yolo_mode": True}),
     guard=Guard(widens={"yolo_mode": whatever_is_given}),
-    mcp=Mcp(keywords="switch yolo mode, approve everything; alles genehmigen; aprobar todo"),
 )
 async def substrate_set_yolo(call: Call, yolo_mode: bool) -> Settings:
     """Switch yolo mode on or off. While it is on, most of what a person proposes is done without approval.
@@ -68,7 +66,6 @@ async def substrate_set_yolo(call: Call, yolo_mode: bool) -> Settings:
     effect="write",
     raises=(AgentsDoNotDecide,),
     rest=Rest(examples={"propose_consolidations": False}),
-    mcp=Mcp(keywords="suggest merging duplicates daily; doppelte Erinnerungen vorschlagen; proponer duplicados"),
 )
 async def substrate_set_consolidation(call: Call, propose_consolidations: bool) -> Settings:
     """Switch the daily proposals to consolidate duplicate memories on or off. They wait for a person in any case.
@@ -90,7 +87,6 @@ async def _change(call: Call, **values: Any) -> Settings:
     "POST /provision",
     access=CALLERS,
     effect="write",
-    mcp=Mcp(keywords="set up memory; Gedächtnis einrichten; preparar la memoria"),
 )
 async def substrate_provision(call: Call) -> Settings:
     """Set the substrate up, with the entity `self`. The first proposal also does this. Repeating it changes nothing."""

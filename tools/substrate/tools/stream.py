@@ -35,7 +35,6 @@ Token = Annotated[str, Secret(8192), Field(description="A key or a token, where 
     access=CALLERS,
     effect="write",
     guard=Guard(grants=True),
-    mcp=Mcp(keywords="follow changes live, websocket ticket; Änderungen verfolgen; seguir cambios"),
 )
 async def substrate_ws_ticket(call: Call) -> StreamTicket:
     """Get a ticket that opens one stream of changes within a minute, for browsers, which can send no header there."""

@@ -12,7 +12,7 @@ from baobab.tools.core.call import Call
 from baobab.tools.core.errors import BadRequest
 from baobab.tools.core.escaping import escape_name
 from baobab.tools.core.pagination import Cursor, decode_cursor, encode_cursor
-from baobab.tools.core.toolset import Guard, Mcp, Rest
+from baobab.tools.core.toolset import Guard, Rest
 from baobab.tools.core.types import AppId, NameText, Text, Uuid
 from baobab.tools.core.widening import whatever_is_given
 from baobab.tools.users.errors import SessionNotFound, UserNotFound
@@ -40,13 +40,6 @@ Reason = Annotated[str, Text(500)]
     access=AppOwner(),
     effect="read",
     taints=True,
-    mcp=Mcp(
-        keywords=(
-            "end users, customers, members, who signed up, registered accounts, find a user by email; "
-            "Benutzer, Kunden, wer hat sich angemeldet; "
-            "usuarios, clientes, registrados"
-        )
-    ),
 )
 async def users_list(
     call: Call,
@@ -81,7 +74,6 @@ async def users_list(
     effect="read",
     taints=True,
     raises=(UserNotFound,),
-    mcp=Mcp(keywords="one end user's record, role, ban, has two-factor or passkeys; Benutzer ansehen; ver usuario"),
 )
 async def users_get(call: Call, app_id: AppId, user_id: UserId) -> UserWithFactors:
     """Read one user of an app, and what the user has set up as a second factor."""
@@ -100,13 +92,6 @@ async def users_get(call: Call, app_id: AppId, user_id: UserId) -> UserWithFacto
     raises=(UserNotFound,),
     audit=Audit("auth.user.update", category="auth", resource="user"),
     rest=Rest(examples={"role": "editor"}),
-    mcp=Mcp(
-        keywords=(
-            "ban, block, suspend a user, give a role, make someone editor or moderator, rename; "
-            "Benutzer sperren, Rolle geben; "
-            "bloquear usuario, asignar rol"
-        )
-    ),
     guard=Guard(widens={"role": whatever_is_given}),
 )
 async def users_update(
@@ -163,7 +148,6 @@ async def _preview_deletion(call: Call, app_id: str, user_id: str) -> str:
     raises=(UserNotFound,),
     guard=Guard(preview=_preview_deletion),
     audit=Audit("auth.user.delete", category="auth", action="delete", resource="user"),
-    mcp=Mcp(keywords="remove an end user, delete account, erase person; Benutzer löschen; eliminar usuario"),
 )
 async def users_delete(call: Call, app_id: AppId, user_id: UserId) -> DeletedUser:
     """Delete a user of an app with all sessions, and all mails to the user. What the user has made in the app stays."""
@@ -189,7 +173,6 @@ async def users_delete(call: Call, app_id: AppId, user_id: UserId) -> DeletedUse
     access=AppOwner(),
     effect="read",
     taints=True,
-    mcp=Mcp(keywords="where a user is signed in, devices, active logins; Sitzungen, Geräte; sesiones, dispositivos"),
 )
 async def users_sessions(call: Call, app_id: AppId, user_id: UserId) -> Sessions:
     """List where a user is signed in, the most recently used first."""
@@ -204,9 +187,6 @@ async def users_sessions(call: Call, app_id: AppId, user_id: UserId) -> Sessions
     effect="write",
     raises=(SessionNotFound,),
     audit=Audit("session.end", category="auth", action="delete", resource="user"),
-    mcp=Mcp(
-        keywords="sign a user out everywhere or of one device, log out, revoke tokens; abmelden, Gerät; cerrar sesiones"
-    ),
 )
 async def users_sessions_end(
     call: Call, app_id: AppId, user_id: UserId, session_id: SessionId | None = None

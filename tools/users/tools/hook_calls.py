@@ -7,7 +7,6 @@ from sqlalchemy import select
 from baobab.tools.core.auth.access import AppOwner
 from baobab.tools.core.call import Call
 from baobab.tools.core.pagination import PageSize
-from baobab.tools.core.toolset import Mcp
 from baobab.tools.core.types import AppId
 from baobab.tools.users.schemas import HookCall, HookCalls
 from baobab.tools.users.tables import user_hook_calls
@@ -21,13 +20,6 @@ _columns = user_hook_calls.c
     access=AppOwner(),
     effect="read",
     taints=True,
-    mcp=Mcp(
-        keywords=(
-            "post-auth hook, who signed in lately, sign-in webhook, login events payload; "
-            "Hook nach der Anmeldung; "
-            "gancho tras el inicio de sesión"
-        )
-    ),
 )
 async def users_hook_calls(call: Call, app_id: AppId, limit: PageSize = 100) -> HookCalls:
     """List what the app's post-auth hook receives about sign-ins and sign-ups, newest first, for a week."""

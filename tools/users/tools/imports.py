@@ -10,7 +10,7 @@ from baobab.tools.core.auth.access import AppOwner
 from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
 from baobab.tools.core.plan_room import PlanLimitReached
-from baobab.tools.core.toolset import Guard, Mcp, Rest
+from baobab.tools.core.toolset import Guard, Rest
 from baobab.tools.core.types import AppId
 from baobab.tools.users.admission import require_user_room
 from baobab.tools.users.rows import build_user
@@ -30,13 +30,6 @@ _IN_ONE_STATEMENT = 200
     raises=(PlanLimitReached,),
     audit=Audit("auth.user.import", category="auth", action="create", resource="user"),
     rest=Rest(examples={"users": [{"email": "ada@example.com", "email_verified": True, "display_name": "Ada"}]}),
-    mcp=Mcp(
-        keywords=(
-            "import end users, migrate from Firebase, Auth0, Supabase, Clerk, bring accounts and password hashes; "
-            "Benutzer importieren; "
-            "importar usuarios"
-        )
-    ),
     guard=Guard(grants=True),
 )
 async def users_import(

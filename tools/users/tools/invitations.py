@@ -15,7 +15,7 @@ from baobab.tools.core.call import Call
 from baobab.tools.core.errors import MissingField
 from baobab.tools.core.limits import PerAddress, PerOrganisation
 from baobab.tools.core.plan_room import PlanLimitReached
-from baobab.tools.core.toolset import Guard, Mcp, Rest
+from baobab.tools.core.toolset import Guard, Rest
 from baobab.tools.core.types import AppId, Email, Uuid
 from baobab.tools.users.admission import find_invitation, require_user_room
 from baobab.tools.users.codes import KINDS, use_code, use_link
@@ -62,11 +62,6 @@ InvitationId = Annotated[Uuid, Field(description="The invitation, by the `id` of
     limit=PerOrganisation(200, 3600),
     audit=Audit("auth.user.invite", category="auth", action="create", resource="invitation"),
     rest=Rest(status=201, examples={"email": "grace@example.com", "role": "editor"}),
-    mcp=Mcp(
-        keywords=(
-            "invite somebody to the app, send an invitation, add a user by email; Benutzer einladen; invitar usuario"
-        )
-    ),
     guard=Guard(grants=True),
 )
 async def users_invite(
@@ -96,7 +91,6 @@ async def users_invite(
     "GET /admin/auth/invitations",
     access=AppOwner(),
     effect="read",
-    mcp=Mcp(keywords="who is invited, pending invitations; offene Einladungen; invitaciones pendientes"),
 )
 async def users_invitations_list(call: Call, app_id: AppId) -> Invitations:
     """List the invitations to an app, the newest first. One that has ended is listed for another day."""
@@ -113,7 +107,6 @@ async def users_invitations_list(call: Call, app_id: AppId) -> Invitations:
     effect="write",
     raises=(InvitationNotFound,),
     audit=Audit("auth.user.uninvite", category="auth", action="delete", resource="invitation"),
-    mcp=Mcp(keywords="withdraw an invitation, uninvite; Einladung zurückziehen; retirar invitación"),
 )
 async def users_invitations_revoke(call: Call, app_id: AppId, invitation_id: InvitationId) -> RevokedInvitation:
     """Revoke an invitation: its link and code stop working at once. Whoever has accepted it stays."""

@@ -13,7 +13,7 @@ from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
 from baobab.tools.core.errors import BadRequest
 from baobab.tools.core.secret import Secret
-from baobab.tools.core.toolset import Guard, Mcp, Rest
+from baobab.tools.core.toolset import Guard, Rest
 from baobab.tools.core.types import AppId, Text
 from baobab.tools.core.widening import whatever_is_given
 from baobab.tools.users.errors import ProviderIncomplete, ProviderNotFound
@@ -64,13 +64,6 @@ Metadata = Annotated[
             "client_secret": "GOCSPX-...",
             "redirect_uris": ["https://api.example.com/auth/app_1a2b3c4d5e6f/oauth/google/callback"],
         },
-    ),
-    mcp=Mcp(
-        keywords=(
-            "sign in with Google, GitHub, Apple, social login, OAuth, OIDC, SSO; "
-            "Anmelden mit Google; "
-            "iniciar sesión con Google"
-        )
     ),
     guard=Guard(grants=True, destructive_when="if the app has this provider already: its settings are replaced"),
 )
@@ -124,7 +117,6 @@ async def users_providers_create(
     "GET /auth/oauth-config",
     access=AppOwner(),
     effect="read",
-    mcp=Mcp(keywords="which social logins are set up; Anmeldeanbieter; proveedores de inicio de sesión"),
 )
 async def users_providers_list(call: Call, app_id: AppId) -> Providers:
     """List the OAuth providers of an app, without their secrets."""
@@ -139,7 +131,6 @@ async def users_providers_list(call: Call, app_id: AppId) -> Providers:
     access=AppOwner(),
     effect="read",
     raises=(ProviderNotFound,),
-    mcp=Mcp(keywords="settings of one social login; Anbieter ansehen; ver proveedor"),
 )
 async def users_providers_get(call: Call, app_id: AppId, provider: Slug) -> OneProvider:
     """Read one OAuth provider of an app, without its secrets."""
@@ -154,7 +145,6 @@ async def users_providers_get(call: Call, app_id: AppId, provider: Slug) -> OneP
     raises=(ProviderNotFound, ProviderIncomplete),
     audit=Audit("oauth.provider.update", resource="oauth_provider"),
     rest=Rest(examples={"enabled": False}),
-    mcp=Mcp(keywords="change or switch off a social login, new client secret; Anbieter ändern; cambiar proveedor"),
     guard=Guard(grants=True, widens={"enabled": whatever_is_given}),
 )
 async def users_providers_update(
@@ -213,7 +203,6 @@ async def _preview_deletion(call: Call, app_id: str, provider: str) -> str:
     effect="destructive",
     raises=(ProviderNotFound,),
     audit=Audit("oauth.provider.delete", action="delete", resource="oauth_provider"),
-    mcp=Mcp(keywords="remove a social login; Anbieter entfernen; quitar proveedor"),
     guard=Guard(preview=_preview_deletion),
 )
 async def users_providers_delete(call: Call, app_id: AppId, provider: Slug) -> ProviderDeleted:

@@ -12,7 +12,7 @@ from baobab.tools.core.errors import Forbidden
 from baobab.tools.core.escaping import escape_name
 from baobab.tools.core.limits import PerAddress
 from baobab.tools.core.secret import Secret
-from baobab.tools.core.toolset import Guard, Mcp, Rest
+from baobab.tools.core.toolset import Guard, Rest
 from baobab.tools.core.types import AppId
 from baobab.tools.users.access import SIGNED_IN_USER, USER_OR_CHALLENGE
 from baobab.tools.users.errors import (
@@ -223,13 +223,6 @@ async def _preview_reset(call: Call, app_id: str, user_id: str) -> str:
     raises=(UserNotFound,),
     guard=Guard(preview=_preview_reset, grants=True),
     audit=Audit("auth.user.second_factor.reset", category="auth", action="delete", resource="user"),
-    mcp=Mcp(
-        keywords=(
-            "user lost phone, reset two-factor, 2FA, MFA, authenticator, remove passkeys; "
-            "Handy verloren, zweiten Faktor zurücksetzen; "
-            "restablecer segundo factor"
-        )
-    ),
 )
 async def users_second_factor_reset(call: Call, app_id: AppId, user_id: UserId) -> ResetFactors:
     """Remove a user's authenticator app, recovery codes and passkeys, as for somebody who has lost the phone.

@@ -11,7 +11,7 @@ from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
 from baobab.tools.core.errors import MissingField
 from baobab.tools.core.limits import PerAddress
-from baobab.tools.core.toolset import Guard, Mcp, Rest
+from baobab.tools.core.toolset import Guard, Rest
 from baobab.tools.core.types import OMITTED, AppId, Text
 from baobab.tools.core.widening import one_of
 from baobab.tools.users.errors import RedirectRefused
@@ -30,13 +30,6 @@ Days = Annotated[int, Field(ge=1, le=3650)]
     "GET /auth/settings",
     access=AppOwner(),
     effect="read",
-    mcp=Mcp(
-        keywords=(
-            "how users get in, anonymous sign-in, guests, who may sign up; "
-            "Gäste, wer darf sich registrieren; "
-            "invitados, quién puede registrarse"
-        )
-    ),
 )
 async def users_settings_get(call: Call, app_id: AppId) -> OneSignInSettings:
     """Read how users sign up and sign in to an app."""
@@ -51,12 +44,6 @@ async def users_settings_get(call: Call, app_id: AppId) -> OneSignInSettings:
     raises=(MissingField,),
     audit=Audit("auth.settings.update", category="auth", resource="user_settings"),
     rest=Rest(examples={"anonymous": True, "anonymous_days": 30}),
-    mcp=Mcp(
-        keywords=(
-            "anonymous users, guest accounts, close registration, invite only, require 2FA; "
-            "Gäste zulassen, Registrierung schließen; permitir invitados, cerrar registro"
-        )
-    ),
     guard=Guard(
         widens={"anonymous": one_of([True]), "invite_only": one_of([False]), "second_factor": one_of(["optional"])}
     ),

@@ -4,7 +4,7 @@ from baobab.tools.core.auth.access import EVERYBODY, AppOwner
 from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
 from baobab.tools.core.limits import PerAddress
-from baobab.tools.core.toolset import Guard, Mcp, Rest
+from baobab.tools.core.toolset import Guard, Rest
 from baobab.tools.core.types import AppId
 from baobab.tools.users.schemas import PublicKeys, RotatedKeys
 from baobab.tools.users.toolset import auth, users
@@ -32,11 +32,6 @@ async def auth_jwks(call: Call, app_id: AppId) -> PublicKeys:
     effect="destructive",
     audit=Audit("auth.keys.rotate", resource="app"),
     guard=Guard(outcome=lambda _: "Replaces the key that signs the tokens of the app's users"),
-    mcp=Mcp(
-        keywords=(
-            "new signing key, rotate JWT keys, JWKS, key leaked; Signaturschlüssel erneuern; rotar claves de firma"
-        )
-    ),
 )
 async def users_rotate_keys(call: Call, app_id: AppId) -> RotatedKeys:
     """Make a new key pair that signs the tokens of an app's users from now on.

@@ -23,7 +23,7 @@ from baobab.tools.ai.tools.chat import ModelName
 from baobab.tools.ai.toolset import CALLED
 from baobab.tools.core.auth.access import OF_APP
 from baobab.tools.core.call import Call
-from baobab.tools.core.toolset import Guard, Mcp, Rest
+from baobab.tools.core.toolset import Guard, Rest
 from baobab.tools.core.types import AppId, JsonObject, Text
 
 
@@ -34,14 +34,6 @@ from baobab.tools.core.types import AppId, JsonObject, Text
     raises=SUBMITTING,
     audit=CALLED,
     rest=Rest(status=202, examples={"model": "baobab/picture", "prompt": "A baobab at dusk"}),
-    mcp=Mcp(
-        keywords=(
-            "create, draw, paint, design, edit a picture, image, photo, logo, icon, illustration, art, text to "
-            "image; "
-            "Bild erzeugen, malen, zeichnen, erstellen; "
-            "generar, crear, dibujar imagen, foto"
-        )
-    ),
     guard=Guard(preview=preview_model("image")),
 )
 async def images_generate(
@@ -91,11 +83,6 @@ async def images_generate(
     access=OF_APP,
     effect="read",
     raises=POLLING,
-    mcp=Mcp(
-        keywords="is the picture or image ready, status, poll, progress; "
-        "ist das Bild fertig; "
-        "está lista la imagen, estado",
-    ),
 )
 async def images_job(call: Call, app_id: AppId, job_id: JobId) -> GenerationJob:
     """Read the status of an image job, and where its files are.
@@ -111,9 +98,6 @@ async def images_job(call: Call, app_id: AppId, job_id: JobId) -> GenerationJob:
     effect="read",
     raises=DOWNLOADING,
     rest=Rest(media_type="image/*"),
-    mcp=Mcp(
-        keywords="download, get, save, show the finished picture or image file; Bild herunterladen; descargar imagen"
-    ),
 )
 async def images_content(call: Call, app_id: AppId, job_id: JobId, index: Index = 0) -> Bytes:
     """Download an image of a completed job that you submitted: PNG, JPEG or WebP, as Content-Type says.

@@ -24,7 +24,7 @@ from baobab.tools.ai.tools.chat import ModelName
 from baobab.tools.ai.toolset import CALLED
 from baobab.tools.core.auth.access import OF_APP
 from baobab.tools.core.call import Call
-from baobab.tools.core.toolset import Guard, Mcp, Rest
+from baobab.tools.core.toolset import Guard, Rest
 from baobab.tools.core.types import AppId, JsonObject
 
 
@@ -35,13 +35,6 @@ from baobab.tools.core.types import AppId, JsonObject
     raises=SUBMITTING,
     audit=CALLED,
     rest=Rest(status=202, examples={"model": "baobab/film", "prompt": "A baobab in the wind", "duration": 5}),
-    mcp=Mcp(
-        keywords=(
-            "create, make a film, clip, movie, animation, video, text to video, animate a picture; "
-            "Video erzeugen, Film erstellen; "
-            "generar, crear vídeo, película, animación"
-        )
-    ),
     guard=Guard(preview=preview_model("video")),
 )
 async def videos_generate(
@@ -94,13 +87,6 @@ async def videos_generate(
     access=OF_APP,
     effect="read",
     raises=POLLING,
-    mcp=Mcp(
-        keywords=(
-            "is the video, film or clip ready, status, poll, progress; "
-            "ist das Video fertig; "
-            "está listo el vídeo, estado"
-        )
-    ),
 )
 async def videos_job(call: Call, app_id: AppId, job_id: JobId) -> GenerationJob:
     """Read the status of a video job, and where its files are.
@@ -117,9 +103,6 @@ async def videos_job(call: Call, app_id: AppId, job_id: JobId) -> GenerationJob:
     effect="read",
     raises=DOWNLOADING,
     rest=Rest(media_type="video/mp4"),
-    mcp=Mcp(
-        keywords="download, get, save, watch the finished video, film or clip; Video herunterladen; descargar vídeo"
-    ),
 )
 async def videos_content(call: Call, app_id: AppId, job_id: JobId, index: Index = 0) -> Bytes:
     """Download a video of a completed job that you submitted.
