@@ -17,6 +17,8 @@ from baobab.mcp_server.errors import ApprovalStateSpent
 from baobab.mcp_server.mcp_client import McpClient, get_client
 from baobab.mcp_server.sessions import Sessions
 from baobab.tools.core.auth import key_limits
+from baobab.tools.core.auth.access import is_for_approvers
+from baobab.tools.core.auth.roles import APPROVER
 from baobab.tools.core.call import Tool
 from baobab.tools.core.context import Report
 from baobab.tools.core.errors import ApprovalRequired, BaobabError, Forbidden, Internal, KeyLimited, ToolNotFound
@@ -161,6 +163,10 @@ class ToolCalls:
             )
         if not tool.access.admits(client.caller):
             return Forbidden(f"This credential may not use {name}. Who may: {tool.access.description}")
+        if client.role == APPROVER and not is_for_approvers(tool.access):
+            return Forbidden(
+                f"{name} needs the role `member`; this account has `approver`, and only decides about calls."
+            )
         exceeded_limit = key_limits.find_exceeded_limit(client.caller, tool)
         if exceeded_limit is not None:
             return KeyLimited(exceeded_limit, details={"tool": name})

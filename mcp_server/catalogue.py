@@ -14,6 +14,7 @@ from baobab.mcp_server.search import ToolIndex
 from baobab.storage.secrets import Vault
 from baobab.tools.core.auth import key_limits
 from baobab.tools.core.auth.callers import Account, Caller, ScopedKey
+from baobab.tools.core.auth.roles import APPROVER
 from baobab.tools.core.call import Tool
 from baobab.tools.core.errors import Naming, name_operations, name_operations_within
 from baobab.tools.core.pagination import decode_cursor, encode_cursor
@@ -120,11 +121,18 @@ class Catalogue:
 
     def get_offer(self, client: McpClient) -> Offer:
         # The key leaves the app out: a client that names many apps must not displace the offers of others.
-        kind = (_offer_key(client.caller), replace(client.view, app_id=None), client.app_id is not None)
+        kind = (
+            _offer_key(client.caller),
+            client.role == APPROVER,
+            replace(client.view, app_id=None),
+            client.app_id is not None,
+        )
         tenant = _tenant(client)
         offer = self._offers.get(tenant, {}).get(kind)
         if offer is None:
-            tools = [tool for tool in self._registry.visible_to(client.caller) if _is_in_view(tool, client)]
+            tools = [
+                tool for tool in self._registry.visible_to(client.caller, client.role) if _is_in_view(tool, client)
+            ]
             naming = self._registry.name_by_tool
             offer = Offer(tools, client, self._extra, self._registry.services.vault, naming)
             self._offers.setdefault(tenant, {})[kind] = offer
@@ -149,6 +157,8 @@ class Catalogue:
         if not tools:
             return "none of its tools is for models."
         admitting = [tool for tool in tools if tool.access.admits(client.caller)]
+        if client.role == APPROVER:
+            return "whoever has the role `approver` only decides about calls."
         if not admitting:
             return f"it takes another credential. {tools[0].access.description}"
         exceeded_limits = [key_limits.find_exceeded_limit(client.caller, tool) for tool in admitting]

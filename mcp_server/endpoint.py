@@ -25,6 +25,7 @@ from baobab.mcp_server.protocol import Protocol
 from baobab.mcp_server.refusals import JsonRpcEnvelope, RefusalExplainer, refuse, refuse_version
 from baobab.mcp_server.sessions import Sessions
 from baobab.mcp_server.view import Views
+from baobab.tools.core.auth.access import find_role
 from baobab.tools.core.auth.callers import Anonymous, Caller, EndUser
 from baobab.tools.core.auth.user_tools import (
     UserToolsClosed,
@@ -144,7 +145,11 @@ class McpEndpoint:
         context = RequestContext("mcp", request.id, request.ip, request.user_agent, self._base_url, request.path)
         context.trace = request.trace
         view, session = self._views.get_view(request.query), self._find_session(request, caller)
-        client = McpClient(caller, view, context, request.header, session)
+        directory, app = self._registry.services.directory, None
+        with contextlib.suppress(AppNotFound):
+            app = None if app_id is None else await directory.app(app_id)
+        role = await find_role(directory, caller, app)
+        client = McpClient(caller, view, context, request.header, role, session)
         self._require_tools(client)
         return client
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from baobab.mcp_server.view import View
 from baobab.tools.core.auth.callers import AppKey, Caller, EndUser, FunctionKey
+from baobab.tools.core.auth.roles import Role
 from baobab.tools.core.context import RequestContext
 
 _SCOPE_KEY = "baobab.mcp_client"
@@ -18,6 +19,9 @@ class McpClient:
     context: RequestContext
     read_header: Callable[[bytes], bytes | None]
     """Returns a header of its request, by the name in lower case; None if it was not sent."""
+    role: Role | None = None
+    """The role of the account behind the caller, in the organisation of the app that the address names, else in its
+    own; None for a caller without an account."""
     session: str | None = None
     """The id of its session, if its protocol has sessions."""
 

@@ -53,7 +53,7 @@ class Resources(Extension):
             return []
         resources = [_guide_resource(guide) for guide in guides().values()]
         resources += [_app_resource(app) for app in await list_own_apps(self._registry, client)]
-        if any(tool.name == _GUIDANCE_TOOL for tool in self._registry.visible_to(client.caller)):
+        if any(tool.name == _GUIDANCE_TOOL for tool in self._registry.visible_to(client.caller, client.role)):
             return [_guidance_resource(), *resources]
         return resources
 

@@ -9,14 +9,12 @@ import pytest
 from fastapi.dependencies import models
 
 from baobab import lazy_mount
-from baobab.runtime import late_import
 
 
 def freeze_only_once(patch: pytest.MonkeyPatch) -> None:
     """Lets the first server exempt what it has loaded from garbage collections, and no later one.
 
-    What is exempt is never freed, and most of what a later server adds are objects of its own. Each server imports the
-    interfaces' libraries for itself, so that this kept every server of a process: a gigabyte by the end of the suite.
+    What is exempt is never freed, and most of what a later server adds are objects of its own.
     """
     freezes: list[bool] = []
 
@@ -27,7 +25,6 @@ def freeze_only_once(patch: pytest.MonkeyPatch) -> None:
             gc.freeze()
 
     patch.setattr(lazy_mount, "gc", SimpleNamespace(collect=lambda: 0, freeze=freeze))
-    patch.setattr(late_import, "gc", SimpleNamespace(disable=gc.disable, enable=gc.enable, freeze=freeze))
 
 
 @contextlib.contextmanager

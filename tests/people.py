@@ -18,7 +18,9 @@ class Person:
     headers: dict[str, str]
 
 
-async def create_person(baobab: Baobab, name: str, *, role: str | None = None, of: str | None = None) -> Person:
+async def create_person(
+    baobab: Baobab, name: str, *, role: str | None = None, of: str | None = None, app_ids: list[str] | None = None
+) -> Person:
     """An account with a personal organisation of its own; with a role, a member of `of` (the first account's) too."""
     services = baobab.application.services
     account_id, now = services.ids.uuid(), services.clock.now()
@@ -28,7 +30,13 @@ async def create_person(baobab: Baobab, name: str, *, role: str | None = None, o
         await connection.execute(insert(accounts), {"id": account_id, "email": email, "name": name, "created_at": now})
         own = await create_organisation_row(connection.execute, services, name, account_id, personal=True)
         if role:
-            member = {"organisation_id": home, "account_id": account_id, "role": role, "created_at": now}
+            member = {
+                "organisation_id": home,
+                "account_id": account_id,
+                "role": role,
+                "created_at": now,
+                "app_ids": app_ids,
+            }
             await connection.execute(insert(members), member)
     claims = {"sub": account_id, "email": email, "org_id": own["id"]}
     token = await services.signers.mint(PLATFORM, claims, 3600)

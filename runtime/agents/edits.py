@@ -10,8 +10,10 @@ from baobab.runtime.agents.app_rights import is_covered, list_changed_fields
 from baobab.runtime.agents.offers import BOUND, REMOTE
 from baobab.tools.core.app_rights import name_editable_fields
 from baobab.tools.core.approvals import AlreadyDecided, Edit
+from baobab.tools.core.auth.access import authorise_call
 from baobab.tools.core.auth.callers import Anonymous, EndUser
 from baobab.tools.core.auth.deciders import Decider, person
+from baobab.tools.core.auth.roles import APPROVER
 from baobab.tools.core.call import Call, Tool
 from baobab.tools.core.errors import BadRequest, Forbidden, MissingField
 from baobab.tools.core.invalid import invalid
@@ -51,6 +53,11 @@ async def edit_call(
     edited_arguments = edited_arguments or {}
     if row.app_right is not None:
         return _edit_fields(row, tool, proposed_arguments, edited_arguments)
+    if not may_edit(row, decider):
+        raise Forbidden(
+            "An approver changes only what the agent's author lets approvers change.",
+            remediation="Approve the call as it is, or reject it and say in the reason what you want instead.",
+        )
     if row.tool == REMOTE and not decider.runs_app:
         # Other deciders could not make this call themselves.
         raise Forbidden("Only admins can change the arguments of a call to a tool server.")
@@ -74,8 +81,17 @@ async def edit_call(
     decider_call = Call(call.registry, call.services, tool, caller, call.context, call.unit)
     if tool.app_parameter == BOUND:
         decider_call.app = await call.services.directory.app(proposed_arguments[BOUND])
-    await tool.access.authorise(decider_call, arguments)
+    await authorise_call(decider_call, arguments)
     return Edit(dict(edited_arguments), arguments)
+
+
+def may_edit(row: Any, decider: Decider) -> bool:
+    """Returns whether whoever may decide about a call may also change it: an approver could not make it themselves, so
+    only questions, and calls that use the app's right, in the fields that their node lists in `edit`.
+    """
+    if row.app_right is not None:
+        return bool(row.app_right["edit"])
+    return row.tool == _QUESTION or decider.role != APPROVER
 
 
 def _validate(tool: Tool, arguments: Mapping[str, Any]) -> None:

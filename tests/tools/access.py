@@ -154,7 +154,10 @@ class World:
         required_names = application.registry.find(tool).input_schema.get("required", ())
         arguments = {**dict.fromkeys(required_names, "x"), **arguments}
         header = caller.headers.get("authorization")
-        who = await application.services.credentials.caller(header.encode() if header else None)
+        organisation = caller.headers.get("x-organization-id")
+        who = await application.services.credentials.caller(
+            header.encode() if header else None, organisation=organisation.encode() if organisation else None
+        )
         try:
             await application.registry.call(tool, arguments, who, RequestContext("test", "matrix"))
         except (PasskeyRefused, PasskeysUnavailable):

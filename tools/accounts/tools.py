@@ -18,6 +18,7 @@ from baobab.tools.core.auth.access import EVERYBODY, AnyAccount
 from baobab.tools.core.auth.membership import create_organisation_row, select_memberships
 from baobab.tools.core.auth.password_attempts import PasswordAttempts
 from baobab.tools.core.auth.passwords import AnyPassword, Password, WeakPassword, check_password
+from baobab.tools.core.auth.roles import APPROVER
 from baobab.tools.core.auth.signing import PLATFORM
 from baobab.tools.core.auth.tables import accounts as rows
 from baobab.tools.core.binding import Audit
@@ -141,7 +142,7 @@ async def platform_refresh(call: Call, refresh_token: RefreshToken) -> Refreshed
 
 @accounts.tool(
     "POST /logout",
-    access=AnyAccount(keys=False),
+    access=AnyAccount(APPROVER, keys=False),
     effect="write",
     audit=Audit("logout", category="auth", action="delete", resource="session"),
     mcp=Mcp(offered=False),
@@ -158,7 +159,7 @@ async def platform_logout(call: Call) -> SignedOut:
 
 @accounts.tool(
     "GET /me",
-    access=AnyAccount(),
+    access=AnyAccount(APPROVER),
     effect="read",
     mcp=Mcp(start=True),
 )
@@ -177,7 +178,7 @@ async def platform_me(call: Call) -> Me:
 
 @accounts.tool(
     "PATCH /me",
-    access=AnyAccount(),
+    access=AnyAccount(APPROVER),
     effect="write",
     raises=(WeakPassword, WrongPassword),
     audit=Audit("account.update", category="auth", action="update", resource="account"),

@@ -7,16 +7,18 @@ from typing import Any
 from baobab.tools.core.auth.access import AnyAccount
 from baobab.tools.core.auth.callers import Account, Anonymous, AppKey, Caller, EndUser, ScopedKey
 from baobab.tools.core.auth.deciders import NotYoursToDecide
+from baobab.tools.core.auth.roles import APPROVER, Role
 from baobab.tools.core.call import Call
 from baobab.tools.core.errors import BaobabError, Forbidden, Unauthenticated
 
-_ACCOUNT = AnyAccount()
+_ACCOUNT = AnyAccount(APPROVER)
 
 
 @dataclass(frozen=True, slots=True)
 class ApprovalReader:
     """Callers who may have proposed a call, or may be asked to decide about one."""
 
+    role: Role = APPROVER
     anonymous: bool = False
     credential: bool = True
     description: str = "An account, any API key, or a user of an app."
@@ -36,6 +38,7 @@ class ApprovalReader:
 class ApprovalDecider:
     """An account, a key of an app or a user of an app. A credential that needs approval itself decides nothing."""
 
+    role: Role = APPROVER
     anonymous: bool = False
     credential: bool = True
     description: str = (

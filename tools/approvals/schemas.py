@@ -138,6 +138,13 @@ class ApprovalDetail(OneApproval):
     proposer_name: Annotated[str | None, Field(description="What the proposing key is called, while it is in force.")]
     arguments: Annotated[JsonObject | None, Field(description="As in `approval`.")]
     may_decide: bool
+    may_edit: Annotated[
+        bool,
+        Field(
+            description="Whether the caller may change what it would be called with, or answer it. An approver changes "
+            "only what the agent's author opens: a question, or the fields of a node's `edit`."
+        ),
+    ]
     arguments_text: Annotated[
         str | None, Field(description="The same as text for people: nothing in it is invisible or changes its order.")
     ]

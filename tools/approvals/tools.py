@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 from sqlalchemy import and_, or_, select
 
-from baobab.runtime.agents.edits import edit_call
+from baobab.runtime.agents.edits import edit_call, may_edit
 from baobab.tools.approvals.access import DECIDERS, READERS
 from baobab.tools.approvals.asking_runs import load_runs, read_answers
 from baobab.tools.approvals.consents import AnnouncedCall
@@ -30,6 +30,7 @@ from baobab.tools.core.auth.deciders import (
     PendingDecision,
 )
 from baobab.tools.core.auth.membership import decider_of
+from baobab.tools.core.auth.roles import APPROVER
 from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call, Preview
 from baobab.tools.core.errors import AppNotFound, BadRequest, BaobabError
@@ -123,6 +124,7 @@ async def approvals_get(call: Call, approval_id: ApprovalId) -> ApprovalDetail:
     decider = await renderer.find_decider(row.organisation_id)
     # The app's users and keys with limits do not see stored data here, because one of them may have proposed the call.
     is_member = isinstance(call.caller, Account) and call.caller.limits is None and decider.role is not None
+    is_member = is_member and (decider.role != APPROVER or approval["may_decide"])
     return {
         "approval": approval,
         "proposer_name": await proposers.find_key_name(call, row.caller),
@@ -135,6 +137,7 @@ async def approvals_get(call: Call, approval_id: ApprovalId) -> ApprovalDetail:
         "then": _render_announced(call, row, decider) if read_status(call, row) == "pending" else None,
         "changes": preview.changes if is_member else None,
         "may_decide": approval["may_decide"],
+        "may_edit": approval["may_decide"] and row.run_id is not None and may_edit(row, decider),
     }
 
 

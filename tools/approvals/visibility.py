@@ -9,8 +9,8 @@ from baobab.tools.approvals.tables import approvals as rows
 from baobab.tools.core.auth import proposers
 from baobab.tools.core.auth.callers import Account, AppKey, EndUser
 from baobab.tools.core.auth.deciders import MEMBER, OWNER_OF_KEY, STARTER, USER, person
-from baobab.tools.core.auth.membership import load_role
-from baobab.tools.core.auth.roles import rank
+from baobab.tools.core.auth.membership import decider_of
+from baobab.tools.core.auth.roles import APPROVER, rank
 from baobab.tools.core.call import Call
 from baobab.tools.core.errors import Forbidden
 
@@ -45,11 +45,16 @@ async def select_visible(call: Call, organisation_id: str) -> Any:
         return or_(is_own, and_(of_app, or_(rows.c.approvers.in_((USER, f"role:{caller.role}")), own_runs)))
     if not isinstance(caller, Account) or caller.limits is not None:
         return is_own
-    role = await load_role(call, organisation_id, caller.account_id)
+    decider = await decider_of(call, organisation_id)
+    role = decider.role
     if role is None:
         raise Forbidden("This account is not a member of the organisation.")
     of_organisation = rows.c.organisation_id == organisation_id
     if rank(role) >= rank("admin"):
         return of_organisation
+    if role == APPROVER:
+        # What Decider.may lets them decide about, waiting and decided.
+        of_runs = and_(of_organisation, rows.c.run_id.is_not(None), rows.c.approvers == MEMBER)
+        return of_runs if decider.app_ids is None else and_(of_runs, rows.c.app_id.in_(sorted(decider.app_ids)))
     is_starter = and_(rows.c.approvers.in_((STARTER, OWNER_OF_KEY)), rows.c.starter == person(caller))
     return and_(of_organisation, or_(rows.c.account_id == caller.account_id, rows.c.approvers == MEMBER, is_starter))

@@ -34,6 +34,7 @@ from baobab.tools.core.auth.access import EVERYBODY, AnyAccount
 from baobab.tools.core.auth.callers import Account
 from baobab.tools.core.auth.membership import select_memberships
 from baobab.tools.core.auth.passwords import AnyPassword
+from baobab.tools.core.auth.roles import APPROVER
 from baobab.tools.core.auth.tables import accounts
 from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
@@ -54,7 +55,7 @@ KeyText = Annotated[str, Secret(300)]
 LinkSecret = Annotated[str, Secret(100)]
 PasskeyState = Annotated[str, Secret(2000, min_length=1)]
 PasskeyName = Annotated[str, NameText(100)]
-_PERSON = AnyAccount(keys=False)
+_PERSON = AnyAccount(APPROVER, keys=False)
 SessionId = Annotated[Uuid, Field(description="The session's id, as the list shows it.")]
 
 
@@ -130,7 +131,7 @@ async def _open_home(call: Call, account_id: str) -> Account:
     return Account(account_id, home.id)
 
 
-@console.tool("GET /sessions", access=AnyAccount(), effect="read")
+@console.tool("GET /sessions", access=AnyAccount(APPROVER), effect="read")
 async def console_sessions_list(call: Call) -> ConsoleSessions:
     """List the account's sessions of the console that are in force, newest first; a key sees those that it began."""
     query = select(*_SHOWN, rows.c.key_id).where(*_in_force(call)).order_by(rows.c.created_at.desc(), rows.c.id)
@@ -141,7 +142,7 @@ async def console_sessions_list(call: Call) -> ConsoleSessions:
 
 @console.tool(
     "DELETE /sessions/{session_id}",
-    access=AnyAccount(),
+    access=AnyAccount(APPROVER),
     effect="write",
     raises=(ConsoleSessionNotFound,),
     audit=Audit("console_session_revoke", category="auth", action="delete", resource="session"),
@@ -157,7 +158,7 @@ async def console_session_revoke(call: Call, session_id: SessionId) -> ConsoleSe
 
 
 @console.tool(
-    access=AnyAccount(),
+    access=AnyAccount(APPROVER),
     effect="write",
     audit=Audit("console_logout", category="auth", action="delete", resource="session"),
 )

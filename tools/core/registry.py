@@ -14,8 +14,9 @@ from sqlalchemy.exc import IntegrityError, NoResultFound
 from baobab.storage.database import DatabaseUnavailable, Unit
 from baobab.tools.core.approvals import MeaningChanged, StreamCannotWait
 from baobab.tools.core.auth import key_limits
-from baobab.tools.core.auth.access import require_sign_in
+from baobab.tools.core.auth.access import authorise_call, is_for_approvers, require_sign_in
 from baobab.tools.core.auth.callers import Account, ActingApp, Anonymous, Caller, EndUser, ScopedKey
+from baobab.tools.core.auth.roles import APPROVER, Role
 from baobab.tools.core.binding import RegistrationError
 from baobab.tools.core.call import ApprovedAttempt, Call, GraphName, Preview, Tool
 from baobab.tools.core.changes import bound_changes
@@ -120,13 +121,16 @@ class Registry:
         tool = self.tools.get(name)
         return name if tool is None or tool.mcp else self.name_by_route(name)
 
-    def visible_to(self, caller: Caller) -> list[Tool]:
-        """Returns the tools that models of this caller are offered, by name."""
+    def visible_to(self, caller: Caller, role: Role | None = None) -> list[Tool]:
+        """Returns the tools that models of this caller are offered, by name. role: of the account behind it."""
         return sorted(
             (
                 t
                 for t in self.tools.values()
-                if t.mcp and t.access.admits(caller) and not key_limits.find_exceeded_limit(caller, t)
+                if t.mcp
+                and t.access.admits(caller)
+                and (role != APPROVER or is_for_approvers(t.access))
+                and not key_limits.find_exceeded_limit(caller, t)
             ),
             key=lambda t: t.name,
         )
@@ -248,7 +252,7 @@ class Registry:
                 call.app = await self.services.directory.app(arguments.get(tool.app_parameter))
             if tool.access.anonymous:
                 require_sign_in(call)
-            await tool.access.authorise(call, arguments)
+            await authorise_call(call, arguments)
             if tool.access.credential:
                 key_limits.check_limits(caller, tool, None if call.app is None else call.app.id)
             if tool.limit is not None and isinstance(outcome := tool.limit.spend(call, arguments), Awaitable):
@@ -268,7 +272,7 @@ class Registry:
         try:
             if call.app is not None:
                 present_call.app = await self.services.directory.app(call.app.id)
-            await call.tool.access.authorise(present_call, arguments)
+            await authorise_call(present_call, arguments)
             require_sign_in(present_call)
             key_limits.check_limits(call.caller, call.tool, None if call.app is None else call.app.id)
         finally:
@@ -373,7 +377,7 @@ class Registry:
             require_sign_in(call)
         if not is_nested and call.unit.writes:
             call.unit.lock_for(_lock_owner(call))
-        await tool.access.authorise(call, arguments)
+        await authorise_call(call, arguments)
         if not is_nested:
             set_tenant(_tenant(call))
         if call.caller.limits is not None and not is_nested and tool.access.credential:

@@ -1,6 +1,6 @@
 """The errors of organisations, members and invitations."""
 
-from baobab.tools.core.errors import AlreadyExists, Conflict, Forbidden, NotFound
+from baobab.tools.core.errors import AlreadyExists, BadRequest, Conflict, Forbidden, NotFound
 
 
 class OrganisationNotFound(NotFound):
@@ -26,6 +26,11 @@ class AboveOwnRole(Forbidden):
 class InvitedAnother(Forbidden):
     summary = "The invitation names the e-mail address of another account."
     remediation = "Sign in with the account that was invited, or ask for an invitation to your own address."
+
+
+class AppsNotOfOrganisation(BadRequest):
+    summary = "`app_ids` chooses apps of this organisation for the role `approver`, and for no other role."
+    remediation = "Name apps of this organisation (op:apps_list), or leave `app_ids` out."
 
 
 class OrganisationHasApps(Conflict):

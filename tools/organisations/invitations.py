@@ -1,5 +1,6 @@
 """Invitations, each valid for one account, one use and seven days. Only the digests of their tokens are stored."""
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -22,7 +23,9 @@ MOST = 100
 _KIND = "inv_"
 
 
-async def create(call: Call, organization_id: str, email: str, role: Role) -> tuple[dict[str, Any], str]:
+async def create(
+    call: Call, organization_id: str, email: str, role: Role, app_ids: Sequence[str] | None
+) -> tuple[dict[str, Any], str]:
     """Creates an invitation and returns its row and token. Deletes expired ones and those of the same address."""
     is_member = (
         select(members.c.account_id).join(accounts).where(_here(members, organization_id), accounts.c.email == email)
@@ -39,6 +42,7 @@ async def create(call: Call, organization_id: str, email: str, role: Role) -> tu
         "organisation_id": organization_id,
         "email": email,
         "role": role,
+        "app_ids": app_ids,
         "account_id": call.account.account_id,
         "key_id": call.account.key_id,
         "token_digest": digest_token(token),

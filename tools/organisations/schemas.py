@@ -8,6 +8,10 @@ from typing_extensions import TypedDict
 
 from baobab.tools.core.auth.roles import Role
 
+ChosenApps = Annotated[
+    list[str] | None, Field(description="The only apps about whose calls an approver decides; null for all.")
+]
+
 
 class Organization(TypedDict):
     """An organisation and the caller's role in it."""
@@ -38,6 +42,7 @@ class OrganizationMember(TypedDict):
     email: str
     name: str
     role: Role
+    app_ids: ChosenApps
     joined_at: datetime
 
 
@@ -53,6 +58,7 @@ class Invitation(TypedDict):
     id: str
     email: str
     role: Role
+    app_ids: ChosenApps
     created_at: datetime
     expires_at: datetime
 
@@ -96,4 +102,5 @@ class RoleSet(TypedDict):
 
     account_id: str
     role: Role
+    app_ids: ChosenApps
     keys_revoked: Annotated[int, Field(description="App keys that went with the higher role.")]

@@ -17,7 +17,8 @@ from baobab.tools.approvals.service import service_of
 from baobab.tools.approvals.tables import approvals
 from baobab.tools.core.auth.callers import Account
 from baobab.tools.core.auth.deciders import ADMIN, Decider, PendingDecision
-from baobab.tools.core.auth.roles import Role
+from baobab.tools.core.auth.membership import read_app_ids
+from baobab.tools.core.auth.roles import APPROVER, Role
 from baobab.tools.core.auth.tables import members
 from baobab.tools.core.call import Tool
 from baobab.tools.core.job import Job
@@ -26,33 +27,38 @@ from baobab.tools.core.mail import Mail
 from baobab.tools.core.services import Services
 
 
-def may_decide(approval: Any, account_id: str, role: Role) -> bool:
-    """Returns whether a member may decide about a call."""
-    return Decider(Account(account_id, approval.organisation_id), role).may(PendingDecision.of_approval(approval))
+def may_decide(approval: Any, member: Any, role: Role | None = None) -> bool:
+    """Returns whether a member may decide about a call. member: a row of `members`; role: instead of the one there."""
+    caller = Account(member.account_id, approval.organisation_id)
+    return Decider(caller, role or member.role, read_app_ids(member)).may(PendingDecision.of_approval(approval))
 
 
-def is_told(approval: Any, account_id: str, role: Role, which: str) -> bool:
+def is_told(approval: Any, member: Any, which: str) -> bool:
     """Returns whether a member gets a notice of a call.
 
     which: `all` that they may decide; or `mine`, without what they may decide only because they run the organisation.
     """
-    if not may_decide(approval, account_id, role):
+    if not may_decide(approval, member):
         return False
     decision = PendingDecision.of_approval(approval)
-    return which == "all" or decision.approvers.of == ADMIN or may_decide(approval, account_id, "member")
+    if which == "all" or decision.approvers.of == ADMIN or member.role == APPROVER:
+        return True
+    return may_decide(approval, member, "member")
 
 
 async def list_recipients(execute: Execute, approval: Any) -> list[Any]:
     """Lists the settings of those who are told of a call: members who have set up notices and may decide about it."""
-    query = select(notice_settings, members.c.role).join(members, members.c.account_id == notice_settings.c.account_id)
+    query = select(notice_settings, members.c.role, members.c.app_ids).join(
+        members, members.c.account_id == notice_settings.c.account_id
+    )
     rows = await execute(query.where(members.c.organisation_id == approval.organisation_id))
-    return [row for row in rows if is_told(approval, row.account_id, row.role, row.which)]
+    return [row for row in rows if is_told(approval, row, row.which)]
 
 
-async def load_roles(execute: Execute, account_id: str) -> dict[str, Role]:
-    """Returns the roles of an account by organisation."""
-    query = select(members.c.organisation_id, members.c.role).where(members.c.account_id == account_id)
-    return {row.organisation_id: row.role for row in await execute(query)}
+async def load_memberships(execute: Execute, account_id: str) -> dict[str, Any]:
+    """Returns the rows of an account's memberships by organisation."""
+    rows = await execute(select(members).where(members.c.account_id == account_id))
+    return {row.organisation_id: row for row in rows}
 
 
 SEND, ESCALATE, DELIVER = "notices_send", "notices_escalate", "notices_deliver"
@@ -86,11 +92,11 @@ async def escalate_notice(job: Job, approval_id: str, account_id: str) -> None:
         other_id = (await unit.execute(escalation_query)).scalar()
         if approval is None or not _waits(approval, job.services) or other_id is None:
             return
-        roles = [await load_roles(unit.execute, member_id) for member_id in (account_id, other_id)]
-        own_role, other_role = (roles_of_member.get(approval.organisation_id) for roles_of_member in roles)
+        memberships = [await load_memberships(unit.execute, member_id) for member_id in (account_id, other_id)]
+        own, other = (memberships_of_one.get(approval.organisation_id) for memberships_of_one in memberships)
         settings = (await unit.execute(select(notice_settings).where(notice_settings.c.account_id == other_id))).first()
         # Members who have left pass nothing on, and nobody gets a notice of a call that they could not decide.
-        if own_role is None or other_role is None or settings is None or not may_decide(approval, other_id, other_role):
+        if own is None or other is None or settings is None or not may_decide(approval, other):
             return
         await _add_notice(job.services, unit, approval, settings, escalated_by=account_id)
 
@@ -159,14 +165,14 @@ async def _choose_recipients(services: Services, execute: Execute, settings: Any
     """Returns the approvals that still wait and that the person may still decide."""
     if settings is None:
         return []
-    roles = await load_roles(execute, settings.account_id)
+    memberships = await load_memberships(execute, settings.account_id)
     recipients: list[Any] = []
     for row in due_rows:
-        role = None if row.id is None else roles.get(row.organisation_id)
-        if role is None or not _waits(row, services):
+        member = None if row.id is None else memberships.get(row.organisation_id)
+        if member is None or not _waits(row, services):
             continue
-        passed_on = row.escalated_by is not None and may_decide(row, settings.account_id, role)
-        if passed_on or is_told(row, settings.account_id, role, settings.which):
+        passed_on = row.escalated_by is not None and may_decide(row, member)
+        if passed_on or is_told(row, member, settings.which):
             recipients.append(row)
     return recipients
 

@@ -1,6 +1,7 @@
 """The toolset of notices."""
 
 from baobab.tools.core.auth.access import AnyAccount
+from baobab.tools.core.auth.roles import APPROVER
 from baobab.tools.core.toolset import Guard, Toolset
 
 notices = Toolset(
@@ -12,4 +13,4 @@ notices = Toolset(
 )
 # A caller that redirects a person's notices would read what waits, and the person would not.
 GUARD = Guard(grants=True)
-PERSON = AnyAccount()
+PERSON = AnyAccount(APPROVER)

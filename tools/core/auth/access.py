@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from baobab.tools.core.auth.callers import Account, Anonymous, AppKey, Caller, EndUser
-from baobab.tools.core.auth.directory import App
-from baobab.tools.core.auth.roles import Role, require_role
-from baobab.tools.core.call import Call
+from baobab.tools.core.auth.callers import Account, Anonymous, AppKey, Caller, EndUser, ScopedKey
+from baobab.tools.core.auth.directory import App, Directory
+from baobab.tools.core.auth.roles import APPROVER, Role, require_role
+from baobab.tools.core.call import Access, Call
 from baobab.tools.core.errors import AppNotFound, BaobabError, Forbidden, Unauthenticated
 
 
@@ -116,6 +116,40 @@ class OfApp:
 EVERYBODY, OF_APP = Everybody(), OfApp()
 
 
+def is_for_approvers(access: Access) -> bool:
+    """Returns whether a tool is for members who only decide. Each tool is closed to them unless its access object says
+    so by `role`, or looks at no credential at all.
+    """
+    return not access.credential or getattr(access, "role", None) == APPROVER
+
+
+async def authorise_call(call: Call, arguments: Mapping[str, Any]) -> None:
+    """Asks the access object of the call's tool, and refuses approvers all tools that are not for them.
+
+    Raises what the access object raises, and Forbidden for an approver.
+    """
+    access = call.tool.access
+    await access.authorise(call, arguments)
+    if is_for_approvers(access):
+        return
+    role = call.role
+    if role is None and isinstance(call.caller, (Account, AppKey, ScopedKey)):
+        role = await find_role(call.services.directory, call.caller, call.app)
+    if role == APPROVER:
+        require_role(role, "member")
+
+
+async def find_role(directory: Directory, caller: Caller, app: App | None) -> Role | None:
+    """Returns the role of the account behind a credential: in the app's organisation, else in the caller's own."""
+    if app is not None and isinstance(caller, (Account, AppKey, ScopedKey)) and caller.account_id is not None:
+        member = app.organisation_id, caller.account_id
+    elif isinstance(caller, (Account, ScopedKey)):
+        member = caller.organisation_id, caller.account_id
+    else:
+        return None
+    return directory.cached_role(*member) or await directory.role(*member)
+
+
 def require_sign_in(call: Call) -> None:
     """Raises Unauthenticated for an anonymous call of an app whose access mode is `authenticated`.
 
@@ -131,7 +165,8 @@ def require_sign_in(call: Call) -> None:
 
 
 async def owner_role(call: Call) -> Role:
-    """Returns the role of an account or app key in the called app. Raises Forbidden for an app of another organisation.
+    """Returns the role of an account or app key in the called app: `member` at least. Raises Forbidden for an app of
+    another organisation, and for an approver, who does not run it.
 
     Such an app is told apart from one that does not exist (403, or 401 without a credential, against 404): every
     visitor of an app sends its id, so it is no secret, and a developer who misspelt it must not go looking for another
@@ -143,12 +178,14 @@ async def owner_role(call: Call) -> Role:
             member = app.organisation_id, caller.account_id
             role = directory.cached_role(*member) or await directory.role(*member)
             if role is not None:
+                require_role(role, "member")
                 return role
     elif isinstance(caller, AppKey) and caller.app_id == app.id:
         # A key never gives more than its maker has now, whatever they had when they made it.
         account_id = caller.account_id
         role = "owner" if account_id is None else await directory.role(app.organisation_id, account_id)
         if role is not None:
+            require_role(role, "member")
             return role
     raise Forbidden(_not_of(app))
 

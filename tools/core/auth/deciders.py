@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from baobab.tools.core.auth.callers import Account, Anonymous, AppKey, Caller, EndUser
-from baobab.tools.core.auth.roles import Role, rank
+from baobab.tools.core.auth.roles import APPROVER, Role, rank
 from baobab.tools.core.errors import Conflict, Forbidden
 
 STARTER, USER, MEMBER, ADMIN = "starter", "user", "member", "admin"
@@ -100,10 +100,14 @@ class PendingDecision:
 
 @dataclass(frozen=True, slots=True)
 class Decider:
-    """Somebody who wants to decide. role: of the account, or of the key's maker, in the organisation concerned."""
+    """Somebody who wants to decide. role: of the account, or of the key's maker, in the organisation concerned.
+
+    app_ids: the only apps about whose calls an approver decides; None for all.
+    """
 
     caller: Caller
     role: Role | None = None
+    app_ids: frozenset[str] | None = None
 
     @property
     def runs_app(self) -> bool:
@@ -121,7 +125,11 @@ class Decider:
             return False
         is_starter = pending.starter == person(caller)
         if isinstance(caller, (Account, AppKey)):
-            if pending.run:
+            if self.role == APPROVER:
+                # They stand in for a member where any member may decide, and have no right of their own beside that.
+                is_chosen = self.app_ids is None or pending.app_id in self.app_ids
+                is_own = isinstance(caller, Account) and pending.run and of == MEMBER and is_chosen
+            elif pending.run:
                 is_own = of == MEMBER or (of in (STARTER, OWNER_OF_KEY) and is_starter)
             else:
                 is_own = pending.account_id == caller.account_id

@@ -64,7 +64,16 @@ async def decider_of(call: Call, organisation_id: str) -> Decider:
         return Decider(caller)
     if isinstance(caller, Account) and caller.key_id and caller.organisation_id != organisation_id:
         return Decider(caller)
-    return Decider(caller, await load_role(call, organisation_id, caller.account_id))
+    query = select(members.c.role, members.c.app_ids).where(
+        members.c.organisation_id == organisation_id, members.c.account_id == caller.account_id
+    )
+    member = (await call.execute(query)).first()
+    return Decider(caller) if member is None else Decider(caller, member.role, read_app_ids(member))
+
+
+def read_app_ids(member: Any) -> frozenset[str] | None:
+    """Returns the only apps about whose calls a member decides, from the row of `members`; None for all."""
+    return None if member.app_ids is None else frozenset(member.app_ids)
 
 
 async def resolve_organisation_id(call: Call, organisation_id: str | None, role: Role = "member") -> str:

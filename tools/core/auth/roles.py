@@ -1,15 +1,16 @@
-"""Roles: what the members of an organisation may, from `member` to `owner`."""
+"""Roles: what the members of an organisation may, from `approver` to `owner`."""
 
 from typing import Literal
 
 from baobab.tools.core.errors import Forbidden
 
-Role = Literal["member", "admin", "owner"]
-_RANK = {"member": 0, "admin": 1, "owner": 2}
+Role = Literal["approver", "member", "admin", "owner"]
+APPROVER: Role = "approver"
+_RANK = {"approver": 0, "member": 1, "admin": 2, "owner": 3}
 
 
 def rank(role: str) -> int:
-    """Returns the number by which roles are compared: 0 for `member`, 1 for `admin`, 2 for `owner`."""
+    """Returns the number by which roles are compared: 0 for `approver`, 3 for `owner`."""
     return _RANK[role]
 
 

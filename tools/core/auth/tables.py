@@ -38,6 +38,8 @@ members = Table(
     Column("organisation_id", _ID, ForeignKey("organisations.id", ondelete="CASCADE"), primary_key=True),
     Column("account_id", _ID, ForeignKey("accounts.id", ondelete="CASCADE"), primary_key=True, index=True),
     Column("role", String(20), nullable=False),
+    # The only apps about whose calls an approver decides; null for all.
+    Column("app_ids", Json),
     Column("created_at", Instant, nullable=False),
 )
 
@@ -48,6 +50,7 @@ invitations = Table(
     Column("organisation_id", _ID, ForeignKey("organisations.id", ondelete="CASCADE"), nullable=False, index=True),
     Column("email", String(250), nullable=False),
     Column("role", String(20), nullable=False),
+    Column("app_ids", Json),
     # Who invites, and with which key; null for a person who was signed in.
     Column("account_id", _ID),
     Column("key_id", _ID),

@@ -7,7 +7,7 @@ from sqlalchemy import func, insert, select
 
 from baobab.tools.core.auth.access import AnyAccount
 from baobab.tools.core.auth.membership import load_role
-from baobab.tools.core.auth.roles import Role
+from baobab.tools.core.auth.roles import APPROVER, Role
 from baobab.tools.core.auth.tables import members
 from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
@@ -19,13 +19,14 @@ from baobab.tools.organisations.access import Member
 from baobab.tools.organisations.errors import (
     AboveOwnRole,
     AlreadyMember,
+    AppsNotOfOrganisation,
     InvitationNotFound,
     InvitationSpent,
     InvitedAnother,
     OrganisationFull,
     PersonalOrganisation,
 )
-from baobab.tools.organisations.membership_checks import check_role_rank, load_organisation
+from baobab.tools.organisations.membership_checks import check_app_ids, check_role_rank, load_organisation
 from baobab.tools.organisations.schemas import (
     Deleted,
     Invitation,
@@ -34,7 +35,7 @@ from baobab.tools.organisations.schemas import (
     Joined,
     render_organisation,
 )
-from baobab.tools.organisations.toolset import OrganizationId, organisations
+from baobab.tools.organisations.toolset import AppIds, OrganizationId, organisations
 
 MOST_MEMBERS = 500
 
@@ -48,7 +49,7 @@ InvitationToken = Annotated[
     "POST /organizations/{organization_id}/invitations",
     access=Member("admin"),
     effect="write",
-    raises=(AboveOwnRole, AlreadyMember, OrganisationFull, PersonalOrganisation),
+    raises=(AboveOwnRole, AlreadyMember, OrganisationFull, PersonalOrganisation, AppsNotOfOrganisation),
     audit=Audit("organization.invitation.create", action="create", resource="invitation"),
     rest=Rest(
         status=201,
@@ -61,7 +62,7 @@ InvitationToken = Annotated[
     guard=Guard(grants=True),
 )
 async def organisations_invite(
-    call: Call, organization_id: OrganizationId, email: Email, role: Role = "member"
+    call: Call, organization_id: OrganizationId, email: Email, role: Role = "member", app_ids: AppIds | None = None
 ) -> Invited:
     """Invite the account of an e-mail address. The token in the answer is shown once: pass it on yourself.
 
@@ -70,12 +71,14 @@ async def organisations_invite(
 
     email: the address of the account that may accept.
     role: the role it will have; not above your own.
+    app_ids: for an approver, the only apps about whose calls they decide; left out, all.
     """
     row = await load_organisation(call, organization_id, "admin")
     check_role_rank(row["role"], role)
+    await check_app_ids(call, organization_id, role, app_ids)
     if row["personal"] and role == "owner":
         raise PersonalOrganisation("A personal organisation has one owner.")
-    invitation, token = await invited.create(call, organization_id, email, role)
+    invitation, token = await invited.create(call, organization_id, email, role, app_ids)
     call.audit.resource_id = invitation["id"]
     call.audit.data |= {"email": email, "role": role}
     return {"invitation": _invitation(invitation), "token": token}
@@ -123,7 +126,7 @@ async def organisations_withdraw_invitation(
 
 @organisations.tool(
     "POST /invitations/{token}/accept",
-    access=AnyAccount(keys=False),
+    access=AnyAccount(APPROVER, keys=False),
     effect="write",
     raises=(InvitationNotFound, InvitationSpent, InvitedAnother, AlreadyMember, OrganisationFull),
     audit=Audit("organization.invitation.accept", action="create", resource="invitation"),
@@ -143,6 +146,7 @@ async def organisations_accept_invitation(call: Call, token: InvitationToken) ->
         "organisation_id": organization_id,
         "account_id": account_id,
         "role": invitation.role,
+        "app_ids": invitation.app_ids,
         "created_at": call.now,
     }
     await call.execute(insert(members), member)

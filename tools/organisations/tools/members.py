@@ -9,7 +9,7 @@ from sqlalchemy import delete, select, update
 from baobab.tools.core.auth import keys
 from baobab.tools.core.auth.function_keys import void_function_keys_shown_to
 from baobab.tools.core.auth.membership import load_role
-from baobab.tools.core.auth.roles import Role, rank
+from baobab.tools.core.auth.roles import APPROVER, Role, rank
 from baobab.tools.core.auth.tables import accounts, api_keys, members
 from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
@@ -19,17 +19,23 @@ from baobab.tools.organisations import invitations as invited
 from baobab.tools.organisations.access import Member
 from baobab.tools.organisations.errors import (
     AboveOwnRole,
+    AppsNotOfOrganisation,
     LastOwner,
     MemberNotFound,
     PersonalOrganisation,
 )
-from baobab.tools.organisations.membership_checks import check_other_owner, check_role_rank, load_organisation
+from baobab.tools.organisations.membership_checks import (
+    check_app_ids,
+    check_other_owner,
+    check_role_rank,
+    load_organisation,
+)
 from baobab.tools.organisations.schemas import (
     Members,
     Removed,
     RoleSet,
 )
-from baobab.tools.organisations.toolset import OrganizationId, organisations
+from baobab.tools.organisations.toolset import AppIds, OrganizationId, organisations
 
 AccountId = Annotated[Uuid, Field(description="The member's account.")]
 
@@ -42,7 +48,7 @@ AccountId = Annotated[Uuid, Field(description="The member's account.")]
 async def organisations_members(call: Call, organization_id: OrganizationId) -> Members:
     """List the members of an organisation and their roles."""
     query = (
-        select(members.c.account_id, accounts.c.email, accounts.c.name, members.c.role, members.c.created_at)
+        select(members, accounts.c.email, accounts.c.name)
         .join(accounts, accounts.c.id == members.c.account_id)
         .where(members.c.organisation_id == organization_id)
         .order_by(members.c.created_at, members.c.account_id)
@@ -54,6 +60,7 @@ async def organisations_members(call: Call, organization_id: OrganizationId) -> 
                 "email": row.email,
                 "name": row.name,
                 "role": row.role,
+                "app_ids": row.app_ids,
                 "joined_at": row.created_at,
             }
             for row in await call.execute(query)
@@ -65,20 +72,24 @@ async def organisations_members(call: Call, organization_id: OrganizationId) -> 
     "PATCH /organizations/{organization_id}/members/{account_id}",
     access=Member("admin"),
     effect="write",
-    raises=(MemberNotFound, AboveOwnRole, LastOwner, PersonalOrganisation),
+    raises=(MemberNotFound, AboveOwnRole, LastOwner, PersonalOrganisation, AppsNotOfOrganisation),
     audit=Audit("organization.member.update", action="update", resource="account"),
     guard=Guard(grants=True),
 )
 async def organisations_set_role(
-    call: Call, organization_id: OrganizationId, account_id: AccountId, role: Role
+    call: Call, organization_id: OrganizationId, account_id: AccountId, role: Role, app_ids: AppIds | None = None
 ) -> RoleSet:
     """Give a member another role; nobody can grant a role above their own, and one owner must remain.
 
     A member whose role becomes lower loses what the higher one gave: their open invitations are withdrawn. If they
     become a plain member, the app keys that they made are revoked, and the function keys that they were shown replaced.
+    If they become an approver, all keys that they have in this organisation are revoked.
 
-    role: `member` uses the apps, `admin` runs them and invites, `owner` may do everything.
+    role: `approver` only decides about calls of agents whose approvers are `member`, `member` uses the apps, `admin`
+      runs them and invites, `owner` may do everything.
+    app_ids: for an approver, the only apps about whose calls they decide; left out, all.
     """
+    await check_app_ids(call, organization_id, role, app_ids)
     row = await load_organisation(call, organization_id, "admin")
     before = await _role_of(call, organization_id, account_id)
     check_role_rank(row["role"], before, role)
@@ -87,21 +98,23 @@ async def organisations_set_role(
     if before == "owner" != role:
         await check_other_owner(call, organization_id)
     is_member = (members.c.organisation_id == organization_id, members.c.account_id == account_id)
-    await call.execute(update(members).where(*is_member).values(role=role))
+    await call.execute(update(members).where(*is_member).values(role=role, app_ids=app_ids))
     revoked_count = 0
     if rank(role) < rank(before):
         await invited.withdraw_those_of(call, organization_id, account_id)
-    if role == "member":
-        revoked_count = await keys.revoke(call, *_keys_of(organization_id, account_id), api_keys.c.app_id.is_not(None))
+    if rank(role) <= rank("member"):
+        of_member = _keys_of(organization_id, account_id)
+        of_apps = () if role == APPROVER else (api_keys.c.app_id.is_not(None),)
+        revoked_count = await keys.revoke(call, *of_member, *of_apps)
         await void_function_keys_shown_to(call, organization_id, account_id)
     await call.services.notices.publish(call.unit, "members", organization_id)
-    call.audit.data |= {"from": before, "to": role, "keys_revoked": revoked_count}
-    return {"account_id": account_id, "role": role, "keys_revoked": revoked_count}
+    call.audit.data |= {"from": before, "to": role, "app_ids": app_ids, "keys_revoked": revoked_count}
+    return {"account_id": account_id, "role": role, "app_ids": app_ids, "keys_revoked": revoked_count}
 
 
 async def _get_removable(call: Call, organization_id: str, account_id: str) -> tuple[Any, Role]:
     leaving = account_id == call.account.account_id
-    row = await load_organisation(call, organization_id, "member" if leaving else "admin")
+    row = await load_organisation(call, organization_id, APPROVER if leaving else "admin")
     role = await _role_of(call, organization_id, account_id)
     check_role_rank(row["role"], role)
     if role == "owner":
@@ -121,7 +134,7 @@ async def _preview_remove(call: Call, organization_id: OrganizationId, account_i
 
 @organisations.tool(
     "DELETE /organizations/{organization_id}/members/{account_id}",
-    access=Member(),
+    access=Member(APPROVER),
     effect="destructive",
     raises=(MemberNotFound, AboveOwnRole, LastOwner, PersonalOrganisation),
     audit=Audit("organization.member.delete", action="delete", resource="account"),

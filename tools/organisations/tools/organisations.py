@@ -8,6 +8,7 @@ from sqlalchemy import delete, func, select, update
 from baobab.tools.core.auth import keys
 from baobab.tools.core.auth.access import AnyAccount
 from baobab.tools.core.auth.membership import create_organisation_row, select_memberships
+from baobab.tools.core.auth.roles import APPROVER
 from baobab.tools.core.auth.tables import api_keys, apps, members
 from baobab.tools.core.auth.tables import organisations as rows
 from baobab.tools.core.binding import Audit
@@ -36,7 +37,7 @@ OrganizationName = Annotated[str, NameText(200, min_length=1)]
 
 @organisations.tool(
     "GET /organizations",
-    access=AnyAccount(),
+    access=AnyAccount(APPROVER),
     effect="read",
 )
 async def organisations_list(call: Call) -> Organizations:
@@ -77,7 +78,7 @@ async def organisations_create(call: Call, name: OrganizationName) -> Organizati
 
 @organisations.tool(
     "GET /organizations/{organization_id}",
-    access=Member(),
+    access=Member(APPROVER),
     effect="read",
 )
 async def organisations_get(call: Call, organization_id: OrganizationId) -> Organization:
