@@ -12,7 +12,7 @@ from baobab.tools.core.auth.callers import Anonymous
 from baobab.tools.core.call import Call
 from baobab.tools.data.actor import Actor
 from baobab.tools.data.errors import IdempotencyKeyReused
-from baobab.tools.data.schemas import WriteOptions
+from baobab.tools.data.schemas import RepeatOptions
 from baobab.tools.data.sequences import Sequences
 
 T = TypeVar("T")
@@ -38,7 +38,7 @@ class Attempt:
     digest: str | None = None
 
 
-def read_attempt(call: Call, actor: Actor, options: WriteOptions | None, request: Any) -> Attempt | None:
+def read_attempt(call: Call, actor: Actor, options: RepeatOptions | None, request: Any) -> Attempt | None:
     """Returns the attempt of a call, by the client's idempotency key or by its approval. None without either."""
     key = options["idempotency_key"] if options is not None else None
     if key is None:

@@ -45,10 +45,14 @@ class ActingAs(TypedDict):
     ]
 
 
-class WriteOptions(ActingAs):
-    """The options of every tool that writes rows."""
+class RepeatOptions(TypedDict):
+    """By what a write that is sent again is recognised."""
 
     idempotency_key: Annotated[IdempotencyKey | None, Field(default=None)]
+
+
+class WriteOptions(ActingAs, RepeatOptions):
+    """The options of every tool that writes rows."""
 
 
 class AnswerOptions(WriteOptions):

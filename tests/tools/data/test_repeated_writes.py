@@ -101,3 +101,21 @@ async def test_a_column_of_the_name_is_a_filter_and_no_key(tables: Tables) -> No
         "PATCH", "/items?idempotency_key=eq.k1", {"note": "x"}, prefer="return=representation"
     )
     assert [row["id"] for row in changed_answer.json] == [1]
+
+
+async def test_an_undo_whose_answer_was_lost_is_sent_again_and_answered_alike(tables: Tables) -> None:
+    await open_items(tables)
+    deletion = await tables.ask("DELETE", "/items/1")
+    body = {"action_id": deletion.headers["x-action-id"]}
+    path = "/data-changes/undo"
+    first, *others = await asyncio.gather(*(tables.ask("POST", path, body, idempotency_key="lost") for _ in range(3)))
+    assert first.status == 200, first.content
+    for other in others:
+        assert (other.status, other.json, other.headers["x-action-id"]) == (
+            200,
+            first.json,
+            first.headers["x-action-id"],
+        )
+    assert await tables.list("items?order=id") == ROWS
+    without_key = await tables.ask("POST", path, body)
+    assert (without_key.status, without_key.json["error"]["code"]) == (409, "UNDO_CONFLICT")

@@ -1,7 +1,7 @@
 """/v1/{app_id}/changes: what was written, by whom, and how to undo it."""
 
 from datetime import timedelta
-from typing import Annotated, Any
+from typing import Annotated, Any, Unpack
 
 from pydantic import Field
 from pydantic_core import to_json
@@ -14,12 +14,13 @@ from baobab.tools.core.errors import BadRequest
 from baobab.tools.core.toolset import Guard, Rest
 from baobab.tools.core.types import AppId, Text
 from baobab.tools.data.actor import SERVICE
+from baobab.tools.data.attempts import read_attempt
 from baobab.tools.data.catalogue import Catalogue
 from baobab.tools.data.change_log import Change, LogReader
 from baobab.tools.data.errors import ActionNotFound, ForeignKeyViolation, UndoConflict, UndoImpossible, UniqueViolation
-from baobab.tools.data.fields import TableName
+from baobab.tools.data.fields import KEY_HEADER, TableName
 from baobab.tools.data.rows import Rows
-from baobab.tools.data.schemas import ChangeRow, Changes, Undone
+from baobab.tools.data.schemas import ChangeRow, Changes, RepeatOptions, Undone
 from baobab.tools.data.toolset import data
 from baobab.tools.data.transactions import find_catalogue, write_rows
 from baobab.tools.data.undo import UndoPlan, plan_undo, undo
@@ -89,7 +90,9 @@ def _show(change: Change) -> ChangeRow:
     }
 
 
-async def _preview_undo(call: Call, app_id: AppId, action_id: str | None, run_id: str | None, cascade: bool) -> str:
+async def _preview_undo(
+    call: Call, app_id: AppId, action_id: str | None, run_id: str | None, cascade: bool, **_: Unpack[RepeatOptions]
+) -> str:
     if not (await find_catalogue(call)).version:
         raise ActionNotFound("There is no such change of rows.")
     store, oldest = call.stores.data, _find_oldest(call)
@@ -110,7 +113,7 @@ async def _preview_undo(call: Call, app_id: AppId, action_id: str | None, run_id
     raises=(ActionNotFound, UndoConflict, UndoImpossible, UniqueViolation, ForeignKeyViolation),
     audit=Audit("data.undo", category="data", resource="action"),
     guard=Guard(preview=_preview_undo),
-    rest=Rest(examples={"action_id": "17"}),
+    rest=Rest(query=("idempotency_key",), from_headers=KEY_HEADER, examples={"action_id": "17"}),
 )
 async def data_undo(
     call: Call,
@@ -118,6 +121,7 @@ async def data_undo(
     action_id: ActionId | None = None,
     run_id: RunId | None = None,
     cascade: bool = False,
+    **options: Unpack[RepeatOptions],
 ) -> Undone:
     """Undo a write of rows, or all writes of a run: the rows become what they were before.
 
@@ -129,16 +133,18 @@ async def data_undo(
     """
     number, oldest, store = _require_one(action_id, run_id), _find_oldest(call), call.stores.data
 
-    def write(rows: Rows, catalogue: Catalogue) -> tuple[int, list[str]]:
+    def write(rows: Rows, catalogue: Catalogue) -> Undone:
         if not catalogue.version:
             raise ActionNotFound("There is no such change of rows.")
         reader = LogReader(rows.statements, store, app_id)
         plan = plan_undo(reader, number, run_id, cascade=cascade, oldest=oldest)
-        return undo(rows, catalogue, plan, cascade=cascade), [str(each) for each in sorted(plan.actions)]
+        count = undo(rows, catalogue, plan, cascade=cascade)
+        return {"undone": count, "actions": [str(each) for each in sorted(plan.actions)]}
 
-    count, actions = await write_rows(call, SERVICE, write)
-    call.audit.resource_id = actions[0]
-    return {"undone": count, "actions": actions}
+    attempt = read_attempt(call, SERVICE, options, [action_id, run_id, cascade])
+    result = await write_rows(call, SERVICE, write, attempt)
+    call.audit.resource_id = result["actions"][0]
+    return result
 
 
 def _require_one(action_id: str | None, run_id: str | None) -> int | None:
