@@ -18,7 +18,7 @@ from baobab.http.answer import ON_STOP, reply_to
 from baobab.http.console import pages
 from baobab.http.console.app_page import parse_object
 from baobab.http.console.live import Changes, Watch
-from baobab.http.console.page import Feed, Form, Page
+from baobab.http.console.page import APP_GROUPS, MENU_GROUPS, Feed, Form, Page
 from baobab.http.console.rendering import build_environment, render_page, say_duration
 from baobab.http.console.visit import Visit
 from baobab.http.forms import ForeignForm, read_form, require_own_page
@@ -65,7 +65,9 @@ def require_csrf(token: str, expected_token: str) -> None:
         raise ForeignForm
 
 
-_ASSETS = Path(__file__).parent / "assets"
+_FOLDER = Path(__file__).parent
+_STYLES = ("tokens", "shell", "components", "inbox", "approval", "apps", "data", "agents", "people")
+"""The files of `styles/` in their order: they are served as one. Each area has a file of its own."""
 _TYPES = {"console.css": "text/css", "console.js": "text/javascript", "push.js": "text/javascript"}
 _LARGEST_FORM = 5 * 2**20
 _LARGEST_SIGN_IN = 8192
@@ -95,7 +97,7 @@ class Console:
         self._services = services
         self._prefix = urlsplit(services.options.base_url).path.rstrip("/") + "/console"
         self._cookies = Cookies(services.options.base_url)
-        self._environment = build_environment()
+        self._environment = build_environment(now=services.clock.now)
         self._page_headers = {**_HEADERS, "Content-Type": "text/html; charset=utf-8"}
         if files_domain := services.options.files_domain:
             # Thumbnails are sent on to the hosts of files.
@@ -104,7 +106,9 @@ class Console:
             self._page_headers["Content-Security-Policy"] = policy
         self._changes = Changes(services.notices)
         self._streams = OpenStreams(self._services.notices, StreamLimits(in_all=1000, of_subject=64, of_caller=16))
-        self._assets = {name: (_ASSETS / name).read_bytes() for name in _TYPES}
+        styles = b"".join((_FOLDER / "styles" / f"{name}.css").read_bytes() for name in _STYLES)
+        scripts = {path.name: path.read_bytes() for path in (_FOLDER / "assets").iterdir() if path.name in _TYPES}
+        self._assets = {"console.css": styles, **scripts}
         self._stamps = {name: sha256(content).hexdigest()[:12] for name, content in self._assets.items()}
         modules = [import_module(f"{pages.__name__}.{module.name}") for module in pkgutil.iter_modules(pages.__path__)]
         self._pages: list[Page] = [page for module in modules for page in getattr(module, "PAGES", ())]
@@ -112,9 +116,9 @@ class Console:
         self._feeds: list[Feed] = [feed for module in modules for feed in getattr(module, "FEEDS", ())]
         self._feeds += [Feed("/events", self._open_changes), Feed("/session", self._open_session)]
         ranked_pages = sorted(self._pages, key=lambda page: page.rank)
-        self._menu = [page for page in ranked_pages if page.menu is not None and not page.of_account]
-        self._account_menu = [page for page in ranked_pages if page.menu is not None and page.of_account]
-        self._tabs = [page for page in ranked_pages if page.tab is not None]
+        in_menu, in_app = ([page for page in ranked_pages if page.menu], [page for page in ranked_pages if page.tab])
+        self._menus = {group: [page for page in in_menu if page.group == group] for group in MENU_GROUPS}
+        self._tabs = {group: [page for page in in_app if page.group == group] for group in APP_GROUPS}
 
     async def __call__(self, scope: Scope, receive: Any, respond: Any) -> None:
         rest_request, request = RestRequest(scope, reply_to(scope, respond)), Request(scope, receive)
@@ -301,9 +305,13 @@ class Console:
         page_values = {
             "root": self._prefix,
             "session": session,
-            "menu": self._menu,
-            "account_menu": self._account_menu,
+            "menus": self._menus,
             "tabs": self._tabs,
+            # Whether this person only approves: the menu then has nothing else.
+            "decides_only": False,
+            "organisation_name": None,
+            "waiting_count": None,
+            "in_app": False,
             "feed": "/session",
             "base_url": self._services.options.base_url,
             "stamps": self._stamps,

@@ -13,6 +13,8 @@ Show = Callable[[Visit], Awaitable[Context]]
 Act = Callable[[Visit], Awaitable[str | Context]]
 """Handles a form, and returns the path to go to, or what its page shows once, such as a secret."""
 Open = Callable[[Visit], Awaitable[Stream]]
+MENU_GROUPS = ("", "Organisation", "Account")
+APP_GROUPS = ("", "Data", "Agents", "People", "Operate")
 _PARAMETER = re.compile(r"\{(\w+)\}")
 
 
@@ -22,8 +24,9 @@ class Page:
 
     path: below /console, with `{name}` for a variable part. show: returns what the template shows. template: the
     template itself, or the name of a file in `templates/`. Pages of an app extend `app.html`. menu: its name in the
-    menu, if it is in the menu. of_account: whether that is the account's menu. tab: its name among the pages of an app.
-    rank: pages with a lower rank come first.
+    menu, if it is in the menu. tab: its name among the pages of an app. group: the heading under which the menu or the
+    app has it: "Organisation" or "Account" of the menu, one of `APP_GROUPS` of an app; empty for what stands on top.
+    icon: the name of a file in `icons/`. rank: pages with a lower rank come first.
     """
 
     path: str
@@ -31,9 +34,14 @@ class Page:
     template: str
     show: Show
     menu: str | None = None
-    of_account: bool = False
     tab: str | None = None
+    group: str = ""
+    icon: str = "file"
     rank: int = 50
+    on_phone: bool = False
+    """Whether it stands in the bar at the bottom of a phone, which has place for three."""
+    for_approvers: bool = False
+    """Whether somebody who only approves has it in the menu."""
     follows_inbox: bool = False
     """Whether the page shows what waits for a decision, and is reloaded when that changes."""
     frame: bool = False
@@ -41,6 +49,10 @@ class Page:
 
     def match(self, path: str) -> dict[str, str] | None:
         return match_path(self.path, path)
+
+    def is_above(self, page: "Page") -> bool:
+        """Returns whether another page lies below this one, as a row below its table."""
+        return bool(self.path) and self.path != "/apps/{app}" and page.path.startswith(self.path + "/")
 
 
 @dataclass(frozen=True, slots=True)

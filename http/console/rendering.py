@@ -4,23 +4,30 @@ not.
 
 import json
 import re
-from collections.abc import Mapping
-from datetime import UTC, datetime
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
 
 from baobab.tools.core.escaping import escape_json, escape_text
 
 _QUOTED = re.compile(r'("(?:[^"\\]|\\.)*")')
 """A JSON string in a title, which a proposer chose."""
 _FOLDER = Path(__file__).parent
+_ICONS = {path.stem: path.read_text().strip() for path in (_FOLDER / "icons").glob("*.svg")}
+_COLOURS_OF_AVATARS = 5
 
 
-def build_environment(folder: Path = _FOLDER / "templates") -> Environment:
-    """Builds the template environment. folder: where template files are."""
+def read_clock() -> datetime:
+    return datetime.now(UTC)
+
+
+def build_environment(folder: Path = _FOLDER / "templates", now: Callable[[], datetime] = read_clock) -> Environment:
+    """Builds the template environment. folder: where template files are. now: what relative times are relative to."""
     environment = Environment(
         loader=FileSystemLoader(folder),
         autoescape=True,
@@ -35,6 +42,10 @@ def build_environment(folder: Path = _FOLDER / "templates") -> Environment:
         "plain_json": partial(escape_json, indent=2),
         "editable_json": partial(json.dumps, indent=2, ensure_ascii=True),
         "moment": render_moment,
+        "to_the_second": lambda moment: f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC",
+        "near": lambda moment: say_near(moment, now()),
+        "initials": find_initials,
+        "colour": lambda name: sum(str(name).encode()) % _COLOURS_OF_AVATARS,
         "clock": lambda moment: f"{moment.astimezone(UTC):%H:%M:%S}",
         "duration": say_duration,
         "usd": say_dollars,
@@ -42,6 +53,7 @@ def build_environment(folder: Path = _FOLDER / "templates") -> Environment:
         "state_words": lambda state: str(state).replace("_", " "),
         "iso": lambda moment: moment.astimezone(UTC).isoformat(timespec="seconds"),
     }
+    environment.globals["icon"] = draw_icon
     environment.tests["several_lines"] = lambda text: "\n" in text or len(text) > 80
     return environment
 
@@ -53,6 +65,38 @@ def escape_lines(text: object) -> str:
 
 def render_moment(moment: datetime) -> str:
     return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+
+
+def draw_icon(name: str, css_class: str = "") -> Markup:
+    """Returns an icon as SVG, which those who hear the page do not hear: beside it stands a name."""
+    attributes = f'<svg class="{f"icon {css_class}".strip()}" width="16" height="16" aria-hidden="true"'
+    return Markup(_ICONS[name].replace("<svg", attributes, 1))  # noqa: S704 (our own files)
+
+
+def find_initials(name: object) -> str:
+    """Returns at most two letters of a name for an avatar; nothing of it that is invisible."""
+    words = re.findall(r"[^\W_]+", str(name).partition("@")[0])
+    return "".join(word[0] for word in words[:2]).upper() or "?"
+
+
+def say_near(moment: datetime, now: datetime) -> str:
+    """Returns a time as people say it: relative within an hour, else the clock, the day or the date, in UTC.
+
+    The script of the pages says the same in the zone of the browser (`sayNear` in `console.js`).
+    """
+    moment, now = moment.astimezone(UTC), now.astimezone(UTC)
+    minutes = (moment - now) / timedelta(minutes=1)
+    if abs(minutes) < 1:
+        return "just now" if minutes <= 0 else "in less than a minute"
+    if abs(minutes) < 60:
+        return f"{-minutes:.0f} min ago" if minutes < 0 else f"in {minutes:.0f} min"
+    days = (moment.date() - now.date()).days
+    clock = f"{moment:%H:%M} UTC"
+    if abs(days) <= 1:
+        return f"{('yesterday ', '', 'tomorrow ')[days + 1]}{clock}"
+    if abs(days) < 7:
+        return f"{moment:%a} {clock}"
+    return f"{moment.day} {moment:%b}" if moment.year == now.year else f"{moment.day} {moment:%b %Y}"
 
 
 def render_page(environment: Environment, template: str, values: Mapping[str, Any]) -> str:

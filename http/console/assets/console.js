@@ -71,8 +71,9 @@ function warn(words) {
 /** Does to fresh content what the script does to each page. */
 function dress() {
 	showText();
-	showTab();
 	showTimeLeft();
+	showTimes();
+	endToast();
 	for (const block of main().querySelectorAll("pre[data-copy]")) addCopy(block);
 }
 
@@ -85,6 +86,42 @@ function showTimeLeft() {
 		part.textContent = size ? `${count} ${unit}${count === 1 ? "" : "s"} left` : "less than a minute left";
 		if (seconds < 0 && !part.dataset.over) { part.dataset.over = "yes"; setTimeout(refresh, 1000); }
 	}
+}
+
+/** Says a time as people do, in the zone of this browser: `say_near` of the server does so in UTC. */
+function sayNear(moment) {
+	const now = new Date();
+	const minutes = (moment - now) / 60_000;
+	if (Math.abs(minutes) < 1) return minutes <= 0 ? "just now" : "in less than a minute";
+	if (Math.abs(minutes) < 60) return minutes < 0 ? `${Math.round(-minutes)} min ago` : `in ${Math.round(minutes)} min`;
+	const midnight = (day) => Date.UTC(day.getFullYear(), day.getMonth(), day.getDate());
+	const days = (midnight(moment) - midnight(now)) / 86_400_000;
+	const clock = moment.toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit" });
+	if (Math.abs(days) <= 1) return ["yesterday ", "", "tomorrow "][days + 1] + clock;
+	const year = moment.getFullYear() === now.getFullYear() ? undefined : "numeric";
+	if (Math.abs(days) < 7) return `${moment.toLocaleDateString("en-GB", { weekday: "short" })} ${clock}`;
+	return moment.toLocaleDateString("en-GB", { day: "numeric", month: "short", year });
+}
+
+/** Makes the times of the page local, and keeps near ones true. A time that says only its clock is local by its tooltip. */
+function showTimes() {
+	for (const part of document.querySelectorAll("time[datetime]")) {
+		const moment = new Date(part.dateTime);
+		const words = part.dataset.clock === undefined ? sayNear(moment) : moment.toLocaleTimeString("en-GB");
+		if (part.textContent !== words) part.textContent = words;
+	}
+}
+
+/** Takes away what was said about the last step after ten seconds, unless somebody is at it. */
+function endToast() {
+	const toast = main().querySelector(".toast");
+	if (!toast) return;
+	const address = new URL(location.href);
+	if (address.searchParams.has("saved")) {
+		address.searchParams.delete("saved");
+		history.replaceState(null, "", address);
+	}
+	setTimeout(() => { if (!toast.matches(":focus-within, :hover")) toast.remove(); }, 10_000);
 }
 
 /** Copies what a block says. Without a clipboard there is no button: browsers have one with https and on this machine. */
@@ -212,14 +249,8 @@ async function watch() {
 }
 watch();
 
-/** Where not all tabs fit, moves them sideways so that the present one is seen. */
-function showTab() {
-	const tabs = main().querySelector(".tabs");
-	const tab = tabs?.querySelector("[aria-current]");
-	if (tab) tabs.scrollLeft = tab.offsetLeft - tabs.offsetLeft - (tabs.clientWidth - tab.offsetWidth) / 2;
-}
 dress();
-setInterval(showTimeLeft, 15_000);
+setInterval(() => { showTimeLeft(); showTimes(); }, 15_000);
 
 /** Announces a file with the page's form, and sends its bytes to the address that the answer has. */
 async function send(form, file) {

@@ -45,7 +45,7 @@ async def start(visit: Visit) -> str:
 
 
 PAGES = (
-    Page("/apps/{app}/agents", "Agents", "agents.html", show_agents, tab="Agents", rank=20),
+    Page("/apps/{app}/agents", "Agents", "agents.html", show_agents, tab="Agents", group="Agents", icon="bot", rank=10),
     Page("/apps/{app}/agents/{agent}", "Agent", "agent.html", show_agent),
 )
 FORMS = (Form("/apps/{app}/agents/{agent}/run", start),)

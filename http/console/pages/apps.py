@@ -54,8 +54,8 @@ async def pause(visit: Visit) -> str:
 
 
 PAGES = (
-    Page("/apps", "Apps", "apps.html", show_apps, menu="Apps", rank=10),
-    Page(PATH, "App", "app_overview.html", show_app, tab="Overview", rank=0),
+    Page("/apps", "Apps", "apps.html", show_apps, menu="Apps", icon="layout-grid", rank=10, on_phone=True),
+    Page(PATH, "App", "app_overview.html", show_app, tab="Overview", icon="layout-grid", rank=0),
 )
 FORMS = (
     Form("/apps/create", create_app),

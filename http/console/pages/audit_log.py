@@ -33,4 +33,15 @@ async def show_log(visit: Visit) -> Context:
     }
 
 
-PAGES = (Page("/apps/{app}/audit-log", "Audit log", "audit_log.html", show_log, tab="Audit log", rank=80),)
+PAGES = (
+    Page(
+        "/apps/{app}/audit-log",
+        "Audit log",
+        "audit_log.html",
+        show_log,
+        tab="Audit log",
+        group="Operate",
+        icon="list",
+        rank=10,
+    ),
+)

@@ -119,7 +119,9 @@ def _describe_document(visit: Visit) -> dict[str, Any]:
 
 
 PAGES = (
-    Page(PATH, "Collections", "collections.html", show_collections, tab="Collections", rank=57),
+    Page(
+        PATH, "Collections", "collections.html", show_collections, tab="Collections", group="Data", icon="book", rank=40
+    ),
     Page(COLLECTION, "Collection", "collection.html", show_collection),
     Page(DOCUMENT, "Document", "collection_document.html", show_document),
 )

@@ -17,4 +17,14 @@ async def show_connect(visit: Visit) -> Context:
     return {"address": address, "mcp": f"{address}/mcp", "lines": formatted_lines}
 
 
-PAGES = (Page("/connect", "Connect a client", "connect.html", show_connect, menu="Connect a client", of_account=True),)
+PAGES = (
+    Page(
+        "/connect",
+        "Connect a client",
+        "connect.html",
+        show_connect,
+        menu="Connect a client",
+        group="Account",
+        icon="link",
+    ),
+)

@@ -84,7 +84,7 @@ ADDRESS = """{% extends "base.html" %}
 <p data-address="{{ address }}">Its bytes go to the address of this paragraph.</p>{% endblock %}
 """
 
-PAGES = (Page(PATH, "Files", "files.html", show_files, tab="Files", rank=55),)
+PAGES = (Page(PATH, "Files", "files.html", show_files, tab="Files", group="Data", icon="file", rank=30),)
 FORMS = (
     Form(PATH + "/announce", announce, ADDRESS),
     Form(PATH + "/write", write),

@@ -90,5 +90,18 @@ async def deny_all(visit: Visit) -> str:
     return ""
 
 
-PAGES = (Page("", "Inbox", "inbox.html", show_inbox, menu="Inbox", rank=0, follows_inbox=True),)
+PAGES = (
+    Page(
+        "",
+        "Inbox",
+        "inbox.html",
+        show_inbox,
+        menu="Inbox",
+        icon="inbox",
+        rank=0,
+        on_phone=True,
+        for_approvers=True,
+        follows_inbox=True,
+    ),
+)
 FORMS = (Form("/approvals/deny-all", deny_all),)

@@ -64,7 +64,7 @@ def _lead_to(job_id: str, of: str) -> str:
 
 
 PAGES = (
-    Page("/jobs", "Jobs", "jobs.html", show_jobs, menu="Jobs", rank=60),
+    Page("/jobs", "Jobs", "jobs.html", show_jobs, menu="Jobs", group="Organisation", icon="clock", rank=60),
     Page("/jobs/one", "Job", "job.html", show_job),
 )
 FORMS = (Form("/jobs/one/retry", retry), Form("/jobs/one/cancel", cancel))

@@ -73,7 +73,9 @@ async def set_ask(visit: Visit) -> str:
     return "/keys"
 
 
-PAGES = (Page("/keys", "API keys", "keys.html", show_keys, menu="Keys", rank=30),)
+PAGES = (
+    Page("/keys", "API keys", "keys.html", show_keys, menu="API keys", group="Organisation", icon="key-round", rank=30),
+)
 FORMS = (
     Form("/keys/create", create, "key_made.html"),
     Form("/keys/{id}/revoke", revoke),

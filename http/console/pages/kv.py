@@ -93,7 +93,7 @@ def _parse(text: str) -> object:
 
 
 PAGES = (
-    Page(PATH, "Key-value store", "kv.html", show_keys, tab="KV", rank=30),
+    Page(PATH, "Keys & values", "kv.html", show_keys, tab="Keys & values", group="Data", icon="key-round", rank=50),
     Page(PATH + "/entry", "Entry", "kv_entry.html", show_entry),
 )
 FORMS = (

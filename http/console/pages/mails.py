@@ -20,6 +20,6 @@ async def show_mail(visit: Visit) -> Context:
 
 
 PAGES = (
-    Page("/apps/{app}/mails", "Mails", "mails.html", show_mails, tab="Mails", rank=70),
+    Page("/apps/{app}/mails", "Mails", "mails.html", show_mails, tab="Mails", group="People", icon="mail", rank=30),
     Page("/apps/{app}/mails/{mail}", "Mail", "mail.html", show_mail),
 )

@@ -20,4 +20,4 @@ async def show_memory(visit: Visit) -> Context:
     return {**values, "rows": rows, "room": room, "q": search_text, "way": way, "ways": _WAYS}
 
 
-PAGES = (Page("/substrate", "Memory", "memory.html", show_memory, menu="Memory", rank=40),)
+PAGES = (Page("/substrate", "Memory", "memory.html", show_memory, menu="Memory", icon="layers", rank=40),)

@@ -41,7 +41,9 @@ async def delete_copy(visit: Visit) -> str:
     return _PATH.format(app=visit.parts["app"])
 
 
-PAGES = (Page(_PATH, "Region", "migrations.html", show_migrations, tab="Region", rank=80),)
+PAGES = (
+    Page(_PATH, "Region", "migrations.html", show_migrations, tab="Region", group="Operate", icon="map-pin", rank=80),
+)
 FORMS = (
     Form(f"{_PATH}/start", start),
     Form(f"{_PATH}/{{id}}/abort", abort),

@@ -57,5 +57,5 @@ def _read_request(fields: dict[str, str]) -> dict[str, Any]:
     return request
 
 
-PAGES = (Page(_PATH, "Models", "models.html", show_models, tab="Models", rank=30),)
+PAGES = (Page(_PATH, "Models", "models.html", show_models, tab="Models", group="Agents", icon="cpu", rank=40),)
 FORMS = (Form(f"{_PATH}/try", try_model, "models.html"),)

@@ -90,7 +90,18 @@ async def try_channel(visit: Visit) -> Context:
     return {**await show_notices(visit), "tried": result}
 
 
-PAGES = (Page(_PATH, "Notices", "notices.html", show_notices, menu="Notices", of_account=True),)
+PAGES = (
+    Page(
+        _PATH,
+        "Notifications",
+        "notices.html",
+        show_notices,
+        menu="Notifications",
+        group="Account",
+        icon="bell",
+        for_approvers=True,
+    ),
+)
 FORMS = (
     Form(f"{_PATH}/save", save),
     Form(f"{_PATH}/channels", add, "notices.html"),

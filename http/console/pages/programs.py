@@ -24,5 +24,16 @@ async def revoke(visit: Visit) -> str:
     return "/programs"
 
 
-PAGES = (Page("/programs", "Connected programs", "programs.html", show_programs, menu="Programs", of_account=True),)
+PAGES = (
+    Page(
+        "/programs",
+        "Connected programs",
+        "programs.html",
+        show_programs,
+        menu="Programs",
+        group="Organisation",
+        icon="plug",
+        rank=40,
+    ),
+)
 FORMS = (Form("/programs/{id}/revoke", revoke),)

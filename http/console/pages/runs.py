@@ -216,7 +216,7 @@ async def open_download(visit: Visit) -> Stream:
 
 
 PAGES = (
-    Page("/apps/{app}/runs", "Runs", "runs.html", show_runs, tab="Runs", rank=10),
+    Page("/apps/{app}/runs", "Runs", "runs.html", show_runs, tab="Runs", group="Agents", icon="play", rank=20),
     Page(PATH, "Run", "run.html", show_run),
     Page(PATH + "/events/{seq}", "Event", "event.html", show_event),
     Page(PATH + "/model-calls/{step}", "Model call", "model_call.html", show_model_call),

@@ -41,7 +41,18 @@ async def revoke(visit: Visit) -> str:
     return "/sessions"
 
 
-PAGES = (Page("/sessions", "Sessions", "sessions.html", show_sessions, menu="Sessions", of_account=True),)
+PAGES = (
+    Page(
+        "/sessions",
+        "Signed-in devices",
+        "sessions.html",
+        show_sessions,
+        menu="Signed-in devices",
+        group="Account",
+        icon="monitor-smartphone",
+        for_approvers=True,
+    ),
+)
 FORMS = (
     Form("/sessions/{id}/revoke", revoke),
     Form("/sessions/passkeys", add_passkey),

@@ -11,4 +11,15 @@ async def show_settings(visit: Visit) -> Context:
     return {"faults": page["faults"], "changed": changed_settings, "others": default_settings}
 
 
-PAGES = (Page("/settings", "Settings", "settings.html", show_settings, menu="Settings", of_account=True, rank=90),)
+PAGES = (
+    Page(
+        "/settings",
+        "Settings",
+        "settings.html",
+        show_settings,
+        menu="Settings",
+        group="Organisation",
+        icon="sliders-horizontal",
+        rank=90,
+    ),
+)

@@ -85,4 +85,4 @@ def _connect(start: Mapping[str, Any], end: Mapping[str, Any], title: str) -> Ma
     return {"path": f"M{x1} {y1} C{x1} {bow} {x2} {bow} {x2} {y2}", "title": title}
 
 
-PAGES = (Page(PATH, "Tables", "tables.html", show_tables, tab="Tables", rank=25),)
+PAGES = (Page(PATH, "Tables", "tables.html", show_tables, tab="Tables", group="Data", icon="table-2", rank=25),)

@@ -107,7 +107,7 @@ async def delete_provider(visit: Visit) -> str:
 
 
 PAGES = (
-    Page(PATH, "Sign-in", "user_sign_in.html", show_sign_in, tab="Sign-in", rank=55),
+    Page(PATH, "Sign-in", "user_sign_in.html", show_sign_in, tab="Sign-in", group="People", icon="lock", rank=20),
     Page(PATH + "/preview", "Preview", "{{ html }}", show_preview, frame=True),
 )
 FORMS = (

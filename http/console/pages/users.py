@@ -88,7 +88,7 @@ def _open_user(visit: Visit) -> str:
 
 
 PAGES = (
-    Page(PATH, "Users", "users.html", show_users, tab="Users", rank=50),
+    Page(PATH, "Users", "users.html", show_users, tab="Users", group="People", icon="users", rank=10),
     Page(PATH + "/{user}", "User", "user.html", show_user),
 )
 FORMS = (

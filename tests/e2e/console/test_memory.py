@@ -96,8 +96,8 @@ async def test_what_waits_is_approved_from_the_inbox_and_an_action_is_undone(bro
         await sign_in(person, email)
         await person.page.get_by_role("link", name="place call").click()
         await person.page.get_by_role("button", name="Approve", exact=True).click()
-        await expect(person.page.locator("h1 .chip")).to_have_text("executed")
+        await expect(person.page.locator("h1 .tag")).to_have_text("executed")
         await person.page.goto(paths[4])
         await person.page.get_by_role("button", name="Undo").click()
-        await expect(person.page.locator("h1 .chip")).to_have_text("reverted")
+        await expect(person.page.locator("h1 .tag")).to_have_text("reverted")
         assert person.questions == ["Undo this action?"]
