@@ -1,5 +1,6 @@
 """The parts that all pages of an app share: they extend `app.html`, which shows the app and the tabs of its pages."""
 
+import json
 from typing import Any
 
 from baobab.http.console.visit import Visit
@@ -15,6 +16,22 @@ async def read_app(visit: Visit) -> dict[str, Any]:
     return app
 
 
+def refuse_field(field: str, problem: str) -> BadRequest:
+    """Builds the error of one field of a form. problem: what to type, as a sentence, which stands beside the field."""
+    return BadRequest(problem, details={"fields": [{"field": field, "problem": problem}]})
+
+
+def find_fault(text: str) -> str:
+    """Returns where a text stops being JSON, as a part of a sentence; nothing if that is not known."""
+    try:
+        json.loads(text)
+    except json.JSONDecodeError as exc:
+        return f": look at line {exc.lineno}, character {exc.colno}"
+    except ValueError:
+        pass
+    return ""
+
+
 def parse_object(text: str, name: str) -> dict[str, Any] | None:
     """Parses the JSON object that somebody typed into a field; returns None if it is empty. Raises BadRequest."""
     if not text.strip():
@@ -22,7 +39,7 @@ def parse_object(text: str, name: str) -> dict[str, Any] | None:
     try:
         value = parse_json(text)
     except ValueError as exc:
-        raise BadRequest(f"The {name} is not JSON.") from exc
+        raise refuse_field(name, f"The {name} is not JSON{find_fault(text)}.") from exc
     if not isinstance(value, dict):
-        raise BadRequest(f"The {name} must be a JSON object.")
+        raise refuse_field(name, f"The {name} must be a JSON object: names and values in braces.")
     return value

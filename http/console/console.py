@@ -3,13 +3,14 @@
 import hmac
 import pkgutil
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from hashlib import sha256
 from importlib import import_module
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import RedirectResponse, Response
@@ -20,6 +21,7 @@ from baobab.http.console.app_page import parse_object
 from baobab.http.console.live import Changes, Watch
 from baobab.http.console.page import APP_GROUPS, MENU_GROUPS, Feed, Form, Page
 from baobab.http.console.rendering import build_environment, render_page, say_duration
+from baobab.http.console.returned_form import PAGE_FIELD, list_typed, return_form
 from baobab.http.console.visit import Visit
 from baobab.http.forms import ForeignForm, read_form, require_own_page
 from baobab.http.open_streams import OpenStreams, StreamLimits, stream_while_allowed
@@ -31,7 +33,7 @@ from baobab.tools.console.passkeys import begin_sign_in
 from baobab.tools.console.sessions import LiveSession, find_session
 from baobab.tools.core.auth.credentials import ANONYMOUS
 from baobab.tools.core.context import RequestContext
-from baobab.tools.core.errors import BaobabError, RateLimited, RouteNotFound, Unauthenticated
+from baobab.tools.core.errors import BadRequest, BaobabError, RateLimited, RouteNotFound, Unauthenticated
 from baobab.tools.core.outages import STORE_OUTAGES, translate_outage
 from baobab.tools.core.registry import Registry
 from baobab.tools.core.stream import Stream
@@ -168,17 +170,25 @@ class Console:
             return self._render_error(error, session)
 
     async def _show(self, request: Request, path: str, session: LiveSession, context: RequestContext) -> Response:
+        page, parts = self._find_page(path)
+        # Before the page reads: what changes after that is told to it.
+        feed = f"/events?seen={self._changes.stamp}" if page.follows_inbox else "/session"
+        visit = self._build_visit(session, context, parts, dict(request.query_params))
+        try:
+            values = {"page": page, "title": page.title, "feed": feed, **await page.show(visit)}
+        except BadRequest as error:
+            # What was asked for by a form of the page itself, such as a filter.
+            return await self._return_form(path, path, session, context, visit.query, error)
+        answer = self._render(page.template, values, session)
+        if page.frame:
+            answer.headers.update(_FRAME_HEADERS)
+        return answer
+
+    def _find_page(self, path: str) -> tuple[Page, dict[str, str]]:
         for page in self._pages:
             parts = page.match(path)
             if parts is not None:
-                # Before the page reads: what changes after that is told to it.
-                feed = f"/events?seen={self._changes.stamp}" if page.follows_inbox else "/session"
-                visit = self._build_visit(session, context, parts, dict(request.query_params))
-                values = {"page": page, "title": page.title, "feed": feed, **await page.show(visit)}
-                answer = self._render(page.template, values, session)
-                if page.frame:
-                    answer.headers.update(_FRAME_HEADERS)
-                return answer
+                return page, parts
         raise RouteNotFound("There is no such page.", remediation="Begin at the inbox; the menu leads to all others.")
 
     async def _act(self, request: Request, path: str, session: LiveSession, context: RequestContext) -> Response:
@@ -194,12 +204,42 @@ class Console:
             parts = form.match(path)
             if parts is not None:
                 visit = self._build_visit(session, context, parts, dict(request.query_params), fields)
-                outcome = await form.act(visit)
+                try:
+                    outcome = await form.act(visit)
+                except ConsoleSignedOut:
+                    raise
+                except BaobabError as error:
+                    page_path = fields.get(PAGE_FIELD) or request.headers.get("referer", "").partition(self._prefix)[2]
+                    return await self._return_form(page_path, path, session, context, fields, error)
                 if isinstance(outcome, str):
                     return RedirectResponse(self._prefix + outcome, 303, _HEADERS)
                 # It does not follow changes: asked for again, its address would show something else.
                 return self._render(form.template, {"feed": "", **outcome}, session)
         raise RouteNotFound
+
+    async def _return_form(
+        self,
+        page_path: str,
+        path: str,
+        session: LiveSession,
+        context: RequestContext,
+        fields: Mapping[str, str],
+        error: BaobabError,
+    ) -> Response:
+        """Answers a form that was refused with its page, filled as it was sent. Where that page cannot be shown, the
+        page of the error has what was typed. page_path: with the query of the page. path: of the form.
+        """
+        error.naming = self._registry.name_by_tool
+        address = urlsplit(page_path)
+        page_address = _own_path(f"{address.path}?{address.query}")
+        with suppress(BaobabError):
+            page, parts = self._find_page(address.path.rstrip("/") if page_address else "")
+            visit = self._build_visit(session, context, parts, dict(parse_qsl(address.query)))
+            values = {"page": page, "title": page.title, "feed": "", **await page.show(visit)}
+            html = self._render_html(page.template, values, session)
+            if returned_html := return_form(html, self._prefix + path, fields, error, page_address):
+                return Response(returned_html, error.status, self._page_headers)
+        return self._render_error(error, session, list_typed(fields))
 
     async def _sign_in(self, request: Request, context: RequestContext) -> Response:
         return_path = _own_path(request.query_params.get("back", ""))
@@ -320,9 +360,12 @@ class Console:
         }
         return render_page(self._environment, template, page_values | dict(values))
 
-    def _render_error(self, error: BaobabError, session: LiveSession | None = None) -> Response:
+    def _render_error(
+        self, error: BaobabError, session: LiveSession | None = None, typed: Mapping[str, str] | None = None
+    ) -> Response:
         error.naming = self._registry.name_by_tool
-        return self._render("problem.html", {"title": error.message, "error": error, "feed": ""}, session, error.status)
+        values = {"title": error.message.replace("`", ""), "error": error, "typed": typed or {}, "feed": ""}
+        return self._render("problem.html", values, session, error.status)
 
     def _send_asset(self, name: str, request: Request) -> Response:
         if name not in self._assets:

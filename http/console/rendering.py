@@ -13,6 +13,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from baobab.http.console.returned_form import say_remedy
 from baobab.tools.core.escaping import escape_json, escape_text
 
 _QUOTED = re.compile(r'("(?:[^"\\]|\\.)*")')
@@ -44,6 +45,7 @@ def build_environment(folder: Path = _FOLDER / "templates", now: Callable[[], da
         "moment": render_moment,
         "to_the_second": lambda moment: f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC",
         "near": lambda moment: say_near(moment, now()),
+        "remedy_for_person": say_remedy,
         "initials": find_initials,
         "colour": lambda name: sum(str(name).encode()) % _COLOURS_OF_AVATARS,
         "clock": lambda moment: f"{moment.astimezone(UTC):%H:%M:%S}",

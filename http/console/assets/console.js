@@ -260,7 +260,7 @@ async function send(form, file) {
 	const answer = await fetch(form.action, { method: "POST", body: fields });
 	const page = parse(await answer.text());
 	const address = page.querySelector("[data-address]")?.dataset.address;
-	if (!address) throw new Error(page.querySelector("h1")?.textContent);
+	if (!address) throw new Error(page.querySelector(".problem, .field-error, h1")?.textContent);
 	const stored = await fetch(address, { method: "PUT", body: file, headers: { "content-type": type } });
 	if (!stored.ok) throw new Error((await stored.json()).error?.message);
 }

@@ -5,12 +5,11 @@ from collections.abc import Mapping
 from typing import Any
 from uuid import uuid4
 
-from baobab.http.console.app_page import read_app
+from baobab.http.console.app_page import read_app, refuse_field
 from baobab.http.console.page import Context, Form, Page
 from baobab.http.console.pages.runs import PATH as RUN
 from baobab.http.console.run_view import ENDED, show_value
 from baobab.http.console.visit import Visit
-from baobab.tools.core.errors import BadRequest
 from baobab.tools.core.escaping import escape_json
 
 _PATH = "/apps/{app}/agents/{agent}/chat"
@@ -65,7 +64,7 @@ async def say(visit: Visit) -> str:
     app_id, name, thread = visit.parts["app"], visit.parts["agent"], visit.form.get("thread", "")
     text = visit.form.get("text", "").strip()
     if not text or not _THREAD.fullmatch(thread):
-        raise BadRequest("Write something.")
+        raise refuse_field("text", "Write something.")
     agent = (await visit.call("agents_get", app_id=app_id, name=name))["agent"]
     idempotency_key = visit.form.get("once", "")[:64] or uuid4().hex
     input_values = {_find_field(agent["graph_spec"]): text}

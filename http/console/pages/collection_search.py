@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
-from baobab.http.console.app_page import parse_object
+from baobab.http.console.app_page import parse_object, refuse_field
 from baobab.http.console.page import Context, Form, Page
 from baobab.http.console.pages.collections import COLLECTION, read_collection, read_number
 from baobab.http.console.visit import Visit
 from baobab.storage.full_text import find_words
-from baobab.tools.core.errors import BadRequest, NotFound
+from baobab.tools.core.errors import NotFound
 from baobab.tools.rag.text_search import choose_words
 
 PATH = COLLECTION + "/search"
@@ -56,20 +56,20 @@ def _ask(visit: Visit, fields: Mapping[str, str]) -> dict[str, Any]:
         "query": search["q"],
         "mode": search["mode"],
         "topK": read_number(search["top"], "number of chunks", 20),
-        "threshold": _read_part(search["threshold"], "least score"),
+        "threshold": _read_part(search["threshold"], "threshold"),
         "diversity": _read_part(search["diversity"], "diversity"),
         "filter": parse_object(search["filter"], "filter"),
     }
 
 
-def _read_part(text: str, label: str) -> float:
+def _read_part(text: str, field: str) -> float:
     """Returns a number from 0 to 1. Raises BadRequest for anything else."""
     try:
         number = float(text or 0)
     except ValueError as exc:
-        raise BadRequest(f"The {label} must be a number from 0 to 1.") from exc
+        raise refuse_field(field, "Type a number from 0 to 1.") from exc
     if not 0 <= number <= 1:
-        raise BadRequest(f"The {label} must be a number from 0 to 1.")
+        raise refuse_field(field, "Type a number from 0 to 1.")
     return number
 
 

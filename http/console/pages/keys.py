@@ -3,9 +3,9 @@
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 
+from baobab.http.console.app_page import refuse_field
 from baobab.http.console.page import Context, Form, Page
 from baobab.http.console.visit import Visit
-from baobab.tools.core.errors import BadRequest
 
 _POLICIES = {
     "none": "never, but for tools set below",
@@ -55,7 +55,7 @@ def _find_end(last_day: str) -> str:
     try:
         day = date.fromisoformat(last_day)
     except ValueError as exc:
-        raise BadRequest("The last day must be a date, such as 2027-01-31.") from exc
+        raise refuse_field("last_day", "Type a date, such as 2027-01-31.") from exc
     return datetime.combine(day + timedelta(days=1), time(), UTC).isoformat()
 
 
@@ -68,7 +68,7 @@ async def set_ask(visit: Visit) -> str:
     """Sets whether the key must ask before it calls a tool."""
     tool, ask = visit.form.get("tool", "").strip(), visit.form.get("ask", "")
     if not tool:
-        raise BadRequest("Name a tool, such as kv_delete.")
+        raise refuse_field("tool", "Name a tool, such as kv_delete.")
     await visit.call("api_keys_ask", visit.form.get("of"), key_id=visit.parts["id"], tool_name=tool, ask=ask)
     return "/keys"
 

@@ -3,10 +3,10 @@
 import json
 from urllib.parse import quote
 
-from baobab.http.console.app_page import read_app
+from baobab.http.console.app_page import find_fault, read_app, refuse_field
 from baobab.http.console.page import Context, Form, Page
 from baobab.http.console.visit import Visit
-from baobab.tools.core.errors import BadRequest, Conflict, NotFound
+from baobab.tools.core.errors import Conflict, NotFound
 from baobab.tools.core.types import parse_json
 
 _SHOWN = 100
@@ -60,7 +60,7 @@ async def expire(visit: Visit) -> str:
     app_id, key = visit.parts["app"], visit.form.get("key", "")
     text = visit.form.get("ttl", "").strip()
     if text and not (text.isdecimal() and len(text) < 12):
-        raise BadRequest("The time to live must be a number of seconds, or empty for never.")
+        raise refuse_field("ttl", "Type a number of seconds, or nothing for never.")
     await visit.call("kv_expire", app_id=app_id, key=key, ttl=int(text) if text else None)
     return _entry(app_id, key) + "&saved=1"
 
@@ -89,7 +89,8 @@ def _parse(text: str) -> object:
     try:
         return parse_json(text)
     except ValueError as exc:
-        raise BadRequest('The value is not JSON. A text needs quotes: "yes".') from exc
+        problem = f'The value is not JSON{find_fault(text)}. A text needs quotes: "yes".'
+        raise refuse_field("value", problem) from exc
 
 
 PAGES = (

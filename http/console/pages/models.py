@@ -3,10 +3,10 @@
 import time
 from typing import Any
 
-from baobab.http.console.app_page import read_app
+from baobab.http.console.app_page import read_app, refuse_field
 from baobab.http.console.page import Context, Form, Page
 from baobab.http.console.visit import Visit
-from baobab.tools.core.errors import BadRequest, BaobabError
+from baobab.tools.core.errors import BaobabError
 from baobab.tools.core.escaping import escape_json
 
 _PATH = "/apps/{app}/models"
@@ -29,9 +29,9 @@ async def show_models(visit: Visit) -> Context:
 async def try_model(visit: Visit) -> Context:
     """Sends one request to a model, and shows its answer and its cost."""
     page = dict(await show_models(visit))
-    began_at = time.monotonic()
+    request, began_at = _read_request(page["typed"]), time.monotonic()
     try:
-        answer = await visit.call("ai_chat", app_id=visit.parts["app"], **_read_request(page["typed"]))
+        answer = await visit.call("ai_chat", app_id=visit.parts["app"], **request)
     except BaobabError as error:
         return page | {"problem": f"{error.message} {error.remedy}"}
     message = (answer.get("choices") or [{}])[0].get("message") or {}
@@ -47,13 +47,12 @@ def _read_request(fields: dict[str, str]) -> dict[str, Any]:
     request: dict[str, Any] = {"messages": messages}
     if fields["model"]:
         request["model"] = fields["model"]
-    try:
-        if fields["max_tokens"].strip():
-            request["max_tokens"] = int(fields["max_tokens"])
-        if fields["temperature"].strip():
-            request["temperature"] = float(fields["temperature"])
-    except ValueError as exc:
-        raise BadRequest("max_tokens and temperature must be numbers.") from exc
+    for name, read in (("max_tokens", int), ("temperature", float)):
+        if text := fields[name].strip():
+            try:
+                request[name] = read(text)
+            except ValueError as exc:
+                raise refuse_field(name, "Type a number.") from exc
     return request
 
 

@@ -2,9 +2,9 @@
 
 from typing import Any
 
+from baobab.http.console.app_page import refuse_field
 from baobab.http.console.page import Context, Form, Page
 from baobab.http.console.visit import Visit
-from baobab.tools.core.errors import BadRequest
 
 _PATH = "/notices"
 _DIGESTS = {0: "at once", 15: "every 15 minutes", 60: "every hour", 240: "every 4 hours", 1440: "once a day"}
@@ -61,7 +61,7 @@ async def save(visit: Visit) -> str:
 def _read_number(form: Any, name: str) -> int:
     text = form.get(name, "").strip()
     if not text.isdecimal() or len(text) > 5:
-        raise BadRequest("The minutes must be a number.")
+        raise refuse_field(name, "Type a number of minutes.")
     return int(text)
 
 

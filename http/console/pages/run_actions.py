@@ -5,13 +5,12 @@ from itertools import zip_longest
 from typing import Any
 from uuid import uuid4
 
-from baobab.http.console.app_page import parse_object, read_app
+from baobab.http.console.app_page import parse_object, read_app, refuse_field
 from baobab.http.console.compare import compare_texts
 from baobab.http.console.page import Context, Form, Page
 from baobab.http.console.pages.runs import PATH, read_events, read_run
 from baobab.http.console.run_view import build_timeline, say_steps
 from baobab.http.console.visit import Visit
-from baobab.tools.core.errors import BadRequest
 
 _COMPARED = 500
 """The most events of each run that are compared."""
@@ -45,7 +44,7 @@ async def fork(visit: Visit) -> str:
     arguments: dict[str, Any] = {"idempotency_key": visit.form.get("once", "")[:64] or uuid4().hex}
     if step := visit.form.get("step", "").strip():
         if not step.isdecimal():
-            raise BadRequest("The step must be a number.")
+            raise refuse_field("step", "Type the number of a step.")
         arguments["step"] = int(step)
     run_input = parse_object(visit.form.get("input", ""), "input")
     if run_input is not None and run_input != run["input"]:

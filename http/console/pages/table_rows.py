@@ -5,10 +5,9 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import parse_qsl, quote
 
-from baobab.http.console.app_page import parse_object, read_app
+from baobab.http.console.app_page import parse_object, read_app, refuse_field
 from baobab.http.console.page import Context, Feed, Form, Page
 from baobab.http.console.visit import Visit
-from baobab.tools.core.errors import BadRequest
 from baobab.tools.core.escaping import escape_json
 from baobab.tools.core.stream import Stream
 
@@ -79,7 +78,7 @@ async def change_row(visit: Visit) -> str:
 async def add_row(visit: Visit) -> str:
     values = parse_object(visit.form.get("row", ""), "row")
     if values is None:
-        raise BadRequest("Type the new row as a JSON object.")
+        raise refuse_field("row", "Type the new row as a JSON object.")
     await visit.call("data_insert", app_id=visit.parts["app"], table=visit.parts["table"], values=values)
     return PATH.format(**visit.parts)
 
@@ -146,7 +145,7 @@ def _read_filters(text: str) -> dict[str, list[str]]:
     for name, value in parse_qsl(quote(text, safe="=&()*,.%:><-"), keep_blank_values=True, max_num_fields=50):
         filters.setdefault(name.strip(), []).append(value)
     if not filters:
-        raise BadRequest("Filters are written `column=operator.value`, several of them with `&` in between.")
+        raise refuse_field("filter", "Write filters as column=operator.value, several of them with & in between.")
     return filters
 
 

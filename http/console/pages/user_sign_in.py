@@ -5,11 +5,10 @@ from typing import Any
 from markupsafe import Markup
 from pydantic import TypeAdapter, ValidationError
 
-from baobab.http.console.app_page import read_app
+from baobab.http.console.app_page import read_app, refuse_field
 from baobab.http.console.page import Context, Form, Page
 from baobab.http.console.visit import Visit
 from baobab.http.login_page.page import render_preview
-from baobab.tools.core.errors import BadRequest
 from baobab.tools.users.provider_kinds import BUILT_IN
 from baobab.tools.users.tools.settings import Colour, LogoUrl
 
@@ -58,7 +57,7 @@ async def save(visit: Visit) -> str:
     form = visit.form
     days = form.get("anonymous_days", "").strip()
     if days and not (days.isdecimal() and len(days) < 6):
-        raise BadRequest("The days must be a number, or empty for never.")
+        raise refuse_field("anonymous_days", "Type a number of days, or nothing for never.")
     changes: dict[str, Any] = {name: name in form for name in ("anonymous", "invite_only")}
     changes["second_factor"] = "required" if "second_factor" in form else "optional"
     changes["anonymous_days"] = int(days) if days else None
