@@ -25,6 +25,8 @@ class CallingNode:
     node_id: str
     node: ActingNode
     announces: "Announcement | None" = None
+    ask: Mapping[str, Any] | None = None
+    """What `keep_ask` returns of the node's `ask` (asks.py)."""
 
     @property
     def lends_right(self) -> bool:

@@ -17,6 +17,7 @@ from langgraph.runtime import Runtime
 from langgraph.types import Command, Send, interrupt
 
 from baobab.runtime.agents.announcements import CallingNode, announce_write
+from baobab.runtime.agents.asks import keep_ask
 from baobab.runtime.agents.conversation import (
     REPAIR,
     describe_cut,
@@ -40,6 +41,8 @@ from baobab.runtime.agents.state import State
 from baobab.runtime.agents.tool_calls import as_text, delegate_run, is_quoting, make_call, refuse_call
 
 _MOST_ITEMS = 1000
+_LONGEST_OF_ITEM = 1000
+"""The most characters of a value that is kept to be shown beside the call of one item."""
 
 
 Graph = CompiledStateGraph[Any, Any, Any, Any]
@@ -217,8 +220,9 @@ class _GraphCompiler:
             session.event_log.emit_event("node_start", {"node_id": node_id, "step": step}, f"start {step}")
             self._count_call(state, 1)
             arguments = render_tree(node_id, node.args_template, state)
-            announcement = announce_write(self._spec, node_id, f"{step + 1}", template_values(state))
-            calling = CallingNode(node_id, node, announcement)
+            values = template_values(state)
+            announcement = announce_write(self._spec, node_id, f"{step + 1}", values)
+            calling = CallingNode(node_id, node, announcement, keep_ask(node.ask, values))
             result = await self._call_tool(session, calling, arguments, f"{step}", state["tainted"])
             session.event_log.emit_event("node_end", {"node_id": node_id, "step": step}, f"end {step}")
             new_values = {node.output_key: result} if node.output_key else {}
@@ -271,9 +275,12 @@ class _GraphCompiler:
                         "index": index,
                         "arguments": arguments,
                         "tainted": state["tainted"],
+                        "ask": keep_ask(node.ask, {**template_values(state), "item": item}, _LONGEST_OF_ITEM),
                     },
                 )
-                for index, arguments in enumerate(render_each(node_id, node.args_template, state, items))
+                for index, (item, arguments) in enumerate(
+                    zip(items, render_each(node_id, node.args_template, state, items), strict=True)
+                )
             ]
             about = {name: {"step": step, "count": len(items)}}
             goto: Any = tasks or f"{name}_all"
@@ -286,9 +293,8 @@ class _GraphCompiler:
 
         async def do(arg: dict[str, Any], runtime: Runtime[RunSession]) -> Command[Any]:
             session = runtime.context
-            result = await self._call_tool(
-                session, CallingNode(node_id, node), arg["arguments"], arg["call_id"], arg["tainted"]
-            )
+            calling = CallingNode(node_id, node, ask=arg.get("ask"))
+            result = await self._call_tool(session, calling, arg["arguments"], arg["call_id"], arg["tainted"])
             tainted = session.toolbox.is_tainting(node.tool_ref)
             item_result = {f"{name} {arg['index']}": result}
             return Command(update={"items": item_result, "tainted": tainted}, goto=f"{name}_all")

@@ -20,6 +20,7 @@ from baobab.runtime.agents.validation import ToolOffer, narrow_offer
 from baobab.storage.database import Execute
 from baobab.tools.core.auth.callers import Anonymous, Caller, EndUser
 from baobab.tools.core.call import GraphName, Tool, ToolRunner
+from baobab.tools.core.effects import Effect
 from baobab.tools.core.errors import BadRequest, BaobabError, name_operations_within
 
 BOUND = "app_id"
@@ -66,7 +67,8 @@ class ToolOffers:
         exposed_to: Exposure = "end_user" if is_for_users else "developer_only"
         find_arguments = partial(find_argument_issues, registered_tool, graph_name)
         find_rights = None if registered_tool.as_app is None else partial(_find_right_issues, *registration)
-        return ToolOffer(mode, exposed_to, find_arguments, find_rights)
+        effect: Effect = registered_tool.effect
+        return ToolOffer(mode, exposed_to, find_arguments, find_rights, effect, _name_schema(*registration))
 
     def list_own_names(self, ref: ToolRef) -> dict[str, str]:
         """Returns the tool's own names of arguments by those of the graph, where they differ."""
@@ -154,6 +156,12 @@ class ToolOffers:
         server = self.servers.get(ref.server_id or "")
         pinned_values = {SERVER: ref.server_id if server is None else server.id, "tool": ref.name, DIGEST: digest}
         return {BOUND: app_id, **pinned_values, "arguments": dict(arguments_of_run)}
+
+
+def _name_schema(tool: Tool, graph_name: GraphName) -> dict[str, Any]:
+    """Returns the schema of a tool's arguments by the names of graphs."""
+    properties = tool.input_schema.get("properties", {})
+    return {"properties": {graph_name.arguments.get(own, own): about for own, about in properties.items()}}
 
 
 def _find_right_issues(tool: Tool, graph_name: GraphName, node: ActingNode) -> Iterator[Issue]:

@@ -108,6 +108,7 @@ class RunToolbox:
             app_right=right,
             node="" if calling is None else calling.node_id,
             announces=None if calling is None else self._describe_announced(calling.announces),
+            ask=None if calling is None or calling.ask is None else self._name_ask(ref, calling.ask),
         )
         context = RequestContext(
             "agent", self._request_id(call_id), ip=self.run.caller_ip or "local", base_url=self.base_url
@@ -161,6 +162,11 @@ class RunToolbox:
         payload = {"call_id": call_id, **decision.event}
         self.event_log.emit_event("run_resumed", payload, f"resumed {decision.approval_id}", above=True)
         return decision.arguments
+
+    def _name_ask(self, ref: ToolRef, ask: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns an `ask` with what is needed to find the arguments that it names."""
+        names = self.offers.list_own_names(ref) if ref.source == "builtin" else {}
+        return {**ask, "names": names, "remote": ref.source == "mcp"}
 
     def _describe_announced(self, announced: Announcement | None) -> dict[str, Any] | None:
         """Describes the write that follows a question, as the question's approval keeps it."""

@@ -16,6 +16,7 @@ from baobab.runtime.agents.spec import (
     NODE_ID,
     OUTPUT_KEY,
     AgentNode,
+    Ask,
     Edge,
     EndNode,
     GraphSpec,
@@ -230,6 +231,8 @@ def _model_at(path: Path, graph: Any) -> type[BaseModel] | None:
             model = _NODES.get(str(node.get("type"))) if isinstance(node, dict) else None
         case ("nodes", _, "tool_ref") | ("nodes", _, "tools", int()):
             model = ToolRef
+        case ("nodes", _, "ask"):
+            model = Ask
         case ("edges", int()):
             model = Edge
         case ("tools",):

@@ -165,11 +165,25 @@ class LlmNode(_Part):
 EditableField = Annotated[str, StringConstraints(min_length=1, max_length=300, pattern=NODE_ID)]
 
 
+AskPath = Annotated[str, StringConstraints(min_length=1, max_length=300, pattern=NODE_ID)]
+
+
+class Ask(_Part):
+    """How a call is shown to the person who decides about it."""
+
+    title: Annotated[str, StringConstraints(min_length=1, max_length=300, pattern=NODE_ID)] | None = None
+    """What the call does, in words of yours and then values, such as `Answer {{ input.subject }}`."""
+    show: Annotated[list[AskPath], Field(max_length=20)] = []
+    """The values to show first, in their order, such as `arguments.changes.answer` or `input.message`."""
+
+
 class _Acting(_Part):
     run_as: Literal["app"] | None = None
     """`app`: the call uses the app's right, once `approvers` other than the starter agree."""
     edit: Annotated[list[EditableField], Field(max_length=50)] = []
     """With `run_as`: the values that whoever approves may change, such as `patch.amount`."""
+    ask: Ask | None = None
+    """What a person who decides about the call reads first."""
 
 
 class ToolNode(_Acting):

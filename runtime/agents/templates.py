@@ -1,8 +1,8 @@
 """Templates: text with placeholders for values of a run. Rendering only looks values up; it runs no code.
 
-Placeholders are `{{ state.a.b }}`, `{{ input.x }}`, and in the arguments of a map `{{ item }}`; `{{ state.rows.0.id }}`
-indexes a list. Two literal opening braces are written `{{ "{{" }}`; `}}` needs no escape. Values are never parsed as
-templates.
+Placeholders are `{{ state.a.b }}`, `{{ input.x }}`, in the arguments of a map `{{ item }}`, and in the title of a call
+`{{ arguments.x }}`; `{{ state.rows.0.id }}` indexes a list. Two literal opening braces are written `{{ "{{" }}`; `}}`
+needs no escape. Values are never parsed as templates.
 """
 
 import json
@@ -17,7 +17,7 @@ MAX_CHARACTERS_OF_EACH = 8_000_000
 _OPEN = "{{"
 _LITERAL = re.compile(r'\{\{\s*"\{\{"\s*\}\}')
 # Keys may have letters of any script, but nothing that looks like an operator.
-_NAME = re.compile(r"\{\{\s*((?:state|input|item)(?:\.[\w$@:/-]+)*)\s*\}\}")
+_NAME = re.compile(r"\{\{\s*((?:state|input|item|arguments)(?:\.[\w$@:/-]+)*)\s*\}\}")
 
 # A placeholder with one brace, which is probably a mistake.
 _SINGLE = re.compile(r"(?<!\{)\{\s*(?:state|input|item)(?:\.[\w$@:/-]+)*\s*\}(?!\})")
@@ -128,7 +128,8 @@ def _parse_pieces(text: str) -> tuple[str | Name, ...]:
     return tuple(pieces)
 
 
-def _look_up(name: Name, values: Mapping[str, Any]) -> Any:
+def look_up(name: Name, values: Mapping[str, Any]) -> Any:
+    """Returns the value that a placeholder names. Raises TemplateMissing."""
     value: Any = values
     for part in name:
         if isinstance(value, Mapping) and part in value:
@@ -142,7 +143,11 @@ def _look_up(name: Name, values: Mapping[str, Any]) -> Any:
     return value
 
 
-def _to_text(value: Any) -> str:
+def to_text(value: Any) -> str:
+    """Returns a value as it stands within text: a string as it is, all else as compact JSON.
+
+    Raises TemplateTooLarge.
+    """
     if isinstance(value, str):
         return value
     try:
@@ -160,7 +165,7 @@ class _Renderer:
 
     def render_text(self, template: Template) -> str:
         return "".join(
-            self._charge_text(_to_text(_look_up(piece, self.values)) if isinstance(piece, tuple) else piece)
+            self._charge_text(to_text(look_up(piece, self.values)) if isinstance(piece, tuple) else piece)
             for piece in template.pieces
         )
 
@@ -169,8 +174,8 @@ class _Renderer:
             template = Template(tree)
             if template.sole is None:
                 return self.render_text(template)
-            value = _look_up(template.sole, self.values)
-            self._charge_text(_to_text(value))
+            value = look_up(template.sole, self.values)
+            self._charge_text(to_text(value))
             return value
         if isinstance(tree, list):
             return [self.render_tree(item) for item in tree]

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from baobab.runtime.agents.announcements import find_announcement_issues
 from baobab.runtime.agents.answer_schema import find_schema_error
 from baobab.runtime.agents.app_rights import ActingNode, find_approver_issues
+from baobab.runtime.agents.asks import ARGUMENTS, find_ask_issues, parse_path
 from baobab.runtime.agents.bounds import MAX_SCHEMA_VALUES, count_values, find_violations
 from baobab.runtime.agents.conditions import Condition
 from baobab.runtime.agents.issue import MAX_ISSUES, Issue, Path, quote_name
@@ -32,7 +33,13 @@ from baobab.runtime.agents.spec import (
 from baobab.runtime.agents.templates import Template, TemplateInvalid
 from baobab.runtime.agents.wiring import find_wiring_issues, writable_before, written_keys
 from baobab.runtime.json_logic.context import RuleInvalid
+from baobab.tools.core.effects import Effect
 
+_RUN = ("state", "input")
+_ELSEWHERE = {
+    "item": "item is only available in the args_template of a map, or in its ask",
+    ARGUMENTS: "arguments is only available in the ask of a node: name state or input",
+}
 _MOST_COMPARED = 50
 """The most names that a wrong name is compared with for a suggestion, because comparing takes time."""
 
@@ -53,6 +60,9 @@ class ToolOffer:
     """
     find_right_issues: Callable[[ActingNode], Iterable[Issue]] | None = field(default=None, compare=False)
     """Finds why a node may not call the tool with the app's right, by paths within the node. None: no node may."""
+    effect: Effect = "external"
+    schema: Mapping[str, Any] | None = field(default=None, compare=False)
+    """The JSON Schema of the tool's arguments, by the names of the graph; None where it is not known."""
 
 
 class OfferSource(Protocol):
@@ -97,6 +107,7 @@ def find_issues(value: Any, tools: OfferSource) -> tuple[GraphSpec | None, list[
             tool_issues,
             argument_issues,
             _find_right_issues(spec, offers),
+            _find_ask_issues(spec, offers),
             find_announcement_issues(spec),
             *text_issues,
         )
@@ -175,6 +186,13 @@ def _find_argument_issues(
         if isinstance(offer := offers.get_offer(node.tool_ref), ToolOffer):
             for issue in offer.find_argument_issues(node.args_template):
                 yield Issue((*path, *issue.path), issue.message)
+
+
+def _find_ask_issues(spec: GraphSpec, offers: "_CachedOffers") -> Iterator[Issue]:
+    for node_id, node in spec.nodes.items():
+        if isinstance(node, ToolNode | MapNode) and isinstance(offer := offers.get_offer(node.tool_ref), ToolOffer):
+            for issue in find_ask_issues(node, offer.effect, offer.schema):
+                yield Issue(("nodes", node_id, *issue.path), issue.message)
 
 
 def _find_right_issues(spec: GraphSpec, offers: "_CachedOffers") -> Iterator[Issue]:
@@ -293,7 +311,7 @@ def _find_text_issues(spec: GraphSpec, *, complete: bool) -> Iterator[Issue]:
     written_names = frozenset[str]().union(*map(written_keys, spec.nodes.values()))
     for node_id, node in spec.nodes.items():
         keys = before[node_id]
-        for path, text, has_item in _node_templates(node):
+        for path, text, roots in _node_templates(node):
             where: Path = ("nodes", node_id, *path)
             try:
                 template = Template(text)
@@ -304,8 +322,8 @@ def _find_text_issues(spec: GraphSpec, *, complete: bool) -> Iterator[Issue]:
             if path == ("over",) and template.sole is None:
                 yield Issue(where, "must be one placeholder that names a list, such as {{ state.rows }}")
             for name in dict.fromkeys(template.names):
-                if name[0] == "item" and not has_item:
-                    yield Issue(where, "item is only available in the args_template of a map")
+                if name[0] not in roots:
+                    yield Issue(where, _ELSEWHERE[name[0]])
                 yield from _find_unwritten(where, name, keys, written_names) if complete else ()
     for index, edge in enumerate(spec.edges):
         if edge.when is None or edge.from_ not in spec.nodes:
@@ -326,22 +344,34 @@ def _find_single_braces(path: Path, template: Template) -> Iterator[Issue]:
         yield Issue(path, f"{single} is not replaced: a placeholder has two braces, {{{single}}}")
 
 
-def _node_templates(node: Node) -> Iterator[tuple[Path, str, bool]]:
-    """Yields the path and text of each template of a node, and whether it may use `item`."""
+def _node_templates(node: Node) -> Iterator[tuple[Path, str, tuple[str, ...]]]:
+    """Yields the path and text of each template of a node, and with what its placeholders may begin."""
     match node:
         case LlmNode():
-            yield ("system_prompt",), node.system_prompt, False
+            yield ("system_prompt",), node.system_prompt, _RUN
             if node.input_template is not None:
-                yield ("input_template",), node.input_template, False
+                yield ("input_template",), node.input_template, _RUN
         case ToolNode():
-            yield from ((path, text, False) for path, text in _list_strings(node.args_template, ("args_template",)))
+            yield from ((path, text, _RUN) for path, text in _list_strings(node.args_template, ("args_template",)))
+            yield from _ask_templates(node, _RUN)
         case MapNode():
-            yield ("over",), node.over, False
-            yield from ((path, text, True) for path, text in _list_strings(node.args_template, ("args_template",)))
+            yield ("over",), node.over, _RUN
+            roots = (*_RUN, "item")
+            yield from ((path, text, roots) for path, text in _list_strings(node.args_template, ("args_template",)))
+            yield from _ask_templates(node, roots)
         case AgentNode():
-            yield from ((path, text, False) for path, text in _list_strings(node.input_template, ("input_template",)))
+            yield from ((path, text, _RUN) for path, text in _list_strings(node.input_template, ("input_template",)))
         case EndNode():
-            yield from ((path, text, False) for path, text in _list_strings(node.output_template, ("output_template",)))
+            yield from ((path, text, _RUN) for path, text in _list_strings(node.output_template, ("output_template",)))
+
+
+def _ask_templates(node: ActingNode, roots: tuple[str, ...]) -> Iterator[tuple[Path, str, tuple[str, ...]]]:
+    if node.ask is not None:
+        if node.ask.title is not None:
+            yield ("ask", "title"), node.ask.title, (*roots, ARGUMENTS)
+        for index, path in enumerate(node.ask.show):
+            if parse_path(path) is not None:
+                yield ("ask", "show", index), f"{{{{ {path} }}}}", (*roots, ARGUMENTS)
 
 
 def _list_strings(tree: Any, path: Path) -> Iterator[tuple[Path, str]]:

@@ -13,7 +13,7 @@ from baobab.tools.approvals.consents import AnnouncedCall
 from baobab.tools.approvals.executor import enqueue_execution
 from baobab.tools.approvals.foreseeing import require_success
 from baobab.tools.approvals.tables import NOTICE, approvals
-from baobab.tools.approvals.texts import ApprovalTexts, describe_row
+from baobab.tools.approvals.texts import ApprovalTexts, build_fields, describe_row
 from baobab.tools.core.approvals import AlreadyDecided, Edit, EditsTakeOne
 from baobab.tools.core.auth import proposers
 from baobab.tools.core.auth.callers import Account, AppKey, Caller, EndUser, Limits
@@ -21,7 +21,6 @@ from baobab.tools.core.auth.deciders import Decider, NeedsAnother, PendingDecisi
 from baobab.tools.core.call import Call
 from baobab.tools.core.jobs import Jobs
 from baobab.tools.core.steps import ENDED
-from baobab.tools.core.wording import render_fields
 
 
 class CallDecisions:
@@ -132,7 +131,7 @@ class CallDecisions:
         proposed_arguments, tool = self._texts.arguments(row), call.registry.find(row.tool)
         if edit.all_arguments == proposed_arguments:
             return {}
-        seals, fields = self._texts.seals, render_fields(tool, edit.all_arguments)
+        seals, fields = self._texts.seals, build_fields(tool, edit.all_arguments, self._texts.wording(row))
         call.audit.data |= {
             "edited": True,
             "summary": describe_row(tool, row, fields),

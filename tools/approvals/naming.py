@@ -1,11 +1,13 @@
 """Labels of approvals: what a call is about and who proposed it, in words for the person who decides."""
 
+import json
 import re
 from collections.abc import Mapping
 from typing import Any
 
 from sqlalchemy import select
 
+from baobab.runtime.agents.asks import is_sure
 from baobab.storage.database import Execute
 from baobab.tools.approvals.schemas import Asker
 from baobab.tools.approvals.service import service_of
@@ -15,7 +17,8 @@ from baobab.tools.core.call import Tool
 from baobab.tools.core.errors import AppNotFound
 from baobab.tools.core.escaping import escape_name, escape_text
 from baobab.tools.core.services import Services
-from baobab.tools.core.wording import COUNTED, OUTCOME, quote_text
+from baobab.tools.core.titles import TitlePart, is_plain, split_quoted
+from baobab.tools.core.wording import COUNTED, EXCERPT, LABELLED, OUTCOME, TITLE, quote_text
 
 _TELLING = ("key", "name", "tool", "email", "filename", "table", "table_name")
 _MOST = 120
@@ -31,22 +34,36 @@ class ApprovalLabels:
         self._execute = execute
         self._labels: dict[tuple[str, str], str | None] = {}
 
-    def title(self, row: Any) -> str:
-        """Returns a title: what the tool says that the call does, or else the first clause of its description and the
-        argument that says most.
+    def title(self, row: Any, *, is_outsider: bool = False) -> list[TitlePart]:
+        """Returns a title in its parts: the one that the graph's author gives, or what the tool says that the call
+        does, or else the first clause of its description and the argument that says most.
+
+        is_outsider: whether it is for somebody who does not see what is stored with the right that the call uses.
         """
         tool = self._tools.get(row.tool)
         fields = dict(service_of(self._services).texts.render_fields(row, tool))
+        if TITLE in fields:
+            return [(text, own) for text, own in json.loads(fields[TITLE])]
+        if LABELLED in fields and not (is_outsider and row.app_right is not None):
+            return split_quoted(fields[LABELLED])
         if OUTCOME in fields:
-            return fields[OUTCOME]
+            return split_quoted(fields[OUTCOME])
         if row.tool == "interrupt":
             reason = _cut(fields.get("reason", ""))
-            return f"Answer a question: {reason}" if reason else "Answer a question"
+            return split_quoted(f"Answer a question: {reason}" if reason else "Answer a question")
         summary = row.tool if tool is None else tool.summary
         words = re.split(r"[;:.](?:\s|$)", summary, maxsplit=1)[0].replace("`", "")
-        counted_names = (name for name in fields if name.endswith(COUNTED))
-        subject = next((_cut(fields[name]) for name in (*counted_names, *_TELLING) if name in fields), "")
-        return f"{words}: {subject}" if subject else words
+        counts = [fields[name] for name in fields if name.endswith(COUNTED)]
+        subjects = [_cut(fields[name]) for name in _TELLING if name in fields]
+        if is_sure(row.effect):
+            subjects = [text for text in subjects if is_plain(text.strip('"'))]
+        subject = next(iter((*counts, *subjects)), "")
+        return split_quoted(f"{words}: {subject}" if subject else words)
+
+    def excerpt(self, row: Any) -> str | None:
+        """Returns one line of the text that a call proposes, which is a stranger's; None if it proposes none."""
+        fields = service_of(self._services).texts.render_fields(row, self._tools.get(row.tool))
+        return dict(fields).get(EXCERPT)
 
     async def app(self, row: Any) -> str | None:
         if row.app_id is None:

@@ -24,7 +24,7 @@ from baobab.tools.approvals.consents import digest_step
 from baobab.tools.approvals.executor import GOOD_FOR, enqueue_execution
 from baobab.tools.approvals.notices.tables import notice_settings
 from baobab.tools.approvals.tables import NOTICE, FieldCipher, approvals
-from baobab.tools.approvals.texts import ApprovalTexts, describe_row
+from baobab.tools.approvals.texts import ApprovalTexts, build_fields, describe_row
 from baobab.tools.core.approvals import ApprovalExpired, CallFailed, TooLargeToPropose, TooManyPending
 from baobab.tools.core.audit import AuditLog
 from baobab.tools.core.auth import proposers
@@ -33,7 +33,7 @@ from baobab.tools.core.auth.tables import members
 from baobab.tools.core.call import Call
 from baobab.tools.core.errors import ApprovalRejected, ApprovalRequired, BaobabError
 from baobab.tools.core.jobs import Jobs
-from baobab.tools.core.wording import render_fields
+from baobab.tools.core.wording import Fields
 
 LIFETIME = timedelta(hours=24)
 COLLECTABLE = timedelta(hours=24)
@@ -70,14 +70,17 @@ class ProposedCalls:
         self._notices = notices
         self._base_url = base_url
 
-    async def propose(self, call: Call, arguments: Mapping[str, Any], meaning: str | None = None) -> Any:
+    async def propose(
+        self, call: Call, arguments: Mapping[str, Any], meaning: str | None = None, label: str | None = None
+    ) -> Any:
         """Returns the result of this call if it was proposed before, approved, and has run. Else it is proposed.
 
         Raises ApprovalRequired while the call waits, ApprovalRejected if a person rejected it, CallFailed if it failed.
         An outcome is handed out once: the same call made again after that is a new proposal. A step of a run gets its
         outcome as often as it asks, and ApprovalExpired if nobody decided.
 
-        meaning: a digest of what the arguments refer to, for tools whose arguments only name it.
+        meaning: a digest of what the arguments refer to, for tools whose arguments only name it. label: what people
+        call the row that the call is about.
         """
         arguments_json = json.dumps(arguments, separators=(",", ":"))
         if len(arguments_json) > MOST_BYTES:
@@ -91,15 +94,18 @@ class ProposedCalls:
                 return self._resolve_step(call, row)
             if row is None:
                 consent = await self._take_consent(connection, call, arguments)
+                ask = None if call.context.step is None else call.context.step.ask
+                wording = {"ask": ask, "label": label, "effect": call.effect}
+                fields = build_fields(call.tool, json.loads(arguments_json), wording)
                 values = await self._insert_proposal(
-                    connection, call, belongs_to, arguments_json, digests[0], meaning, consent
+                    connection, call, belongs_to, arguments_json, digests[0], meaning, wording, fields, consent
                 )
                 await self._notices.publish(connection, NOTICE, belongs_to[0])
                 if values["status"] == "approved":
                     await enqueue_execution(self._jobs, connection, values["id"], belongs_to[0])
                 else:
                     await self._ask_for_notices(connection, values["id"], belongs_to[0])
-                summary = describe_row(call.tool, SimpleNamespace(**values), render_fields(call.tool, arguments))
+                summary = describe_row(call.tool, SimpleNamespace(**values), fields)
                 refusal: BaobabError = self._approval_error(
                     values["id"], values["status"], summary, values["expires_at"]
                 )
@@ -228,6 +234,8 @@ class ProposedCalls:
         arguments_json: str,
         digest: str,
         meaning: str | None,
+        wording: Mapping[str, Any],
+        fields: Fields,
         consent: Mapping[str, Any] | None,
     ) -> dict[str, Any]:
         (organisation, account), now, step = belongs_to, self._clock.now(), call.context.step
@@ -253,9 +261,8 @@ class ProposedCalls:
             "request_id": call.context.request_id[:80],
             "arguments": self._texts.seals.seal(approval_id, "arguments", arguments_json),
             "arguments_digest": digest,
-            "fields": self._texts.seal_fields(
-                approval_id, "fields", render_fields(call.tool, json.loads(arguments_json))
-            ),
+            "fields": self._texts.seal_fields(approval_id, "fields", fields),
+            "ask": self._texts.seals.seal(approval_id, "ask", json.dumps(wording, separators=(",", ":"))),
             "status": "pending",
             "created_at": now,
             "expires_at": now + (LIFETIME if step is None else step.approval_timeout),

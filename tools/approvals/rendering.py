@@ -10,9 +10,11 @@ from baobab.tools.approvals.schemas import Approval, Status
 from baobab.tools.approvals.service import service_of
 from baobab.tools.core.app_rights import name_editable_fields
 from baobab.tools.core.auth import proposers
+from baobab.tools.core.auth.callers import EndUser
 from baobab.tools.core.auth.deciders import Decider, PendingDecision
 from baobab.tools.core.auth.membership import decider_of
 from baobab.tools.core.call import Call
+from baobab.tools.core.titles import join_parts
 from baobab.tools.core.wording import redact_arguments
 
 _MOST_IN_LIST = 2000
@@ -55,9 +57,12 @@ class ApprovalRenderer:
         question = None
         if row.tool == "interrupt" and arguments is not None:
             question = {name: arguments.get(name) for name in ("reason", "data", "answer_schema")}
+        title = self._labels.title(row, is_outsider=isinstance(self._call.caller, EndUser))
         context = {
             "status": read_status(self._call, row),
-            "title": self._labels.title(row),
+            "title": join_parts(title),
+            "title_parts": [{"text": text, "own": own} for text, own in title],
+            "excerpt": self._labels.excerpt(row),
             "asked_by": await self._labels.asked_by(row),
             "asker": await self._labels.asker(row),
             "app_name": await self._labels.app(row),

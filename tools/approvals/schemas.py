@@ -37,12 +37,26 @@ class Asker(TypedDict):
     door: Annotated[str, Field(description="Where the call came in, such as `rest`, `mcp` or `agent`.")]
 
 
+class TitlePart(TypedDict):
+    text: str
+    own: Annotated[
+        bool, Field(description="Whether the words are the server's or the graph's author's; else a stranger's.")
+    ]
+
+
 class Approval(TypedDict):
     id: str
     status: Status
     tool: str
     effect: Effect
-    title: Annotated[str, Field(description="What would happen, on one line.")]
+    title: Annotated[
+        str,
+        Field(description="What would happen, on one line. A stranger's words are quoted, or stand after a colon."),
+    ]
+    title_parts: Annotated[list[TitlePart], Field(description="The same in its parts.")]
+    excerpt: Annotated[
+        str | None, Field(description="One line of the text that the call proposes, as its proposer wrote it.")
+    ]
     asked_by: Annotated[str, Field(description="Who asks, in words: names as their owners chose them.")]
     asker: Annotated[Asker, Field(description="The same in its parts.")]
     app_name: str | None

@@ -66,6 +66,8 @@ approvals = Table(
     Column("consent", String(64)),
     # `fields` of the call as it was proposed, if the approver changed the arguments.
     Column("asked_fields", Sealed),
+    # What the title and the excerpt are made of: the templates of the node that asks, and the label of the row.
+    Column("ask", Sealed),
     Index("ix_approvals_organisation_id_created_at", "organisation_id", "created_at"),
     Index("ix_approvals_run_id", "run_id"),
     Index("ix_approvals_status_expires_at", "status", "expires_at"),
@@ -98,4 +100,4 @@ class FieldCipher:
 
     def without_arguments(self, approval_id: str) -> dict[str, str | None]:
         """Returns the values that erase the arguments of a row; key rotation expects that the column is never empty."""
-        return {"arguments": self.seal(approval_id, "arguments", "{}"), "announced": None}
+        return {"arguments": self.seal(approval_id, "arguments", "{}"), "announced": None, "ask": None}

@@ -135,6 +135,7 @@ class Tool:
     idle: Handler | None
     meaning: Handler | None
     outcome: Callable[[Mapping[str, Any]], str | None] | None
+    label: Handler | None
     as_app: AsApp | None
     consequence: str | None
     failure: Callable[[Any], BaobabError | None] | None

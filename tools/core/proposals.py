@@ -17,11 +17,13 @@ from baobab.tools.core.call import Call
 class Proposals(Protocol):
     """Calls that wait for a person, and their outcomes. Each method works in a transaction of its own."""
 
-    async def propose(self, call: Call, arguments: Mapping[str, Any], meaning: str | None = None) -> Any:
+    async def propose(
+        self, call: Call, arguments: Mapping[str, Any], meaning: str | None = None, label: str | None = None
+    ) -> Any:
         """Returns the result of this very call if it was approved and has run since; else proposes it.
 
         Raises ApprovalRequired, ApprovalRejected, ApprovalExpired, CallFailed, TooManyPending or TooLargeToPropose.
-        meaning: a digest of what the arguments only name.
+        meaning: a digest of what the arguments only name. label: what people call the row that the call is about.
         """
         ...
 

@@ -294,7 +294,22 @@ class Registry:
             is_approved = await proposals.is_approved(call, arguments, meaning)
             return is_approved, await proposals.propose(call, arguments, meaning) if is_approved else None
         answer = await self._foresee(call, arguments, values, meaning)
-        return True, await proposals.propose(call, arguments, meaning) if answer is None else answer
+        if answer is not None:
+            return True, answer
+        return True, await proposals.propose(call, arguments, meaning, await self._find_label(call, values))
+
+    async def _find_label(self, call: Call, values: dict[str, Any]) -> str | None:
+        """Returns what people call the row that a call is about; None if it has no name or is not for the caller."""
+        if call.tool.label is None:
+            return None
+        try:
+            # A proposal has a transaction of its own, which must not wait for this one's write lock.
+            async with call.reading_apart() as reading:
+                label: str | None = await call.tool.label(reading, **values)
+                return label
+        except BaobabError:
+            # The call itself is refused with it, if it is made.
+            return None
 
     async def _steps(self, call: Call, arguments: Mapping[str, Any], is_nested: bool) -> Any:
         try:
@@ -360,7 +375,8 @@ class Registry:
                 pass
         call.effect = "destructive"
         await call.unit.commit()
-        return await call.services.part(Proposals).propose(call, arguments, meaning)
+        label = await self._find_label(call, values)
+        return await call.services.part(Proposals).propose(call, arguments, meaning, label)
 
     async def _admit_call(self, call: Call, arguments: Mapping[str, Any], is_nested: bool) -> dict[str, Any]:
         """Authorises, limits and validates a call, and returns its validated arguments."""

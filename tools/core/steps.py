@@ -44,3 +44,5 @@ class Step:
     """The node of the graph that makes the call; empty for a call that a model wants."""
     announces: Mapping[str, Any] | None = None
     """For a question: what the write that follows it is made of (tools/approvals/consents.py)."""
+    ask: Mapping[str, Any] | None = None
+    """How the node's author wants the call to be shown to whoever decides (runtime/agents/asks.py)."""

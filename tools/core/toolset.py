@@ -125,10 +125,12 @@ class Guard:
     anything; None where it may change something. A person is not asked about the former.
     meaning: `async def (call, **arguments) -> str`: a digest of what the arguments only name, such as an agent's graph.
     An approved call is not made where it has changed since.
-    outcome: of the arguments without secrets, one sentence that says what the call does, such as `Deletes the key "a"`;
-    None where it cannot know. It quotes whatever the proposer chose with `quote_text` or `list_texts`
-    (tools/core/wording.py). Left out, people read the first clause of the tool's summary and the argument that says
-    most.
+    outcome: of the arguments without secrets, one sentence that says what the call does, such as `Delete the key "a"`;
+    None where it cannot know. It quotes whatever the proposer chose with `quote_text` or `list_texts`, and with
+    `quote_plain` where the call destroys something (tools/core/wording.py). Left out, people read the first clause of
+    the tool's summary and the argument that says most.
+    label: `async def (call, **arguments) -> str | None`: what people call the row that the call is about, read with
+    the proposer's right. `outcome` then gets it as `LABEL` among the arguments, and quotes it.
     as_app: for a tool that changes rows, keys or files, or sends: how a node of an agent's graph may call it with the
     app's right, after somebody else than the run's starter has approved the call. Never for what changes settings,
     rights, credentials, policies, schemas or agents.
@@ -144,6 +146,7 @@ class Guard:
     idle: Handler | None = None
     meaning: Handler | None = None
     outcome: Callable[[Mapping[str, Any]], str | None] | None = None
+    label: Handler | None = None
     as_app: AsApp | None = None
     consequence: str | None = None
 
@@ -308,6 +311,7 @@ class Toolset:
                 idle=guard.idle,
                 meaning=guard.meaning,
                 outcome=guard.outcome,
+                label=guard.label,
                 as_app=_check_as_app(name, effect, access, guard, arguments, app_parameter),
                 consequence=guard.consequence,
                 failure=mcp.failure,

@@ -1,11 +1,13 @@
 """Wording: what a proposed call would do, said so that a person can decide."""
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from baobab.tools.core.call import Tool
 from baobab.tools.core.errors import BadRequest, name_operations
 from baobab.tools.core.escaping import escape_json, escape_name
+from baobab.tools.core.titles import is_plain, join_parts
 
 _LONGEST_VALUE = 300
 _MOST_FIELDS = 50
@@ -16,6 +18,15 @@ COUNTED = ", counted"
 """What stands behind a name where its operations are counted; a name that has it itself is quoted."""
 OUTCOME = ", outcome"
 """The name under which the sentence about the call stands among its fields; an argument of this name is quoted."""
+LABELLED = ", labelled"
+"""The same, with the label of the row that the call is about."""
+TITLE = ", title"
+"""The title that the author of a graph gives the call, as a JSON list of its parts (titles.py)."""
+EXCERPT = ", excerpt"
+"""One line of the text that the call proposes."""
+LABEL = ", label"
+"""The name under which `Tool.outcome` is given the label of the row that the call is about, among the arguments."""
+_MARKS = (OUTCOME, LABELLED, TITLE, EXCERPT)
 _LONGEST_QUOTE = 100
 Fields = Sequence[tuple[str, str]]
 """The arguments of a call as a person reads them: names and texts."""
@@ -60,12 +71,16 @@ def describe_call(
     user_id: str | None = None,
     as_app: bool = False,
 ) -> str:
-    """Describes a call: the tool's first sentence, its consequence, and every argument.
+    """Describes a call: its title or else the tool's first sentence, its consequence, and every argument.
 
     tool: None if it no longer exists. user_id: the app's user for whom the call acts.
     as_app: whether it uses the app's right and not that of whoever asks.
     """
+    marks = {name: text for name, text in fields if name in _MARKS}
     summary = "An operation that no longer exists." if tool is None else name_operations(tool.summary)
+    if TITLE in marks or OUTCOME in marks:
+        title = marks.get(OUTCOME) if TITLE not in marks else join_parts(json.loads(marks[TITLE]))
+        summary = f"{title}."
     consequence = None if tool is None else tool.consequence
     lines = [summary, consequence or _CONSEQUENCE.get(effect, "")]
     if tainted:
@@ -74,7 +89,7 @@ def describe_call(
         lines.append("It uses the right of the app, not that of whoever asks.")
     elif user_id is not None:
         lines.append(f"It acts for the app's user {escape_name(user_id)}.")
-    arguments = [(name, text) for name, text in fields if name != OUTCOME]
+    arguments = [(name, text) for name, text in fields if name not in _MARKS]
     lines += [f"{name}: {text}" for name, text in arguments[:_MOST_FIELDS]]
     if len(arguments) > _MOST_FIELDS:
         hidden_count = len(arguments) - _MOST_FIELDS
@@ -86,6 +101,22 @@ def quote_text(text: object) -> str:
     """Returns what a proposer chose as a string of JSON, cut if it is long: where it ends, only we can say."""
     plain_text = str(text)
     return escape_json(plain_text if len(plain_text) <= _LONGEST_QUOTE else f"{plain_text[:_LONGEST_QUOTE]}…")
+
+
+def quote_plain(text: object, otherwise: str) -> str:
+    """Returns what a proposer chose, quoted, if it is a plain name; else other words of ours.
+
+    For titles of calls that destroy something: no free text of a stranger stands in them.
+    """
+    return quote_text(text) if is_plain(str(text)) else otherwise
+
+
+def list_names(names: Sequence[object], most: int = 3) -> str:
+    """Returns the first few names of an app's own things, such as columns, and how many more there are."""
+    plain_names = [escape_name(str(name)) for name in names[:most]]
+    if len(names) > most:
+        return f"{', '.join(plain_names)} and {len(names) - most} more"
+    return " and ".join(filter(None, (", ".join(plain_names[:-1]), *plain_names[-1:])))
 
 
 def list_texts(texts: Sequence[object], most: int = 3) -> str:

@@ -16,6 +16,8 @@ MOST_SHOWN = 100
 """How many rows of one write are shown. For the rest, only their number is given."""
 
 
+_SHORT = 200
+"""The most characters of a text by which people call a row."""
 FILTERED_ANEW = "Filters are applied again when it runs, so that it also writes rows which match only then."
 
 SHOWN_AS_NOW = "Each write is shown on the rows of now: the effect of earlier writes of the batch is left out."
@@ -59,6 +61,19 @@ class Foresight:
         if values is None:
             return [describe_change(_name_row(table, row), row, NOTHING) for row in matching]
         return _compare(table, matching, values)
+
+    def find_label(self, table: TableInfo, row_id: str, changes: Mapping[str, Any]) -> str | None:
+        """Returns the first short text of a row that would change, if possible of a column that stays as it is."""
+        texts = [
+            column.name
+            for column in table.columns.values()
+            if column.type.is_text and column.enum is None and column.references is None and not column.primary_key
+        ]
+        names = [name for name in texts if not name.endswith("_id")]
+        for row in self._find(table, "UPDATE", {}, key_condition(table, row_id)):
+            values = [row.get(name) for name in sorted(names, key=lambda name: name in changes)]
+            return next((text for text in values if isinstance(text, str) and 0 < len(text.strip()) <= _SHORT), None)
+        return None
 
     def _find(self, table: TableInfo, command: Command, where: Mapping[str, Any], *further: Expression) -> list[Row]:
         """Returns the rows that fulfil filters and that the actor may write, as many as one call can write."""

@@ -1,32 +1,43 @@
 """Describes in one sentence what a write does, for the person who approves it."""
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from baobab.tools.core.wording import list_texts, quote_text
+from baobab.tools.core.escaping import escape_name
+from baobab.tools.core.titles import quote_line
+from baobab.tools.core.wording import LABEL, list_names, quote_plain, quote_text
 
 _MOST_GROUPS = 4
-_VERBS = {"insert": "inserts", "update": "changes", "delete": "deletes"}
+_VERBS = {"insert": "insert", "update": "change", "delete": "delete"}
+# The title of a deletion has no free text: a value of several words could say what the call does not do.
+_PLAIN_FILTERS = re.compile(r"[A-Za-z0-9_.:@/+=&,()*-]{1,100}", re.ASCII)
 
 
 def say_insertion(arguments: Mapping[str, Any]) -> str:
     amount = _count_rows([arguments.get("values")])
     merges = arguments.get("on_conflict") is not None and "ignore-duplicates" not in str(arguments.get("prefer", ""))
-    return f"{'Inserts or changes' if merges else 'Inserts'} {amount} in {quote_text(arguments.get('table'))}"
+    return f"{'Insert or change' if merges else 'Insert'} {amount} in {_name_table(arguments)}"
 
 
 def say_update(arguments: Mapping[str, Any]) -> str:
-    columns, table = list_texts(list(arguments.get("changes") or {})), quote_text(arguments.get("table"))
-    if "row_id" in arguments:
-        return f"Changes {columns} of the row {quote_text(arguments['row_id'])} in {table}"
-    return f"Changes {columns} of the rows in {table} that match {_say_filters(arguments)}"
+    columns, table = list_names(list(arguments.get("changes") or {})), _name_table(arguments)
+    if "row_id" not in arguments:
+        return f"Change {columns} of the rows in {table} that match {_say_filters(arguments)}"
+    if (label := arguments.get(LABEL)) is not None:
+        return f"Change {columns} of {quote_line(label)} in {table}"
+    return f"Change {columns} of the row {quote_text(arguments['row_id'])} in {table}"
 
 
 def say_deletion(arguments: Mapping[str, Any]) -> str:
-    table = quote_text(arguments.get("table"))
+    table = _name_table(arguments)
     if "row_id" in arguments:
-        return f"Deletes the row {quote_text(arguments['row_id'])} from {table}"
-    return f"Deletes the rows from {table} that match {_say_filters(arguments)}"
+        row = quote_plain(arguments["row_id"], "")
+        return f"Delete the row {row} from {table}" if row else f"Delete one row from {table}"
+    filters = _write_filters(arguments)
+    if filters and not _PLAIN_FILTERS.fullmatch(filters):
+        return f"Delete the rows from {table} that match a filter"
+    return f"Delete the rows from {table} that match {_say_filters(arguments)}"
 
 
 def say_batch(arguments: Mapping[str, Any]) -> str:
@@ -38,13 +49,17 @@ def say_batch(arguments: Mapping[str, Any]) -> str:
     phrases = [_say_writes(op, table, groups[op, table]) for op, table in sorted_groups[:_MOST_GROUPS]]
     words = ", ".join(phrases)
     if len(sorted_groups) > _MOST_GROUPS:
-        words += f" and writes to {len(sorted_groups) - _MOST_GROUPS} more tables"
+        words += f" and write to {len(sorted_groups) - _MOST_GROUPS} more tables"
     return f"{words[:1].upper()}{words[1:]}"
 
 
 def _say_writes(op: str, table: str, writes: Sequence[Mapping[str, Any]]) -> str:
     rows = _count_rows([write.get("values") for write in writes]) if op == "insert" else "rows"
-    return f"{_VERBS.get(op, 'writes')} {rows} {'from' if op == 'delete' else 'in'} {quote_text(table)}"
+    return f"{_VERBS.get(op, 'write')} {rows} {'from' if op == 'delete' else 'in'} {escape_name(table)}"
+
+
+def _name_table(arguments: Mapping[str, Any]) -> str:
+    return escape_name(str(arguments.get("table")))
 
 
 def _count_rows(bodies: Sequence[Any]) -> str:
@@ -53,7 +68,12 @@ def _count_rows(bodies: Sequence[Any]) -> str:
 
 
 def _say_filters(arguments: Mapping[str, Any]) -> str:
+    filters = _write_filters(arguments)
+    return quote_text(filters) if filters else "no filter"
+
+
+def _write_filters(arguments: Mapping[str, Any]) -> str:
     """Writes the filters as they stand in a URL."""
     where: Mapping[str, Any] = arguments.get("where") or {}
     pairs = [(name, each) for name, texts in where.items() for each in (texts if isinstance(texts, list) else [texts])]
-    return quote_text("&".join(f"{name}={value}" for name, value in pairs)) if pairs else "no filter"
+    return "&".join(f"{name}={value}" for name, value in pairs)

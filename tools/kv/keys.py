@@ -1,12 +1,15 @@
 """The types of keys and values, with their validation."""
 
 import re
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, WithJsonSchema
 
 from baobab.tools.core.secret import NotSecret
+from baobab.tools.core.titles import is_plain
 from baobab.tools.core.types import encode_json
+from baobab.tools.core.wording import list_texts
 from baobab.tools.kv.errors import MAX_VALUE_BYTES, KeyInvalid, KeySegmentEmpty, ValueTooLarge
 
 MAX_KEY = 512
@@ -50,3 +53,12 @@ Key = Annotated[
 Value = Annotated[
     Any, AfterValidator(encode_value), WithJsonSchema({}), Field(description="Any JSON value of up to 256 KB.")
 ]
+
+
+def name_keys(keys: Sequence[object], *, is_final: bool) -> str:
+    """Names the keys of a call for its title. is_final: whether the call deletes: then keys that are no plain names are
+    only counted.
+    """
+    if is_final and not all(is_plain(str(key)) for key in keys):
+        return "one key" if len(keys) == 1 else f"{len(keys)} keys"
+    return f"the {'key' if len(keys) == 1 else 'keys'} {list_texts(keys)}"

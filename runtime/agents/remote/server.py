@@ -63,7 +63,12 @@ class ToolServer:
         owner_rules = self.acl.get(tool.name, {})
         reads = tool.read_only and owner_rules.get("mode") != "read_write"
         users = owner_rules.get("exposed_to") == "end_user"
-        return ToolOffer("read_only" if reads else "read_write", "end_user" if users else "developer_only")
+        return ToolOffer(
+            "read_only" if reads else "read_write",
+            "end_user" if users else "developer_only",
+            effect="external",
+            schema=tool.input_schema,
+        )
 
 
 async def load_servers(execute: Execute, app_id: str) -> dict[str, ToolServer]:

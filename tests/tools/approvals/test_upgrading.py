@@ -65,7 +65,7 @@ async def test_a_call_that_a_former_version_stored_is_executed_once_and_its_prop
     assert await approvals_client.parse_approval_id(again) == approval_id
     assert (await approvals_client.get_approval(approval_id))["preview"].startswith("The counter is not there")
     approval = await approvals_client.approve_and_wait(approval_id)
-    assert (approval["status"], approval["title"]) == ("executed", 'Raises the counter "n" by 1')
+    assert (approval["status"], approval["title"]) == ("executed", 'Raise the counter "n" by 1')
     assert (await approvals_client.raise_counter(headers)).json() == {"value": 1}
     await approvals_client.expire_lease()
     assert await approvals_client.get_counter() == 1

@@ -25,6 +25,7 @@ from baobab.tools.core.job import Job
 from baobab.tools.core.jobs import RetryLater
 from baobab.tools.core.mail import Mail
 from baobab.tools.core.services import Services
+from baobab.tools.core.titles import join_parts
 
 
 def may_decide(approval: Any, member: Any, role: Role | None = None) -> bool:
@@ -218,7 +219,7 @@ async def describe_calls(
     return [
         WaitingCall(
             row.id,
-            labels.title(row),
+            join_parts(labels.title(row)),
             await labels.asked_by(row),
             await labels.app(row),
             row.tool,

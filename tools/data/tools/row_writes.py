@@ -209,6 +209,19 @@ async def _list_update(
     return await _foresee(call, options, table, row_id, changes)
 
 
+async def _find_label(
+    call: Call, app_id: AppId, table: str, row_id: str, changes: Row, **options: Unpack[WriteOptions]
+) -> str | None:
+    """Returns what people call a row: its first short text, if possible one that does not change."""
+    del app_id
+
+    def find(rows: Rows, catalogue: Catalogue) -> str | None:
+        target = open_table(catalogue, rows, table, "UPDATE")
+        return Foresight(rows, catalogue).find_label(target, row_id, changes)
+
+    return await read_rows(call, find_actor(call, options), find)
+
+
 async def _foresee(
     call: Call, options: WriteOptions | AnswerOptions, table: str, row_id: str, changes: Row | None
 ) -> list[Change]:
@@ -228,7 +241,7 @@ def _describe_changes(table: str, rows: list[Row], changes: Row) -> str:
         pairs = {name: [row[name], value] for name, value in changes.items() if name in row and row[name] != value}
         key = next(iter(row.items()), ("", ""))
         lines.append(f"{key[0]} {key[1]}: {json.dumps(pairs, ensure_ascii=False)[:500]}")
-    return f"It would change {_count(rows)} of `{table}`, each with its values now and then:\n{'; '.join(lines)}"[:4000]
+    return f"This changes {_count(rows)} in {table}. Before and after:\n{'; '.join(lines)}"[:4000]
 
 
 @data.tool(
@@ -249,6 +262,7 @@ def _describe_changes(table: str, rows: list[Row], changes: Row) -> str:
         preview=_preview_update,
         changes=_list_update,
         outcome=say_update,
+        label=_find_label,
         as_app=AsApp(literal=("table",), fills=("row_id", "changes"), columns=("changes",)),
     ),
 )

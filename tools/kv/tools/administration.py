@@ -102,7 +102,7 @@ async def _preview_flush(call: Call, app_id: AppId, confirm: Confirmation, inclu
     raises=(ConfirmRequired,),
     audit=Audit("kv.flush", action="delete", resource="kv"),
     rest=Rest(examples={"confirm": True}),
-    guard=Guard(preview=_preview_flush, outcome=lambda _: "Deletes every key of the app"),
+    guard=Guard(preview=_preview_flush, outcome=lambda _: "Delete every key of the app"),
 )
 async def kv_flush(call: Call, app_id: AppId, confirm: Confirmation = False, include_config: bool = False) -> Flushed:
     """Delete every key of the app. This cannot be undone.

@@ -14,10 +14,9 @@ from baobab.tools.core.errors import BaobabError
 from baobab.tools.core.escaping import escape_text
 from baobab.tools.core.toolset import Guard, Rest
 from baobab.tools.core.types import AppId
-from baobab.tools.core.wording import list_texts
 from baobab.tools.kv.access import ExposedAccess, rule_book
 from baobab.tools.kv.errors import MAX_VALUE_BYTES, KeyInvalid, ValueTooLarge
-from baobab.tools.kv.keys import MAX_KEY, check_key, encode_value
+from baobab.tools.kv.keys import MAX_KEY, check_key, encode_value, name_keys
 from baobab.tools.kv.rules import RuleBook
 from baobab.tools.kv.schemas import BatchResult, ItemResult
 from baobab.tools.kv.tools.entries import DURABLE_TTL, quota, refusal
@@ -68,12 +67,11 @@ def _say_operations(arguments: Mapping[str, Any]) -> str | None:
     keys = {kind: [op.get("key") for op in operations if op.get("op") == kind] for kind in ("del", "set", "get")}
     if sum(map(len, keys.values())) != len(arguments.get("ops") or ()) or not keys["del"] + keys["set"]:
         return None
-    phrases = ", ".join(
-        f"{verb} the {'key' if len(keys[kind]) == 1 else 'keys'} {list_texts(keys[kind])}"
-        for kind, verb in (("del", "deletes"), ("set", "stores"))
-        if keys[kind]
-    )
-    return f"{phrases[0].upper()}{phrases[1:]}"
+    phrases = [f"delete {name_keys(keys['del'], is_final=True)}"] if keys["del"] else []
+    if keys["set"]:
+        phrases.append(f"store {name_keys(keys['set'], is_final=bool(keys['del']))}")
+    words = ", ".join(phrases)
+    return f"{words[0].upper()}{words[1:]}"
 
 
 async def _list_batch_changes(call: Call, app_id: AppId, ops: list[Item]) -> list[Change]:

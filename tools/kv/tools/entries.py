@@ -29,7 +29,7 @@ from baobab.tools.kv.errors import (
     StorageFull,
     ValueTooLarge,
 )
-from baobab.tools.kv.keys import Key, Value
+from baobab.tools.kv.keys import Key, Value, name_keys
 from baobab.tools.kv.schemas import Applied, Count, Deletion, Existence, Stored, Swapped, TimeToLive, Wrote
 from baobab.tools.kv.toolset import WRITTEN, kv
 
@@ -129,7 +129,7 @@ async def _list_put_changes(call: Call, app_id: AppId, key: Key, value: Value, *
         preview=_preview_put,
         changes=_list_put_changes,
         destructive_when="if the key exists already: its value is replaced",
-        outcome=lambda arguments: f"Stores a value under the key {quote_text(arguments.get('key'))}",
+        outcome=lambda arguments: f"Store a value under the key {quote_text(arguments.get('key'))}",
         as_app=AsApp(literal=("ttl", "ephemeral"), fills=("key", "value"), names=("key",)),
     ),
 )
@@ -180,7 +180,7 @@ async def _answer_missing(call: Call, app_id: AppId, key: Key) -> Deletion | Non
         preview=_preview_delete,
         changes=_list_deletions,
         idle=_answer_missing,
-        outcome=lambda arguments: f"Deletes the key {quote_text(arguments.get('key'))}",
+        outcome=lambda arguments: f"Delete {name_keys([arguments.get('key')], is_final=True)}",
         as_app=AsApp(fills=("key",), names=("key",)),
     ),
 )
@@ -226,7 +226,7 @@ async def _list_decr_changes(call: Call, app_id: AppId, key: Key, by: Step = 1) 
     guard=Guard(
         preview=_preview_count,
         changes=_list_incr_changes,
-        outcome=partial(_say_count, "Raises"),
+        outcome=partial(_say_count, "Raise"),
         as_app=AsApp(fills=("key", "by"), names=("key",)),
     ),
 )
@@ -248,7 +248,7 @@ async def kv_incr(call: Call, app_id: AppId, key: Key, by: Step = 1) -> Count:
     guard=Guard(
         preview=_preview_count,
         changes=_list_decr_changes,
-        outcome=partial(_say_count, "Lowers"),
+        outcome=partial(_say_count, "Lower"),
         as_app=AsApp(fills=("key", "by"), names=("key",)),
     ),
 )

@@ -31,7 +31,7 @@ async def auth_jwks(call: Call, app_id: AppId) -> PublicKeys:
     access=AppOwner("admin"),
     effect="destructive",
     audit=Audit("auth.keys.rotate", resource="app"),
-    guard=Guard(outcome=lambda _: "Replaces the key that signs the tokens of the app's users"),
+    guard=Guard(outcome=lambda _: "Replace the key that signs the tokens of the app's users"),
 )
 async def users_rotate_keys(call: Call, app_id: AppId) -> RotatedKeys:
     """Make a new key pair that signs the tokens of an app's users from now on.
