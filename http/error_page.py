@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from html import escape
 
-from fastapi import Response
-
+from baobab.http.public_document import PublicDocument
 from baobab.tools.core.envelopes import STRUCTURED, Envelope, envelope_for
 from baobab.tools.core.errors import (
     BaobabError,
@@ -83,13 +82,13 @@ def name_operation_routes(text: str, registry: Registry) -> str:
     return name_operations(text, name_with_route)
 
 
-def error_page(registry: Registry, interface_errors: Sequence[type[BaobabError]]) -> Response:
+def build_error_page(registry: Registry, interface_errors: Sequence[type[BaobabError]]) -> PublicDocument:
     entries = "\n".join(
         _ENTRY.format(anchor=anchor, codes=_render_codes(section), causes=_render_causes(section))
         for anchor, section in collect_errors(registry, interface_errors).items()
     )
     headers = {"content-security-policy": _POLICY, "x-content-type-options": "nosniff"}
-    return Response(_PAGE.format(entries=entries), media_type="text/html; charset=utf-8", headers=headers)
+    return PublicDocument(_PAGE.format(entries=entries).encode(), "text/html; charset=utf-8", headers)
 
 
 def _render_codes(section: Section) -> str:

@@ -1,7 +1,8 @@
 """The FastAPI application behind the RestApp: pages, the OpenAPI document, metrics, sign-in and OAuth."""
 
 import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import cache
 from typing import Any, cast
 
 from fastapi import FastAPI, HTTPException, Request, Response
@@ -10,11 +11,12 @@ from starlette.routing import BaseRoute, Mount, Route
 
 from baobab.http import openapi
 from baobab.http.answer import error_headers
-from baobab.http.error_page import error_page
+from baobab.http.error_page import build_error_page
 from baobab.http.guides_page import guide_routes
 from baobab.http.home_page import home_routes, missing_page
 from baobab.http.metrics import CallMetrics
 from baobab.http.page_routes import docs_routes, metrics_route, moved_routes
+from baobab.http.public_document import PublicDocument
 from baobab.http.request import Scope
 from baobab.http.session_routes import session_routes
 from baobab.runtime.late_import import LateImport
@@ -59,16 +61,18 @@ def build_fastapi_app(
     interface_errors: Sequence[type[BaobabError]] = (),
 ) -> FastAPI:
     app = FastAPI(title="Baobab", version=version, openapi_url=None, docs_url=None, redoc_url=None)
-    app.openapi = _call_once(lambda: openapi.build_document(registry, version, base_url))  # type: ignore[method-assign]  # FastAPI's own way
-    encode_openapi = _call_once(lambda: to_json(app.openapi()))
+    app.openapi = cache(lambda: openapi.build_document(registry, version, base_url))  # type: ignore[method-assign]  # FastAPI's own way
+    describe = cache(lambda: PublicDocument(to_json(app.openapi()), "application/json"))
 
     @app.get("/openapi.json", include_in_schema=False)
-    async def openapi_json() -> Response:
-        return Response(encode_openapi(), media_type="application/json", headers={"cache-control": "no-cache"})
+    async def openapi_json(request: Request) -> Response:
+        return await describe().answer(request)
+
+    list_errors = cache(lambda: build_error_page(registry, interface_errors))
 
     @app.get("/docs/errors", include_in_schema=False)
-    async def errors() -> Response:
-        return error_page(registry, interface_errors)
+    async def errors(request: Request) -> Response:
+        return await list_errors().answer(request)
 
     @app.exception_handler(405)
     async def wrong_method(_request: Request, exc: HTTPException) -> Response:
@@ -94,14 +98,3 @@ def build_fastapi_app(
     )
     app.router.default = missing
     return app
-
-
-def _call_once(make: Callable[[], Any]) -> Callable[[], Any]:
-    results: list[Any] = []
-
-    def get() -> Any:
-        if not results:
-            results.append(make())
-        return results[0]
-
-    return get

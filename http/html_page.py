@@ -6,6 +6,8 @@ from typing import Final
 from starlette.requests import Request
 from starlette.responses import Response
 
+from baobab.http.public_document import PublicDocument
+
 _SHEET = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark"><title>{title} · Baobab</title>
@@ -38,9 +40,15 @@ def render_page(title: str, body: str, *, root: str, status: int = 200, forms: s
     return Response(html, status, headers)
 
 
-def text_response(content: str, media_type: str) -> Response:
-    """Returns a page as text for programs, with the same headers."""
-    return Response(content, headers={**_HEADERS, "content-type": f"{media_type}; charset=utf-8"})
+def build_page(title: str, body: str, *, root: str) -> PublicDocument:
+    """Builds a page that is the same for everybody. body, root: as for `render_page`."""
+    html = _SHEET.format(title=escape(title), body=body, root=root)
+    return PublicDocument(html.encode(), "text/html; charset=utf-8", _HEADERS)
+
+
+def build_text(content: str, media_type: str) -> PublicDocument:
+    """Builds a page as text for programs, with the same headers."""
+    return PublicDocument(content.encode(), f"{media_type}; charset=utf-8", _HEADERS)
 
 
 def accepts(request: Request, media_type: str) -> bool:

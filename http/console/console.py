@@ -25,6 +25,7 @@ from baobab.http.console.returned_form import PAGE_FIELD, list_typed, return_for
 from baobab.http.console.visit import Visit
 from baobab.http.forms import ForeignForm, read_form, require_own_page
 from baobab.http.open_streams import OpenStreams, StreamLimits, stream_while_allowed
+from baobab.http.public_document import PublicDocument
 from baobab.http.request import Request as RestRequest
 from baobab.http.request import Scope
 from baobab.http.streaming import send_stream
@@ -110,8 +111,12 @@ class Console:
         self._streams = OpenStreams(self._services.notices, StreamLimits(in_all=1000, of_subject=64, of_caller=16))
         styles = b"".join((_FOLDER / "styles" / f"{name}.css").read_bytes() for name in _STYLES)
         scripts = {path.name: path.read_bytes() for path in (_FOLDER / "assets").iterdir() if path.name in _TYPES}
-        self._assets = {"console.css": styles, **scripts}
-        self._stamps = {name: sha256(content).hexdigest()[:12] for name, content in self._assets.items()}
+        contents = {"console.css": styles, **scripts}
+        self._assets = {
+            name: PublicDocument(content, f"{_TYPES[name]}; charset=utf-8", {**_HEADERS, "Cache-Control": "no-cache"})
+            for name, content in contents.items()
+        }
+        self._stamps = {name: sha256(content).hexdigest()[:12] for name, content in contents.items()}
         modules = [import_module(f"{pages.__name__}.{module.name}") for module in pkgutil.iter_modules(pages.__path__)]
         self._pages: list[Page] = [page for module in modules for page in getattr(module, "PAGES", ())]
         self._forms: list[Form] = [form for module in modules for form in getattr(module, "FORMS", ())]
@@ -157,7 +162,7 @@ class Console:
 
     async def _route(self, request: Request, path: str, context: RequestContext) -> Response:
         if path.startswith("/assets/") and request.method in ("GET", "HEAD"):
-            return self._send_asset(path.removeprefix("/assets/"), request)
+            return await self._send_asset(path.removeprefix("/assets/"), request)
         if path == "/sign-in":
             return await self._sign_in(request, context)
         session = await find_session(self._services, self._cookies.read(request))
@@ -367,13 +372,13 @@ class Console:
         values = {"title": error.message.replace("`", ""), "error": error, "typed": typed or {}, "feed": ""}
         return self._render("problem.html", values, session, error.status)
 
-    def _send_asset(self, name: str, request: Request) -> Response:
+    async def _send_asset(self, name: str, request: Request) -> Response:
         if name not in self._assets:
             raise RouteNotFound
-        is_stamped = request.query_params.get("v") == self._stamps[name]
-        keep = "public, max-age=31536000, immutable" if is_stamped else "no-cache"
-        headers = {**_HEADERS, "Cache-Control": keep, "Content-Type": f"{_TYPES[name]}; charset=utf-8"}
-        return Response(self._assets[name], headers=headers)
+        answer = await self._assets[name].answer(request)
+        if request.query_params.get("v") == self._stamps[name]:
+            answer.headers["cache-control"] = "public, max-age=31536000, immutable"
+        return answer
 
 
 def _say_problem(error: BaobabError) -> str:

@@ -49,7 +49,7 @@ _TITLES = {
 }
 _LINKS = {
     "password": "Sign in with a password",
-    "mail": "Sign in by a mailed code",
+    "mail": "E-mail me a code",
     "sign-up": "Create an account",
     "forgot": "I forgot my password",
     "add-passkey": "Add a passkey to my account",
@@ -148,7 +148,7 @@ class Visit:
             redirect_to = fields.get("redirect_to")
             self.page = await self.call("auth_page", redirect_to=redirect_to)
             if redirect_to is None and fields.get("step") not in STEPS:
-                raise BadRequest("This page was opened without `redirect_to`: it does not know where to lead you.")
+                raise BadRequest("This link is incomplete. Open the app and choose Sign in there.")
             self.redirect_to = redirect_to
             view = fields.get("view", "password")
         if request.method != "POST":

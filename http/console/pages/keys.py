@@ -8,12 +8,12 @@ from baobab.http.console.page import Context, Form, Page
 from baobab.http.console.visit import Visit
 
 _POLICIES = {
-    "none": "never, but for tools set below",
+    "none": "never, except for the rules below",
     "destructive": "before it destroys something",
     "external": "before anything leaves this server or is destroyed",
     "write": "before every change",
 }
-_ASKS = {"always": "always ask", "never": "never ask", "by_effect": "as for all other tools"}
+_ASKS = {"always": "always ask", "never": "never ask", "by_effect": "default"}
 
 
 async def show_keys(visit: Visit) -> Context:

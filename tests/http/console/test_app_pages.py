@@ -97,7 +97,7 @@ async def test_keys_are_found_by_prefix_and_a_value_is_made_changed_and_deleted(
     assert f"entry?key={quote('note:/a b')}" in (await visitor.open(f"{kv}?prefix=note:")).text
     assert "No key starts with" in (await visitor.open(f"{kv}?prefix=other")).text
     assert (await visitor.send(f"{kv}/entry/delete", page, key="note:/a b")).headers["location"] == kv
-    assert "The store is empty" in (await visitor.open(kv)).text
+    assert "No key yet" in (await visitor.open(kv)).text
 
 
 @pytest.mark.parametrize(("form", "fields"), [

@@ -41,7 +41,7 @@ async def test_tables_are_listed_and_their_references_drawn(visitor: Runner) -> 
     assert "posts.author_id refers to authors" in page.text
     assert 'aria-label="2 tables, 1 reference"' in page.text
     empty = Runner(visitor.baobab, await visitor.baobab.create_app(), visitor.browser)
-    assert "There are no tables yet" in (await empty.open(f"/console/apps/{empty.app_id}/tables")).text
+    assert "No table yet" in (await empty.open(f"/console/apps/{empty.app_id}/tables")).text
 
 
 async def test_rows_are_added_filtered_changed_deleted_and_brought_back(visitor: Runner) -> None:
@@ -107,7 +107,7 @@ async def test_a_view_is_browsed_and_compared_and_offers_no_writes(visitor: Runn
     path = f"/console/apps/{visitor.app_id}/tables"
     page_text = (await visitor.open(path)).text
     assert "select title, author_id from posts where public" in page_text
-    assert "The view `titles` of `posts`: anyone without signing in may SELECT any row." in page_text
+    assert "The view titles of posts: anyone without signing in may SELECT any row." in page_text
     rows = (await visitor.open(f"{path}/titles?filter=author_id%3Dis.null")).text
     assert "A view, which is read only" in rows
     assert "Add a row" not in rows
