@@ -15,15 +15,25 @@ from baobab.mcp_server import meta_tools, results
 from baobab.mcp_server.catalogue import Catalogue, Offer
 from baobab.mcp_server.errors import ApprovalStateSpent
 from baobab.mcp_server.mcp_client import McpClient, get_client
+from baobab.mcp_server.search import Candidate, get_name
 from baobab.mcp_server.sessions import Sessions
 from baobab.tools.core.auth import key_limits
 from baobab.tools.core.auth.access import is_for_approvers
 from baobab.tools.core.auth.roles import APPROVER
 from baobab.tools.core.call import Tool
 from baobab.tools.core.context import Report
-from baobab.tools.core.errors import ApprovalRequired, BaobabError, Forbidden, Internal, KeyLimited, ToolNotFound
+from baobab.tools.core.errors import (
+    ApprovalRequired,
+    BaobabError,
+    Forbidden,
+    Internal,
+    KeyLimited,
+    ToolNotFound,
+    name_operations,
+)
 from baobab.tools.core.outages import STORE_OUTAGES, translate_outage
 from baobab.tools.core.registry import Registry
+from baobab.tools.system.unbuilt import Unbuilt
 
 _STEP_SECONDS = 2.0
 _SMALL = 0.001
@@ -67,6 +77,7 @@ class Heartbeat:
 
 
 _APPROVAL = "approval"
+_MOST_ELSEWHERE = 3
 PATIENCE_SECONDS = 20.0
 
 _log = logging.getLogger(__name__)
@@ -148,12 +159,7 @@ class ToolCalls:
         """Builds the error that says why a tool is not offered to a client."""
         tool = self._registry.tools.get(name)
         if tool is None or not tool.mcp:
-            similar = get_close_matches(name[:128], offer.tools, 3)
-            nearest = f" The nearest: {', '.join(similar)}." if similar else ""
-            remedy = "search_tools finds tools by what they do." if offer.has_search else "List the tools."
-            # Some clients show the message alone.
-            message = ToolNotFound.summary + nearest
-            return ToolNotFound(message, remediation=remedy, details={"name": name[:128]})
+            return _build_unknown(name, offer) if tool is None else _build_not_for_models(tool)
         limits = client.caller.limits
         if limits is not None and limits.tools is not None and name not in limits.tools:
             return ToolNotFound(
@@ -179,12 +185,30 @@ class ToolCalls:
     async def _search_tools(
         self, client: McpClient, offer: Offer, arguments: dict[str, Any], protocol_version: str
     ) -> types.CallToolResult:
-        query, limit = meta_tools.parse_search(arguments)
-        best = await self._catalogue.index.find_best(query, limit, offer.tools)
-        result: dict[str, Any] = {"tools": [offer.describe(tool, text=True) for tool in best]}
-        if not best:
+        query, limit, detail = meta_tools.parse_search(arguments)
+        candidates = await self._catalogue.index.rank(query)
+        tools = [candidate for candidate in candidates if isinstance(candidate, Tool) and candidate.name in offer.tools]
+        # What is not to be had here is told only where it is likely to be what was meant.
+        elsewhere = [candidate for candidate in candidates[:_MOST_ELSEWHERE] if get_name(candidate) not in offer.tools]
+        result: dict[str, Any] = {"tools": offer.describe_found(tools[:limit], detail=detail)}
+        if elsewhere:
+            result["elsewhere"] = [self._say_where(candidate, client, offer) for candidate in elsewhere]
+        if elsewhere and elsewhere[0] is candidates[0]:
+            result = {"hint": meta_tools.ELSEWHERE, **result}
+        elif not tools:
             result |= {"hint": meta_tools.NOTHING_FOUND, "families": offer.families}
+        elif any("inputSchema" not in tool for tool in result["tools"]):
+            result["hint"] = meta_tools.MORE
         return results.render_search(result, client, protocol_version)
+
+    def _say_where(self, candidate: Candidate, client: McpClient, offer: Offer) -> dict[str, str]:
+        """Says where something is that no tool of a client does."""
+        if isinstance(candidate, Unbuilt):
+            error = candidate.build_error(candidate.paths[0])
+            return {"what": candidate.what, "where": f"Not built yet. {name_operations(error.remedy)}"}
+        error = self._build_missing_error(candidate.name, client, offer)
+        where = f"{error.message} {name_operations(error.remedy)}"
+        return {"what": f"{candidate.name}: {name_operations(candidate.summary)}", "where": where}
 
     async def _wait_for_decision(self, client: McpClient, approval_id: str, responses: Any) -> None:
         """Waits for the decision on a call that is repeated after its person was shown where to decide.
@@ -202,6 +226,29 @@ class ToolCalls:
             raise translate_outage(exc, client.context.request_id) from exc
         if status is None:
             raise ApprovalStateSpent
+
+
+def _build_unknown(name: str, offer: Offer) -> ToolNotFound:
+    similar = get_close_matches(name[:128], offer.tools, 3)
+    nearest = f" The nearest: {', '.join(similar)}." if similar else ""
+    remedy = "search_tools finds tools by what they do." if offer.has_search else "List the tools."
+    # Some clients show the message alone.
+    return ToolNotFound(ToolNotFound.summary + nearest, remediation=remedy, details={"name": name[:128]})
+
+
+def _build_not_for_models(tool: Tool) -> ToolNotFound:
+    """Builds the error for a tool that models are not offered, which says where it is instead."""
+    if tool.rest is None:
+        return ToolNotFound(
+            f"{tool.name} is not called over MCP: the server calls it itself.",
+            remediation="search_tools finds the tools that you can call.",
+            details={"name": tool.name},
+        )
+    return ToolNotFound(
+        f"{tool.name} is not called over MCP, only over REST: {tool.rest.method} {tool.rest.path}.",
+        remediation="A page, a program or a person calls it there; /docs/guides/tools.md describes it.",
+        details={"name": tool.name},
+    )
 
 
 def report_unexpected(client: McpClient, tool: str) -> types.CallToolResult:

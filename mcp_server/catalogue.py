@@ -1,6 +1,7 @@
 """The catalogue: which tools a client may see and call, described in the format of the protocol."""
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -24,6 +25,11 @@ from baobab.tools.core.schema import lean_input, lean_output
 MOST_AT_START = 25
 _FEW_AT_START = 8
 """A caller who may call fewer tools of the start set is also shown those that start for narrow callers."""
+_LONG_SCHEMA = 600
+_MANY_FIELDS = 4
+_MOST_NAMES = 12
+# In characters: what the first tool that was found may take, and all where details are wanted.
+_ROOM_OF_FIRST, _ROOM_OF_DETAILS = 1500, 12_000
 PAGE = 100
 _REMEMBERED = 200
 """The most offers of single tenants in memory. The offers for everybody are few and all stay in memory."""
@@ -41,9 +47,18 @@ class Offer:
     """The tools that clients of one kind are offered through one view."""
 
     def __init__(
-        self, tools: Sequence[Tool], client: McpClient, extra: Sequence[types.Tool], vault: Vault, naming: Naming
+        self,
+        tools: Sequence[Tool],
+        client: McpClient,
+        extra: Sequence[types.Tool],
+        vault: Vault,
+        naming: Naming,
+        places: Mapping[bytes, str],
     ) -> None:
-        """naming: returns the name of an operation in the texts of tools."""
+        """naming: returns the name of an operation in the texts of tools. places: by schema, the tool in which it is
+        shown, for long schemas of arguments that several tools take.
+        """
+        self._places = places
         self.tools: Mapping[str, Tool] = {tool.name: tool for tool in tools}
         self._naming = naming
         self._has_fixed_app = client.app_id is not None
@@ -70,25 +85,78 @@ class Offer:
         starting = [tool for tool in self.tools.values() if tool.start] if len(first) < _FEW_AT_START else first
         tools = starting if self.has_search else list(self.tools.values())
         descriptions = meta_tools.DESCRIBED if self.has_search else []
-        descriptions = descriptions + [self.describe(tool, text=self._view.results == "text") for tool in tools]
+        # The schemas of results are what a model reads last: at the start, they would be a third of the list.
+        without_results = self.has_search or self._view.results == "text"
+        descriptions = descriptions + [self.describe(tool, text=without_results) for tool in tools]
         descriptions += [from_json(tool.model_dump_json(by_alias=True, exclude_none=True)) for tool in self._extra]
         return sorted(descriptions, key=lambda tool: str(tool["name"]))
 
     def describe(self, tool: Tool, *, text: bool) -> dict[str, Any]:
         """Describes a tool as lists and searches show it. text: leave out the schema of its results."""
-        schema = name_operations_within(lean_input(tool.input_schema), self._naming)
+        schema = name_operations_within(lean_input(self._point_to_long(tool)), self._naming)
         if self._has_fixed_app and tool.app_parameter == "app_id":
             schema = _remove_property(schema, "app_id")
         description: dict[str, Any] = {
             "name": tool.name,
             "title": tool.title,
-            "description": name_operations(tool.description, self._naming),
+            "description": name_operations(tool.description, self._naming) + self._render_example(tool),
             "inputSchema": schema,
             "annotations": _render_annotations(tool),
         }
         if is_object(tool) and not text:
             description["outputSchema"] = lean_output(tool.output_schema)
         return description
+
+    def _render_example(self, tool: Tool) -> str:
+        example = build_example(tool)
+        if not example:
+            return ""
+        beside = " (beside app_id)" if tool.app_parameter == "app_id" and not self._has_fixed_app else ""
+        return f"\n\nExample{beside}: {to_json(example).decode()}"
+
+    def _point_to_long(self, tool: Tool) -> dict[str, Any]:
+        """Returns the schema of a tool's arguments, with a pointer for each long one that is shown in another tool."""
+        properties = {}
+        for name, schema in tool.input_schema["properties"].items():
+            place = self._places.get(_encode_schema(schema), tool.name)
+            if place == tool.name:
+                properties[name] = schema
+            else:
+                description = f"{schema.get('description', '')} Its schema is in {place}.".strip()
+                kind = {"type": schema["type"]} if "type" in schema else {}
+                properties[name] = {**kind, "description": description}
+        return {**tool.input_schema, "properties": properties}
+
+    def describe_found(self, tools: Sequence[Tool], *, detail: bool) -> list[dict[str, Any]]:
+        """Describes tools that were searched for: the first with the schema of its arguments unless that is long, the
+        others in a line. detail: all of them whole, as far as that does not fill a context.
+        """
+        descriptions: list[dict[str, Any]] = []
+        room = _ROOM_OF_DETAILS if detail else _ROOM_OF_FIRST
+        for tool in tools:
+            entry = {
+                "name": tool.name,
+                "call": self._render_call(tool),
+                "does": name_operations(tool.summary, self._naming),
+            }
+            whole = self.describe(tool, text=True)
+            length = len(to_json(whole))
+            if (detail or not descriptions) and (length <= room or (detail and not descriptions)):
+                entry = {"name": tool.name, "description": whole["description"], "inputSchema": whole["inputSchema"]}
+                room -= length
+            descriptions.append(entry)
+        return descriptions
+
+    def _render_call(self, tool: Tool) -> str:
+        """Renders how a tool is called in short, such as `kv_put(app_id, key, value, ttl?)`."""
+        required_names = tool.input_schema.get("required", ())
+        names = [
+            name if name in required_names else f"{name}?"
+            for name in tool.input_schema["properties"]
+            if not (self._has_fixed_app and name == tool.app_parameter == "app_id")
+        ]
+        further = ["..."] if len(names) > _MOST_NAMES else []
+        return f"{tool.name}({', '.join([*names[:_MOST_NAMES], *further])})"
 
     def get_page(self, cursor: str | None) -> Page:
         """Returns one page of the list. Raises CursorInvalid for a cursor of another list."""
@@ -117,7 +185,7 @@ class Catalogue:
         self._extra = extra
         self._offers: dict[str | None, dict[Hashable, Offer]] = {}
         """By tenant; None for the offers that all tenants share."""
-        self.index = ToolIndex([tool for tool in registry.tools.values() if tool.mcp])
+        self.index = ToolIndex(registry.tools.values())
 
     def get_offer(self, client: McpClient) -> Offer:
         # The key leaves the app out: a client that names many apps must not displace the offers of others.
@@ -134,11 +202,15 @@ class Catalogue:
                 tool for tool in self._registry.visible_to(client.caller, client.role) if _is_in_view(tool, client)
             ]
             naming = self._registry.name_by_tool
-            offer = Offer(tools, client, self._extra, self._registry.services.vault, naming)
+            offer = Offer(tools, client, self._extra, self._registry.services.vault, naming, self._places)
             self._offers.setdefault(tenant, {})[kind] = offer
             if tenant is not None:
                 self._forget()
         return offer
+
+    @cached_property
+    def _places(self) -> Mapping[bytes, str]:
+        return place_long_schemas(tool for tool in self._registry.tools.values() if tool.mcp)
 
     def find_closed(self, client: McpClient) -> dict[str, str]:
         """Returns the toolsets that the address names but that have no tool for this client, each with the reason."""
@@ -182,6 +254,55 @@ class Catalogue:
 def is_object(tool: Tool) -> bool:
     """Returns whether the tool's results can be structured content, which is always an object."""
     return tool.output_schema is not None and tool.output_schema.get("type") == "object"
+
+
+def place_long_schemas(tools: Iterable[Tool]) -> dict[bytes, str]:
+    """Returns in which tool each long schema of an argument is shown, if several tools take it: one that only reads,
+    else the first.
+    """
+    takers: defaultdict[bytes, list[Tool]] = defaultdict(list)
+    for tool in tools:
+        for schema in tool.input_schema["properties"].values():
+            if schema.get("type", "object") == "object":
+                takers[_encode_schema(schema)].append(tool)
+    return {
+        schema_json: min(several, key=lambda tool: tool.effect != "read").name
+        for schema_json, several in takers.items()
+        if len(several) > 1 and len(schema_json) > _LONG_SCHEMA
+    }
+
+
+def _encode_schema(schema: Mapping[str, Any]) -> bytes:
+    """Returns a schema as bytes that compare equal where tools differ only in what they say of an argument."""
+    shape = {word: value for word, value in schema.items() if word not in ("description", "default")}
+    if "anyOf" in shape:
+        shape["anyOf"] = [choice for choice in shape["anyOf"] if choice != {"type": "null"}]
+    return to_json(shape)
+
+
+def build_example(tool: Tool) -> dict[str, Any]:
+    """Builds the arguments of a call, without the app, for a tool whose arguments are hard to guess: it takes an object
+    or a list, or many of them belong together. Empty for others.
+    """
+    properties, required_names = tool.input_schema["properties"], tool.input_schema.get("required", ())
+    if len(tool.examples) < _MANY_FIELDS and not any(map(_holds_objects, properties.values())):
+        return {}
+    example = {}
+    for name, schema in properties.items():
+        if name in tool.examples:
+            example[name] = tool.examples[name]
+        elif name in required_names and name != tool.app_parameter:
+            choices = schema.get("examples") or schema.get("enum") or [None]
+            example[name] = choices[0]
+    return example
+
+
+def _holds_objects(schema: Mapping[str, Any]) -> bool:
+    """Returns whether a value may be an object, a list, or anything."""
+    choices = schema.get("anyOf", (schema,))
+    return any(
+        choice.get("type") in ("object", "array") or not choice.keys() & {"type", "enum", "const"} for choice in choices
+    )
 
 
 def _render_annotations(tool: Tool) -> dict[str, bool]:

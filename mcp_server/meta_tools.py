@@ -12,9 +12,11 @@ SEARCH, CALL = "search_tools", "call_tool"
 _MOST_FOUND = 20
 
 NOTHING_FOUND = (
-    "No tool matches this. Describe what you want to do in other, plainer words, or name the thing that it is about. "
-    "These are the toolsets."
+    "No tool does this. Describe what you want to do in other, plainer words, or name the thing that it is about. "
+    "These are the toolsets; docs_read with a query searches the guides."
 )
+ELSEWHERE = "No tool of this connection does this: `elsewhere` says what does. The tools are only similar."
+MORE = "A schema that is not shown: search_tools with the tool's name and detail=true."
 
 DESCRIBED: list[dict[str, Any]] = [
     {
@@ -36,12 +38,18 @@ DESCRIBED: list[dict[str, Any]] = [
         "name": SEARCH,
         "title": "Search tools",
         "description": "Find more tools by what they do: this list shows only the most used. "
-        "Returns names, descriptions and argument schemas; call the tools with call_tool.",
+        "Returns names, arguments and what the tools do, with the schema of the first; call them with call_tool. "
+        "If no tool does what you want, it says so, and where else it is.",
         "inputSchema": {
             "type": "object",
             "properties": {
                 "query": {"type": "string", "description": "What you want to do, in a few words.", "maxLength": 400},
                 "limit": {"type": "integer", "minimum": 1, "maximum": _MOST_FOUND, "default": 5},
+                "detail": {
+                    "type": "boolean",
+                    "default": False,
+                    "description": "Show whole descriptions and schemas. The query may be a tool's name.",
+                },
             },
             "required": ["query"],
             "additionalProperties": False,
@@ -64,19 +72,19 @@ def parse_call(arguments: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     return name, inner
 
 
-def parse_search(arguments: dict[str, Any]) -> tuple[str, int]:
-    """Returns the query and the limit in the arguments of `search_tools`."""
-    _check_known(arguments, "query", "limit")
-    query, limit = arguments.get("query"), arguments.get("limit")
+def parse_search(arguments: dict[str, Any]) -> tuple[str, int, bool]:
+    """Returns the query, the limit and whether details are wanted, in the arguments of `search_tools`."""
+    _check_known(arguments, "query", "limit", "detail")
+    query, limit, detail = arguments.get("query"), arguments.get("limit"), arguments.get("detail")
     if limit is None:
         limit = 5
     if query is None:
         raise MissingField("`query` is missing.")
-    if not isinstance(query, str) or type(limit) is not int:
-        raise InvalidType("`query` must be a string and `limit` an integer.")
+    if not isinstance(query, str) or type(limit) is not int or not isinstance(detail, bool | None):
+        raise InvalidType("`query` must be a string, `limit` an integer and `detail` true or false.")
     if len(query) > 400 or not 1 <= limit <= _MOST_FOUND:
         raise BadRequest(f"`query` must have at most 400 characters, and `limit` must be 1 to {_MOST_FOUND}.")
-    return query, limit
+    return query, limit, detail is True
 
 
 def _check_known(arguments: dict[str, Any], *names: str) -> None:

@@ -15,6 +15,7 @@ import tiktoken
 from mcp_types import SERVER_INFO_META_KEY
 
 from baobab.mcp_server import catalogue
+from baobab.mcp_server.catalogue import build_example
 from baobab.tools.core.errors import name_operations
 from baobab.tools.core.registry import Registry
 from baobab.tools.core.tool_errors import errors_of
@@ -24,7 +25,12 @@ from tests.people import create_person
 
 ROOT = Path(__file__).parents[2]
 USER = "0b8f1d6e-5c8e-4f0e-9a54-3f0d8a7c2e11"
-MOST_AT_START, MOST_TOKENS = 25, 6000
+MOST_AT_START, MOST_TOKENS, MOST_CHARACTERS = 25, 5500, 20_000
+FIRST_HOUR = {
+    *("apps_init", "apps_list", "schema_apply", "schema_get", "data_list", "data_insert", "data_update"),
+    *("rls_create_policy", "agents_create", "agents_run", "agents_runs_get", "kv_get", "kv_put"),
+    *("docs_read", "system_llms_txt", "search_tools", "call_tool"),
+}
 
 each_era = pytest.mark.parametrize("era", ERAS)
 
@@ -62,8 +68,10 @@ async def test_the_start_set_is_small(baobab: Baobab, era: str, tokens: Any) -> 
     answer = await send_message(baobab, "tools/list", era=era)
     names = [tool["name"] for tool in answer.result["tools"]]
     assert len(names) <= MOST_AT_START
-    assert {"search_tools", "call_tool", "apps_list", "kv_get"} <= set(names)
-    assert tokens(json.dumps(answer.result["tools"], separators=(",", ":"))) < MOST_TOKENS
+    assert set(names) == FIRST_HOUR
+    list_text = json.dumps(answer.result["tools"], separators=(",", ":"), ensure_ascii=False)
+    assert len(list_text) < MOST_CHARACTERS
+    assert tokens(list_text) < MOST_TOKENS
 
 
 async def test_every_kind_of_caller_is_shown_a_small_list_first(baobab: Baobab) -> None:
@@ -371,7 +379,7 @@ async def test_every_tool_has_a_title_for_people_and_every_argument_a_descriptio
         for name, argument in tool["inputSchema"]["properties"].items():
             choices = [argument, *argument.get("anyOf", ())]
             assert any(choice.get("description") for choice in choices), f"{tool['name']}: {name}"
-    assert (await list_tools(baobab))["kv_delete"]["title"] == "Delete a key"
+    assert (await list_tools(baobab, "/mcp?toolsets=kv"))["kv_delete"]["title"] == "Delete a key"
     # What is answered by one name and asked by another says so.
     run = (await list_tools(baobab, "/mcp?toolsets=agents"))["agents_runs_get"]["inputSchema"]["properties"]["id"]
     assert "`run_id` that its start returned" in run["description"]
@@ -426,3 +434,41 @@ async def test_lists_are_taken_from_the_callers_requests(baobab: Baobab, era: st
     assert refusal.error["data"]["code"] == "QUOTA_RATE_LIMIT"
     assert int(refusal.headers["retry-after"]) > 0
     assert (await send_message(baobab, "tools/list", era=era)).status == 200
+
+
+async def test_a_long_schema_is_shown_in_one_tool_and_the_others_point_to_it(baobab: Baobab) -> None:
+    tools = await list_tools(baobab, "/mcp?toolsets=agents")
+    whole = tools["agents_validate"]["inputSchema"]["properties"]["graph_spec"]
+    assert {"entry", "nodes", "edges", "tools"} <= whole["properties"].keys()
+    for name in ("agents_create", "agents_update"):
+        pointer = tools[name]["inputSchema"]["properties"]["graph_spec"]
+        assert "properties" not in pointer
+        assert "docs_read" in pointer["description"]
+        assert "agents_validate" in pointer["description"]
+
+
+def test_the_example_of_a_tool_is_one_that_it_takes(baobab: Baobab) -> None:
+    examples = [(tool, build_example(tool)) for tool in baobab.application.registry.tools.values() if tool.mcp]
+    assert sum(bool(example) for _, example in examples) > 60
+    for tool, example in examples:
+        if example:
+            app = {tool.app_parameter: "app_1a2b3c4d5e6f"} if tool.app_parameter else {}
+            tool.arguments.model_validate({**app, **example})
+            assert len(json.dumps(example)) < 700
+
+
+async def test_a_tool_that_is_only_for_rest_says_so_when_it_is_called(baobab: Baobab) -> None:
+    for tool in baobab.application.registry.tools.values():
+        if not tool.mcp:
+            refusal = await send_message(baobab, "tools/call", {"name": tool.name, "arguments": {}})
+            assert refusal.error["code"] == -32602
+            assert f"{tool.name} is not called over MCP" in refusal.error["message"]
+            assert tool.rest is None or f"{tool.rest.method} {tool.rest.path}" in refusal.error["message"]
+
+
+async def test_a_tool_that_takes_an_object_shows_an_example(baobab: Baobab) -> None:
+    tools = await list_tools(baobab, "/mcp?toolsets=all")
+    for name in ("schema_apply", "data_insert", "data_list", "data_update", "kv_batch", "agents_create", "data_batch"):
+        assert "Example (beside app_id): {" in tools[name]["description"]
+    bound_tools = await list_tools(baobab, f"/mcp?app_id={await baobab.create_app()}")
+    assert 'Example: {"table":"posts"' in bound_tools["data_insert"]["description"]

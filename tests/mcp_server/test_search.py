@@ -1,43 +1,124 @@
 """What people look for in their own words is found among the tools."""
 
+import asyncio
 import tomllib
 from pathlib import Path
 
 import pytest
 
-from baobab.mcp_server.search import LANGUAGES, ToolIndex, read_search_words
+from baobab.mcp_server.search import LANGUAGES, ToolIndex, get_name, read_search_words
 from baobab.tools import toolsets
 from baobab.tools.core.call import Tool
 from baobab.tools.core.registry import Registry
+from baobab.tools.system.unbuilt import UNBUILT
 from tests.conftest import Baobab
 from tests.mcp_server.mcp_requests import call_tool
 
-QUESTIONS = Path(__file__).parent / "questions.toml"
+NONE = "none"
+"""Stands in the lists of questions for the answer that no tool does this."""
 
 
 def list_offered_tools() -> list[Tool]:
     return [tool for tool in Registry(toolsets()).tools.values() if tool.mcp]
 
 
-# With the model 85 and 94 of 95 were reached, by words alone 82 and 91.
+def read_questions(name: str) -> dict[str, list[tuple[str, list[str]]]]:
+    """The questions of a file by section, each with the names that answer it."""
+    text = (Path(__file__).parent / name).read_text()
+    return {section: list(pairs.items()) for section, pairs in tomllib.loads(text).items()}
+
+
+async def find_names(baobab: Baobab, question: str) -> list[str]:
+    """The names that an owner's key finds, with NONE where the answer says that no tool does this."""
+    answer = (await call_tool(baobab, "search_tools", {"query": question}))["structuredContent"]
+    names = [tool["name"] for tool in answer["tools"]]
+    return [NONE, *names] if answer.get("hint", "").startswith("No tool") else names
+
+
+async def find_share(baobab: Baobab, questions: list[tuple[str, list[str]]], most: int) -> tuple[float, list[str]]:
+    """The share of questions whose answer is among the first, and the others."""
+    missed_questions = [
+        question for question, names in questions if not set(names) & set((await find_names(baobab, question))[:most])
+    ]
+    return 1 - len(missed_questions) / len(questions), missed_questions
+
+
+@pytest.mark.parametrize("half", [0, 1], ids=["tuned", "held back"])
+async def test_questions_in_five_kinds_find_their_tool(baobab: Baobab, half: int) -> None:
+    sections = read_questions("questions_in_five_kinds.toml")
+    questions = [pair for pairs in sections.values() for pair in pairs[half::2]]
+    assert len(questions) == 75
+    first, missed_questions = await find_share(baobab, questions, 1)
+    assert first >= 0.9, missed_questions
+    among_three, missed_questions = await find_share(baobab, questions, 3)
+    assert among_three >= 0.95, missed_questions
+
+
+async def test_earlier_questions_and_other_words_still_find_their_tool(baobab: Baobab) -> None:
+    questions = [pair for pairs in read_questions("questions.toml").values() for pair in pairs]
+    assert len(questions) == 245
+    first, missed_questions = await find_share(baobab, questions, 1)
+    assert first >= 0.88, missed_questions
+    among_three, missed_questions = await find_share(baobab, questions, 3)
+    assert among_three >= 0.94, missed_questions
+
+
+async def test_a_search_is_short(baobab: Baobab) -> None:
+    sections = read_questions("questions_in_five_kinds.toml")
+    questions = [question for pairs in sections.values() for question, _ in pairs]
+    lengths = [
+        len((await call_tool(baobab, "search_tools", {"query": question}))["content"][0]["text"])
+        for question in questions
+    ]
+    assert sum(lengths) / len(lengths) < 2500
+    assert max(lengths) < 6000
+
+
+async def test_the_first_answer_after_a_start_is_the_same_as_later_ones() -> None:
+    tools = list_offered_tools()
+    index = ToolIndex(tools)
+    first, *others = await asyncio.gather(*(index.rank("let users read some keys") for _ in range(4)))
+    assert get_name(first[0]) == "kv_expose"
+    for other in (*others, await ToolIndex(tools).rank("let users read some keys")):
+        assert [get_name(candidate) for candidate in other] == [get_name(candidate) for candidate in first]
+
+
 @pytest.mark.parametrize(
-    ("index", "first", "among_five"),
+    ("question", "what", "where"),
     [
-        pytest.param(ToolIndex(list_offered_tools()), 84, 93, id="words and meaning"),
-        pytest.param(ToolIndex(list_offered_tools(), model=None), 81, 90, id="words alone"),
+        ("sign up form for my customers", "auth_signup", "only over REST: POST /auth/{app_id}/signup"),
+        ("run something every night", "functions of your own", "Not built yet"),
+        ("search the organisation's memory", "substrate_search_memory", "a key with the scope `substrate`"),
+        ("visitors run an agent without an account", "agents_public_run", "only over REST"),
     ],
 )
-async def test_most_questions_find_their_tool(index: ToolIndex, first: int, among_five: int) -> None:
-    names = {tool.name for tool in list_offered_tools()}
-    questions = [pair for section in tomllib.loads(QUESTIONS.read_text()).values() for pair in section.items()]
-    places = {}
-    for question, expected_names in questions:
-        found_names = [tool.name for tool in await index.find_best(question, 20, names)]
-        places[question] = min((found_names.index(name) for name in expected_names if name in found_names), default=99)
-    assert len(places) == 95
-    missed_places = {question: place + 1 for question, place in places.items() if place}
-    assert sum(place == 0 for place in places.values()) >= first, missed_places
-    assert sum(place < 5 for place in places.values()) >= among_five, missed_places
+async def test_a_search_says_that_no_tool_does_this_and_what_does(
+    baobab: Baobab, question: str, what: str, where: str
+) -> None:
+    answer = (await call_tool(baobab, "search_tools", {"query": question}))["structuredContent"]
+    assert answer["hint"].startswith("No tool of this connection does this")
+    (first, *_) = answer["elsewhere"]
+    assert first["what"].startswith(what)
+    assert where in first["where"]
+
+
+async def test_a_search_shows_the_first_schema_and_the_others_on_request(baobab: Baobab) -> None:
+    short = (await call_tool(baobab, "search_tools", {"query": "set when a key expires"}))["structuredContent"]
+    best, *others = short["tools"]
+    assert best["name"] == "kv_expire"
+    assert best["inputSchema"]["required"] == ["app_id", "key", "ttl"]
+    assert others
+    assert all("inputSchema" not in tool for tool in others)
+    put = next(tool for tool in others if tool["name"] == "kv_put")
+    assert put["call"] == "kv_put(app_id, key, value, ttl?, ephemeral?)"
+    assert "Store a value under a key" in put["does"]
+    wish = {"query": "agents_validate", "detail": True, "limit": 1}
+    (whole,) = (await call_tool(baobab, "search_tools", wish))["structuredContent"]["tools"]
+    assert whole["name"] == "agents_validate"
+    assert "nodes" in whole["inputSchema"]["properties"]["graph_spec"]["properties"]
+    bound_path = f"/mcp?app_id={await baobab.create_app()}"
+    tools = (await call_tool(baobab, "search_tools", {"query": "a key"}, path=bound_path))["structuredContent"]["tools"]
+    assert not any("app_id," in tool.get("call", "") for tool in tools)
 
 
 @pytest.mark.parametrize("tool", list_offered_tools(), ids=lambda tool: tool.name)
@@ -48,7 +129,9 @@ def test_every_tool_says_what_people_call_it(tool: Tool) -> None:
 
 
 def test_no_words_are_left_of_a_tool_that_is_gone() -> None:
-    assert read_search_words().keys() <= Registry(toolsets()).tools.keys()
+    missing_features = {unbuilt.what for unbuilt in UNBUILT}
+    assert read_search_words().keys() <= Registry(toolsets()).tools.keys() | missing_features
+    assert missing_features <= read_search_words().keys()
 
 
 @pytest.mark.parametrize(

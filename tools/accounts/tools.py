@@ -161,7 +161,6 @@ async def platform_logout(call: Call) -> SignedOut:
     "GET /me",
     access=AnyAccount(APPROVER),
     effect="read",
-    mcp=Mcp(start=True),
 )
 async def platform_me(call: Call) -> Me:
     """Read the account of the credential, and the organisations it belongs to. A key sees its own organisation only."""

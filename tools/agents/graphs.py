@@ -32,10 +32,16 @@ GRAPH_EXAMPLE = {
         "spec_version": 1,
         "entry": "greet",
         "nodes": {
-            "greet": {"type": "llm", "input_template": "Greet {{ input.name }}.", "output_key": "greeting"},
+            "greet": {
+                "type": "llm",
+                "input_template": "Greet {{ input.name }}. The key `greeting` says how.",
+                "tools": [{"source": "builtin", "name": "kv_get"}],
+                "output_key": "greeting",
+            },
             "done": {"type": "end", "output_template": {"greeting": "{{ state.greeting }}"}},
         },
         "edges": [{"from": "greet", "to": "done"}],
+        "tools": {"builtin": ["kv_get"]},
     },
 }
 

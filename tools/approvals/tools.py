@@ -37,7 +37,6 @@ from baobab.tools.core.errors import AppNotFound, BadRequest, BaobabError
 from baobab.tools.core.escaping import escape_json
 from baobab.tools.core.pagination import Cursor, PageSize, decode_cursor, encode_cursor
 from baobab.tools.core.proposals import Decisions
-from baobab.tools.core.toolset import Mcp
 from baobab.tools.core.types import AppId, JsonObject, Text
 from baobab.tools.core.wording import redact_arguments, render_fields
 
@@ -107,7 +106,6 @@ async def approvals_list(
     access=READERS,
     effect="read",
     raises=(ApprovalNotFound,),
-    mcp=Mcp(start=True),
 )
 async def approvals_get(call: Call, approval_id: ApprovalId) -> ApprovalDetail:
     """Read one approval: what the call would do, a preview of it, and its outcome."""

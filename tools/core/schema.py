@@ -117,11 +117,14 @@ def _lean_shape(schema: Any) -> Any:
 
 _BOUNDING = ("minLength", "maxLength", "minItems", "maxItems", "minimum", "maximum", "pattern")
 _LENGTHS = frozenset(("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"))
+_NOT_LISTED = _LENGTHS | {"examples"}
 _NOT_SHAPE = frozenset(("description", "examples", "default", "format", "required", "additionalProperties", *_BOUNDING))
 
 
 def _lean_argument(schema: Schema) -> Schema:
-    dropped_words = {"examples", "maxLength"} if "pattern" in schema else {"examples"}
+    # Nobody makes up an id, so that a caller need not know its form.
+    is_id = "{" in schema.get("pattern", "")
+    dropped_words = _NOT_LISTED | {"pattern"} if is_id else _NOT_LISTED
     return {word: _lean_inside(value, word) for word, value in schema.items() if word not in dropped_words}
 
 

@@ -51,7 +51,7 @@ class Rest:
     raw_body: the parameter of the type `Body` that gets the body as it arrives, of any type and length.
     socket: its result is a Stream, whose pieces are the frames of a WebSocket.
     credential: the query parameter that may hold the caller's credential, for what browsers open without headers.
-    examples: of fields of the body, by name.
+    examples: of fields of the body, by name; over MCP also of other arguments.
     apart: it answers bytes as strangers have stored them: from the host of the app's files, where there is one.
     instead: by a method that its path does not take, what a caller should do who tries it.
     instead_of_query: what a caller should do who sends a query parameter that the tool does not have.

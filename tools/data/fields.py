@@ -58,7 +58,7 @@ KEY_HEADER = {"idempotency_key": "idempotency-key"}
 WRITTEN = Audit("data.write", category="data", resource="table", tallied=True)
 
 TableName = Annotated[str, Text(63, min_length=1), Field(description="The table.", examples=["posts"])]
-RowId = Annotated[str, Text(1000, min_length=1), Field(description="The row's primary key.")]
+RowId = Annotated[str, Text(1000, min_length=1), Field(description="The row's primary key.", examples=["17"])]
 FilterText = Annotated[str, Text(10_000)]
 Filters = Annotated[
     dict[Annotated[str, Text(200)], FilterText | Annotated[list[FilterText], Field(max_length=50)]],

@@ -14,7 +14,12 @@ from baobab.tools.core.types import NameText, Text
 
 ServerName = Annotated[str, Text(100, min_length=1, pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._-]*$")]
 ServerId = Annotated[
-    str, Text(36, min_length=1), Field(description="The tool server's `id`, as op:mcp_servers_list names it.")
+    str,
+    Text(36, min_length=1),
+    Field(
+        description="The tool server's `id`, as op:mcp_servers_list names it.",
+        examples=["0b8f1d6e-5c8e-4f0e-9a54-3f0d8a7c2e11"],
+    ),
 ]
 ToolName = Annotated[str, NameText(128, min_length=1)]
 Url = Annotated[str, Text(2000, min_length=8)]

@@ -54,7 +54,7 @@ from baobab.tools.core.changes import Change, describe_change
 from baobab.tools.core.escaping import escape_name
 from baobab.tools.core.money import Usd
 from baobab.tools.core.plan_room import PlanLimitReached
-from baobab.tools.core.toolset import Guard, Rest
+from baobab.tools.core.toolset import Guard, Mcp, Rest
 from baobab.tools.core.types import OMITTED, AppId
 from baobab.tools.core.widening import Widens, one_of, whatever_is_said
 
@@ -108,6 +108,7 @@ async def _preview_create(call: Call, app_id: AppId, name: Name, graph_spec: Gra
     raises=(AgentExists, InvalidGraph, UnsafePublic, PlanLimitReached),
     audit=Audit("agent.create", action="create", resource="agent"),
     rest=Rest(status=201, max_body=MOST_GRAPH_BYTES, examples=GRAPH_EXAMPLE),
+    mcp=Mcp(start=True),
     guard=Guard(
         preview=_preview_create,
         widens={**_WIDENS, "approvers": are_other_approvers, "graph_spec": does_graph_widen},
@@ -134,20 +135,6 @@ async def agents_create(
     approvers: NamedApprovers | None = None,
 ) -> ChangedAgent:
     """Make an agent from a graph of models and tools.
-
-    One answer: {"spec_version":1,"entry":"a","nodes":{"a":{"type":"llm","system_prompt":"Answer in one sentence.",
-    "input_template":"{{ input.question }}","output_key":"answer"},"end":{"type":"end",
-    "output_template":"{{ state.answer }}"}},"edges":[{"from":"a","to":"end"}]}
-
-    With tools: {"spec_version":1,"entry":"a","nodes":{"a":{"type":"llm","input_template":"{{ input.task }}","tools":
-    [{"source":"builtin","name":"kv_get"},{"source":"builtin","name":"kv_put"}],"output_key":"answer"},"end":{"type":
-    "end","output_template":"{{ state.answer }}"}},"edges":[{"from":"a","to":"end"}],"tools":{"builtin":["kv_get",
-    "kv_put"]}}
-
-    A condition: {"spec_version":1,"entry":"look","nodes":{"look":{"type":"tool","tool_ref":{"source":"builtin",
-    "name":"kv_exists"},"args_template":{"key":"user:{{ input.id }}"},"output_key":"found"},"yes":{"type":"end",
-    "output_template":"known"},"no":{"type":"end","output_template":"new"}},"edges":[{"from":"look","to":"yes",
-    "when":{"==":[{"var":"state.found.exists"},true]}},{"from":"look","to":"no"}],"tools":{"builtin":["kv_exists"]}}
 
     Tools that change something wait for a person in every run. agents_validate checks a graph, agents_run starts it.
 

@@ -217,6 +217,7 @@ async def agents_runs_list(
     access=OF_APP,
     effect="read",
     raises=(RunNotFound,),
+    mcp=Mcp(start=True),
 )
 async def agents_runs_get(call: Call, app_id: AppId, name: Name, id: RunId, with_graph: bool = False) -> OneRun:
     """Read a run: its status, what it has used, and its result.

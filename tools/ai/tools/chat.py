@@ -28,7 +28,7 @@ from baobab.tools.core.auth.access import OF_APP
 from baobab.tools.core.call import Call
 from baobab.tools.core.limits import GATEWAY_REQUESTS
 from baobab.tools.core.stream import Stream
-from baobab.tools.core.toolset import Guard, Mcp, Rest
+from baobab.tools.core.toolset import Guard, Rest
 from baobab.tools.core.types import AnyJsonObject, AppId, JsonObject, Text
 
 ModelName = Annotated[
@@ -93,7 +93,6 @@ async def gateway_chat(
     raises=IN_AN_APP,
     audit=CALLED,
     rest=Rest(query=tuple(FROM_HEADERS), from_headers=FROM_HEADERS, max_body=MOST_BYTES, examples=_EXAMPLE),
-    mcp=Mcp(start=True),
     guard=Guard(preview=preview_model("chat")),
 )
 async def ai_chat(

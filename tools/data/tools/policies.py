@@ -10,7 +10,7 @@ from baobab.tools.core.auth.access import AppOwner
 from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
 from baobab.tools.core.errors import BadRequest
-from baobab.tools.core.toolset import Guard, Rest
+from baobab.tools.core.toolset import Guard, Mcp, Rest
 from baobab.tools.core.types import OMITTED, AppId, Text
 from baobab.tools.core.widening import whatever_is_given
 from baobab.tools.data.actor import VISITOR, Actor
@@ -95,6 +95,7 @@ async def rls_enable(call: Call, app_id: AppId, table_name: TableName) -> Enable
             "using_expression": "user_id = current_user_id()",
         }
     ),
+    mcp=Mcp(start=True),
     guard=Guard(widens=dict.fromkeys(("using_expression", "with_check_expression", "role"), whatever_is_given)),
 )
 async def rls_create_policy(

@@ -257,7 +257,7 @@ def _describe_changes(table: str, rows: list[Row], changes: Row) -> str:
         also=("/data/{table}/{row_id}",),
         examples={"changes": {"title": "Hello"}},
     ),
-    mcp=Mcp(graph_names=(GraphName("update_row", {"row_id": "id", "changes": "patch"}, for_users=False),)),
+    mcp=Mcp(start=True, graph_names=(GraphName("update_row", {"row_id": "id", "changes": "patch"}, for_users=False),)),
     guard=Guard(
         preview=_preview_update,
         changes=_list_update,
@@ -338,7 +338,7 @@ async def _list_updates(
         query=("select", "prefer", "media_type", *AS_HEADERS),
         from_headers={**ANSWER_HEADERS, **KEY_HEADER},
         also=("/data/{table}",),
-        examples={"changes": {"status": "done"}},
+        examples={"changes": {"status": "done"}, "where": {"due": "lt.2030-01-01"}},
     ),
     guard=Guard(
         preview=_preview_update_many,
@@ -482,6 +482,7 @@ async def _list_deletions(
         query=("select", "prefer", "media_type", *AS_HEADERS),
         from_headers={**ANSWER_HEADERS, **KEY_HEADER},
         also=("/data/{table}",),
+        examples={"where": {"status": "eq.done"}},
     ),
 )
 async def data_delete_many(

@@ -68,6 +68,7 @@ _NOT_SHORT = frozenset("({>")
         query=("prefer", "media_type", *AS_HEADERS),
         from_headers=ANSWER_HEADERS,
         also=("/data/{table}",),
+        examples={"select": "id,title", "where": {"title": "ilike.hel*", "id": "gt.10"}, "order": "title.asc"},
     ),
     mcp=Mcp(
         start=True,
@@ -144,7 +145,12 @@ async def data_list(
     access=AppOwner(),
     effect="read",
     raises=READ_ERRORS,
-    rest=Rest(further_query="where", query=("analyze", *AS_HEADERS), from_headers=AS_HEADERS),
+    rest=Rest(
+        further_query="where",
+        query=("analyze", *AS_HEADERS),
+        from_headers=AS_HEADERS,
+        examples={"where": {"title": "ilike.hel*"}},
+    ),
 )
 async def data_explain(
     call: Call,

@@ -144,6 +144,7 @@ async def _preview_apply(
     raises=_REFUSALS,
     audit=Audit("schema.apply", resource="schema"),
     rest=Rest(examples={"schema": _EXAMPLE, "name": "add posts"}),
+    mcp=Mcp(start=True),
     guard=Guard(destructive_when="if it drops a table or a column", preview=_preview_apply, meaning=_digest_schema),
 )
 async def schema_apply(

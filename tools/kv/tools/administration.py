@@ -11,7 +11,7 @@ from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
 from baobab.tools.core.pagination import Cursor, CursorInvalid, decode_cursor, encode_cursor
 from baobab.tools.core.rate_limits import resolve_answer
-from baobab.tools.core.toolset import Guard, Mcp, Rest
+from baobab.tools.core.toolset import Guard, Rest
 from baobab.tools.core.types import AppId, Json, Moment, Text
 from baobab.tools.kv.access import Authenticated, Operator
 from baobab.tools.kv.errors import MAX_VALUE_BYTES, ConfirmRequired
@@ -35,7 +35,6 @@ Confirmation = Annotated[Json, WithJsonSchema({"type": "boolean", "default": Fal
     effect="read",
     raises=(CursorInvalid,),
     taints=True,
-    mcp=Mcp(start=True),
 )
 async def kv_scan(
     call: Call,

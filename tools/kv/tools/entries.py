@@ -175,7 +175,6 @@ async def _answer_missing(call: Call, app_id: AppId, key: Key) -> Deletion | Non
     effect="destructive",
     raises=_KEY,
     audit=WRITTEN,
-    mcp=Mcp(start=True),
     guard=Guard(
         preview=_preview_delete,
         changes=_list_deletions,

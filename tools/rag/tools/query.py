@@ -33,11 +33,11 @@ from baobab.tools.rag.toolset import rag
     raises=(CollectionNotFound, FilterInvalid, FilterTypeInvalid, NotForVisitors, CreditsExhausted, BudgetExhausted),
     taints=True,
     rest=Rest(
-        examples={"query": "How many holidays are there?", "topK": 3},
+        examples={"query": "How many holidays are there?", "topK": 3, "filter": {"lang": "en"}},
         further_names={"document": {"id": "documentId", "filename": "filename"}, "top_k": "topK"},
     ),
     guard=Guard(spends=frozenset({"synthesize", "rerank"})),
-    mcp=Mcp(start=True, long_running=True),
+    mcp=Mcp(long_running=True),
 )
 async def rag_query(
     call: Call,
