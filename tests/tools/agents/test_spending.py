@@ -53,6 +53,11 @@ async def get_spent(agency: Agency, name: str) -> float:
     return total
 
 
+async def get_spent_today(agency: Agency, name: str) -> float:
+    answer = await agency.harness.call("agents_get", agency.owner, app_id=agency.app_id, name=name)
+    return float(answer["spent_today_usd"])
+
+
 async def test_many_starts_at_once_never_pass_the_budget_of_the_day(agency: Agency, fake: Upstream) -> None:
     await agency.create_agent("say", SAY, default_model="lab/ok", daily_budget_usd=0.2)
     runs = await asyncio.gather(*(agency.start_run("say", input={"name": str(n)}) for n in range(20)))
@@ -63,7 +68,9 @@ async def test_many_starts_at_once_never_pass_the_budget_of_the_day(agency: Agen
     assert len(fake.requests) == len(completed_runs)
     assert await get_spent(agency, "say") == pytest.approx(len(completed_runs) * ANSWER_USD)
     assert await get_spent(agency, "say") <= 0.2
+    assert await get_spent_today(agency, "say") == pytest.approx(await get_spent(agency, "say"))
     agency.harness.clock.advance(86_400)
+    assert await get_spent_today(agency, "say") == 0
     assert (await agency.run_agent("say", input={"name": "Ada"}))["status"] == "completed"
 
 

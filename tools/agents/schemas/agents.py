@@ -82,6 +82,10 @@ class OneAgent(TypedDict):
     agent: Agent
 
 
+class AgentToday(OneAgent):
+    spent_today_usd: Annotated[str, Field(description="What its runs have cost today (UTC), in US dollars.")]
+
+
 class ChangedAgent(OneAgent):
     warnings: NotRequired[list["Issue"]]
 

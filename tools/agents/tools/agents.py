@@ -32,6 +32,7 @@ from baobab.tools.agents.graphs import (
 from baobab.tools.agents.schemas.agents import (
     Agents,
     AgentStatus,
+    AgentToday,
     ChangedAgent,
     Concurrent,
     Days,
@@ -42,7 +43,6 @@ from baobab.tools.agents.schemas.agents import (
     Hourly,
     ModelName,
     Name,
-    OneAgent,
     Visibility,
 )
 from baobab.tools.agents.toolset import agents
@@ -52,7 +52,7 @@ from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
 from baobab.tools.core.changes import Change, describe_change
 from baobab.tools.core.escaping import escape_name
-from baobab.tools.core.money import Usd
+from baobab.tools.core.money import Usd, dollars
 from baobab.tools.core.plan_room import PlanLimitReached
 from baobab.tools.core.toolset import Guard, Mcp, Rest
 from baobab.tools.core.types import OMITTED, AppId
@@ -87,9 +87,11 @@ async def agents_list(call: Call, app_id: AppId) -> Agents:
     effect="read",
     raises=(AgentNotFound,),
 )
-async def agents_get(call: Call, app_id: AppId, name: Name) -> OneAgent:
-    """Read an agent."""
-    return {"agent": render_agent(await get_agent_row(call, app_id, name))}
+async def agents_get(call: Call, app_id: AppId, name: Name) -> AgentToday:
+    """Read an agent, and what its runs have cost today."""
+    row = await get_agent_row(call, app_id, name)
+    budget = await call.services.credits.agent_budget(call.require_app().organisation_id, row.id)
+    return {"agent": render_agent(row), "spent_today_usd": dollars(0 if budget is None else budget.spent_nanos)}
 
 
 async def _preview_create(call: Call, app_id: AppId, name: Name, graph_spec: Graph, **_fields: Any) -> str:
