@@ -138,5 +138,5 @@ def _parse(html: str) -> LexborNode:
 
 def _show(text: str) -> str:
     """Escapes a sentence for people: messages name fields in backticks."""
-    shown = escape(escape_text(text.replace("`", "")))
-    return shown[:1].upper() + shown[1:]
+    sentence = escape(escape_text(text.replace("`", "")))
+    return sentence[:1].upper() + sentence[1:]

@@ -70,12 +70,12 @@ async def test_a_row_comes_back_twice_and_is_saved_then(visitor: Runner) -> None
         form = find_form(answer, f"{base}/change")
         assert find(form, "textarea").text() == fields["row"]
         assert find(form, '[name="before"]').attributes["value"] == fields["before"]
-        sent = {str(node.attributes["name"]): node.attributes["value"] or "" for node in form.css("input")}
+        fields = {str(node.attributes["name"]): node.attributes["value"] or "" for node in form.css("input")}
         # The address of the answer is the form's own, and leads to no page.
         headers = {**visitor.browser, "referer": f"{ADDRESS}{base}/change"}
-        answer = await client.post(f"{base}/change", data={**sent, "row": fields["row"]}, headers=headers)
+        answer = await client.post(f"{base}/change", data={**fields, "row": fields["row"]}, headers=headers)
         assert answer.status_code == 400
-    answer = await client.post(f"{base}/change", data={**sent, "row": fields["row"] + "}"}, headers=headers)
+    answer = await client.post(f"{base}/change", data={**fields, "row": fields["row"] + "}"}, headers=headers)
     assert answer.status_code == 303
     row = await client.get(f"/v1/{visitor.app_id}/notes/1", headers=owner)
     assert row.json()["title"] == "long work"
