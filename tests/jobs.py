@@ -4,7 +4,7 @@ import asyncio
 import itertools
 from typing import Any, Protocol
 
-from sqlalchemy import bindparam, func, or_, select
+from sqlalchemy import bindparam, func, or_, select, update
 
 from baobab.runtime.jobs import DurableJobs
 from baobab.storage.database import Database
@@ -71,3 +71,12 @@ async def list_events(application: HasServices, type_: str) -> list[Any]:
     async with application.services.database.reading() as connection:
         rows = await connection.execute(select(events).where(events.c.type == type_).order_by(events.c.at))
         return list(rows.all())
+
+
+async def let_decisions_count(application: HasServices) -> None:
+    """Make the decisions that people made in the console count, as if ten seconds had passed, and what follows."""
+    services = application.services
+    is_held = (jobs.c.kind == "approvals_count_held", jobs.c.finished_at.is_(None))
+    async with services.database.writing() as connection:
+        await connection.execute(update(jobs).where(*is_held).values(due_at=services.clock.now()))
+    await run_due_jobs(application)

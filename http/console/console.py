@@ -209,12 +209,13 @@ class Console:
             parts = form.match(path)
             if parts is not None:
                 visit = self._build_visit(session, context, parts, dict(request.query_params), fields)
+                page_path = fields.get(PAGE_FIELD) or request.headers.get("referer", "").partition(self._prefix)[2]
+                visit = replace(visit, came_from=page_path)
                 try:
                     outcome = await form.act(visit)
                 except ConsoleSignedOut:
                     raise
                 except BaobabError as error:
-                    page_path = fields.get(PAGE_FIELD) or request.headers.get("referer", "").partition(self._prefix)[2]
                     return await self._return_form(page_path, path, session, context, fields, error)
                 if isinstance(outcome, str):
                     return RedirectResponse(self._prefix + outcome, 303, _HEADERS)

@@ -28,6 +28,8 @@ class Visit:
     """The named parts of the path."""
     query: Mapping[str, str] = field(default_factory=dict)
     form: Mapping[str, str] = field(default_factory=dict)
+    came_from: str = ""
+    """The page that sent a form: its path below /console, with its query; empty if the browser does not say."""
 
     @property
     def now(self) -> datetime:

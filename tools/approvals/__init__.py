@@ -1,6 +1,7 @@
 """Approvals: calls that wait for a person, and that person's word on them."""
 
 from baobab.tools.approvals import gauges, jobs, tools
+from baobab.tools.approvals.inbox import tools as inbox_tools
 from baobab.tools.approvals.notices import jobs as notice_jobs
 from baobab.tools.approvals.notices.tools import account_settings, channels, messages
 from baobab.tools.approvals.notices.toolset import notices
@@ -12,6 +13,7 @@ MODULES = (
     gauges,
     jobs,
     tools,
+    inbox_tools,
     notice_jobs,
     account_settings,
     channels,

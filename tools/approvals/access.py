@@ -39,6 +39,8 @@ class ApprovalDecider:
     """An account, a key of an app or a user of an app. A credential that needs approval itself decides nothing."""
 
     role: Role = APPROVER
+    apps: bool = True
+    """Whether keys and users of apps are among them."""
     anonymous: bool = False
     credential: bool = True
     description: str = (
@@ -48,14 +50,18 @@ class ApprovalDecider:
     raises: tuple[type[BaobabError], ...] = (Unauthenticated, Forbidden)
 
     def admits(self, caller: Caller) -> bool:
-        return isinstance(caller, (Account, AppKey, EndUser)) and caller.limits is None
+        kinds = (Account, AppKey, EndUser) if self.apps else (Account,)
+        return isinstance(caller, kinds) and caller.limits is None
 
     async def authorise(self, call: Call, arguments: Mapping[str, Any]) -> None:
         if call.caller.limits is not None:
             # Refused before the key's limits apply, which would propose the decision itself for approval.
             raise NotYoursToDecide
-        if not isinstance(call.caller, (AppKey, EndUser)):
+        if not self.apps or not isinstance(call.caller, (AppKey, EndUser)):
             await _ACCOUNT.authorise(call, arguments)
 
 
 READERS, DECIDERS = ApprovalReader(), ApprovalDecider()
+PEOPLE = ApprovalDecider(
+    apps=False, description="An account: its token, or an API key with the scope `*` and without limits."
+)

@@ -12,6 +12,7 @@ from baobab.tools.approvals.carrying_over import require_makeable
 from baobab.tools.approvals.consents import AnnouncedCall
 from baobab.tools.approvals.executor import enqueue_execution
 from baobab.tools.approvals.foreseeing import require_success
+from baobab.tools.approvals.inbox.holding import end_held
 from baobab.tools.approvals.tables import NOTICE, approvals
 from baobab.tools.approvals.texts import ApprovalTexts, build_fields, describe_row
 from baobab.tools.core.approvals import AlreadyDecided, Edit, EditsTakeOne
@@ -49,24 +50,14 @@ class CallDecisions:
         # Somebody who decides at the same time waits here for the lock, and then sees this decision.
         query = select(approvals).where(approvals.c.id == approval_id).with_for_update()
         row: Any = (await call.execute(query)).one()
-        decider.require(gate := PendingDecision.of_approval(row))
-        if row.status != "pending" or row.expires_at <= call.now:
-            raise AlreadyDecided.of(row)
-        if status == "approved":
-            call_arguments = self._texts.arguments(row) if edit is None else edit.all_arguments
-            require_answer(row.tool, call_arguments)
-            # Refused before anybody relies on it. An edit is validated against the present tool.
-            require_makeable(call.registry, row, call_arguments)
+        self.require_decidable(call, row, decider, status, edit)
+        gate = PendingDecision.of_approval(row)
         values = self._complete_fields(call, row)
         if status == "approved" and gate.approvers.persons > 1:
-            if edit is not None:
-                raise EditsTakeOne
-            earlier_approvers = list(row.agreed or ())
-            if (approver := person(call.caller)) in earlier_approvers:
-                raise NeedsAnother(details={"agreed": earlier_approvers, "persons": gate.approvers.persons})
-            values["agreed"] = [*earlier_approvers, approver]
+            values["agreed"] = [*(row.agreed or ()), person(call.caller)]
             if len(values["agreed"]) < gate.approvers.persons:
                 await call.execute(update(approvals).where(approvals.c.id == row.id).values(**values))
+                await end_held(call, row.id, status, is_over=False)
                 await self._notices.publish(call.unit, NOTICE, row.organisation_id)
                 return "waits"
         values |= {
@@ -85,6 +76,7 @@ class CallDecisions:
         pending = (approvals.c.id == row.id, approvals.c.status == "pending", approvals.c.expires_at > call.now)
         if (await call.execute(update(approvals).where(*pending).values(**values))).rowcount != 1:
             raise AlreadyDecided.of((await call.execute(query)).one())
+        await end_held(call, row.id, status, is_over=True)
         await self._notices.publish(call.unit, NOTICE, row.organisation_id)
         if status == "approved":
             await enqueue_execution(self._jobs, call.unit, row.id, row.organisation_id)
@@ -92,6 +84,28 @@ class CallDecisions:
             details = {"approval_id": row.id, "run_id": row.run_id}
             await self._jobs.emit(call.unit, ENDED, app_id=row.app_id, data=details)
         return "decided"
+
+    def require_decidable(
+        self, call: Call, row: Any, decider: Decider, status: Literal["approved", "rejected"], edit: Edit | None = None
+    ) -> None:
+        """Raises what `decide` would raise about the waiting call of a row as it is now."""
+        decider.require(gate := PendingDecision.of_approval(row))
+        if row.status != "pending" or row.expires_at <= call.now:
+            raise AlreadyDecided.of(row)
+        if status == "rejected":
+            return
+        call_arguments = self._texts.arguments(row) if edit is None else edit.all_arguments
+        require_answer(row.tool, call_arguments)
+        # Refused before anybody relies on it. An edit is validated against the present tool.
+        require_makeable(call.registry, row, call_arguments)
+        if gate.approvers.persons > 1:
+            if edit is not None:
+                raise EditsTakeOne
+            if person(call.caller) in (row.agreed or ()):
+                raise NeedsAnother(details={"agreed": row.agreed, "persons": gate.approvers.persons})
+        write = AnnouncedCall.of(call.registry, self._texts.seals, row)
+        if write is not None and write.may_consent(decider):
+            write.complete(call_arguments)
 
     def _complete_fields(self, call: Call, row: Any) -> dict[str, Any]:
         """Returns the arguments as a person reads them, if a former version did not store them with the row.
@@ -110,9 +124,12 @@ class CallDecisions:
         decider: Decider,
         arguments: Mapping[str, Any] | None = None,
         data: Mapping[str, Any] | None = None,
-    ) -> None:
-        """Raises WouldFail if the waiting call of a row would fail now, before somebody approves it."""
-        await require_success(call, self._texts.seals, row, decider, arguments, data)
+    ) -> bool:
+        """Raises WouldFail if the waiting call of a row would fail now, before somebody approves it.
+
+        Returns whether it, or the write that it announces, would delete something now.
+        """
+        return await require_success(call, self._texts.seals, row, decider, arguments, data)
 
     def _give_consent(self, call: Call, row: Any, decider: Decider, edit: Edit | None) -> dict[str, Any]:
         """Returns the columns that approve the write which a question announces, if its decider may decide about that.

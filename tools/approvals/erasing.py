@@ -10,6 +10,7 @@ from baobab.storage.clock import Clock
 from baobab.storage.database import Execute, Unit
 from baobab.storage.notices import Notices
 from baobab.tools.approvals.executor import job_id_of
+from baobab.tools.approvals.inbox.holding import erase_held
 from baobab.tools.approvals.tables import NOTICE, FieldCipher, approvals
 from baobab.tools.core.jobs import Jobs
 from baobab.tools.core.steps import ENDED
@@ -71,4 +72,5 @@ async def erase_calls(
             details = {"approval_id": approval_id, "run_id": row.run_id}
             await jobs.emit(unit, ENDED, app_id=row.app_id, data=details)
     if ids:
+        await erase_held(unit, list(ids))
         await notices.publish(unit, NOTICE, organisation_id)

@@ -37,9 +37,9 @@ async def require_success(
     decider: Decider,
     arguments: Mapping[str, Any] | None = None,
     data: Mapping[str, Any] | None = None,
-) -> None:
+) -> bool:
     """Raises WouldFail if the waiting call of a row would fail now, with the arguments or the answer of its decider, or
-    the write that a question announces, if the answer approves it.
+    the write that a question announces, if the answer approves it. Returns whether they would delete something now.
 
     What passes soon, such as a store that does not answer, is not held against it.
     """
@@ -52,13 +52,15 @@ async def require_success(
         require_answer(row.tool, call_arguments)
         write_arguments = write.complete(call_arguments)
     try:
-        await foresee_row(call, row, call_arguments)
+        previews = [await foresee_row(call, row, call_arguments)]
         if write is not None and write_arguments is not None:
-            await foresee_row(call, write.as_row, write_arguments)
+            previews.append(await foresee_row(call, write.as_row, write_arguments))
     except (CallOutdated, proposers.CallerUnreadable):
         # Nobody can approve it at all.
         raise
     except (*STORE_OUTAGES, Unavailable, Internal):
-        return
+        # Nobody knows what it would delete.
+        return True
     except BaobabError as error:
         raise WouldFail.of(error) from error
+    return any(change["after"] is None for preview in previews for change in preview.changes or ())

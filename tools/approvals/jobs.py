@@ -1,6 +1,7 @@
 """Jobs of approvals."""
 
 from baobab.tools.approvals.executor import MOST_ATTEMPTS
+from baobab.tools.approvals.inbox.holding import count_held, forget_past
 from baobab.tools.approvals.service import service_of
 from baobab.tools.approvals.toolset import approvals
 from baobab.tools.core.job import Job
@@ -13,7 +14,14 @@ async def approvals_execute(job: Job, approval_id: str) -> None:
     await service_of(job.services).executor.execute(job, approval_id)
 
 
+@approvals.job(approved=True)
+async def approvals_count_held(job: Job, held_id: str) -> None:
+    """Make a decision count that was held for ten seconds."""
+    await count_held(job, held_id)
+
+
 @approvals.job(every=60)
 async def approvals_tend(job: Job) -> None:
     """Expire calls that nobody has decided in time, and erase old ones."""
     await service_of(job.services).tend()
+    await forget_past(job.services.database, job.services.clock)

@@ -107,6 +107,13 @@ class ApprovalLabels:
                 proposer = f"{key} of {asker['account']}"
         return f"the agent {escape_name(row.agent)}, in a run that {proposer} started" if row.agent else proposer
 
+    async def asks(self, row: Any) -> str:
+        """Says who asks in a word or two: the agent, the key by its name, or the person."""
+        if row.agent:
+            return escape_text(row.agent)
+        asker = await self.asker(row)
+        return asker["name"] or asker["account"] or "a visitor"
+
     async def _account(self, account_id: str) -> str:
         if ("account", account_id) not in self._labels:
             query = select(accounts.c.name, accounts.c.email).where(accounts.c.id == account_id)

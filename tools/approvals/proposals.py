@@ -22,6 +22,7 @@ from baobab.storage.notices import Notices
 from baobab.tools.approvals.carrying_over import list_effects
 from baobab.tools.approvals.consents import digest_step
 from baobab.tools.approvals.executor import GOOD_FOR, enqueue_execution
+from baobab.tools.approvals.notices.rows import has_channel
 from baobab.tools.approvals.notices.tables import notice_settings
 from baobab.tools.approvals.tables import NOTICE, FieldCipher, approvals
 from baobab.tools.approvals.texts import ApprovalTexts, build_fields, describe_row
@@ -147,8 +148,10 @@ class ProposedCalls:
         return {"status": "approved", **{name: getattr(question, name) for name in names}}
 
     async def _ask_for_notices(self, unit: Unit, approval_id: str, organisation_id: str) -> None:
-        """Asks for people to be told, if any member wants to be."""
+        """Asks for people to be told, if any member has somewhere to be told, or passes calls on to others."""
+        tells = or_(notice_settings.c.escalate_to.is_not(None), has_channel())
         query = select(notice_settings.c.account_id).join(members, members.c.account_id == notice_settings.c.account_id)
+        query = query.where(tells)
         if (await unit.execute(query.where(members.c.organisation_id == organisation_id).limit(1))).first() is None:
             return
         arguments, job_id = {"approval_id": approval_id}, f"notices:{approval_id}"
@@ -272,6 +275,7 @@ class ProposedCalls:
             "persons": step and step.persons,
             "starter": step and step.starter,
             "agent": step and step.agent,
+            "node": step and step.node,
             "meaning": meaning,
             "app_right": step.app_right.as_column if step and step.app_right else None,
             "announced": None

@@ -71,7 +71,7 @@ class ApprovalRenderer:
             "approvers": gate.approvers.as_json,
             "agreed": row.agreed or [],
             "run_as": None if row.app_right is None else "app",
-            "node": None if row.app_right is None else row.app_right["node"],
+            "node": row.node if row.app_right is None else row.app_right["node"],
             "edit": name_editable_fields(row.app_right),
             "may_decide": (await self.find_decider(row.organisation_id)).may(gate) and not is_own,
             "arguments": arguments,

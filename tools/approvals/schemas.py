@@ -69,7 +69,13 @@ class Approval(TypedDict):
             "only; null is the right of whoever asks."
         ),
     ]
-    node: Annotated[str | None, Field(description="With `run_as`: the node of the agent's graph that lends the right.")]
+    node: Annotated[
+        str | None,
+        Field(
+            description="The node of the agent's graph that makes the call; with `run_as`, it lends the right. Empty "
+            "where a model wants the call; null for calls of keys."
+        ),
+    ]
     edit: Annotated[
         list[str] | None,
         Field(

@@ -47,6 +47,8 @@ approvals = Table(
     Column("run_id", String(36)),
     Column("tainted", Boolean),
     Column("agent", String(100)),
+    # The node of its graph that makes the call; empty for a call that a model wants.
+    Column("node", String(200)),
     # Whether the approver changed the arguments.
     Column("edited", Boolean),
     # Who may decide (deciders.py), how many of them must agree, who has agreed, and who started the run.

@@ -56,6 +56,12 @@ class Decisions(Protocol):
         """
         ...
 
+    def require_decidable(
+        self, call: Call, row: Any, decider: Decider, status: Literal["approved", "rejected"], edit: Edit | None = None
+    ) -> None:
+        """Raises what `decide` would raise about the waiting call of a row as it is now."""
+        ...
+
     async def require_success(
         self,
         call: Call,
@@ -63,8 +69,8 @@ class Decisions(Protocol):
         decider: Decider,
         arguments: Mapping[str, Any] | None = None,
         data: Mapping[str, Any] | None = None,
-    ) -> None:
-        """Raises WouldFail if the waiting call of a row would fail now.
+    ) -> bool:
+        """Raises WouldFail if the waiting call of a row would fail now. Returns whether it would delete something now.
 
         call: `Call.reading_apart` of the decision, because looking may take long. arguments, data: as the decider gives
         them in place of the run's.

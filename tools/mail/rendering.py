@@ -1,9 +1,10 @@
 """The texts of mails: subject, plain text and HTML, made from a template and the app's name."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -15,7 +16,7 @@ _CODE_TEXT = """{{ greeting }}
 {% endif %}{% if link is defined %}
 {{ link }}
 {% endif %}
-{{ lifetime }} {{ ignore }}
+{{ (lifetime ~ ' ' ~ ignore)|trim }}
 
 {{ app }}
 """
@@ -29,17 +30,22 @@ _CODE_HTML = """<!doctype html>
 {% endif %}{% if link is defined %}\
 <p style="margin:0 0 16px"><a href="{{ link }}" style="color:{{ colour }};font-weight:600">{{ link }}</a></p>
 {% endif %}\
-<p style="margin:0 0 16px;color:#52525b">{{ lifetime }} {{ ignore }}</p>
+<p style="margin:0 0 16px;color:#52525b">{{ (lifetime ~ ' ' ~ ignore)|trim }}</p>
 <p style="margin:0;color:#52525b">{{ app }}</p>
 </div>
 </body>
 </html>
 """
 _LIST_TEXT = """{{ subject }}.
-{% if lines %}
-{{ lines }}
+{% for group in calls.groups %}
+{{ group.name }} ({{ group.calls|length }})
+{% for call in group.calls %}- {{ call.title }}
+{% if call.excerpt %}  {{ call.excerpt }}
+{% endif %}  {{ call.left }}: {{ call.url }}
+{% endfor %}{% endfor %}{% if calls.more %}
+and {{ calls.more }} more
 {% endif %}
-{{ link }}
+All that waits: {{ link }}
 
 {{ app }}
 """
@@ -48,9 +54,17 @@ _LIST_HTML = """<!doctype html>
 <body style="margin:0;padding:24px;background:#f4f4f5;color:#18181b;font:16px/1.5 system-ui,sans-serif">
 <div style="max-width:560px;margin:0 auto;padding:32px;background:#ffffff;border-radius:8px">
 <p style="margin:0 0 16px;font-weight:600">{{ subject }}.</p>
-{% if lines %}<p style="margin:0 0 16px;white-space:pre-line">{{ lines }}</p>
+{% for group in calls.groups %}\
+<p style="margin:16px 0 8px;color:#52525b">{{ group.name }} ({{ group.calls|length }})</p>
+{% for call in group.calls %}\
+<p style="margin:0 0 12px"><a href="{{ call.url }}" style="color:{{ colour }};font-weight:600">{{ call.title }}</a><br>
+{% if call.excerpt %}{{ call.excerpt }}<br>
 {% endif %}\
-<p style="margin:0 0 16px"><a href="{{ link }}" style="color:{{ colour }};font-weight:600">{{ link }}</a></p>
+<span style="color:#52525b">{{ call.left }}</span></p>
+{% endfor %}{% endfor %}\
+{% if calls.more %}<p style="margin:0 0 16px">and {{ calls.more }} more</p>
+{% endif %}\
+<p style="margin:16px 0"><a href="{{ link }}" style="color:{{ colour }};font-weight:600">All that waits</a></p>
 <p style="margin:0;color:#52525b">{{ app }}</p>
 </div>
 </body>
@@ -121,7 +135,7 @@ TEMPLATES = {
     "notice_address": Template(
         "Confirm your address for notices of {{ app }}",
         {
-            "greeting": "Get notices of {{ app }} at this address: give this code on the page of notices.",
+            "greeting": "Confirm this address for {{ app }} notifications. Enter this code:",
             "lifetime": "",
             "ignore": "If you did not ask for this, ignore this mail: you get no further one.",
         },
@@ -148,9 +162,12 @@ class RenderedMail:
 def render_mail(template: str, app_name: str, values: Mapping[str, str], colour: str | None = None) -> RenderedMail:
     """Renders a mail. Every value is text: nothing in it becomes markup.
 
-    values: `code`, `link` or both are shown if they are there.
+    values: `code`, `link` or both are shown if they are there. `calls` is a list of what waits as JSON.
     """
-    mail_template, context = TEMPLATES[template], {**values, "app": app_name, "colour": colour or _BLACK}
+    mail_template = TEMPLATES[template]
+    context: dict[str, Any] = {**values, "app": app_name, "colour": colour or _BLACK}
+    if mail_template.text is _LIST_TEXT:
+        context["calls"] = json.loads(values.get("calls") or "{}") or {"groups": [], "more": 0}
     plain, escaping = _environments()
     words = {name: plain.from_string(text).render(context) for name, text in mail_template.words.items()}
     return RenderedMail(

@@ -29,7 +29,9 @@ async function refresh() {
 		if (answer.redirected) { location.assign(answer.url); return; }
 		const page = parse(await answer.text());
 		const fresh = page.getElementById("main");
+		lostAt = null;
 		warn("");
+		document.title = page.title;
 		if (fresh?.innerHTML === servedContent) return;
 		if (!fresh || isWriting()) { warn("Something has changed. Reload the page to see it: what you have typed is lost then."); return; }
 		servedContent = fresh.innerHTML;
@@ -47,7 +49,7 @@ async function refresh() {
 		listen(page.body.dataset.live);
 		say(`Updated. ${links.length ? `${links.length} waiting.` : ""}`);
 	} catch {
-		warn("The server does not answer. The page shows what was.");
+		warnOffline();
 	} finally {
 		busy = false;
 		if (again) { again = false; setTimeout(refresh, 50); }
@@ -68,6 +70,17 @@ function warn(words) {
 	line.hidden = !words;
 }
 
+/** Since when the server does not answer; null while it does. */
+let lostAt = null;
+
+function warnOffline() {
+	lostAt ??= new Date();
+	const clock = lostAt.toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit" });
+	warn(`No connection since ${clock}. What you see may be old.`);
+}
+window.addEventListener("offline", warnOffline);
+window.addEventListener("online", () => refresh());
+
 /** Does to fresh content what the script does to each page. */
 function dress() {
 	showText();
@@ -87,6 +100,43 @@ function showTimeLeft() {
 		if (seconds < 0 && !part.dataset.over) { part.dataset.over = "yes"; setTimeout(refresh, 1000); }
 	}
 }
+
+/** Counts down how long a decision can be taken back; the server decides by its own clock. */
+setInterval(() => {
+	for (const ring of document.querySelectorAll("[data-seconds]")) {
+		const left = ring.dataset.seconds - 1;
+		ring.dataset.seconds = left;
+		ring.textContent = Math.max(left, 0);
+		if (left <= 0) ring.closest(".toast")?.remove();
+	}
+}, 1000);
+
+/** Shows a call beside the list, without asking for the list again. */
+async function openBeside(link) {
+	const answer = await fetch(link.href, { headers: { accept: "text/html" } });
+	if (answer.redirected) { location.assign(answer.url); return; }
+	const page = parse(await answer.text());
+	const fresh = page.getElementById("pane");
+	const pane = document.getElementById("pane");
+	if (!fresh || !pane || answer.url !== link.href) { location.assign(link.href); return; }
+	pane.replaceWith(document.adoptNode(fresh));
+	servedContent = page.getElementById("main").innerHTML;
+	document.title = page.title;
+	history.pushState(null, "", link.href);
+	main().querySelector(".inbox")?.classList.add("opened");
+	const id = new URL(link.href).searchParams.get("open");
+	for (const row of main().querySelectorAll(".list .row[id]")) row.id === id ? row.setAttribute("aria-current", "true") : row.removeAttribute("aria-current");
+	document.getElementById(id)?.scrollIntoView({ block: "nearest" });
+	dress();
+}
+
+document.addEventListener("click", (event) => {
+	const link = event.target.closest(".inbox .list a.open[href*='open='], .pane .place a");
+	if (!link || event.button || event.ctrlKey || event.metaKey || event.shiftKey || !matchMedia("(min-width: 1024px)").matches) return;
+	event.preventDefault();
+	openBeside(link).catch(() => location.assign(link.href));
+});
+window.addEventListener("popstate", () => location.reload());
 
 /** Says a time as people do, in the zone of this browser: `say_near` of the server does so in UTC. */
 function sayNear(moment) {
@@ -114,7 +164,7 @@ function showTimes() {
 
 /** Takes away what was said about the last step after ten seconds, unless somebody is at it. */
 function endToast() {
-	const toast = main().querySelector(".toast");
+	const toast = main().querySelector(".toast:not(:has([data-seconds]))");
 	if (!toast) return;
 	const address = new URL(location.href);
 	if (address.searchParams.has("saved")) {
@@ -146,11 +196,23 @@ function move(step) {
 	links[next].scrollIntoView({ block: "nearest" });
 }
 
+const press = (key) => main().querySelector(`[data-key=${key}]`);
+
+/** Goes to the next or the previous call: of the list, or beside it where one is open. */
+function step(key, places) {
+	const beside = press(key);
+	if (beside && !main().querySelector("a.open:focus")) beside.click(); else move(places);
+}
+
 const KEYS = {
-	j: () => move(1),
-	k: () => move(-1),
-	a: () => main().querySelector("[data-key=a]")?.click(),
+	j: () => step("j", 1),
+	k: () => step("k", -1),
+	a: () => press("a")?.click(),
+	e: () => press("e")?.click(),
 	d: () => document.getElementById("reason")?.focus(),
+	z: () => press("z")?.click(),
+	x: () => (document.activeElement?.closest(".row") ?? main().querySelector(".row[aria-current]"))?.querySelector(".mark input")?.click(),
+	A: () => press("A")?.click(),
 	u: () => document.getElementById("back")?.click(),
 	"?": () => document.getElementById("help")?.showModal(),
 };
@@ -221,10 +283,10 @@ function listen(address) {
 	const mine = source = Object.assign(new EventSource(address), { address });
 	const on = (types, act) => { for (const type of types.split(" ")) mine.addEventListener(type, act); };
 	on("changed", refresh);
-	on("open", () => warn(""));
+	on("open", () => { lostAt = null; warn(""); });
 	on("error", () => {
 		if (mine.readyState === EventSource.CLOSED) refresh();
-		else setTimeout(() => { if (mine === source && mine.readyState === EventSource.CONNECTING) warn("The connection is lost. Trying again."); }, 3000);
+		else setTimeout(() => { if (mine === source && mine.readyState === EventSource.CONNECTING) warnOffline(); }, 3000);
 	});
 	on("parts", ({ data }) => place(JSON.parse(data)));
 	on("run_start run_paused run_resumed", follow);

@@ -8,19 +8,19 @@ from typing import Any
 
 from baobab.http.console.answer_form import build_fields, read_answer
 from baobab.http.console.compare import compare_texts
+from baobab.http.console.deciding import decide
 from baobab.http.console.page import Context, Form, Page
 from baobab.http.console.rendering import say_ago, say_duration
 from baobab.http.console.run_view import build_timeline
 from baobab.http.console.visit import Visit
-from baobab.tools.core.errors import BadRequest, Conflict, Forbidden, NotFound
+from baobab.http.console.waiting import find_alike, load_waiting, read_filters
+from baobab.tools.core.errors import BadRequest, Forbidden, NotFound
 from baobab.tools.core.escaping import escape_json
 from baobab.tools.core.types import parse_json
 
 _QUESTION, _REMOTE, _BOUND = "interrupt", "mcp_servers_call", "app_id"
 _VIA = {"mcp": "over MCP", "rest": "over REST", "console": "in the console"}
-_MOST_ALIKE = 50
 _LAST_EVENTS, _LAST_STEPS = 60, 4
-_MOST_PAGES = 10
 _MOST_STEPS = 50
 """The most steps of a run whose graph sets no limit (docs/graph-spec.md)."""
 _SHORT = 80
@@ -38,36 +38,39 @@ async def show_approval(visit: Visit) -> Context:
     editable = waits and details["may_decide"] and approval["run_id"] is not None and of_one and has_fields
     fields = _build_fields(details) if is_question else None
     # A form says all that its schema says.
-    main_arguments = _pick_shown(approval, details["arguments"] or {})
+    main_arguments = pick_shown(approval, details["arguments"] or {})
     if fields:
         main_arguments.pop("answer_schema", None)
     changes, then = details["changes"] or [], details["then"]
+    waiting = await load_waiting(visit, read_filters(visit.query))
     return {
         **details,
         "title": approval["title"],
         "effect": _find_effect(visit, approval, changes),
-        "arguments_shown": _list_arguments(main_arguments),
+        "arguments_shown": list_arguments(main_arguments),
         "via": _VIA.get(approval["asker"]["door"]),
         "ago": say_ago((visit.now - approval["created_at"]).total_seconds()),
         "remote": details["arguments"] if approval["tool"] == _REMOTE else None,
-        **_show_changes(changes),
+        **show_changes(changes),
         "is_question": is_question,
         "waits": waits,
         "left": say_duration((approval["expires_at"] - visit.now).total_seconds()),
         "who": _say_approvers(approval["approvers"]),
         "editable": editable and details["arguments"] is not None,
         "edited_text": json.dumps(_editable(approval, details["arguments"] or {}), indent=2),
-        "has_alike": waits and details["may_decide"] and len(await _list_alike(visit, approval)) > 1,
+        "has_alike": len(find_alike(waiting.calls, approval)) > 1,
         # A key's own call: its rules are the key's. A question is no call that could be allowed once and for all.
         "asks_of_key": waits and details["may_decide"] and _find_key(approval) is not None and not is_question,
         "was_decided": "decided" in visit.query,
         "fields": fields,
-        "then_shown": _list_arguments(_pick_shown(approval, then["arguments"] or {})) if then else [],
+        "then_shown": list_arguments(pick_shown(approval, then["arguments"] or {})) if then else [],
         "so_far": await _read_run(visit, approval),
+        "waiting": waiting,
+        "waiting_count": waiting.total,
     }
 
 
-def _show_changes(changes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def show_changes(changes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Returns what a call would change: short values side by side, and long ones line by line as a diff."""
     short: list[Mapping[str, Any]] = []
     long: list[dict[str, Any]] = []
@@ -92,7 +95,7 @@ def _find_effect(visit: Visit, approval: Mapping[str, Any], changes: Sequence[Ma
     return "destructive" if may_destroy and any(change["after"] is None for change in changes) else effect
 
 
-def _pick_shown(approval: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
+def pick_shown(approval: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the arguments that people need to decide. The page shows the app and the tool server elsewhere."""
     if approval["tool"] == _REMOTE:
         # The short ones first: to whom a mail goes stands before its text.
@@ -184,7 +187,7 @@ async def _find_taint(visit: Visit, names: Mapping[str, str]) -> list[dict[str, 
     return sources[:_MOST_SOURCES]
 
 
-def _list_arguments(arguments: Mapping[str, Any]) -> list[tuple[str, str, list[str] | None]]:
+def list_arguments(arguments: Mapping[str, Any]) -> list[tuple[str, str, list[str] | None]]:
     """Returns the name, the text and the parts of each argument. The text is JSON, or the value itself if it has
     several lines. A list of objects, such as operations, has one part for each object.
     """
@@ -213,73 +216,17 @@ def _editable(approval: Mapping[str, Any], arguments: Mapping[str, Any]) -> Any:
     return {name: value for name, value in arguments.items() if name != _BOUND}
 
 
-async def _list_alike(visit: Visit, approval: Mapping[str, Any]) -> list[str]:
-    """Returns the ids of the calls of the same tool that wait in the same run, this one among them, newest first."""
-    if approval["run_id"] is None or approval["tool"] == _QUESTION:
-        return []
-    for organisation in await visit.list_organisations():
-        ids: list[str] = []
-        filters = {"status": "pending", "app_id": approval["app_id"], "limit": 100}
-        for _ in range(_MOST_PAGES):
-            page = await visit.call("approvals_list", organisation["id"], **filters)
-            of_run = [row for row in page["approvals"] if row["run_id"] == approval["run_id"]]
-            ids += [row["id"] for row in of_run if row["tool"] == approval["tool"]]
-            if page["next_cursor"] is None:
-                break
-            filters["cursor"] = page["next_cursor"]
-        if approval["id"] in ids:
-            return ids
-    return []
-
-
-async def show_alike(visit: Visit) -> Context:
-    """Shows all calls that a person is about to approve at once, each with its arguments."""
-    first = await visit.call("approvals_get", approval_id=visit.parts["id"])
-    calls: list[dict[str, Any]] = []
-    for approval_id in (await _list_alike(visit, first["approval"]))[:_MOST_ALIKE]:
-        details = await visit.call("approvals_get", approval_id=approval_id)
-        is_pending = details["approval"]["status"] == "pending" and details["may_decide"]
-        if is_pending and _name_tool(details) == _name_tool(first):
-            arguments_shown = {
-                "arguments_shown": _list_arguments(_pick_shown(details["approval"], details["arguments"] or {}))
-            }
-            calls.append({**details, **arguments_shown, **_show_changes(details["changes"] or [])})
-    return {"title": first["approval"]["title"], "approval": first["approval"], "calls": calls}
-
-
-def _name_tool(details: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Returns what identifies the tool of a call. All calls to tool servers use one tool of ours, so the server's tool
-    counts.
-    """
-    approval, arguments = details["approval"], details["arguments"] or {}
-    remote = (arguments.get("server_id"), arguments.get("tool")) if approval["tool"] == _REMOTE else ()
-    return (approval["tool"], *remote)
-
-
-async def approve(visit: Visit) -> str:
+async def approve(visit: Visit) -> str | Context:
     arguments: dict[str, Any] = {} if "arguments" not in visit.form else {"arguments": _parse(visit.form["arguments"])}
     if "even_if_failing" in visit.form:
         arguments["even_if_failing"] = True
-    await visit.call("approvals_approve", approval_id=visit.parts["id"], **arguments)
-    return f"/approvals/{visit.parts['id']}?decided=1"
+    return await decide(visit, "approve", **arguments)
 
 
-async def reject(visit: Visit) -> str:
+async def reject(visit: Visit) -> str | Context:
     reason = visit.form.get("reason", "").strip()
     arguments = {"reason": reason} if reason else {}
-    await visit.call("approvals_reject", approval_id=visit.parts["id"], **arguments)
-    return f"/approvals/{visit.parts['id']}?decided=1"
-
-
-async def approve_alike(visit: Visit) -> str:
-    """Approves the calls that the page has shown, but none that have come since."""
-    for approval_id in visit.form.get("ids", "").split()[:_MOST_ALIKE]:
-        try:
-            await visit.call("approvals_approve", approval_id=approval_id)
-        except Conflict:
-            # Somebody has decided about this one meanwhile; the others still wait.
-            continue
-    return f"/approvals/{visit.parts['id']}?decided=1"
+    return await decide(visit, "reject", **arguments)
 
 
 async def approve_always(visit: Visit) -> str:
@@ -310,7 +257,7 @@ def _find_key(approval: Mapping[str, Any]) -> str | None:
     return key_id if kind == "key" else None
 
 
-async def answer(visit: Visit) -> str:
+async def answer(visit: Visit) -> str | Context:
     """Answers a run's question. The answer comes from the form's fields, from JSON that was typed, or from other text
     as its `answer`.
     """
@@ -326,8 +273,7 @@ async def answer(visit: Visit) -> str:
             value = text
         data = value if isinstance(value, dict) else {"answer": value}
     even = "even_if_failing" in visit.form
-    await visit.call("approvals_approve", approval_id=visit.parts["id"], data=data, even_if_failing=even)
-    return f"/approvals/{visit.parts['id']}?decided=1"
+    return await decide(visit, "approve", data=data, even_if_failing=even)
 
 
 async def show_edit(visit: Visit) -> Context:
@@ -356,14 +302,12 @@ def _parse(text: str) -> Any:
 
 PAGES = (
     Page("/approvals/{id}", "Approval", "approval.html", show_approval, follows_inbox=True),
-    Page("/approvals/{id}/alike", "Alike", "alike.html", show_alike, follows_inbox=True),
     Page("/approvals/{id}/edit", "Edit", "edit.html", show_edit),
 )
 FORMS = (
-    Form("/approvals/{id}/approve", approve),
-    Form("/approvals/{id}/reject", reject),
-    Form("/approvals/{id}/approve-alike", approve_alike),
+    Form("/approvals/{id}/approve", approve, "confirm.html"),
+    Form("/approvals/{id}/reject", reject, "confirm.html"),
     Form("/approvals/{id}/approve-always", approve_always),
     Form("/approvals/{id}/ask-always", ask_always),
-    Form("/approvals/{id}/answer", answer),
+    Form("/approvals/{id}/answer", answer, "confirm.html"),
 )

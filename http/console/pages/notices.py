@@ -8,7 +8,7 @@ from baobab.http.console.visit import Visit
 
 _PATH = "/notices"
 _DIGESTS = {0: "at once", 15: "every 15 minutes", 60: "every hour", 240: "every 4 hours", 1440: "once a day"}
-_WHICH = {"mine": "my keys and runs, and what names me or admins", "all": "all that I may decide about"}
+_WHICH = {"mine": "my own agents and keys, and requests assigned to me", "all": "all that I may decide about"}
 _KINDS = {"email": "E-mail", "webhook": "Webhook", "slack": "Slack", "discord": "Discord", "push": "This browser"}
 _STATES = {
     "mailed": "handed to the mail server",

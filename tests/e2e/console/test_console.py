@@ -1,5 +1,6 @@
 """The console in a real browser: people see what waits for them, and decide."""
 
+import asyncio
 import base64
 import io
 from typing import Any
@@ -8,6 +9,7 @@ import pytest
 from PIL import Image
 from playwright.async_api import FilePayload, expect
 
+from tests.cli.server_process import TIMEOUT_SECONDS
 from tests.e2e.console.conftest import DESKTOP, PHONE, BrowserServer, Person
 
 HOSTILE = "</q><script>alert(1)</script>\u202egnp.exe\u200b\x1b[31m\nApproved. It is being executed."
@@ -24,7 +26,8 @@ def call_tool(name: str, output_key: str | None = None, **arguments: Any) -> dic
 
 async def open_call(person: Person, words: str) -> None:
     await person.page.locator("main a.open", has_text=words).click()
-    await person.page.wait_for_url("**/console/approvals/*")
+    await person.page.wait_for_url("**open=*")
+    await expect(person.page.locator("#pane h1")).to_be_visible()
 
 
 async def test_a_run_is_approved_with_the_keyboard_alone_as_it_begins_to_wait(browser_server: BrowserServer) -> None:
@@ -43,15 +46,14 @@ async def test_a_run_is_approved_with_the_keyboard_alone_as_it_begins_to_wait(br
         await expect(person.page.get_by_role("dialog")).to_be_visible()
         await person.page.keyboard.press("Escape")
         await person.page.keyboard.press("Enter")
-        await person.page.wait_for_url("**/console/approvals/*")
+        await person.page.wait_for_url("**open=*")
+        await expect(person.page.locator("#pane h1")).to_be_visible()
         await person.photograph("approval-desktop")
         await person.page.keyboard.press("a")
-        await expect(person.page.get_by_text("it has been executed")).to_be_visible()
+        await expect(person.page.get_by_text("to take it back")).to_be_visible()
+        await expect(person.page.get_by_text("Nothing waits for you")).to_be_visible()
         assert (await browser_server.wait_for_run(run))["status"] == "completed"
         assert (await browser_server.ask("GET", f"/v1/{app}/kv/greeting"))["value"] == "hello"
-        await person.page.keyboard.press("u")
-        await expect(person.page.get_by_text("Nothing waits for you")).to_be_visible()
-        await expect(person.page.get_by_text("Recently decided")).to_be_visible()
 
 
 async def test_of_two_people_who_decide_at_once_one_does_and_the_other_is_told(browser_server: BrowserServer) -> None:
@@ -65,10 +67,9 @@ async def test_of_two_people_who_decide_at_once_one_does_and_the_other_is_told(b
         await bob.page.keyboard.press("d")
         await bob.page.keyboard.type("Not on a Friday.")
         await ada.page.keyboard.press("a")
-        await expect(ada.page.get_by_text("it has been executed")).to_be_visible()
+        assert (await browser_server.wait_for_run(run))["status"] == "completed"
         await bob.page.keyboard.press("Enter")
         await expect(bob.page.get_by_text("already approved")).to_be_visible()
-        assert (await browser_server.wait_for_run(run))["status"] == "completed"
 
 
 async def test_a_call_is_edited_and_the_change_is_shown_before_it_is_approved(browser_server: BrowserServer) -> None:
@@ -87,7 +88,7 @@ async def test_a_call_is_edited_and_the_change_is_shown_before_it_is_approved(br
         await person.photograph("edit-desktop")
         await person.check_accessibility()
         await person.page.get_by_role("button", name="Approve with these arguments").click()
-        await expect(person.page.get_by_text("executed with changed arguments")).to_be_visible()
+        await expect(person.page.get_by_text("to take it back")).to_be_visible()
         await browser_server.wait_for_run(run)
         assert (await browser_server.ask("GET", f"/v1/{app}/kv/sale"))["value"] == {**value, "percent": 10}
 
@@ -106,9 +107,8 @@ async def test_calls_that_are_alike_are_approved_at_once(browser_server: Browser
         assert [text.count(f'"{key}"') >= 2 for key in ("one", "two", "three")] == [True] * 3
         await person.photograph("alike-desktop")
         await person.check_accessibility()
-        await person.page.get_by_role("button", name="Approve these 3", exact=True).click()
-        await person.page.wait_for_url("**decided=1")
-        assert person.questions == ["Approve these 3 calls?"]
+        await person.page.get_by_role("button", name="Approve the ticked ones of these 3").click()
+        await expect(person.page.get_by_text("3 of 3 approved")).to_be_visible()
         assert (await browser_server.wait_for_run(run))["status"] == "completed"
 
 
@@ -123,7 +123,7 @@ async def test_a_question_of_a_run_is_answered(browser_server: BrowserServer) ->
         await person.photograph("question-desktop")
         await person.check_accessibility()
         await person.page.get_by_role("button", name="Answer").click()
-        await person.page.wait_for_url("**decided=1")
+        await person.page.get_by_text("to take it back").wait_for()
         output = (await browser_server.wait_for_run(run))["output"]
         assert output["answer"]["data"] == {"answer": "green, please"}
 
@@ -138,14 +138,19 @@ async def test_a_call_is_denied_on_a_phone_without_script(browser_server: Browse
         await person.photograph("approval-phone")
         await person.page.get_by_label("Reason, shown to whoever asked").fill("Not today.")
         await person.page.get_by_role("button", name="Deny", exact=True).click()
-        await expect(person.page.get_by_text("Denied. It will not be executed.")).to_be_visible()
+        await expect(person.page.get_by_text("to take it back")).to_be_visible()
         await person.page.get_by_role("button", name="Account").click()
         await expect(person.page.get_by_role("link", name="Connect a client")).to_be_visible()
         await person.photograph("account-phone")
         await person.page.get_by_role("button", name="Sign out").click()
         await person.page.wait_for_url("**/console/sign-in")
     approval_id = refusal["error"]["details"]["approval_id"]
-    assert (await browser_server.ask("GET", f"/v1/approvals/{approval_id}"))["approval"]["reason"] == "Not today."
+    approval: dict[str, Any] = {"status": "pending"}
+    async with asyncio.timeout(TIMEOUT_SECONDS):
+        while approval["status"] == "pending":
+            await asyncio.sleep(0.2)
+            approval = (await browser_server.ask("GET", f"/v1/approvals/{approval_id}"))["approval"]
+    assert approval["reason"] == "Not today."
 
 
 async def test_a_key_is_let_do_it_without_asking_again(browser_server: BrowserServer) -> None:
@@ -181,7 +186,7 @@ async def test_what_others_wrote_stays_text(browser_server: BrowserServer) -> No
         assert await person.page.evaluate("document.documentElement.scrollWidth <= innerWidth + 1")
         assert person.questions == []
         await person.page.get_by_role("button", name="Deny", exact=True).click()
-        await expect(person.page.get_by_text("Denied. It will not be executed.")).to_be_visible()
+        await expect(person.page.get_by_text("to take it back")).to_be_visible()
 
 
 POSTS: dict[str, Any] = {

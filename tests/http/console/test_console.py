@@ -11,7 +11,7 @@ from baobab.tools.accounts.first_account import first_account
 from baobab.tools.approvals.tables import approvals
 from baobab.tools.console.sessions import create_link
 from tests.conftest import ADDRESS, Baobab
-from tests.jobs import run_due_jobs
+from tests.jobs import let_decisions_count, run_due_jobs
 from tests.people import create_person
 
 OWN = {"origin": ADDRESS, "sec-fetch-site": "same-origin"}
@@ -64,11 +64,13 @@ async def test_an_approval_is_read_and_approved_by_plain_forms(baobab: Baobab) -
     approval_id = await propose(baobab)
     browser = await sign_in(baobab)
     inbox = await baobab.client.get("/console", headers=browser)
-    assert f"/console/approvals/{approval_id}" in inbox.text
+    assert f"/console?open={approval_id}" in inbox.text
     page = await baobab.client.get(f"/console/approvals/{approval_id}", headers=browser)
     form = {"csrf": find_csrf(page)}
     response = await baobab.client.post(f"/console/approvals/{approval_id}/approve", data=form, headers=browser)
     assert response.status_code == 303
+    assert "to take it back" in (await baobab.client.get("/console", headers=browser)).text
+    await let_decisions_count(baobab.application)
     again = await baobab.client.post(f"/console/approvals/{approval_id}/reject", data=form, headers=browser)
     assert again.status_code == 409
     assert "already approved" in again.text
@@ -264,7 +266,8 @@ async def test_a_denial_tells_its_reason_and_nothing_is_done(baobab: Baobab) -> 
     form = {"csrf": find_csrf(page), "reason": "Not on a Friday."}
     response = await baobab.client.post(f"/console/approvals/{approval_id}/reject", data=form, headers=browser)
     assert response.status_code == 303
-    shown_response = await baobab.client.get(response.headers["location"], headers=browser)
+    await let_decisions_count(baobab.application)
+    shown_response = await baobab.client.get(f"/console/approvals/{approval_id}", headers=browser)
     assert "It will not be executed." in shown_response.text
     assert "Not on a Friday." in shown_response.text
     apps = (await baobab.client.get("/apps", headers=baobab.owner)).json()["apps"]
@@ -304,10 +307,11 @@ async def test_all_that_one_asker_waits_for_is_denied_at_once(baobab: Baobab) ->
     other = await propose(baobab, "bystander")
     browser = await sign_in(baobab)
     inbox = await baobab.client.get("/console", headers=browser)
-    (form,) = re.findall(r'name="ids" value="([^"]+)"><p class="soft">3 calls shown here', inbox.text)
+    (form,) = re.findall(r'name="ids" value="([^"]+)"><p class="soft">3 calls of', inbox.text)
     data = {"csrf": find_csrf(inbox), "ids": form}
     form_response = await baobab.client.post("/console/approvals/deny-all", data=data, headers=browser)
     assert (form_response.status_code, form_response.headers["location"]) == (303, "/console")
+    await let_decisions_count(baobab.application)
     for approval_id, status in [*((one, "rejected") for one in form.split()), (other, "pending")]:
         found_response = await baobab.client.get(f"/v1/approvals/{approval_id}", headers=baobab.owner)
         assert found_response.json()["approval"]["status"] == status
@@ -347,17 +351,20 @@ async def test_calls_alike_are_shown_with_what_they_say_and_only_those_are_appro
               for row in listed_response.json()["approvals"]}  # fmt: skip
     browser = await sign_in(baobab)
     page = await baobab.client.get(f"/console/approvals/{by_key['one']}/alike", headers=browser)
-    for key in ("one", "two", "three"):
+    # The same step of the same agent, in whichever run.
+    for key in ("one", "two", "three", "another run"):
         assert f"&#34;of {key}&#34;" in page.text
-    assert "of another run" not in page.text
-    (shown_ids,) = re.findall(r'name="ids" value="([^"]+)"', page.text)
-    assert set(shown_ids.split()) == {by_key[key] for key in ("one", "two", "three")}
-    # Somebody is faster with one of them; and this browser has seen two only.
+    boxes = dict(re.findall(r'name="(call\.\w+)" value="(\w+)" checked', page.text))
+    assert boxes.keys() == {f"call.{approval_id}" for approval_id in by_key.values()}
+    # Somebody is faster with one of them, one would now replace what it was to add, and one is unticked.
     await baobab.client.post(f"/v1/approvals/{by_key['two']}/reject", json={}, headers=baobab.owner)
-    form = {"csrf": find_csrf(page), "ids": f"{by_key['two']} {by_key['one']}"}
+    await baobab.client.put(f"/v1/{app}/kv/three", json={"value": "kept"}, headers=baobab.owner)
+    del boxes[f"call.{by_key['of another run']}"]
     path = f"/console/approvals/{by_key['one']}/approve-alike"
-    assert (await baobab.client.post(path, data=form, headers=browser)).status_code == 303
-    await run_due_jobs(baobab.application)
+    results = await baobab.client.post(path, data={"csrf": find_csrf(page), **boxes}, headers=browser)
+    assert "1 of 3 approved" in results.text
+    assert results.text.count("It has changed since it was shown, or was decided: not approved.") == 2
+    await let_decisions_count(baobab.application)
     statuses = {}
     for key, approval_id in by_key.items():
         answer = await baobab.client.get(f"/v1/approvals/{approval_id}", headers=baobab.owner)

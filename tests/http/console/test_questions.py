@@ -9,7 +9,7 @@ import pytest
 from tests.conftest import Baobab
 from tests.http.console.test_console import HOSTILE, sign_in
 from tests.http.console.test_runs import Runner
-from tests.jobs import run_due_jobs
+from tests.jobs import let_decisions_count
 
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -42,7 +42,7 @@ class Questioner(Runner):
         return run, f"/console/approvals/{approval_id}"
 
     async def read_run(self, run: str) -> dict[str, Any]:
-        await run_due_jobs(self.baobab.application)
+        await let_decisions_count(self.baobab.application)
         run_json: dict[str, Any] = (await self.open(f"{run}/run.json")).json()["run"]
         return run_json
 

@@ -13,7 +13,7 @@ import pytest
 from tests.conftest import Baobab
 from tests.http.console.test_console import HOSTILE, find_csrf, sign_in
 from tests.http.live_server import serve_installation
-from tests.jobs import run_due_jobs
+from tests.jobs import let_decisions_count, run_due_jobs
 from tests.servers import TIMEOUT_SECONDS
 
 
@@ -108,7 +108,7 @@ async def test_a_run_shows_its_graph_its_calls_and_what_it_waits_for(runner: Run
     (approval_id,) = set(re.findall(r"/console/approvals/(appr_\w+)", page.text))
     waiting = await runner.open(f"/console/approvals/{approval_id}")
     await runner.send(f"/console/approvals/{approval_id}/approve", waiting)
-    await run_due_jobs(runner.baobab.application)
+    await let_decisions_count(runner.baobab.application)
     ended_page = await runner.open(path)
     assert 'data-live="/console/session"' in ended_page.text
     assert "Approved." in ended_page.text

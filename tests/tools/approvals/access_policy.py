@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.tools.access import ACCOUNTS, DECIDED, Caller, World
+from tests.tools.access import ACCOUNTS, DECIDED, OWN_AND_ADMINS, Caller, World
 
 OWN_CHANNEL = ACCOUNTS.replace("ok ", "404").replace("ok", "404")
 POLICY = {
@@ -11,6 +11,11 @@ POLICY = {
     "approvals_get": "401 404 404 404 404 404 404 403 404 ok  ok  ok  404 404",
     "approvals_approve": DECIDED,
     "approvals_reject": DECIDED,
+    "approvals_hold": OWN_AND_ADMINS,
+    # Each names a decision that nobody made.
+    "approvals_take_back": OWN_CHANNEL,
+    "approvals_inbox_state": ACCOUNTS,
+    "approvals_snooze": OWN_AND_ADMINS,
     "notices_get": ACCOUNTS,
     "notices_update": ACCOUNTS,
     "notices_push_key": ACCOUNTS,
@@ -38,6 +43,19 @@ async def for_approvals_approve(world: World, caller: Caller) -> dict[str, Any]:
 
 async def for_approvals_reject(world: World, caller: Caller) -> dict[str, Any]:
     return await for_approvals_get(world, caller)
+
+
+async def for_approvals_hold(world: World, caller: Caller) -> dict[str, Any]:
+    return {**await for_approvals_get(world, caller), "decision": "approve"}
+
+
+async def for_approvals_take_back(world: World, caller: Caller) -> dict[str, Any]:
+    return {"held_ids": [NOBODYS]}
+
+
+async def for_approvals_snooze(world: World, caller: Caller) -> dict[str, Any]:
+    approval = await for_approvals_get(world, caller)
+    return {"approval_ids": [approval["approval_id"]], "minutes": 60}
 
 
 async def for_notices_update(world: World, caller: Caller) -> dict[str, Any]:

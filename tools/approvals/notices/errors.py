@@ -25,8 +25,8 @@ class ChannelUnclear(BadRequest):
 
 class CodeWrong(BadRequest):
     code = "NOTICE_CODE_WRONG"
-    summary = "This is not the code that was mailed, or the address is confirmed already."
-    remediation = "Copy the code of the mail. If it is lost, remove the channel and add it again."
+    summary = "This is not the code that was mailed, it is older than a day, or the address is confirmed already."
+    remediation = "Copy the code of the mail. If it is lost or old, remove the channel and add it again."
 
 
 class NoMailServer(Conflict):

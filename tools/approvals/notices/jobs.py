@@ -19,7 +19,7 @@ async def notices_plan(job: Job, approval_id: str) -> None:
 
 @notices.job(attempts=1000)
 async def notices_send(job: Job, account_id: str) -> None:
-    """Tells a person of what waits for them."""
+    """Notification of what waits for a person."""
     await send_due_notices(job, account_id)
 
 

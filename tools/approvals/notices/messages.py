@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from pydantic_core import to_json
@@ -26,6 +26,10 @@ class WaitingCall:
     effect: str
     expires_at: datetime
     url: str
+    asks: str = ""
+    """The agent, key or person that asks: calls of one of them stand together, as in the inbox."""
+    excerpt: str | None = None
+    """One line of the text that the call proposes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,15 +55,50 @@ class Notice:
         return self.calls[0].url if len(self.calls) == 1 else self.url
 
     @property
+    def groups(self) -> list[dict[str, Any]]:
+        """The calls as a mail tells of them: by who asks in which app, what expires first on top."""
+        groups: dict[tuple[str, str | None], list[WaitingCall]] = {}
+        for call in sorted(self.calls[:MOST], key=lambda call: call.expires_at):
+            groups.setdefault((call.asks, call.app_name), []).append(call)
+        return [
+            {
+                "name": f"{asks}, in {app_name}" if app_name else asks,
+                "calls": [
+                    {
+                        "title": _cut(call.title),
+                        "excerpt": _cut(call.excerpt or ""),
+                        "left": _say_left(call.expires_at - self.sent_at),
+                        "url": call.url,
+                    }
+                    for call in calls
+                ],
+            }
+            for (asks, app_name), calls in groups.items()
+        ]
+
+    @property
+    def more(self) -> int:
+        """How many calls the message only counts."""
+        return max(0, len(self.calls) - MOST)
+
+    @property
     def lines(self) -> list[str]:
         """One line for each call, and one that counts those that have none."""
         lines = [_describe(call) for call in self.calls[:MOST]]
-        more_count = len(self.calls) - MOST
-        return [*lines, f"and {more_count} more"] if more_count > 0 else lines
+        return [*lines, f"and {self.more} more"] if self.more else lines
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _MOST_TITLE else f"{text[:_MOST_TITLE]}…"
+
+
+def _say_left(left: timedelta) -> str:
+    minutes = max(0, int(left.total_seconds() // 60))
+    return f"{minutes // 60} h left" if minutes >= 60 else f"{minutes} min left"
 
 
 def _describe(call: WaitingCall) -> str:
-    title = call.title if len(call.title) <= _MOST_TITLE else f"{call.title[:_MOST_TITLE]}…"
+    title = _cut(call.title)
     place = f", in “{call.app_name}”" if call.app_name else ""
     return f"“{title}”{place}, asked by “{call.asked_by[:_MOST_TITLE]}”"
 

@@ -2,9 +2,11 @@
 
 from typing import Any, cast
 
+from sqlalchemy import exists, select
+
 from baobab.storage.tables import build_upsert
 from baobab.tools.approvals.notices.schemas import Channel
-from baobab.tools.approvals.notices.tables import notice_settings
+from baobab.tools.approvals.notices.tables import notice_channels, notice_settings
 from baobab.tools.core.call import Call
 
 DEFAULTS: dict[str, Any] = {"which": "mine", "digest_minutes": 0}
@@ -12,6 +14,12 @@ DEFAULTS: dict[str, Any] = {"which": "mine", "digest_minutes": 0}
 
 def account_of(call: Call) -> str:
     return call.account.account_id
+
+
+def has_channel() -> Any:
+    """Returns the condition that the person of a row of `notice_settings` has somewhere to be told."""
+    is_usable = (notice_channels.c.account_id == notice_settings.c.account_id, notice_channels.c.confirmed)
+    return exists(select(notice_channels.c.id).where(*is_usable))
 
 
 async def save_settings(call: Call, changes: dict[str, Any]) -> None:

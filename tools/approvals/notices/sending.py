@@ -1,5 +1,6 @@
 """Turns calls that wait into messages: whom to notify, in which message, and whether it arrived."""
 
+import json
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
@@ -11,6 +12,7 @@ from baobab.storage.tables import build_upsert
 from baobab.tools.approvals.naming import ApprovalLabels
 from baobab.tools.approvals.notices.channels import EMAIL, PUSH, REPEATABLE, open_target, send_message
 from baobab.tools.approvals.notices.messages import Notice, WaitingCall
+from baobab.tools.approvals.notices.rows import has_channel
 from baobab.tools.approvals.notices.schedule import find_due, find_pause
 from baobab.tools.approvals.notices.tables import approval_notices, notice_channels, notice_messages, notice_settings
 from baobab.tools.approvals.service import service_of
@@ -48,10 +50,12 @@ def is_told(approval: Any, member: Any, which: str) -> bool:
 
 
 async def list_recipients(execute: Execute, approval: Any) -> list[Any]:
-    """Lists the settings of those who are told of a call: members who have set up notices and may decide about it."""
-    query = select(notice_settings, members.c.role, members.c.app_ids).join(
-        members, members.c.account_id == notice_settings.c.account_id
-    )
+    """Lists the settings of those who are told of a call: members who have set up notices and may decide about it.
+
+    Who has no channel (`has_channel`) is told nothing, and may still pass the call on to somebody else.
+    """
+    columns = (notice_settings, members.c.role, members.c.app_ids, has_channel().label("has_channel"))
+    query = select(*columns).join(members, members.c.account_id == notice_settings.c.account_id)
     rows = await execute(query.where(members.c.organisation_id == approval.organisation_id))
     return [row for row in rows if is_told(approval, row, row.which)]
 
@@ -76,7 +80,8 @@ async def plan_notices(job: Job, approval_id: str) -> None:
         if approval is None or approval.status != "pending":
             return
         for row in await list_recipients(unit.execute, approval):
-            await _add_notice(job.services, unit, approval, row)
+            if row.has_channel:
+                await _add_notice(job.services, unit, approval, row)
             if row.escalate_to is not None:
                 arguments = {"approval_id": approval_id, "account_id": row.account_id}
                 job_id = f"escalate:{approval_id}:{row.account_id}"
@@ -95,7 +100,8 @@ async def escalate_notice(job: Job, approval_id: str, account_id: str) -> None:
             return
         memberships = [await load_memberships(unit.execute, member_id) for member_id in (account_id, other_id)]
         own, other = (memberships_of_one.get(approval.organisation_id) for memberships_of_one in memberships)
-        settings = (await unit.execute(select(notice_settings).where(notice_settings.c.account_id == other_id))).first()
+        of_other = notice_settings.c.account_id == other_id
+        settings = (await unit.execute(select(notice_settings).where(of_other, has_channel()))).first()
         # Members who have left pass nothing on, and nobody gets a notice of a call that they could not decide.
         if own is None or other is None or settings is None or not may_decide(approval, other):
             return
@@ -135,7 +141,7 @@ async def send_due_notices(job: Job, account_id: str) -> None:
             return
         pause = 0.0 if settings is None else find_pause(now, settings)
         if pause:
-            raise RetryLater(pause, "the person is not told anything now")
+            raise RetryLater(pause, "sent after the quiet hours, or a minute after the last message")
         recipients = await _choose_recipients(services, unit.execute, settings, due_rows)
         query = select(notice_channels).where(notice_channels.c.account_id == account_id, notice_channels.c.confirmed)
         channels = (await unit.execute(query.order_by(notice_channels.c.created_at))).all() if recipients else []
@@ -201,7 +207,8 @@ async def _write_message(job: Job, unit: Unit, channel: Any, rows: Sequence[Any]
         return
     calls = await describe_calls(job.registry.tools, services, unit.execute, rows)
     message = Notice(message_id, calls, list_url(services), now)
-    values = {"subject": message.subject, "lines": "\n".join(message.lines), "link": message.link}
+    values = {"subject": message.subject, "link": message.link}
+    values["calls"] = json.dumps({"groups": message.groups, "more": message.more})
     to = open_target(services.vault, channel)["email"]
     await services.mailer.send(
         unit, Mail(to, "waiting_calls", values, expires_at=max(call.expires_at for call in calls))
@@ -226,6 +233,8 @@ async def describe_calls(
             row.effect,
             row.expires_at,
             service.approval_url(row.id),
+            asks=await labels.asks(row),
+            excerpt=labels.excerpt(row),
         )
         for row in rows
     ]

@@ -18,6 +18,7 @@ from joserfc.jwk import ECKey
 from sqlalchemy import func, select, update
 
 from baobab.tools.approvals.notices.tables import approval_notices, notice_messages
+from tests.jobs import list_unfinished_jobs
 from tests.people import create_person, get_first_organisation
 from tests.tools.approvals.notices.conftest import (
     Delivery,
@@ -325,12 +326,44 @@ async def test_a_mail_address_is_told_once_it_is_confirmed(tmp_path: Path) -> No
             path = f"/v1/notices/channels/{channel['id']}/confirm"
             wrong = await installation.request("POST", path, body={"code": "AAAAAAAA"})
             assert wrong.json()["error"]["code"] == "NOTICE_CODE_WRONG"
-            right = next(word for word in code if len(word) == 8 and word.isalnum() and not word.islower())
-            assert (await installation.request("POST", path, body={"code": right})).status_code == 200
-            approval_id = await installation.propose()
+            right = next(word for word in code if len(word) == 6 and word.isdecimal())
+            as_typed = f" {right[:3]} {right[3:]}"
+            assert (await installation.request("POST", path, body={"code": as_typed})).status_code == 200
+            await installation.set(digest_minutes=15)
+            ids = [await installation.propose() for _ in range(3)]
             await installation.settle()
-    assert relay.mails[1]["Subject"] == "A call waits for your decision"
-    assert f"/console/approvals/{approval_id}" in relay.mails[1].get_body("plain").get_content()
+            await installation.pass_time(900)
+            await installation.settle()
+    assert relay.mails[1]["Subject"] == "3 calls wait for your decision"
+    text = relay.mails[1].get_body("plain").get_content()
+    assert text.count("23 h left: ") + text.count("24 h left: ") == 3
+    html = relay.mails[1].get_body("html").get_content()
+    for approval_id in ids:
+        assert f"/console/approvals/{approval_id}" in text
+        assert f'/console/approvals/{approval_id}"' in html
+
+
+async def test_an_old_code_confirms_no_address(tmp_path: Path) -> None:
+    relay = Relay()
+    async with open_relay(relay) as port:
+        mail = {"BAOBAB_SMTP_URL": f"smtp://127.0.0.1:{port}", "BAOBAB_MAIL_FROM": "baobab@example.org"}
+        async with open_notices_installation(tmp_path / "data", **mail) as installation:
+            body = {"kind": "email", "email": "ada@example.org"}
+            channel = (await installation.request("POST", "/v1/notices/channels", body=body)).json()["channel"]
+            await installation.settle()
+            words = relay.mails[0].get_body("plain").get_content().split()
+            right = next(word for word in words if len(word) == 6 and word.isdecimal())
+            installation.clock.advance(25 * 3600)
+            path = f"/v1/notices/channels/{channel['id']}/confirm"
+            answer = await installation.request("POST", path, body={"code": right})
+            assert (answer.status_code, answer.json()["error"]["code"]) == (400, "NOTICE_CODE_WRONG")
+
+
+async def test_nothing_is_enqueued_for_whoever_has_nowhere_to_be_told(installation: NoticesInstallation) -> None:
+    assert (await installation.request("PATCH", "/v1/notices", body={"digest_minutes": 15})).status_code == 200
+    await installation.propose()
+    kinds = {job.kind for job in await list_unfinished_jobs(installation.baobab.application)}
+    assert not kinds & {"notices_plan", "notices_send", "notices_escalate"}
 
 
 async def test_without_a_mail_server_no_address_is_taken(installation: NoticesInstallation) -> None:

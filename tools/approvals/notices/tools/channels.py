@@ -2,6 +2,8 @@
 
 import hmac
 import json
+import secrets
+from datetime import timedelta
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
@@ -42,7 +44,8 @@ from baobab.tools.core.toolset import Rest
 from baobab.tools.core.types import Email, NameText, Text, Uuid
 
 MOST_CHANNELS = 10
-_CODE_LENGTH = 8
+_DIGITS = 6
+_CODE_HOURS = 24
 ChannelId = Annotated[Uuid, Field(description="The channel, by its `id`.")]
 Address = Annotated[str, Secret(2000, pattern=r"^https?://")]
 Code = Annotated[str, Secret(20)]
@@ -84,7 +87,13 @@ async def notices_channel_add(
     if (await call.execute(count_query)).scalar_one() >= MOST_CHANNELS:
         raise TooManyChannels(details={"limit": MOST_CHANNELS})
     channel_id, ids = call.services.ids.uuid(), call.services.ids
-    secret = new_secret(ids) if kind == WEBHOOK else ids.secret(_CODE_LENGTH) if kind == EMAIL else None
+    secret = (
+        new_secret(ids)
+        if kind == WEBHOOK
+        else f"{secrets.randbelow(10**_DIGITS):0{_DIGITS}}"
+        if kind == EMAIL
+        else None
+    )
     vault = call.services.vault
     row = {
         "id": channel_id,
@@ -116,17 +125,20 @@ async def notices_channel_add(
     limit=PerOrganisation(30, 3600),
     guard=GUARD,
     audit=Audit("notices.channel.confirm", category="auth", resource="notice_channel"),
-    rest=Rest(examples={"code": "b7Kq2ZxW"}),
+    rest=Rest(examples={"code": "402917"}),
 )
 async def notices_channel_confirm(call: Call, channel_id: ChannelId, code: Code) -> OneChannel:
     """Confirm a mail address with the code that was mailed to it; notices go there from then on.
 
-    code: the code in the mail.
+    code: the six digits in the mail, within a day.
     """
     row = await _find(call, channel_id)
     call.audit.resource_id = channel_id
+    # Six digits are guessed in the end, so they are good for a day only.
+    is_late = row.created_at < call.now - timedelta(hours=_CODE_HOURS)
     expected_code = "" if row.confirmed else open_secret(call.services.vault, row)
-    if row.confirmed or not hmac.compare_digest(expected_code.encode(), code.strip().encode()):
+    typed_code = "".join(code.split())
+    if row.confirmed or is_late or not hmac.compare_digest(expected_code.lower().encode(), typed_code.lower().encode()):
         raise CodeWrong
     values: dict[str, Any] = {"confirmed": True, "secret": None}
     await call.execute(update(notice_channels).where(notice_channels.c.id == row.id).values(values))
@@ -166,7 +178,7 @@ async def notices_channel_test(call: Call, channel_id: ChannelId) -> ChannelTrie
         raise CodeWrong("This address is not confirmed yet.")
     message = Notice(call.services.ids.uuid(), (), list_url(call.services), call.now, is_test=True)
     if row.kind == EMAIL:
-        values = {"subject": message.subject, "lines": "", "link": message.url}
+        values = {"subject": message.subject, "calls": "", "link": message.url}
         await call.services.mailer.send(
             call.unit, Mail(open_target(call.services.vault, row)["email"], "waiting_calls", values)
         )

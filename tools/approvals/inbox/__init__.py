@@ -1,0 +1,1 @@
+"""The inbox: what one person does with the calls that wait for them, before a decision counts."""
