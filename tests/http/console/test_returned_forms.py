@@ -64,18 +64,18 @@ async def test_a_row_comes_back_twice_and_is_saved_then(visitor: Runner) -> None
     await client.post(f"/v1/{visitor.app_id}/notes", json={"id": 1, "title": "a"}, headers=owner)
     base = f"/console/apps/{visitor.app_id}/tables/notes/row"
     before = {"id": 1, "title": "a"}
-    fields = {"id": "1", "before": json.dumps(before), "row": '{"id": 1, "title": "long work"'}
-    answer = await send_from(visitor, f"{base}?id=1", f"{base}/change", **fields)
+    first_fields = {"id": "1", "before": json.dumps(before), "row": '{"id": 1, "title": "long work"'}
+    answer = await send_from(visitor, f"{base}?id=1", f"{base}/change", **first_fields)
     for _ in range(2):
         form = find_form(answer, f"{base}/change")
-        assert find(form, "textarea").text() == fields["row"]
-        assert find(form, '[name="before"]').attributes["value"] == fields["before"]
+        assert find(form, "textarea").text() == first_fields["row"]
+        assert find(form, '[name="before"]').attributes["value"] == first_fields["before"]
         fields = {str(node.attributes["name"]): node.attributes["value"] or "" for node in form.css("input")}
         # The address of the answer is the form's own, and leads to no page.
         headers = {**visitor.browser, "referer": f"{ADDRESS}{base}/change"}
-        answer = await client.post(f"{base}/change", data={**fields, "row": fields["row"]}, headers=headers)
+        answer = await client.post(f"{base}/change", data={**fields, "row": first_fields["row"]}, headers=headers)
         assert answer.status_code == 400
-    answer = await client.post(f"{base}/change", data={**fields, "row": fields["row"] + "}"}, headers=headers)
+    answer = await client.post(f"{base}/change", data={**fields, "row": first_fields["row"] + "}"}, headers=headers)
     assert answer.status_code == 303
     row = await client.get(f"/v1/{visitor.app_id}/notes/1", headers=owner)
     assert row.json()["title"] == "long work"
