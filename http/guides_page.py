@@ -1,6 +1,7 @@
 """/docs/guides: the documentation, as HTML for people and as Markdown for programs."""
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from functools import cache
 from html import escape
@@ -19,9 +20,13 @@ from baobab.http.static_page import CSS, build_page_route
 from baobab.tools.core.guides import Slugs, guides
 
 _MARKDOWN = "text/markdown"
-_BREADCRUMB = (
-    '<nav class="trail"><a href="{root}">Baobab</a> · <a href="{root}docs/guides">Guides</a> · '
-    '<a href="{root}docs">API reference</a></nav>'
+_LISTED = re.compile(r"^- \[[^\]]*\]\(([a-z-]+)\.md\)", re.MULTILINE)
+_LEAD = "The backend of your app and its agents: tables, sign-in, files, search and runs, and a person who is asked."
+_BAR = (
+    '<a class="skip" href="#main">Skip to the content</a><header class="site"><nav aria-label="Baobab">'
+    '<a class="brand" href="{root}">Baobab</a><a href="{root}docs/guides">Guides</a>'
+    '<a href="{root}docs">API reference</a><a href="{root}docs/errors">Errors</a><a href="{root}console">Console</a>'
+    "</nav></header>"
 )
 
 
@@ -57,12 +62,17 @@ def _build_list(*, is_text: bool) -> PublicDocument:
     if is_text:
         lines = [f"- [{guide.title}](guides/{guide.name}.md): {guide.description}" for guide in guides().values()]
         return build_text("\n".join(["# Guides", "", *lines, ""]), _MARKDOWN)
-    entries = "".join(
-        f'<li><a href="guides/{guide.name}">{escape(guide.title)}</a>: {_render_line(guide.description)}</li>'
-        for guide in guides().values()
+    groups = "".join(
+        f"<h2>{escape(heading)}</h2><ul>{''.join(_list_guide(name) for name in names)}</ul>"
+        for heading, names in _list_groups().items()
     )
-    breadcrumb = _BREADCRUMB.format(root="../")
-    return build_page("Guides", f"{breadcrumb}<h1>Guides</h1><ul>{entries}</ul>", root="../")
+    body = f'<h1>Guides</h1><p class="lead">{_LEAD}</p>{groups}'
+    return build_page("Guides", body, root="../", before=_render_side("guides/", "../"), after="")
+
+
+def _list_guide(name: str) -> str:
+    guide = guides()[name]
+    return f'<li><a href="guides/{name}">{escape(guide.title)}</a>: {_render_line(guide.description)}</li>'
 
 
 @cache
@@ -70,7 +80,57 @@ def _build_guide(name: str, *, is_text: bool) -> PublicDocument:
     guide = guides()[name]
     if is_text:
         return build_text(guide.text, _MARKDOWN)
-    return build_page(guide.title, _BREADCRUMB.format(root="../../") + _render_guide(name), root="../../")
+    ordered = [one for names in _list_groups().values() for one in names]
+    at = ordered.index(name) if name in ordered else None
+    neighbours = "" if at is None else _render_neighbours(ordered, at)
+    # A long section has several parts: those after the first have a tilde.
+    sections = [part for part in guide.parts if part.level == 2 and "~" not in part.slug]
+    contents = "".join(f'<li><a href="#{part.slug}">{_render_line(part.title)}</a></li>' for part in sections)
+    after = (
+        f'<aside class="contents"><nav aria-label="On this page"><h2>On this page</h2><ul>{contents}</ul></nav>'
+        f'<p><a href="{name}.md">As Markdown</a></p></aside>'
+    )
+    body = _render_guide(name) + neighbours
+    return build_page(guide.title, body, root="../../", before=_render_side("", "../../", name), after=after)
+
+
+@cache
+def _list_groups() -> dict[str, list[str]]:
+    """Returns the names of the guides by the headings of the page that lists them, `docs/index.md`."""
+    groups: dict[str, list[str]] = {}
+    listed: set[str] = set()
+    for part in guides()["index"].parts:
+        if part.level == 2:
+            groups[part.title] = [
+                name for name in _LISTED.findall(part.text) if name in guides() and name not in listed
+            ]
+            listed.update(groups[part.title])
+    if others := [name for name in guides() if name not in listed and name != "index"]:
+        groups["More"] = others
+    return {heading: names for heading, names in groups.items() if names}
+
+
+def _render_side(base: str, root: str, present: str = "") -> str:
+    """Renders the bar on top and the groups at the side. base: leads to the guides, root: to the server's root."""
+    groups = "".join(
+        f"<h2>{escape(heading)}</h2><ul>{''.join(_link_guide(name, base, present) for name in names)}</ul>"
+        for heading, names in _list_groups().items()
+    )
+    return _BAR.format(root=root) + f'<nav class="groups" aria-label="Guides">{groups}</nav>'
+
+
+def _link_guide(name: str, base: str, present: str) -> str:
+    current = ' aria-current="page"' if name == present else ""
+    return f'<li><a href="{base}{name}"{current}>{escape(guides()[name].title)}</a></li>'
+
+
+def _render_neighbours(ordered: Sequence[str], at: int) -> str:
+    links = [
+        f'<a href="{ordered[place]}"><small>{word}</small> {escape(guides()[ordered[place]].title)}</a>'
+        for word, place in (("Before", at - 1), ("Next", at + 1))
+        if 0 <= place < len(ordered)
+    ]
+    return f'<nav class="neighbours" aria-label="Before and next">{"".join(links)}</nav>'
 
 
 def _render_line(text: str) -> str:

@@ -13,7 +13,7 @@ _SHEET = """<!doctype html>
 <meta name="color-scheme" content="light dark"><title>{title} · Baobab</title>
 <link rel="icon" href="{root}favicon.ico"><link rel="stylesheet" href="{root}docs/docs.css">
 <link rel="stylesheet" href="{root}docs/guide.css"></head>
-<body><main class="guide">{body}</main></body></html>
+<body{kind}>{before}<main class="guide" id="main" tabindex="-1">{body}</main>{after}</body></html>
 """
 _HEADERS: Final = {
     "cache-control": "no-cache",
@@ -30,7 +30,7 @@ def render_page(title: str, body: str, *, root: str, status: int = 200, forms: s
 
     forms: where a browser may go with a form of the page, as in a content security policy; None if it has no form.
     """
-    html = _SHEET.format(title=escape(title), body=body, root=root)
+    html = _SHEET.format(title=escape(title), body=body, root=root, kind="", before="", after="")
     headers = {**_HEADERS, "content-type": "text/html; charset=utf-8"}
     if forms is not None:
         policy = _HEADERS["content-security-policy"].replace("form-action 'none'", f"form-action {forms}")
@@ -40,9 +40,12 @@ def render_page(title: str, body: str, *, root: str, status: int = 200, forms: s
     return Response(html, status, headers)
 
 
-def build_page(title: str, body: str, *, root: str) -> PublicDocument:
-    """Builds a page that is the same for everybody. body, root: as for `render_page`."""
-    html = _SHEET.format(title=escape(title), body=body, root=root)
+def build_page(title: str, body: str, *, root: str, before: str, after: str) -> PublicDocument:
+    """Builds a page that is the same for everybody. body, root: as for `render_page`. before, after: the HTML around
+    its main part.
+    """
+    kind = ' class="docs"'
+    html = _SHEET.format(title=escape(title), body=body, root=root, kind=kind, before=before, after=after)
     return PublicDocument(html.encode(), "text/html; charset=utf-8", _HEADERS)
 
 

@@ -123,6 +123,7 @@ class Visit:
     redirect_to: str | None = None
     link: str | None = None
     email: str = ""
+    name: str = ""
     page: Mapping[str, Any] | None = None
     origin: str | None = None
     """The origin of the page, as the browser sends it with a form."""
@@ -137,6 +138,7 @@ class Visit:
         else:
             fields = dict(request.query_params)
         self.link, self.email, self.wish = fields.get("link"), fields.get("email", ""), fields.get("wish", "")
+        self.name = fields.get("display_name", "")[:200]
         if self.link is not None:
             self.page = await self.call("auth_page")
             mailed_link = await self.call("auth_link_request", link=self.link)
@@ -212,6 +214,7 @@ class Visit:
             # It is used up when the first factor was shown.
             "link": None if view in VIEWS else self.link,
             "email": self.email,
+            "name": self.name,
             "wish": "passkey" if view == "add-passkey" else self.wish,
             "passkeys": view in ("password", "register", "enrol") or "passkey" in view_values.get("methods", ()),
             "providers_root": f"{self.registry.services.options.base_url}/auth/{self.app_id}/oauth",
@@ -230,8 +233,7 @@ def _describe(error: BaobabError) -> str:
     """Returns a sentence for the reader that says what went wrong."""
     if "rules" in error.details:
         return f"This password is too weak. It needs {', '.join(error.details['rules'])}."
-    fields = [f"{each['field']}: {each['problem']}" for each in error.details.get("fields", ())]
-    return " ".join([error.message, *fields])
+    return error.message.replace("`", "")
 
 
 def _contrast(colour: str) -> str:

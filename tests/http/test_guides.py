@@ -54,7 +54,7 @@ async def test_every_link_of_a_page_leads_somewhere(baobab: Baobab, path: str) -
         target = urlsplit(urljoin(HERE + path, link))
         if f"{target.scheme}://{target.netloc}" != HERE:
             continue
-        if "guides/" in target.path:
+        if "guides/" in target.path and not target.path.endswith(".md"):
             if target.path not in pages:
                 pages[target.path] = await fetch_page(baobab, target.path)
             assert not target.fragment or target.fragment in pages[target.path].ids, link

@@ -75,8 +75,9 @@ async def test_a_user_signs_up_and_in_and_is_sent_on_with_tokens(visitor: Visito
     policy = page.headers["content-security-policy"]
     assert "form-action 'self' http://localhost:3000;" in policy
     assert policy.startswith("default-src 'none'; style-src 'nonce-")
-    weak = await visitor.send("sign-up", email=EMAIL, password="short")
+    weak = await visitor.send("sign-up", email=EMAIL, password="short", display_name="Ada")
     assert (weak.status_code, "too weak" in weak.text, EMAIL in weak.text) == (400, True, True)
+    assert 'value="Ada"' in weak.text
     await visitor.read_tokens(await visitor.send("sign-up", email=EMAIL, password=PASSWORD, display_name="Ada"))
     await visitor.read_tokens(await visitor.send("password", email=EMAIL, password=PASSWORD))
     wrong = await visitor.send("password", email=EMAIL, password="wrong")
