@@ -116,8 +116,8 @@ class Offer:
 
     def _point_to_long(self, tool: Tool) -> dict[str, Any]:
         """Returns the schema of a tool's arguments, with a pointer for each long one that is shown in another tool."""
-        properties = {}
-        for name, schema in tool.input_schema["properties"].items():
+        properties, whole_schema = {}, tool.build_input_schema("mcp")
+        for name, schema in whole_schema["properties"].items():
             place = self._places.get(_encode_schema(schema), tool.name)
             if place == tool.name:
                 properties[name] = schema
@@ -125,7 +125,7 @@ class Offer:
                 description = f"{schema.get('description', '')} Its schema is in {place}.".strip()
                 kind = {"type": schema["type"]} if "type" in schema else {}
                 properties[name] = {**kind, "description": description}
-        return {**tool.input_schema, "properties": properties}
+        return {**whole_schema, "properties": properties}
 
     def describe_found(self, tools: Sequence[Tool], *, detail: bool) -> list[dict[str, Any]]:
         """Describes tools that were searched for: the first with the schema of its arguments unless that is long, the

@@ -221,7 +221,7 @@ def _mark_name(ref: ToolRef) -> str:
 
 def describe_function(tool: Tool, graph_name: GraphName, name: str) -> dict[str, Any]:
     """Describes a tool for a model, in the form of OpenAI's chat completions."""
-    schema, theirs = tool.input_schema, graph_name.arguments
+    schema, theirs = tool.build_input_schema("agent"), graph_name.arguments
     fields = {field: about for field, about in schema.get("properties", {}).items() if field != BOUND}
     properties = {theirs.get(field, field): about for field, about in fields.items()}
     required_fields = [theirs.get(field, field) for field in schema.get("required", ()) if field != BOUND]

@@ -291,12 +291,24 @@ def _render_tool(tool: Tool, registry: Registry) -> Iterator[str]:
         required_names = tool.input_schema.get("required", ())
         for name, schema in properties.items():
             suffix = "" if name in required_names else ", optional"
-            about = name_operation_routes(schema.get("description", ""), registry)
+            about = name_operation_routes(schema.get("description", ""), registry) + _tell_defaults(tool, name)
             yield f"| `{name}` | {_describe_schema(schema)}{suffix} | {about} |"
     codes = sorted({tool.toolset.envelope.code(kind) for kind in tool.raises})
     if codes:
         yield ""
         yield "Its own errors: " + ", ".join(f"`{code}`" for code in codes)
+
+
+def _tell_defaults(tool: Tool, argument: str) -> str:
+    """The defaults of an argument, where they are not the same for all interfaces."""
+    others = {
+        interface: defaults[argument] for interface, defaults in tool.other_defaults.items() if argument in defaults
+    }
+    if not others:
+        return ""
+    places = {"mcp": "over MCP", "agent": "in graphs of agents", "console": "in the console"}
+    told = ", ".join(f"`{value}` {places[interface]}" for interface, value in others.items())
+    return f" Default: {told}, `{tool.input_schema['properties'][argument]['default']}` elsewhere."
 
 
 def _describe_schema(schema: Mapping[str, Any]) -> str:

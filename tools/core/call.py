@@ -30,6 +30,7 @@ from baobab.tools.core.rate_limits import Allowance
 from baobab.tools.core.schema import find_unbounded, portable
 from baobab.tools.core.services import Services
 from baobab.tools.core.stores import Stores
+from baobab.tools.core.types import DefaultBy
 from baobab.tools.core.widening import Widens
 
 Handler = Callable[..., Awaitable[Any]]
@@ -158,6 +159,33 @@ class Tool:
         for path in find_unbounded(schema):
             raise RegistrationError(f"{self.name}: {path} has no bound; give its type a maximum")
         return schema
+
+    @cached_property
+    def other_defaults(self) -> Mapping[str, Mapping[str, Any]]:
+        """The defaults of arguments that are others than the signature's, by the interface and the argument."""
+        by_interface: dict[str, dict[str, Any]] = {}
+        for name, info in self.arguments.model_fields.items():
+            for each in info.metadata:
+                if isinstance(each, DefaultBy):
+                    for interface, value in each.values.items():
+                        by_interface.setdefault(interface, {})[info.alias or name] = value
+        return by_interface
+
+    def complete(self, arguments: Mapping[str, Any], interface: str) -> Mapping[str, Any]:
+        """Returns the arguments of a call with the defaults of the interface that it comes in through."""
+        defaults = self.other_defaults.get(interface)
+        if not defaults:
+            return arguments
+        return {**arguments, **{name: value for name, value in defaults.items() if arguments.get(name) is None}}
+
+    def build_input_schema(self, interface: str) -> dict[str, Any]:
+        """Returns the JSON Schema of the arguments with the defaults of an interface."""
+        defaults = self.other_defaults.get(interface)
+        if not defaults:
+            return self.input_schema
+        properties = self.input_schema["properties"]
+        others = {name: {**properties[name], "default": value} for name, value in defaults.items()}
+        return {**self.input_schema, "properties": {**properties, **others}}
 
     @cached_property
     def output_schema(self) -> dict[str, Any] | None:

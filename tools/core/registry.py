@@ -169,6 +169,9 @@ class Registry:
         """
         services = self.services
         is_nested = unit is not None
+        if not is_nested and approved_attempt is None:
+            # A proposed call is stored with them, so that it means the same when it is approved.
+            arguments = tool.complete(arguments, context.name)
         if unit is not None and tool.effect != "read" and not unit.writes:
             raise RuntimeError(f"{tool.name}: a read may not invoke a tool that changes something")
         work = unit or services.database.build_unit(write=tool.effect != "read" or approved_attempt is not None)

@@ -15,6 +15,16 @@ from baobab.tools.core.escaping import is_seen
 OMITTED: Any = object()
 """The default of a parameter whose absence means something else than null."""
 
+
+class DefaultBy:
+    """Other defaults of an argument, by the interface that a call comes in through: `Annotated[Mode,
+    DefaultBy(mcp="merge")]`. The default in the signature is for all others, and for calls of one tool by another.
+    """
+
+    def __init__(self, **values: Any) -> None:
+        self.values = values
+
+
 _JSON_SUSPECTS = re.compile(rb"\\u0000|NaN|Infinity")
 _NUMBER = re.compile(r"\s*[-+]?[0-9.]+\s*")
 

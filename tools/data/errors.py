@@ -192,8 +192,8 @@ class DestructiveChange(BadRequest):
     code = "SCHEMA_DESTRUCTIVE_CHANGE"
     summary = "The new schema would drop or change columns or tables that hold data."
     remediation = (
-        "The document describes all tables: add those that are missing, as op:schema_get shows them. To lose data on "
-        "purpose, name it as details.changes says for each."
+        "Describe what is missing too, as op:schema_get answers it, or send only what changes with `mode: merge`. "
+        "details.changes says for each change how to make it on purpose."
     )
 
 

@@ -27,9 +27,10 @@ from baobab.tools.data.document import (
     order_by_reference,
     require_free_names,
 )
-from baobab.tools.data.errors import DestructiveChange, InvalidSchema, MigrationFailed, TableLimit
+from baobab.tools.data.errors import InvalidSchema, MigrationFailed, TableLimit
 from baobab.tools.data.expression_trees import list_names
 from baobab.tools.data.expressions import SqlWriter, quote
+from baobab.tools.data.losses import build_refusal
 from baobab.tools.data.renaming import find_renames, rename_catalogue, rename_records, set_records_aside
 from baobab.tools.data.schemas import BrokenCheck, Statement
 from baobab.tools.data.usage import Counter
@@ -88,12 +89,7 @@ class MigrationPlan:
         require_free_names((newer.tables.keys() | newer.views.keys()) - older.tables.keys() - older.views.keys())
         unauthorised_changes = [change for change in self.changes if change.destructive and change.authorise]
         if unauthorised_changes:
-            descriptions = [
-                {"change": change.description, "authorise": change.authorise} for change in unauthorised_changes
-            ]
-            raise DestructiveChange(
-                f"The schema would lose data: {unauthorised_changes[0].description}.", details={"changes": descriptions}
-            )
+            raise build_refusal(self._current, self._target, unauthorised_changes)
 
     def apply(self, statements: Statements) -> None:
         if self._store.dialect == "postgresql" and self._uses_vectors():
@@ -401,7 +397,8 @@ class MigrationPlan:
         if older_column.generated is None or (column.generated is None and older_column.type != column.type):
             raise InvalidSchema(
                 f"`{table}.{column.name}` exists already, with other values.",
-                remediation=f'Drop it with "_dropColumns": ["{column.name}"] and add it in a second apply.',
+                remediation="Give the computed column another name, and keep this one until you have compared their "
+                "values.",
             )
 
     def _drop_constraints(self, older: TableInfo, newer: TableInfo) -> Iterator[Change]:
@@ -513,7 +510,8 @@ class MigrationPlan:
                 "",
                 description,
                 destructive=True,
-                authorise=f'drop the column with "_dropColumns": ["{column.name}"] and add it in a second apply',
+                authorise=f"add a column of the type {column.type} under another name, copy the values, and then "
+                f'"_dropColumns": ["{column.name}"]',
             )
             return
         is_stored_alike = column.type.declare(self._store.dialect) == older_column.type.declare(self._store.dialect)

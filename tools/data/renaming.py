@@ -15,7 +15,7 @@ from baobab.storage.statements import Statements
 from baobab.tools.core.errors import BaobabError
 from baobab.tools.data.catalogue import Catalogue, Column, Expression, Policy, Reference, TableInfo, View
 from baobab.tools.data.errors import InvalidSchema
-from baobab.tools.data.expression_compiler import compile_condition
+from baobab.tools.data.expression_compiler import compile_condition, compile_value
 from baobab.tools.data.serial_columns import name_sequence
 from baobab.tools.data.views import compile_view
 
@@ -145,6 +145,45 @@ def _rename_policy(
     using, using_tree = follow(policy.using, policy.using_tree)
     check, check_tree = follow(policy.check, policy.check_tree)
     return replace(policy, using=using, using_tree=using_tree, check=check, check_tree=check_tree)
+
+
+def follow_texts(parser: Any, catalogue: Catalogue, renames: Renames) -> Catalogue:
+    """Returns a renamed catalogue whose checks and generated columns are written with the new names. Raises
+    InvalidSchema for one that does not follow by itself.
+    """
+
+    def follow(text: str, tree: Expression | None, table: TableInfo, place: str) -> str:
+        for candidate in (text, *_rename_words(text, renames)):
+            try:
+                if compile_value(parser, candidate, Catalogue(), table)[0] == tree:
+                    return candidate
+            except BaobabError:
+                continue
+        raise InvalidSchema(
+            f"{place} does not follow a rename by itself: {text[:200]}",
+            remediation="Give it in the same document, with the new names.",
+        )
+
+    tables: dict[str, TableInfo] = {}
+    for name, table in catalogue.tables.items():
+        writable_table = replace(table, columns={column.name: column for column in table.writable_columns})
+        columns = {
+            column.name: column
+            if column.generated is None
+            else replace(
+                column,
+                generated=follow(
+                    column.generated, column.generated_tree, writable_table, f"The column `{name}.{column.name}`"
+                ),
+            )
+            for column in table.columns.values()
+        }
+        checks = {
+            check.name: replace(check, text=follow(check.text, check.tree, table, f"The check `{check.name}`"))
+            for check in table.checks.values()
+        }
+        tables[name] = replace(table, columns=columns, checks=checks)
+    return replace(catalogue, tables=tables)
 
 
 def _rename_view(parser: Any, catalogue: Catalogue, view: View, renames: Renames) -> View:

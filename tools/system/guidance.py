@@ -93,9 +93,10 @@ PUT {base}/v1/APP_ID/kv/_expose/user:%7Buser.id%7D:**
 
 ## Tables
 
-An app has a database of its own. Read its tables first (`schema_get`, or `schema_describe` for one of them). Describe
-the whole schema to change it (`schema_apply`); with `"dry_run": true` it only says what it would do. A table that the
-document leaves out is dropped only if `_drop` names it.
+An app has a database of its own. Read its tables first (`schema_get`, or `schema_describe` for one of them), and
+change them with `schema_apply`; with `"dry_run": true` it only says what it would do. Over MCP, send only what changes
+(`mode: merge`). Over REST, the document is the whole schema unless it says `"mode": "merge"`. Rows are dropped only by
+name (`_drop`, `_dropColumns`).
 
 ```
 POST {base}/v1/APP_ID/schema/apply

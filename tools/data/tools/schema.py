@@ -5,7 +5,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -16,10 +16,10 @@ from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call, Tool
 from baobab.tools.core.errors import PrivilegeMissing
 from baobab.tools.core.toolset import Guard, Mcp, Rest
-from baobab.tools.core.types import AppId, JsonObject, Text
+from baobab.tools.core.types import AppId, DefaultBy, JsonObject, Text
 from baobab.tools.data.catalogue import Catalogue
 from baobab.tools.data.changes import change_catalogue, try_policies, try_views
-from baobab.tools.data.document import read_document, render_document, render_table
+from baobab.tools.data.document import Wanted, read_document, render_document, render_table
 from baobab.tools.data.errors import (
     DestructiveChange,
     InvalidExpression,
@@ -34,6 +34,8 @@ from baobab.tools.data.errors import (
 )
 from baobab.tools.data.expression_compiler import load_parser
 from baobab.tools.data.fields import TableName
+from baobab.tools.data.losses import suggest_renames
+from baobab.tools.data.merging import merge_document
 from baobab.tools.data.migration import MigrationPlan, describe
 from baobab.tools.data.open_tables import find_open_tables
 from baobab.tools.data.row_security import lower_guard
@@ -69,12 +71,16 @@ _REFUSALS = (
 )
 _MOST_MIGRATIONS = 200
 
+Mode = Annotated[Literal["exact", "merge"], DefaultBy(mcp="merge", agent="merge", console="merge")]
+
 SchemaDocument = Annotated[
     JsonObject,
     Field(
         alias="schema",
-        description="The whole schema: `tables` by name with their `columns`, `indexes` and `checks`, `views` by name, "
-        "each a SELECT, and `_drop`.",
+        description="`tables` by name with their `columns`, `indexes` and `checks`, `views` by name, each a SELECT, "
+        "and `_drop`: the whole schema, or with `mode: merge` only what changes. "
+        'Such as {"tables": {"posts": {"columns": {"id": {"type": "uuid", "primaryKey": true, "default": '
+        '"gen_random_uuid()"}, "title": {"type": "text", "nullable": false}, "user_id": "uuid"}}}}.',
     ),
 ]
 
@@ -127,10 +133,10 @@ async def _digest_schema(call: Call, **_: Any) -> str:
 
 
 async def _preview_apply(
-    call: Call, app_id: AppId, document: Mapping[str, Any], dry_run: bool, name: str | None
+    call: Call, app_id: AppId, document: Mapping[str, Any], mode: str, dry_run: bool, name: str | None
 ) -> str:
     del app_id, name
-    plan = await _plan(call, document)
+    plan = await _plan(call, document, mode)
     plan.require_authorised()
     if dry_run or not plan.changes:
         return "It would change nothing."
@@ -151,23 +157,26 @@ async def schema_apply(
     call: Call,
     app_id: AppId,
     document: SchemaDocument,
+    mode: Mode = "exact",
     dry_run: bool = False,
     name: Annotated[str, Text(200)] | None = None,
 ) -> Applied:
     """Make the app's tables match a schema, in one transaction: all or nothing.
 
-    Give the whole schema. A table that you leave out must be named in `_drop`. To drop a column, name it in its
-    table's `_dropColumns`; one that you only leave out stays. Columns may have `default` and `onUpdate` (such as
-    `now()`) and `enum`. `_renameTables` and a table's `_renameColumns` are
-    objects of new names by present ones. `checks` of a table are conditions on its rows, and a
-    column with `generated` is computed from others. New tables are closed to users and visitors until a policy opens
-    them (rls_create_policy, rls_isolate).
+    Rows are lost only by name: a table in `_drop`, a column in its table's `_dropColumns`; data_undo brings them back
+    within the days of undo. `_renameTables` and a table's `_renameColumns` are objects of new names by present ones,
+    and keep the rows. Columns may have `default` and `onUpdate` (such as `now()`) and `enum`. `checks` of a table are
+    conditions on its rows, and a column with `generated` is computed from others. New tables are closed to users and
+    visitors until a policy opens them (rls_create_policy, rls_isolate).
 
     document: the schema, such as schema_get answers.
+    mode: `merge` changes only what the document names, and everything else stays; null for an index, a check, a view or
+        a default removes it. `exact` takes the document for the whole schema: a table that it leaves out is refused
+        unless `_drop` names it, and an index, a check or a default that it leaves out is removed.
     dry_run: only tell what would be done, and which checks the rows of today break.
     name: the name of the migration in the list of migrations.
     """
-    plan = await _plan(call, document)
+    plan = await _plan(call, document, mode)
     plan.require_authorised()
     if not plan.changes:
         return {"applied": 0, "statements": [], "message": "The tables are as the schema says already."}
@@ -179,18 +188,22 @@ async def schema_apply(
             "statements": describe(plan.changes),
             "message": "Nothing was changed.",
         }
-        broken_checks = await _find_broken_checks(call, plan)
-        return {**dry, "broken_checks": broken_checks} if broken_checks else dry
+        if broken_checks := await _find_broken_checks(call, plan):
+            dry["broken_checks"] = broken_checks
+        if warnings := suggest_renames(await find_catalogue(call), plan.result, document):
+            dry["warnings"] = warnings
+        return dry
     if any(change.destructive for change in plan.changes):
         call.declare_destructive()
     migration_id = call.services.ids.uuid()
     store, now = call.stores.data, format_moment(call)
-    target, parser = read_document(document), await load_parser()
+    parser, older_catalogue = await load_parser(), await find_catalogue(call)
 
     def apply(statements: Statements, current: Catalogue) -> Catalogue:
-        nonlocal plan
+        nonlocal plan, older_catalogue
+        older_catalogue = current
         # Another schema may have been applied since this one was read.
-        plan = MigrationPlan(store, app_id, current, target, now, parser)
+        plan = MigrationPlan(store, app_id, current, _read(parser, current, document, mode), now, parser)
         plan.require_authorised()
         is_lowered = any(change.sql and not change.sql.startswith("CREATE") for change in plan.changes)
         if is_lowered:
@@ -221,7 +234,7 @@ async def schema_apply(
         "message": f"Made {len(plan.changes)} {'change' if len(plan.changes) == 1 else 'changes'}.",
         "_meta": _describe_tables(catalogue),
     }
-    warnings = _warn(call, plan, catalogue)
+    warnings = [*_warn(call, plan, catalogue), *suggest_renames(older_catalogue, catalogue, document)]
     return {**answer, "warnings": warnings} if warnings else answer
 
 
@@ -253,10 +266,15 @@ async def schema_migrations(call: Call, app_id: AppId) -> Migrations:
     }
 
 
-async def _plan(call: Call, document: Mapping[str, Any]) -> MigrationPlan:
+async def _plan(call: Call, document: Mapping[str, Any], mode: str) -> MigrationPlan:
     app_id = call.require_app().id
-    current, target, parser = await find_catalogue(call), read_document(document), await load_parser()
+    current, parser = await find_catalogue(call), await load_parser()
+    target = _read(parser, current, document, mode)
     return MigrationPlan(call.stores.data, app_id, current, target, format_moment(call), parser)
+
+
+def _read(parser: Any, current: Catalogue, document: Mapping[str, Any], mode: str) -> Wanted:
+    return read_document(document if mode == "exact" else merge_document(parser, current, document))
 
 
 async def _find_broken_checks(call: Call, plan: MigrationPlan) -> list[BrokenCheck]:
