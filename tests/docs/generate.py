@@ -307,8 +307,8 @@ def _tell_defaults(tool: Tool, argument: str) -> str:
     if not others:
         return ""
     places = {"mcp": "over MCP", "agent": "in graphs of agents", "console": "in the console"}
-    told = ", ".join(f"`{value}` {places[interface]}" for interface, value in others.items())
-    return f" Default: {told}, `{tool.input_schema['properties'][argument]['default']}` elsewhere."
+    defaults_by_place = ", ".join(f"`{value}` {places[interface]}" for interface, value in others.items())
+    return f" Default: {defaults_by_place}, `{tool.input_schema['properties'][argument]['default']}` elsewhere."
 
 
 def _describe_schema(schema: Mapping[str, Any]) -> str:

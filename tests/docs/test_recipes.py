@@ -233,16 +233,17 @@ def test_tables_are_made_filled_and_opened_as_the_page_says(server: ServerProces
     with open_client(server, server.key) as calls:
         app = calls.post("/init", json={"name": "tables"}).json()["app_id"]
     variables = f"cd {tmp_path}\nBAOBAB={server.address}\nKEY={server.key}\nAPP={app}\n"
-    rows, warning, plan, batch, files, isolation, policy, colleagues, admins, realtime, *channels, undo = find_blocks(
-        DATA, "sh"
+    rows, warning, plan, batch, files, merge, isolation, policy, colleagues, admins, realtime, *channels, undo = (
+        find_blocks(DATA, "sh")
     )
     commands = [rows, isolation, policy, realtime, undo, batch, files, warning, plan, colleagues, admins, *channels]
+    commands.append(merge)
     process = run_shell(variables + "".join(commands))
     check_order(process, "Made 2 changes.", "Hello", '[{"title":"Hello","public":true}]', "posts_user_isolation")
     check_order(process, "posts_user_isolation", '[{"title":"Hello"}]', '{"anonymous":1,"any_user":1,"total":1}')
     check_order(process, '{"configured":[{"table":"posts","status":"enabled"}]}', "1", "[1,1]", "1")
     check_order(process, "`posts` has no column `titel`", "\nposts_user\n")
-    check_order(process, "\nposts_user\n", "Made", "admins_add_members")
+    check_order(process, "\nposts_user\n", "Made", "admins_add_members", "Made 1 change.")
 
 
 def test_files_are_uploaded_read_and_bounded_as_the_page_says(server: ServerProcess, tmp_path: Path) -> None:

@@ -4,8 +4,9 @@ Undo reads the log backwards, and subscribers read it as it grows. Its numbers h
 """
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 from baobab.storage.data.store import DataStore
@@ -16,7 +17,7 @@ from baobab.tools.data.catalogue import TableInfo
 from baobab.tools.data.schemas import Row
 from baobab.tools.data.sequences import Sequences
 
-Operation = Literal["INSERT", "UPDATE", "DELETE"]
+Operation = Literal["INSERT", "UPDATE", "DELETE", "SCHEMA"]
 COLUMNS = (
     "id bigint PRIMARY KEY, action bigint NOT NULL, name text NOT NULL, op text NOT NULL, old_key text, new_key text, "
     "old_row text, new_row text, at text NOT NULL, role text NOT NULL, user_id text, actor_id text, run_id text, "
@@ -25,6 +26,8 @@ COLUMNS = (
 INDEX = "(run_id) WHERE run_id IS NOT NULL"
 SEQUENCES = (_NUMBER, _BYTES) = ("_changes", "_changes_bytes")
 """What `_sequences` calls the last number of the log, and the bytes that it holds."""
+SCHEMA = "_schema"
+"""What the log calls the table of a change that is one of the schema (tools/data/schema_log.py)."""
 _OVERHEAD = 200
 """Bytes that a change takes beside its rows."""
 _PAGE = 500
@@ -48,7 +51,7 @@ class Author:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One change of one row.
+    """One change of one row, or of the schema.
 
     The number of its action is that of the action's first change. old_key, new_key: the values of the key's columns as
     JSON; None if the row did not exist then, or its table has no key. old_row: None for an insert, or if a change of
@@ -86,10 +89,12 @@ class _Entry:
     new_row: str | None
     old_key: str | None
     new_key: str | None
+    kept_bytes: int = 0
+    """The bytes of dropped tables and columns that are kept with a change of the schema."""
 
     @property
     def size(self) -> int:
-        return _OVERHEAD + len((self.old_row or "").encode()) + len((self.new_row or "").encode())
+        return _OVERHEAD + self.kept_bytes + len((self.old_row or "").encode()) + len((self.new_row or "").encode())
 
 
 def find_author(call: Call, actor: Actor) -> Author:
@@ -118,6 +123,7 @@ class ChangeLog:
         most_bytes: int,
     ) -> None:
         self._statements = statements
+        self._drop_kept = partial(drop_kept, statements, store, app_id)
         self._table = store.name_table(app_id, "_changes")
         self._sequences = sequences
         self._author = author
@@ -147,6 +153,18 @@ class ChangeLog:
         self._waiting += self._entries[-1].size
         if self._waiting > _MOST_WAITING:
             self.write()
+
+    def add_schema(self, inverse: str | None, what: str, kept_bytes: int) -> None:
+        """Adds a change of the schema. inverse: how it is taken back, as JSON; None if it is not."""
+        self._entries.append(_Entry(TableInfo(SCHEMA, {}), "SCHEMA", inverse, what, None, None, kept_bytes))
+        self.write()
+
+    def forget_kept(self, change: Change) -> None:
+        """Drops what is kept with a change of the schema that has been taken back."""
+        self._drop_kept([change.old_row])
+        [(size,)] = self._statements.rows(f"SELECT size FROM {self._table} WHERE id = ?", change.id)
+        self._statements.rows(f"UPDATE {self._table} SET size = ? WHERE id = ?", _OVERHEAD, change.id)
+        self._sequences.add(_BYTES, _OVERHEAD - int(size))
 
     def write(self) -> None:
         """Writes the changes, and removes the oldest changes if the log has grown beyond its limit."""
@@ -197,9 +215,24 @@ class ChangeLog:
                 last, freed_bytes = number, freed_bytes + size
             if not freed_bytes:
                 return
+            self._drop_kept(_list_inverses(self._statements, self._table, last))
             self._statements.rows(f"DELETE FROM {self._table} WHERE id <= ?", last)
             self._sequences.add(_BYTES, -freed_bytes)
             surplus -= freed_bytes
+
+
+def drop_kept(
+    statements: Statements, store: DataStore, app_id: str, inverses: Iterable[Mapping[str, Any] | None]
+) -> None:
+    """Drops the tables in which dropped values are kept."""
+    for inverse in inverses:
+        for part in (inverse or {}).get("parts", ()):
+            statements.rows(f"DROP TABLE IF EXISTS {store.name_table(app_id, part['name'])}")
+
+
+def _list_inverses(statements: Statements, table: str, last: int) -> list[Mapping[str, Any] | None]:
+    rows = statements.rows(f"SELECT old_row FROM {table} WHERE id <= ? AND name = ?", last, SCHEMA)
+    return [None if text is None else json.loads(text) for (text,) in rows]
 
 
 def _encode_row(row: Row | None) -> str | None:
@@ -266,6 +299,7 @@ def sweep_log(statements: Statements, store: DataStore, app_id: str, sequences: 
     oldest = statements.rows(f"SELECT id, at, size FROM {table} ORDER BY id LIMIT {10 * _PAGE}")
     expired_rows = list(_take_expired(oldest, before))
     if expired_rows:
+        drop_kept(statements, store, app_id, _list_inverses(statements, table, expired_rows[-1][0]))
         statements.rows(f"DELETE FROM {table} WHERE id <= ?", expired_rows[-1][0])
         sequences.add(_BYTES, -sum(size for _, _, size in expired_rows))
     return len(expired_rows)

@@ -33,17 +33,17 @@ def merge_document(parser: Any, current: Catalogue, document: Mapping[str, Any])
     dropped_names = document.get("_drop", [])
     gone_names = {name for name in dropped_names if isinstance(name, str)} if isinstance(dropped_names, list) else set()
     gone_names |= {name for name, table in tables.items() if table.get("_drop") is True}
-    merged_tables: dict[str, Any] = {name: table for name, table in whole["tables"].items() if name not in gone_names}
+    all_tables: dict[str, Any] = {name: table for name, table in whole["tables"].items() if name not in gone_names}
     for name, part in tables.items():
-        merged_tables[name] = part if name in gone_names else _merge_table(name, merged_tables.get(name, {}), part)
-    merged = {**document, "tables": merged_tables}
+        all_tables[name] = part if name in gone_names else _merge_table(name, all_tables.get(name, {}), part)
+    whole_document = {**document, "tables": all_tables}
     if isinstance(document.get("views"), dict):
-        merged["views"] = _merge(whole.get("views", {}), document["views"])
-    return merged
+        whole_document["views"] = _merge(whole.get("views", {}), document["views"])
+    return whole_document
 
 
 def _merge_table(name: str, whole: Mapping[str, Any], part: Mapping[str, Any]) -> dict[str, Any]:
-    merged = {**whole, **part}
+    whole_table = {**whole, **part}
     columns = part.get("columns", {})
     dropped_columns = part.get("_dropColumns", [])
     gone_columns = set(dropped_columns) if _is_list_of_names(dropped_columns) else set()
@@ -51,19 +51,19 @@ def _merge_table(name: str, whole: Mapping[str, Any], part: Mapping[str, Any]) -
         _require_no_null(columns, f"{name}.columns", f"`_dropColumns` of `{name}`")
         present_columns = {key: each for key, each in whole.get("columns", {}).items() if key not in gone_columns}
         present_columns |= {key: _merge_column(present_columns.get(key, {}), each) for key, each in columns.items()}
-        merged["columns"] = present_columns
+        whole_table["columns"] = present_columns
     for word in _PARTS:
         if isinstance(part.get(word, {}), dict) and (word in whole or word in part):
-            merged[word] = _merge(whole.get(word, {}), part.get(word, {}))
+            whole_table[word] = _merge(whole.get(word, {}), part.get(word, {}))
     named_indexes = part.get("indexes") or {}
-    if gone_columns and isinstance(merged.get("indexes"), dict):
+    if gone_columns and isinstance(whole_table.get("indexes"), dict):
         # An index goes with its column, as in Postgres.
-        merged["indexes"] = {
+        whole_table["indexes"] = {
             key: index
-            for key, index in merged["indexes"].items()
+            for key, index in whole_table["indexes"].items()
             if key in named_indexes or not gone_columns.intersection(index["columns"])
         }
-    return merged
+    return whole_table
 
 
 def _merge_column(whole: Mapping[str, Any], part: Any) -> Any:

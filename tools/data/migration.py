@@ -69,13 +69,13 @@ class MigrationPlan:
         """parser: of expressions; None if those of the document are compiled already, or it has none."""
         self._store = store
         self._app_id = app_id
-        self._original = current
-        self._renames = find_renames(current, target.renamed_tables, target.renamed_columns)
-        if self._renames:
-            current = rename_catalogue(parser, current, self._renames, keeps_views=target.views is None)
+        self.original = current
+        self.renames = find_renames(current, target.renamed_tables, target.renamed_columns)
+        if self.renames:
+            current = rename_catalogue(parser, current, self.renames, keeps_views=target.views is None)
         self._current = current
         """What the database has, under the new names."""
-        self._target = target
+        self.target = target
         self._now = now
         self._parser = parser
         self.result = self._build_result()
@@ -85,19 +85,19 @@ class MigrationPlan:
         """Raises DestructiveChange if a step loses data and the document does not allow it, and ReservedTable for a new
         table or view whose name is taken.
         """
-        older, newer = self._original, self.result
+        older, newer = self.original, self.result
         require_free_names((newer.tables.keys() | newer.views.keys()) - older.tables.keys() - older.views.keys())
         unauthorised_changes = [change for change in self.changes if change.destructive and change.authorise]
         if unauthorised_changes:
-            raise build_refusal(self._current, self._target, unauthorised_changes)
+            raise build_refusal(self._current, self.target, unauthorised_changes)
 
     def apply(self, statements: Statements) -> None:
         if self._store.dialect == "postgresql" and self._uses_vectors():
             statements.rows("CREATE EXTENSION IF NOT EXISTS vector")
         counter = Counter(statements, self._store, self._app_id)
         older, newer = self._current.tables, self.result.tables
-        renamed_tables = [table for table in self._original.tables.values() if self._renames.affects(table.name)]
-        new_names = {self._renames.table(table.name) for table in renamed_tables}
+        renamed_tables = [table for table in self.original.tables.values() if self.renames.affects(table.name)]
+        new_names = {self.renames.table(table.name) for table in renamed_tables}
         changed_tables = [
             table
             for table in newer.values()
@@ -110,9 +110,9 @@ class MigrationPlan:
             counter.stop(table)
         for table in renamed_tables:
             counter.forget(table)
-        set_records_aside(statements, self._store, self._app_id, newer.keys() - self._original.tables.keys())
+        set_records_aside(statements, self._store, self._app_id, newer.keys() - self.original.tables.keys())
         if renamed_tables:
-            rename_records(statements, self._store, self._app_id, self._original, self._renames)
+            rename_records(statements, self._store, self._app_id, self.original, self.renames)
         self._apply(statements)
         for name in older.keys() - newer.keys():
             counter.forget(older[name])
@@ -135,7 +135,7 @@ class MigrationPlan:
         return any(column.type.name == "vector" for column in columns)
 
     def _build_result(self) -> Catalogue:
-        current, target = self._current, self._target
+        current, target = self._current, self.target
         replaced_names = target.tables.keys() | target.dropped_tables
         tables = {name: table for name, table in current.tables.items() if name not in replaced_names}
         for name, table in target.tables.items():
@@ -161,8 +161,8 @@ class MigrationPlan:
     def _build_views(self, catalogue: Catalogue) -> dict[str, View]:
         """Compiles the views, which must fit the new tables."""
         texts = {name: view.text for name, view in self._current.views.items()}
-        if self._target.views is not None:
-            texts = dict(self._target.views)
+        if self.target.views is not None:
+            texts = dict(self.target.views)
         for name in texts.keys() & catalogue.tables.keys():
             raise InvalidSchema(f"`{name}` is a table and a view.")
         return {name: compile_view(self._parser, name, text, catalogue) for name, text in texts.items()}
@@ -171,17 +171,17 @@ class MigrationPlan:
         """Lists the renames, which come before all other changes. SQLite makes the indexes anew that have the old
         name in theirs.
         """
-        for older in self._original.tables.values():
-            if not self._renames.affects(older.name):
+        for older in self.original.tables.values():
+            if not self.renames.affects(older.name):
                 continue
-            newer = self._current.tables[self._renames.table(older.name)]
+            newer = self._current.tables[self.renames.table(older.name)]
             pairs = list(zip(self._all_indexes(older), self._all_indexes(newer), strict=True))
             renamed_indexes = [
                 (old, new) for old, new in pairs if self._index_name(older, old) != self._index_name(newer, new)
             ]
             if self._store.dialect == "sqlite":
                 yield from (self._drop_index(older, old) for old, _ in renamed_indexes)
-            for old_name, new_name in self._renames.columns.get(older.name, {}).items():
+            for old_name, new_name in self.renames.columns.get(older.name, {}).items():
                 sql = f"ALTER TABLE {self._name(older.name)} RENAME COLUMN {quote(old_name)} TO {quote(new_name)}"
                 yield Change(sql, f"rename the column {older.name}.{old_name} to {new_name}")
             if newer.name != older.name:
@@ -213,7 +213,7 @@ class MigrationPlan:
 
     def _list_changes(self) -> Iterator[Change]:
         yield from self._list_renames()
-        current, target = self._current, self._target
+        current, target = self._current, self.target
         for name in sorted(target.dropped_tables & current.tables.keys()):
             yield Change(f"DROP TABLE {self._name(name)}{self._cascade}", f"drop the table {name}", destructive=True)
         for name in sorted(current.tables.keys() - target.tables.keys() - target.dropped_tables):
@@ -328,7 +328,7 @@ class MigrationPlan:
         if older.seed != newer.seed:
             yield Change("", f"{'copy' if newer.seed else 'no longer copy'} the rows of {table} into clones of the app")
         yield from self._drop_constraints(older, newer)
-        is_renamed = any(self._renames.affects(name) for name in (table, *self._find_older_name(table)))
+        is_renamed = any(self.renames.affects(name) for name in (table, *self._find_older_name(table)))
         # In SQLite, the names of conditions have the name of the table in theirs.
         rebuild = _has_other_constraints(older, newer) or (is_renamed and any(list_checks(newer)))
         for name, column in newer.columns.items():
@@ -388,7 +388,7 @@ class MigrationPlan:
             )
 
     def _find_older_name(self, table: str) -> list[str]:
-        return [old for old, new in self._renames.tables.items() if new == table]
+        return [old for old, new in self.renames.tables.items() if new == table]
 
     def _require_generated(self, table: str, older_column: Column, column: Column) -> None:
         """Refuses to turn a plain column into a generated one, because its values would be lost. The reverse is
@@ -445,7 +445,7 @@ class MigrationPlan:
         broken_checks: list[BrokenCheck] = []
         for name, today in self._current.tables.items():
             table = self.result.tables.get(name)
-            if name not in self._original.tables or self._renames.affects(name):
+            if name not in self.original.tables or self.renames.affects(name):
                 # The database does not have these names yet.
                 continue
             if table is not None and _has_other_constraints(today, table):

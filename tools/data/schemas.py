@@ -120,6 +120,8 @@ class Applied(TypedDict):
     dry_run: NotRequired[bool]
     broken_checks: NotRequired[list[BrokenCheck]]
     migration_id: NotRequired[str]
+    action_id: NotRequired[str]
+    """What data_undo takes, if something was dropped or renamed."""
     name: NotRequired[str | None]
     message: str
     warnings: NotRequired[list[str]]
@@ -300,10 +302,14 @@ class Changes(TypedDict):
 
 
 class Undone(TypedDict):
-    """undone: how many changes of rows were taken back. actions: the writes that they belonged to."""
+    """undone: how many changes of rows, or of the schema, were taken back. actions: the writes that they belonged to.
+    message, warnings: of a change of the schema, what was brought back, and what is not as it was.
+    """
 
     undone: int
     actions: list[str]
+    message: NotRequired[str]
+    warnings: NotRequired[list[str]]
 
 
 class Viewer(TypedDict):

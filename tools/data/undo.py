@@ -7,7 +7,7 @@ from typing import Any
 
 from baobab.tools.core.errors import BaobabError
 from baobab.tools.data.catalogue import Catalogue, Expression, TableInfo
-from baobab.tools.data.change_log import Change, LogReader
+from baobab.tools.data.change_log import SCHEMA, Change, LogReader
 from baobab.tools.data.errors import ActionNotFound, UndoConflict, UndoImpossible
 from baobab.tools.data.rows import Rows
 from baobab.tools.data.schemas import Row
@@ -75,6 +75,10 @@ def _take(plan: UndoPlan, reader: LogReader, action: int, oldest: str) -> None:
         )
     if len(plan.changes) + len(changes) > MOST_CHANGES:
         raise UndoImpossible(f"More than {MOST_CHANGES} changes would be undone.", details={"limit": MOST_CHANGES})
+    if changes[0].table == SCHEMA:
+        raise UndoImpossible(
+            f"The action {action} changed the schema.", remediation="Undo it by its own `action_id` first."
+        )
     if any(change.old_row is None and change.new_row is None for change in changes):
         raise UndoImpossible(f"The action {action} changed more rows than the log keeps.")
     if any(not change.keys for change in changes):
@@ -163,7 +167,11 @@ def _find_table(catalogue: Catalogue, change: Change) -> TableInfo:
     table = catalogue.tables.get(change.table)
     row = change.old_row or change.new_row or {}
     if table is None or not table.key or not set(table.key) <= row.keys():
-        raise UndoImpossible(f"The table `{change.table}` has been dropped, or has another key now.")
+        raise UndoImpossible(
+            f"The table `{change.table.removesuffix(' (dropped)')}` has been dropped, or has another key now.",
+            remediation="op:data_changes with `table: _schema` lists the changes of the schema: undo the one that "
+            "dropped it first.",
+        )
     return table
 
 

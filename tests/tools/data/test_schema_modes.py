@@ -58,8 +58,9 @@ async def test_null_removes_what_holds_no_data_and_refuses_to_drop_what_does(tab
     assert after["tables"]["posts"].keys() == {"columns", "_seed"}
     assert after["tables"]["posts"]["columns"]["score"] == {"type": "integer", "nullable": True, "default": "1"}
     assert "default" not in after["tables"]["posts"]["columns"]["public"]
-    for refused in ({"tables": {"posts": None}}, {"tables": {"posts": {"columns": {"score": None}}}}):
-        refusal = await merge(tables, refused)
+    null_documents: list[Any] = [{"tables": {"posts": None}}, {"tables": {"posts": {"columns": {"score": None}}}}]
+    for document in null_documents:
+        refusal = await merge(tables, document)
         assert (refusal.status, refusal.json["error"]["code"]) == (400, "VALIDATION_INVALID_SCHEMA")
         assert "Leave it out to keep it" in refusal.json["error"]["remediation"]
     assert await read_schema(tables) == after
@@ -106,19 +107,19 @@ async def test_what_exact_would_lose_is_named_whole_and_the_first_remedy_keeps_i
 async def test_a_new_name_beside_a_left_out_one_may_be_a_rename_and_the_answer_says_so(tables: Tables) -> None:
     await tables.apply({"notes": {"columns": {**ID, "note": "text"}}})
     await tables.insert("notes", {"id": 1, "note": "kept"})
-    wanted = {"notes": {"columns": {**ID, "remark": "text"}}}
+    new_tables = {"notes": {"columns": {**ID, "remark": "text"}}}
     for mode in ("exact", "merge"):
-        dry = await tables.apply(wanted, mode=mode, dry_run=True)
+        dry = await tables.apply(new_tables, mode=mode, dry_run=True)
         assert "If you meant to rename `note` to `remark`" in dry["warnings"][0]
-    assert "If you meant to rename" in (await tables.apply(wanted))["warnings"][0]
+    assert "If you meant to rename" in (await tables.apply(new_tables))["warnings"][0]
     # The warning, obeyed literally:
     await merge(tables, {"tables": {"notes": {"_dropColumns": ["remark"]}}})
     await merge(tables, {"tables": {"notes": {"_renameColumns": {"note": "remark"}}}})
     assert await tables.list("notes") == [{"id": 1, "remark": "kept"}]
     more = {"notes": {"columns": {"a": "text", "b": "text"}}}
     assert "warnings" not in await tables.apply(more, mode="merge")
-    renamed = {"rows": {"columns": ID}}
-    refusal = (await tables.ask("POST", "/schema/apply", {"schema": {"tables": renamed}})).json["error"]
+    tables_of_today = {"rows": {"columns": ID}}
+    refusal = (await tables.ask("POST", "/schema/apply", {"schema": {"tables": tables_of_today}})).json["error"]
     assert '"_renameTables": {"notes": "rows"}' in refusal["remediation"]
 
 

@@ -17,7 +17,9 @@ from baobab.tools.core.call import Call, Tool
 from baobab.tools.core.errors import PrivilegeMissing
 from baobab.tools.core.toolset import Guard, Mcp, Rest
 from baobab.tools.core.types import AppId, DefaultBy, JsonObject, Text
+from baobab.tools.data.actor import SERVICE
 from baobab.tools.data.catalogue import Catalogue
+from baobab.tools.data.change_log import ChangeLog, find_author
 from baobab.tools.data.changes import change_catalogue, try_policies, try_views
 from baobab.tools.data.document import Wanted, read_document, render_document, render_table
 from baobab.tools.data.errors import (
@@ -39,7 +41,9 @@ from baobab.tools.data.merging import merge_document
 from baobab.tools.data.migration import MigrationPlan, describe
 from baobab.tools.data.open_tables import find_open_tables
 from baobab.tools.data.row_security import lower_guard
+from baobab.tools.data.schema_log import Kept, SchemaLog
 from baobab.tools.data.schemas import Applied, BrokenCheck, Meta, Migrations, Schema, TableDescription
+from baobab.tools.data.sequences import Sequences
 from baobab.tools.data.toolset import data
 from baobab.tools.data.transactions import find_catalogue, format_moment
 
@@ -140,7 +144,8 @@ async def _preview_apply(
     plan.require_authorised()
     if dry_run or not plan.changes:
         return "It would change nothing."
-    return "It would " + "; ".join(change.description for change in plan.changes)[:4000] + "."
+    text = "It would " + "; ".join(change.description for change in plan.changes)[:4000] + "."
+    return " ".join([text, *await _find_unkept(call, plan)])
 
 
 @data.tool(
@@ -190,17 +195,21 @@ async def schema_apply(
         }
         if broken_checks := await _find_broken_checks(call, plan):
             dry["broken_checks"] = broken_checks
-        if warnings := suggest_renames(await find_catalogue(call), plan.result, document):
+        if warnings := [
+            *await _find_unkept(call, plan),
+            *suggest_renames(await find_catalogue(call), plan.result, document),
+        ]:
             dry["warnings"] = warnings
         return dry
     if any(change.destructive for change in plan.changes):
         call.declare_destructive()
     migration_id = call.services.ids.uuid()
     store, now = call.stores.data, format_moment(call)
-    parser, older_catalogue = await load_parser(), await find_catalogue(call)
+    parser, older_catalogue, kept_drops = await load_parser(), await find_catalogue(call), Kept(None)
+    options, token = call.services.options, call.services.ids.hex(12)
 
     def apply(statements: Statements, current: Catalogue) -> Catalogue:
-        nonlocal plan, older_catalogue
+        nonlocal plan, older_catalogue, kept_drops
         older_catalogue = current
         # Another schema may have been applied since this one was read.
         plan = MigrationPlan(store, app_id, current, _read(parser, current, document, mode), now, parser)
@@ -208,7 +217,11 @@ async def schema_apply(
         is_lowered = any(change.sql and not change.sql.startswith("CREATE") for change in plan.changes)
         if is_lowered:
             lower_guard(statements, store, app_id)
+        sequences = Sequences(statements, store, app_id)
+        log = ChangeLog(statements, store, app_id, sequences, find_author(call, SERVICE), now, options.undo_bytes)
+        kept_drops = SchemaLog(statements, store, app_id, log, token, options.undo_bytes).keep(plan)
         plan.apply(statements)
+        sequences.write()
         try_policies(call, statements, plan.result)
         try_views(call, statements, plan.result)
         table = store.name_table(app_id, "_migrations")
@@ -234,7 +247,15 @@ async def schema_apply(
         "message": f"Made {len(plan.changes)} {'change' if len(plan.changes) == 1 else 'changes'}.",
         "_meta": _describe_tables(catalogue),
     }
-    warnings = [*_warn(call, plan, catalogue), *suggest_renames(older_catalogue, catalogue, document)]
+    if kept_drops.action is not None:
+        answer["action_id"] = str(kept_drops.action)
+        answer["message"] += f" data_undo takes the action {kept_drops.action} back, within {options.undo_days} days."
+        call.headers = [*(call.headers or ()), (b"x-action-id", b"%d" % kept_drops.action)]
+    warnings = [
+        *kept_drops.warnings,
+        *_warn(call, plan, catalogue),
+        *suggest_renames(older_catalogue, catalogue, document),
+    ]
     return {**answer, "warnings": warnings} if warnings else answer
 
 
@@ -284,6 +305,21 @@ async def _find_broken_checks(call: Call, plan: MigrationPlan) -> list[BrokenChe
         return await call.stores.data.read(call.require_app().id, plan.find_broken_checks, call.unit)
     except StatementTimeout as exc:
         raise QueryTimeout from exc
+
+
+async def _find_unkept(call: Call, plan: MigrationPlan) -> list[str]:
+    """Returns warnings about what a plan would drop and undo could not bring back."""
+    app_id, store, options = call.require_app().id, call.stores.data, call.services.options
+    if not any(change.destructive for change in plan.changes):
+        return []
+
+    def look(statements: Statements) -> list[str]:
+        log = ChangeLog(
+            statements, store, app_id, Sequences(statements, store, app_id), find_author(call, SERVICE), "", 0
+        )
+        return SchemaLog(statements, store, app_id, log, "", options.undo_bytes).find_unkept(plan)
+
+    return await store.read(app_id, look, call.unit)
 
 
 def _describe_tables(catalogue: Catalogue) -> Meta:

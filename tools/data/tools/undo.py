@@ -1,5 +1,7 @@
 """/v1/{app_id}/changes: what was written, by whom, and how to undo it."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Annotated, Any, Unpack
 
@@ -16,13 +18,28 @@ from baobab.tools.core.types import AppId, Text
 from baobab.tools.data.actor import SERVICE
 from baobab.tools.data.attempts import read_attempt
 from baobab.tools.data.catalogue import Catalogue
-from baobab.tools.data.change_log import Change, LogReader
-from baobab.tools.data.errors import ActionNotFound, ForeignKeyViolation, UndoConflict, UndoImpossible, UniqueViolation
+from baobab.tools.data.change_log import SCHEMA, Change, ChangeLog, LogReader, find_author
+from baobab.tools.data.changes import change_catalogue, try_policies, try_views
+from baobab.tools.data.errors import (
+    ActionNotFound,
+    ForeignKeyViolation,
+    InvalidExpression,
+    InvalidSchema,
+    MigrationFailed,
+    UndoConflict,
+    UndoImpossible,
+    UniqueViolation,
+    UnknownTable,
+)
+from baobab.tools.data.expression_compiler import load_parser
 from baobab.tools.data.fields import KEY_HEADER, TableName
+from baobab.tools.data.row_security import lower_guard
 from baobab.tools.data.rows import Rows
+from baobab.tools.data.schema_log import SchemaLog
 from baobab.tools.data.schemas import ChangeRow, Changes, RepeatOptions, Undone
+from baobab.tools.data.sequences import Sequences
 from baobab.tools.data.toolset import data
-from baobab.tools.data.transactions import find_catalogue, write_rows
+from baobab.tools.data.transactions import find_catalogue, format_moment, write_rows
 from baobab.tools.data.undo import UndoPlan, plan_undo, undo
 
 _MOST_BYTES = 2**20
@@ -79,7 +96,7 @@ def _show(change: Change) -> ChangeRow:
         "action_id": str(change.action),
         "table": change.table,
         "op": change.op,
-        "before": change.old_row,
+        "before": None if change.table == SCHEMA else change.old_row,
         "after": change.new_row,
         "at": change.at,
         "role": change.role,
@@ -97,6 +114,8 @@ async def _preview_undo(
         raise ActionNotFound("There is no such change of rows.")
     store, oldest = call.stores.data, _find_oldest(call)
     number = _require_one(action_id, run_id)
+    if (schema_change := await _find_schema_change(call, number)) is not None:
+        return f"It would take back: {'; '.join((schema_change.new_row or {})['changes'])[:3000]}."
 
     def look(statements: Statements) -> UndoPlan:
         return plan_undo(LogReader(statements, store, app_id), number, run_id, cascade=cascade, oldest=oldest)
@@ -123,15 +142,18 @@ async def data_undo(
     cascade: bool = False,
     **options: Unpack[RepeatOptions],
 ) -> Undone:
-    """Undo a write of rows, or all writes of a run: the rows become what they were before.
+    """Undo a write of rows, all writes of a run, or a schema_apply that dropped or renamed something: the rows, tables
+    and columns become what they were before.
 
     It is refused where a later write to the same rows would be lost. It is itself a write, and can be undone.
 
-    action_id: the id of the write, from data_changes or the header X-Action-Id; null with run_id.
+    action_id: the id of the write, from its answer or data_changes; null with run_id.
     run_id: the id of the run; null with action_id.
     cascade: undo later writes to the same rows too, as a whole.
     """
     number, oldest, store = _require_one(action_id, run_id), _find_oldest(call), call.stores.data
+    if (schema_change := await _find_schema_change(call, number)) is not None:
+        return await _undo_schema(call, schema_change)
 
     def write(rows: Rows, catalogue: Catalogue) -> Undone:
         if not catalogue.version:
@@ -145,6 +167,70 @@ async def data_undo(
     result = await write_rows(call, SERVICE, write, attempt)
     call.audit.resource_id = result["actions"][0]
     return result
+
+
+async def _find_schema_change(call: Call, number: int | None) -> Change | None:
+    """Returns the change of the schema that has this number; None if it is a write of rows, or is gone."""
+    app_id, store = call.require_app().id, call.stores.data
+    if number is None or not (await find_catalogue(call)).version:
+        return None
+
+    def read(statements: Statements) -> list[Change]:
+        return LogReader(statements, store, app_id).read_action(number, 1)
+
+    changes = await store.read(app_id, read, call.unit)
+    return changes[0] if changes and changes[0].table == SCHEMA else None
+
+
+async def _undo_schema(call: Call, change: Change) -> Undone:
+    """Brings back what a change of the schema dropped, or the names that it changed."""
+    app_id, store, options = call.require_app().id, call.stores.data, call.services.options
+    now, token, parser = format_moment(call), call.services.ids.hex(12), await load_parser()
+    steps: list[str] = []
+    warnings: list[str] = []
+
+    def restore(statements: Statements, current: Catalogue) -> Catalogue:
+        _require_undoable(LogReader(statements, store, app_id).read_action(change.id, 1), change, _find_oldest(call))
+        lower_guard(statements, store, app_id)
+        sequences = Sequences(statements, store, app_id)
+        log = ChangeLog(statements, store, app_id, sequences, find_author(call, SERVICE), now, options.undo_bytes)
+        schema_log = SchemaLog(statements, store, app_id, log, token, options.undo_bytes)
+        catalogue, steps[:], warnings[:] = schema_log.restore(current, change, now, parser)
+        sequences.write()
+        try_policies(call, statements, catalogue)
+        try_views(call, statements, catalogue)
+        return replace(catalogue, guard=None)
+
+    try:
+        await change_catalogue(call, restore)
+    except (InvalidSchema, InvalidExpression, UnknownTable, MigrationFailed) as exc:
+        raise UndoConflict(
+            f"The schema has changed since: {exc.message}",
+            remediation="op:data_changes with `table: _schema` lists the later changes: undo those first.",
+        ) from exc
+    call.audit.resource_id = str(change.id)
+    answer: Undone = {
+        "undone": len(steps),
+        "actions": [str(change.id)],
+        "message": f"Taken back: {'; '.join(steps)}."[:4000],
+    }
+    return {**answer, "warnings": warnings} if warnings else answer
+
+
+def _require_undoable(present: Sequence[Change], change: Change, oldest: str) -> None:
+    if not present or present[0].at < oldest:
+        raise ActionNotFound(f"The log does not hold the action {change.id} any more.")
+    if present[0].undone_by is not None:
+        raise UndoConflict(
+            f"The action {change.id} is undone already, by the action {present[0].undone_by}.",
+            remediation="There is nothing to do.",
+        )
+    if present[0].old_row is None:
+        raise UndoImpossible(
+            f"The action {change.id} cannot be taken back: it brought back what was dropped, or dropped what could not "
+            "be kept.",
+            remediation="Change the schema with op:schema_apply instead.",
+        )
 
 
 def _require_one(action_id: str | None, run_id: str | None) -> int | None:
