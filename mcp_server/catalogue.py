@@ -310,7 +310,7 @@ def _render_annotations(tool: Tool) -> dict[str, bool]:
         return {"readOnlyHint": True, "openWorldHint": tool.taints}
     return {
         "readOnlyHint": False,
-        "destructiveHint": tool.effect == "destructive" or tool.destructive_when is not None,
+        "destructiveHint": tool.overwrites,
         "idempotentHint": tool.rest is not None and tool.rest.method in ("PUT", "DELETE"),
         "openWorldHint": tool.effect == "external" or tool.taints,
     }

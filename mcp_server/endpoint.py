@@ -145,9 +145,9 @@ class McpEndpoint:
         context = RequestContext("mcp", request.id, request.ip, request.user_agent, self._base_url, request.path)
         context.trace = request.trace
         view, session = self._views.get_view(request.query), self._find_session(request, caller)
-        directory, app = self._registry.services.directory, None
-        with contextlib.suppress(AppNotFound):
-            app = None if app_id is None else await directory.app(app_id)
+        directory = self._registry.services.directory
+        # An app that does not exist is said at once, and not by each call.
+        app = None if app_id is None else await directory.app(app_id)
         role = await find_role(directory, caller, app)
         client = McpClient(caller, view, context, request.header, role, session)
         self._require_tools(client)

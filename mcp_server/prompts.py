@@ -27,11 +27,14 @@ offers {count} in these toolsets: {families}.
 Begin with these calls:
 {steps}
 {more}
-When a call is refused, the result has a code, a message and a remediation. Do what the remediation says before you \
-try again; nothing is converted or dropped silently.
+When a call is refused, nothing has changed, and the result has a code, a message and a remediation. Do what the \
+remediation says before you try again, but ask your person before you delete anything that it names.
+An argument that a tool does not have is an error. A column that a table does not have is left out of a row, and the \
+answer says so in `warnings`.
 APPROVAL_REQUIRED means that nothing has been done yet: show your person details.decide_at, and after they have \
 decided repeat exactly the same call.
-Deleted data cannot be restored: ask your person before you delete or flush."""
+data_undo brings back rows, and tables and columns that schema_apply dropped, within {days} days. Deleted keys, files, \
+users and apps are gone: ask your person before you delete or flush them."""
 _MORE = """\
 
 Your list shows the most used tools. Find others with search_tools {"query": "what you want to do"}, then use them \
@@ -87,6 +90,7 @@ class Prompts(Extension):
             families=", ".join(dict.fromkeys(tool.toolset.name for tool in offer.tools.values())),
             app=_ANY_APP if app_id is None else await self._describe_app(client, app_id),
             steps="\n".join(_render_steps(offer, client, app_id)),
+            days=self._registry.services.options.undo_days,
             more=_MORE if offer.has_search else "",
         )
 

@@ -199,8 +199,8 @@ def render_tools(registry: Registry) -> str:
         _MADE,
         "",
         "Every tool, with its route, arguments and errors. A tool has the same name over MCP, in OpenAPI and on",
-        "this page. The effect says what a call can do: `read` changes nothing, `write` makes a change that can be",
-        "reversed, `destructive` loses something, `external` reaches outside the server. Each tool can also answer",
+        "this page. The effect says what a call can do: `read` changes nothing, `write` adds or changes something,",
+        "`destructive` removes or replaces something, `external` reaches outside the server. Each tool can also answer",
         "the general [errors](errors.md).",
     ]
     for toolset in registry.toolsets:

@@ -129,7 +129,9 @@ class RunEnded(Conflict):
 class RunUnderWay(Conflict):
     code = "run_under_way"
     summary = "The run, or one that it is a step of, has not ended."
-    remediation = "Cancel it (op:agents_runs_cancel), and delete it when it has ended."
+    remediation = (
+        "Wait until it has ended, or cancel it (op:agents_runs_cancel) if nobody waits for it; then delete it."
+    )
 
 
 class NoWebhook(Conflict):
@@ -186,4 +188,4 @@ class Overloaded(Unavailable):
 class ToolServerExists(AlreadyExists):
     code = "tool_server_exists"
     summary = "The app already has a tool server with this name."
-    remediation = "Choose another name, or remove the other server (op:mcp_servers_delete)."
+    remediation = "Choose another name; op:mcp_servers_list shows the other server."

@@ -37,6 +37,7 @@ from baobab.tools.core.errors import AppNotFound, BadRequest, BaobabError
 from baobab.tools.core.escaping import escape_json
 from baobab.tools.core.pagination import Cursor, PageSize, decode_cursor, encode_cursor
 from baobab.tools.core.proposals import Decisions
+from baobab.tools.core.toolset import Guard
 from baobab.tools.core.types import AppId, JsonObject, Text
 from baobab.tools.core.wording import redact_arguments, render_fields
 
@@ -157,6 +158,7 @@ async def approvals_get(call: Call, approval_id: ApprovalId) -> ApprovalDetail:
         BadRequest,
     ),
     audit=Audit("approval.approve", resource="approval"),
+    guard=Guard(overwrites=True),
 )
 async def approvals_approve(
     call: Call,

@@ -15,7 +15,7 @@ class BudgetNotFound(NotFound):
 
 class TooManyBudgets(Conflict):
     summary = "The organisation has reached its limit of budgets."
-    remediation = "Delete budgets of keys and apps that are gone; details.limit is how many there may be."
+    remediation = "Change a budget that there is; details.limit is how many there may be."
 
 
 class TooMuchUsage(BadRequest):

@@ -139,6 +139,7 @@ class Tool:
     label: Handler | None
     as_app: AsApp | None
     consequence: str | None
+    overwrites: bool
     failure: Callable[[Any], BaobabError | None] | None
     mcp: bool
     for_linked_apps: bool

@@ -16,13 +16,13 @@ class PlanLimitReached(Forbidden):
     code = "plan_limit_exceeded"
     flat = True
     summary = "The organisation's plan does not allow any more of these."
-    remediation = "Remove what is no longer needed, or ask the operator for another plan (`baobab plan`)."
+    remediation = "Use what there is, or ask the operator for another plan (`baobab plan`)."
 
 
 class ProjectLimitReached(PlanLimitReached):
     code = "project_limit_reached"
     summary = "The organisation has as many apps as its plan allows."
-    remediation = "Delete an app that is no longer needed, or ask the operator for another plan (`baobab plan`)."
+    remediation = "Work in an app that there is, or ask the operator for another plan (`baobab plan`)."
 
 
 # Built once: to build a statement takes as long as to run it.

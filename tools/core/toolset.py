@@ -135,6 +135,8 @@ class Guard:
     app's right, after somebody else than the run's starter has approved the call. Never for what changes settings,
     rights, credentials, policies, schemas or agents.
     consequence: the sentence that says what follows from approving it, where that of its effect would not be true.
+    overwrites: whether it changes or removes what is there, instead of only adding to it; left out, true for PUT, PATCH
+    and DELETE. Models are told so. It decides nothing about who is asked: `effect` and `destructive_when` do.
     """
 
     grants: bool = False
@@ -149,6 +151,7 @@ class Guard:
     label: Handler | None = None
     as_app: AsApp | None = None
     consequence: str | None = None
+    overwrites: bool | None = None
 
 
 _REST, _MCP, _GUARD = Rest(), Mcp(), Guard()
@@ -314,6 +317,7 @@ class Toolset:
                 label=guard.label,
                 as_app=_check_as_app(name, effect, access, guard, arguments, app_parameter),
                 consequence=guard.consequence,
+                overwrites=_overwrites(name, effect, route, guard),
                 failure=mcp.failure,
                 mcp=self.mcp if mcp.offered is None else mcp.offered,
                 for_linked_apps=mcp.for_linked_apps,
@@ -335,6 +339,17 @@ def _audit(name: str, effect: Effect, audit: Audit | None) -> Audit | None:
         return audit
     action = {"write": "update", "destructive": "delete", "external": "invoke"}[effect]
     return Audit(event=name.replace("_", ".", 1), action=action)
+
+
+def _overwrites(name: str, effect: Effect, route: str | None, guard: Guard) -> bool:
+    """Returns whether a tool changes or removes what is there. One that destroys does, and a read does not."""
+    if effect in ("read", "destructive") or guard.destructive_when is not None:
+        if guard.overwrites is not None:
+            raise RegistrationError(f"{name}: `overwrites` follows from its effect")
+        return effect != "read"
+    if guard.overwrites is not None:
+        return guard.overwrites
+    return route is not None and route.split()[0] in ("PUT", "PATCH", "DELETE")
 
 
 def _check_as_app(

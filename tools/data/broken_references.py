@@ -34,7 +34,8 @@ def describe_held(table: TableInfo, column: Column) -> ForeignKeyViolation:
     return ForeignKeyViolation(
         f"`{column.name}` of `{table.name}` refers to this row of `{to.table}`.",
         details={"table": table.name, "column": column.name, "references": f"{to.table}.{to.column}"},
-        remediation=f"Delete or change the rows of `{table.name}` first, or give the reference an `onDelete`.",
+        remediation=f"Leave the row, or change `{column.name}` of those rows of `{table.name}` first, so that they "
+        "refer to another row or to none.",
     )
 
 

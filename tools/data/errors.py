@@ -73,7 +73,10 @@ class ActionNotFound(NotFound):
 class UndoConflict(Conflict):
     code = "UNDO_CONFLICT"
     summary = "Undoing this would lose a later write to the same rows."
-    remediation = "Undo the later actions first, or give `cascade: true` to undo them along with it."
+    remediation = (
+        "op:data_changes shows what the later actions wrote. If that is to go too, undo them first, or give `cascade: "
+        "true`."
+    )
 
 
 class UndoImpossible(Conflict):
@@ -135,7 +138,8 @@ class ForeignKeyViolation(Violation):
     sqlstate = "23503"
     summary = "A reference would break: the row refers to one that does not exist, or other rows refer to it."
     remediation = (
-        "Insert the row that it refers to first. To delete a row, delete or change the rows that refer to it first."
+        "Insert the row that it refers to first. A row that others refer to stays: change those rows first, so that "
+        "they refer to another one or to none."
     )
 
 
@@ -165,14 +169,16 @@ class TableLimit(BaobabError):
     code = "QUOTA_TABLE_LIMIT"
     status = 402
     summary = "An app has at most 50 tables."
-    remediation = "Drop a table that is not needed, with `_drop`."
+    remediation = "Put the rows into a table that there is, with a column that tells them apart."
 
 
 class TablesFull(BaobabError):
     code = "QUOTA_STORAGE_EXCEEDED"
     status = 402
     summary = "The app's plan has no storage left for these rows."
-    remediation = "Delete rows that are no longer needed, or ask the operator for another plan (`baobab plan`)."
+    remediation = (
+        "Ask the operator for another plan (`baobab plan`). Delete rows only if whoever runs the app says which."
+    )
 
 
 class ViewReadOnly(BadRequest):
@@ -283,7 +289,10 @@ class PolicyViolation(Forbidden):
     code = "AUTH_RLS_POLICY_VIOLATION"
     sqlstate = "42501"
     summary = "The table's policies do not allow this row."
-    remediation = "Write a row that the policies allow, such as one of the user's own; op:rls_list shows them."
+    remediation = (
+        "Write a row that the policies allow, such as one of the user's own; whoever runs the app lists them with "
+        "op:rls_list."
+    )
 
 
 class UnsafeExpression(BadRequest):

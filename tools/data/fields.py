@@ -28,6 +28,8 @@ from baobab.tools.data.errors import (
 )
 
 MOST_ROWS = 1000
+UNDOABLE = "It deletes rows. data_undo can bring them back within the days of undo."
+"""What people read who are asked to approve it."""
 READ_ERRORS = (
     TableNotFound,
     ColumnNotFound,

@@ -138,8 +138,8 @@ def _rename_policy(
                 continue
         raise InvalidSchema(
             f"The policy `{policy.name}` of `{table.name}` does not follow a rename by itself: {text[:200]}",
-            remediation="Drop the policy with op:rls_drop_policy, which closes the rows that it opens, rename, and "
-            "create it again with the new names.",
+            remediation="Note the policy as op:rls_list shows it. Then drop it with op:rls_drop_policy, which closes "
+            "the rows that it opens, rename, and create it again with the new names.",
         )
 
     using, using_tree = follow(policy.using, policy.using_tree)

@@ -56,7 +56,11 @@ def require_filters(table: TableInfo, where: Mapping[str, Any] | None) -> list[A
     """
     conditions = FilterReader(table).read(where or {})
     if not any(list_names(condition) for condition in conditions):
-        raise BadRequest("Changing or deleting rows needs a filter.", remediation="Add one, such as `id=not.is.null`.")
+        name = next(iter(table.key), next(iter(table.columns)))
+        raise BadRequest(
+            "Changing or deleting rows needs a filter.",
+            remediation=f"Say which rows you mean: `{name}` with `eq.` and a value, or `in.(...)` with several.",
+        )
     return conditions
 
 

@@ -236,6 +236,7 @@ def _read_column_order(table: TableInfo, text: str) -> Order:
     if match is None or column is None:
         raise InvalidFilter(
             f"`order={text[:60]}` is not a column of `{table.name}` with `.asc` or `.desc`.",
+            remediation=f"Write `order={next(iter(table.columns))}.desc`, with one of details.columns.",
             details={"invalidFilters": [text[:100]], "columns": list(table.columns)},
         )
     tree: Expression = ["column", "", column.name]

@@ -38,7 +38,7 @@ def compile_view(parser: Any, name: str, text: str, catalogue: Catalogue) -> Vie
     except (InvalidExpression, MismatchedTypes, UnsafeExpression, InvalidFilter) as exc:
         raise InvalidSchema(
             f"The view `{name}`: {exc.message}",
-            remediation="Correct the view, or leave it out of `views` to drop it.",
+            remediation="Correct the query of the view; it reads no rows until then, and loses none.",
         ) from exc
 
 

@@ -26,7 +26,10 @@ class QuotaExceeded(BaobabError):
     code = "QUOTA_STORAGE_EXCEEDED"
     status = 402
     summary = "The app has no storage left for this file."
-    remediation = "Delete files with op:files_delete, or raise storageLimitBytes with op:config_storage."
+    remediation = (
+        "Raise storageLimitBytes with op:config_storage. Delete files (op:files_delete) only if whoever runs the app "
+        "says which."
+    )
 
 
 class TooManyUploads(BaobabError):

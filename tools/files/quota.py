@@ -93,7 +93,7 @@ async def require_room(unit: Unit, app: App, user_id: str | None, size: int, now
     _require_below("The app's files and started uploads take", usage.total, size, compute_limit(app))
     if user_id is not None:
         used_bytes = await read_user_usage(unit.execute, app.id, user_id, now)
-        remedy = "Delete files of yours with op:files_delete, or have the app raise userLimitBytes."
+        remedy = "Have the app raise userLimitBytes, or delete files that you need no longer (op:files_delete)."
         _require_below(
             "Your files and started uploads in this app take",
             used_bytes,
@@ -106,7 +106,7 @@ async def require_room(unit: Unit, app: App, user_id: str | None, size: int, now
         if user_id is not None and used_bytes + size > app.plan.file_bytes:
             # A user of this app must not learn how much the organisation stores in its other apps.
             raise QuotaExceeded("The app has no room left for files.", remediation="Ask those who run the app.")
-        remedy = "Delete files of this or another app with op:files_delete, or choose a larger plan."
+        remedy = "Ask for a larger plan. Delete files (op:files_delete) only if whoever runs the apps says which."
         _require_below(
             "The organisation's files and started uploads take",
             used_bytes,

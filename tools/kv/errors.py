@@ -48,7 +48,10 @@ class KeySegmentEmpty(KeyInvalid):
 class ConfirmRequired(BadRequest):
     code = "confirm_required"
     summary = "Flushing deletes every key and cannot be undone."
-    remediation = 'Send {"confirm": true} if that is what you want.'
+    remediation = (
+        'Ask the person whose keys they are. {"confirm": true} then deletes every key of the app, and nothing brings '
+        "one back."
+    )
 
 
 class NotAnInteger(BadRequest):
@@ -73,20 +76,29 @@ class ValueTooLarge(BodyTooLarge):
 class ExposeConflict(Conflict):
     code = "KV_EXPOSE_CONFLICT"
     summary = "There is a rule for this pattern with other levels."
-    remediation = "Delete the existing rule first (op:kv_unexpose), or replace all rules with op:kv_expose_replace."
+    remediation = (
+        "Read both: details.existing is the rule that holds. If yours is meant to take its place, ask whoever runs the"
+        " app before you remove that one with op:kv_unexpose."
+    )
 
 
 class StorageFull(BaobabError):
     code = "kv_storage_full"
     status = 507
     summary = "The app's key-value storage is full."
-    remediation = "Delete or shorten values, let them expire, or move to a plan with more storage."
+    remediation = (
+        "Give new keys a shorter `ttl`, or ask the operator for a plan with more storage. Delete keys only if whoever "
+        "runs the app says which."
+    )
 
 
 class KeysExhausted(StorageFull):
     code = "kv_keys_exhausted"
     summary = "The app has as many keys as its plan allows."
-    remediation = "Delete keys, let them expire, or move to a plan with more keys."
+    remediation = (
+        "Give new keys a shorter `ttl`, or ask the operator for a plan with more keys. Delete keys only if whoever "
+        "runs the app says which."
+    )
 
 
 class ForeignCredential(Forbidden):

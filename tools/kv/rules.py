@@ -127,12 +127,14 @@ class RuleBook:
         if self.allows(key, verb, caller):
             return
         if isinstance(caller, EndUser):
-            raise Forbidden(f"No rule lets this user {verb} the key.", remediation=_REMEDY)
+            # The caller is signed in, so signing in is no remedy.
+            raise Forbidden(f"No rule lets this user {verb} the key.", remediation=_USER_REMEDY)
         raise Unauthenticated(f"No rule lets anonymous callers {verb} the key.", remediation=_REMEDY)
 
 
 _SOMEBODY_ELSE = EndUser("", "somebody else", "somebody else's")
 _REMEDY = "Sign in, or have the app's developer expose the key with op:kv_expose."
+_USER_REMEDY = "Use a key of your own, or have the app's developer expose this one with op:kv_expose."
 
 
 class RuleBooks:

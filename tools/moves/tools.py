@@ -126,7 +126,7 @@ async def _preview_reverse(call: Call, app_id: AppId, migration_id: MoveId) -> s
     raises=(MoveNotFound, NoReplica, Ineligible),
     audit=Audit("app.move.reverse", resource="app"),
     rest=Rest(status=202, further_names={"migrationId": "migration_id"}),
-    guard=Guard(preview=_preview_reverse),
+    guard=Guard(overwrites=True, preview=_preview_reverse),
 )
 async def moves_reverse(call: Call, app_id: AppId, migration_id: MoveId) -> MoveReversed:
     """Move an app back to the region that it came from, with what was written since. The old copy there is replaced."""

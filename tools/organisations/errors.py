@@ -36,13 +36,16 @@ class AppsNotOfOrganisation(BadRequest):
 class OrganisationHasApps(Conflict):
     code = "STATE_PREREQUISITE_MISSING"
     summary = "The organisation still has apps."
-    remediation = "Delete its apps first (op:apps_delete), then the organisation."
+    remediation = (
+        "Keep it: an organisation is deleted once it has no apps, and deleting an app loses its data for good. Ask "
+        "their owners what is to become of them."
+    )
 
 
 class LastOwner(Conflict):
     code = "STATE_INVALID_TRANSITION"
     summary = "An organisation keeps at least one owner."
-    remediation = "Make another member an owner first, or delete the organisation."
+    remediation = "Make another member an owner first, with op:organisations_set_role."
 
 
 class PersonalOrganisation(Conflict):
@@ -64,4 +67,6 @@ class AlreadyMember(AlreadyExists):
 
 class OrganisationFull(Conflict):
     summary = "The limit of this organisation is reached."
-    remediation = "Remove what you no longer need; details.limit says how many there may be."
+    remediation = (
+        "Use what there is, or ask its owner what is needed no longer; details.limit says how many there may be."
+    )

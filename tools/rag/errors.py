@@ -70,14 +70,17 @@ class TooManyCollections(BaobabError):
     code = "RAG_COLLECTIONS_LIMIT"
     status = 402
     summary = "The app has reached its limit of collections."
-    remediation = "Delete a collection, or put the documents into one collection and tell them apart by their metadata."
+    remediation = (
+        "Put the documents into a collection that there is, and tell them apart by their metadata, or ask the operator"
+        " for another plan."
+    )
 
 
 class TooManyDocuments(BaobabError):
     code = "RAG_DOCUMENTS_LIMIT"
     status = 402
     summary = "The collection has reached its limit of documents."
-    remediation = "Delete documents, or create another collection."
+    remediation = "Create another collection with op:rag_collections_create."
 
 
 class FilterInvalid(UnknownField):
@@ -97,4 +100,7 @@ class StorageFull(BaobabError):
     code = "QUOTA_STORAGE_EXCEEDED"
     status = 402
     summary = "The app has no storage left for this document."
-    remediation = "Delete documents with op:rag_documents_delete, or ask the operator for another plan."
+    remediation = (
+        "Ask the operator for another plan. Delete documents (op:rag_documents_delete) only if whoever runs the app "
+        "says which."
+    )

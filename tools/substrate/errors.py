@@ -128,7 +128,10 @@ class AlreadyReverted(Conflict):
 class BuiltUpon(Conflict):
     code = "built_upon"
     summary = "Later actions build on this one."
-    remediation = "Undo those in details.action_ids first, or say `cascade: true` to undo them with it."
+    remediation = (
+        "Read those in details.action_ids. If they are to go too, undo them first, or say `cascade: true`: an undo is "
+        "not undone."
+    )
 
 
 class ForbiddenByPrinciple(Conflict):
@@ -156,8 +159,8 @@ class AgentsDoNotDecide(Forbidden):
 class MemoryFull(PlanLimitReached):
     summary = "The organisation's plan has no room for more memory."
     remediation = (
-        "Erase what is no longer needed with the capability `forget` of op:substrate_propose, or ask the operator of "
-        "this server for a larger plan, which they set with `baobab plan`."
+        "Ask the operator of this server for a larger plan, which they set with `baobab plan`. The capability `forget` "
+        "of op:substrate_propose erases for good: propose only what its owner says is needed no longer."
     )
 
 
@@ -195,7 +198,7 @@ class InvalidRule(BadRequest):
 class TooManyRules(Conflict):
     code = "too_many_rules"
     summary = "The substrate has as many attention rules as it may have."
-    remediation = "Delete rules that are not needed; details.most is the limit."
+    remediation = "Change a rule that there is with op:substrate_rule_replace; details.most is the limit."
 
 
 class TargetNotFound(NotFound):

@@ -9,8 +9,8 @@ from baobab.tools.system.unbuilt import UNBUILT
 _TEXT = """\
 # Baobab
 
-> A backend for AI agents and the apps around them. Every capability is one tool with one name: call it over MCP
-> at {base}/mcp, or over REST at the path given below. Same rules, same arguments, same errors.
+> A backend for AI agents and the apps around them. Every capability is one tool with one name: call it over REST at
+> the path given below, or over MCP at {base}/mcp, where most are offered. Same rules, same arguments, same errors.
 
 Over MCP, the list shows the most used tools: `search_tools` finds the others, `call_tool` calls them. To list other
 tools, add `?toolsets=kv,apps` (or `all`), `?app_id=APP_ID` or `?read_only=true` to the address.
@@ -266,9 +266,11 @@ same arguments: it answers the result, once. `APPROVAL_REJECTED` is final; do no
 ## Good habits
 
 - If a tool creates something, `_meta.next_actions` of its answer says what usually comes next, and with which tool.
-- Nothing is converted or dropped silently: an unknown field is an error. A column that a table does not have is left
-  out with a warning: in the header `X-Baobab-Warnings` over REST, beside the result over MCP. Read it.
-- Deleting an app or flushing its keys cannot be undone; ask the person first.
+- An argument that a tool does not have is an error. A column that a table does not have is left out of a row or of
+  `select` with a warning: in the header `X-Baobab-Warnings` over REST, beside the result over MCP. Read it. The size of
+  a page above the largest counts as the largest, where its description says so.
+- `data_undo` brings back rows, and the tables and columns that `schema_apply` dropped, for some days. Deleted keys,
+  files, users and apps are gone; ask the person first.
 - Mind the limits: `kv_stats` shows those of the key-value store, and how much of them is used.
 
 ## Tools

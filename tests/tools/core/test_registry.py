@@ -293,7 +293,7 @@ async def test_clients_of_mcp_are_told_the_effect_of_every_tool(baobab: Baobab, 
             expected_values = {hint: kind == effect for kind, hint in hints.items()}
             # What strangers wrote comes from outside, too.
             expected_values["openWorldHint"] |= tool.taints
-            expected_values["destructiveHint"] |= tool.destructive_when is not None
+            expected_values["destructiveHint"] |= tool.overwrites
             assert hint_values == expected_values, listed_tool
 
 

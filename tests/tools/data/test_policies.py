@@ -424,6 +424,38 @@ async def test_a_slow_read_is_answered_before_it_is_noted_and_also_where_it_cann
     assert attempts
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "title is not null",
+        "id = id",
+        "1 = 1 or user_id is null",
+        "user_id is null or user_id is not null",
+        "score >= 0",
+    ],
+)
+async def test_a_policy_that_opens_every_row_is_called_open_whatever_its_text(tables: Tables, text: str) -> None:
+    await tables.apply({"posts": POSTS})
+    await tables.insert("posts", {"title": "one", "score": 1}, {"title": "two", "score": 2})
+    policy = {"table_name": "posts", "policy_name": "some", "command": "SELECT", "using_expression": text}
+    answer = (await tables.ask("POST", "/rls/policies", policy)).json
+    assert answer["visible_rows"] == {"anonymous": 2, "any_user": 2, "total": 2}
+    assert len(answer["warnings"]) == 2
+    findings = (await tables.ask("GET", "/rls")).json["open_tables"]
+    assert [(finding["table"], finding["caller"]) for finding in findings] == [("posts", "anon"), ("posts", "user")]
+    public = (await tables.ask("PATCH", "/config/access-mode", {"access_mode": "public"})).json
+    assert any("`posts`: anyone without signing in" in warning for warning in public["warnings"])
+
+
+async def test_a_policy_that_leaves_a_row_out_is_not_called_open(tables: Tables) -> None:
+    await tables.apply({"posts": POSTS})
+    await tables.insert("posts", {"title": "one", "public": True}, {"title": "two"})
+    policy = {"table_name": "posts", "policy_name": "some", "command": "SELECT", "using_expression": "public"}
+    answer = (await tables.ask("POST", "/rls/policies", policy)).json
+    assert "warnings" not in answer
+    assert (await tables.ask("GET", "/rls")).json["open_tables"] == []
+
+
 async def test_open_tables_are_named_where_an_app_is_made_public(tables: Tables) -> None:
     await tables.apply({"posts": POSTS})
     public = {"visibility": "public"}

@@ -99,7 +99,10 @@ class McpServer(TypedDict):
     auth: dict[str, str] | None
     tool_acl: dict[str, Rule]
     tools: list[RemoteTool]
-    status: Literal["healthy", "unhealthy", "unknown"]
+    status: Annotated[
+        Literal["healthy", "unhealthy", "unknown"],
+        Field(description="What the last probe found; a call that fails later does not change it."),
+    ]
     problem: str | None
     last_health: Annotated[datetime | None, Field(description="When it was last asked.")]
     created_at: datetime

@@ -243,7 +243,7 @@ async def _preview_cancel(call: Call, app_id: AppId, name: Name, id: RunId) -> s
     raises=CANCELLING,
     audit=Audit("agent.run.cancel", category="agents", resource="run"),
     rest=Rest(status=202),
-    guard=Guard(preview=_preview_cancel),
+    guard=Guard(overwrites=True, preview=_preview_cancel),
 )
 async def agents_runs_cancel(call: Call, app_id: AppId, name: Name, id: RunId) -> RunState:
     """Cancel a run. A run that waits ends at once; any other as soon as its worker is notified."""
@@ -257,7 +257,7 @@ async def agents_runs_cancel(call: Call, app_id: AppId, name: Name, id: RunId) -
     raises=RESUMING,
     audit=Audit("agent.run.resume", category="agents", resource="run"),
     rest=Rest(examples={"approval_token": "appr_0a1b2c3d", "approved": True}),
-    guard=Guard(grants=True),
+    guard=Guard(overwrites=True, grants=True),
 )
 async def agents_runs_resume(
     call: Call,

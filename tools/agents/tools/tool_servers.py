@@ -187,7 +187,7 @@ async def _preview_probe(call: Call, app_id: AppId, id: ServerId, accept: Any = 
     audit=Audit("agent.tool_server.probe", resource="mcp_server"),
     rest=Rest(status=lambda probe: 200 if probe["ok"] else 502, statuses=(200, 502)),
     mcp=Mcp(failure=_probe_failure),
-    guard=Guard(preview=_preview_probe, widens={"accept": bool}),
+    guard=Guard(overwrites=True, preview=_preview_probe, widens={"accept": bool}),
 )
 async def mcp_servers_probe(
     call: Call,

@@ -12,7 +12,7 @@ class ChannelNotFound(NotFound):
 class TooManyChannels(Conflict):
     code = "NOTICE_CHANNELS_FULL"
     summary = "The account has reached its limit of channels."
-    remediation = "Remove one with op:notices_channel_remove."
+    remediation = "Use one that there is, or ask its person which may go (op:notices_channel_remove)."
 
 
 class ChannelUnclear(BadRequest):

@@ -133,9 +133,11 @@ async def _list_changes(call: Call, app_id: AppId, **settings: Any) -> list[Chan
     guard=Guard(changes=_list_changes, widens={"access_mode": one_of(["public"])}),
 )
 async def config_access_mode(call: Call, app_id: AppId, access_mode: AccessMode) -> AccessModeSet:
-    """Let anonymous requests reach the app's key-value store and public agents, or only signed-in users and keys.
+    """Let anonymous requests reach what the app opens to visitors, or only signed-in users and keys.
 
-    Takes effect within 2 s. Event streams opened with a token of their own continue to their end.
+    What is open: rows of tables that policies open to visitors and their live changes, exposed keys, public agents and
+    public collections. The answer's `warnings` name what visitors reach as a whole. Takes effect within 2 s. Event
+    streams opened with a token of their own continue to their end.
 
     access_mode: `public` lets anonymous requests through to the rules; `authenticated` answers them 401.
     """
@@ -155,6 +157,7 @@ async def config_access_mode(call: Call, app_id: AppId, access_mode: AccessMode)
     effect="write",
     audit=Audit("app.secure", resource="app"),
     rest=Rest(examples={"tables": [{"table_name": "posts", "user_column": "user_id"}]}),
+    guard=Guard(overwrites=True),
 )
 async def config_secure(
     call: Call, app_id: AppId, tables: Annotated[list[TableToSecure], Field(max_length=50)] | None = None
@@ -422,12 +425,14 @@ async def _merge(call: Call, column: str, changes: dict[str, Any]) -> Any:
     return settings
 
 
-async def _list_open_tables(call: Call) -> list[str] | None:
+async def _list_open_tables(call: Call, *, counts: bool = False) -> list[str] | None:
     """Returns a sentence for each table of which visitors or any user reach every row. None if they cannot be read, as
     while their region does not answer: settings are read and changed all the same.
+
+    counts: whether to count rows too, and name tables that are open because of the rows that they have today.
     """
     try:
-        policies = await call.invoke("rls_list", app_id=call.require_app().id, with_slow_statements=False)
+        policies = await call.invoke("rls_list", app_id=call.require_app().id, with_slow_statements=counts)
     except BaobabError:
         return None
     return [finding["message"] for finding in policies["open_tables"]]
@@ -444,4 +449,4 @@ async def _list_open_collections(call: Call) -> list[str] | None:
 
 
 async def _list_what_is_open(call: Call) -> list[str]:
-    return [*(await _list_open_tables(call) or ()), *(await _list_open_collections(call) or ())]
+    return [*(await _list_open_tables(call, counts=True) or ()), *(await _list_open_collections(call) or ())]

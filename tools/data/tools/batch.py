@@ -125,6 +125,7 @@ def _foresee(rows: Rows, catalogue: Catalogue, foresight: Foresight, write: Writ
     ),
     guard=Guard(
         destructive_when="if one of the writes deletes rows",
+        consequence="It changes or deletes rows. data_undo can bring them back within the days of undo.",
         preview=_preview_batch,
         changes=_list_batch_changes,
         outcome=say_batch,

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from baobab.storage.database import LockTimeout, StatementOutdated, StatementTimeout
 from baobab.storage.statements import Statements
 from baobab.tools.core.auth.access import AppOwner
 from baobab.tools.core.binding import Audit
@@ -14,7 +15,7 @@ from baobab.tools.core.toolset import Guard, Mcp, Rest
 from baobab.tools.core.types import OMITTED, AppId, Text
 from baobab.tools.core.widening import whatever_is_given
 from baobab.tools.data.actor import VISITOR, Actor
-from baobab.tools.data.catalogue import Catalogue, Policy, TableInfo
+from baobab.tools.data.catalogue import Catalogue, Expression, Policy, TableInfo
 from baobab.tools.data.changes import change_catalogue, count_rows, try_policies
 from baobab.tools.data.errors import (
     ColumnNotFound,
@@ -29,10 +30,17 @@ from baobab.tools.data.expression_compiler import compile_condition, load_parser
 from baobab.tools.data.expressions import TRUE, allowed_rows
 from baobab.tools.data.fields import TableName
 from baobab.tools.data.missing_indexes import find_missing_indexes
-from baobab.tools.data.open_tables import find_open_tables
+from baobab.tools.data.open_tables import (
+    MOST_COUNTED,
+    SOMEBODY,
+    describe_full_view,
+    find_full_views,
+    find_open_tables,
+)
 from baobab.tools.data.schemas import (
     Dropped,
     Enabled,
+    Finding,
     Isolated,
     Policies,
     PolicyRow,
@@ -46,7 +54,6 @@ from baobab.tools.data.transactions import find_catalogue
 
 _ADMIN = AppOwner("admin")
 _WRONG = (TableNotFound, ColumnNotFound, InvalidSchema, UnsafeExpression, MismatchedTypes, InvalidExpression)
-_SOMEBODY = Actor("user", "00000000-0000-4000-8000-000000000000", "user")
 _MOST_POLICIES = 50
 
 PolicyName = Annotated[
@@ -96,7 +103,9 @@ async def rls_enable(call: Call, app_id: AppId, table_name: TableName) -> Enable
         }
     ),
     mcp=Mcp(start=True),
-    guard=Guard(widens=dict.fromkeys(("using_expression", "with_check_expression", "role"), whatever_is_given)),
+    guard=Guard(
+        overwrites=True, widens=dict.fromkeys(("using_expression", "with_check_expression", "role"), whatever_is_given)
+    ),
 )
 async def rls_create_policy(
     call: Call,
@@ -171,7 +180,8 @@ async def rls_update_policy(
     new_policy = replace(policy, **changes)
     if new_policy.using is None and new_policy.check is None:
         raise BadRequest(
-            "A policy keeps at least one of its expressions.", remediation="Delete it with op:rls_drop_policy."
+            "A policy keeps at least one of its expressions.",
+            remediation="Give at least one of them, or leave the policy as it is.",
         )
     return await _set_policy(call, table_name, new_policy, None)
 
@@ -240,14 +250,17 @@ async def rls_list(call: Call, app_id: AppId, with_slow_statements: bool = True)
     """List all policies, tables and views that visitors or any user can read or write as a whole, columns that need an
     index for policies or references, and slow statements.
 
-    with_slow_statements: false answers none, and reads nothing from the app's database.
+    with_slow_statements: false answers none, and reads nothing from the app's database; tables that are open today only
+        because of the rows that they have are then not named.
     """
     catalogue, store = await find_catalogue(call), call.stores.data
+    open_tables = find_open_tables(catalogue)
     slow: list[SlowStatement] = []
     if catalogue.version and with_slow_statements:
         if call.unit.is_untouched:
             # A caller that holds a transaction of this app would wait for itself.
             await call.services.of(SlowNotes).flush_app(app_id)
+        open_tables += await _find_full_views(call, catalogue, open_tables)
         slow = await store.read(
             app_id, lambda statements: SlowStatements(statements, store, app_id).list(catalogue), call.unit, quick=True
         )
@@ -258,10 +271,24 @@ async def rls_list(call: Call, app_id: AppId, with_slow_statements: bool = True)
             for policy in table.policies.values()
         ],
         "tables_with_rls": sorted(name for name, table in catalogue.tables.items() if table.secured),
-        "open_tables": find_open_tables(catalogue),
+        "open_tables": open_tables,
         "missing_indexes": find_missing_indexes(catalogue),
         "slow_statements": slow,
     }
+
+
+async def _find_full_views(call: Call, catalogue: Catalogue, findings: list[Finding]) -> list[Finding]:
+    def look(statements: Statements) -> list[Finding]:
+        def count(table: TableInfo, condition: Expression, actor: Actor) -> int:
+            return count_rows(call, statements, catalogue, table, condition, actor, limit=MOST_COUNTED)
+
+        return find_full_views(catalogue, findings, count)
+
+    try:
+        return await call.stores.data.read(call.require_app().id, look, call.unit)
+    except (StatementTimeout, StatementOutdated, LockTimeout):
+        # What cannot be counted in time is not called open; what is provably open has been found.
+        return []
 
 
 async def _preview_disable(call: Call, app_id: AppId, table_name: str) -> str:
@@ -343,7 +370,7 @@ async def _set_policy(call: Call, table_name: str, policy: Policy, user_column: 
         changed_table = _with_policies(table, {policy.name: compiled_policy}, user_column or table.fill_user)
         result = catalogue.with_table(changed_table)
         try_policies(call, statements, result)
-        for name, actor in (("anonymous", VISITOR), ("any_user", _SOMEBODY)):
+        for name, actor in (("anonymous", VISITOR), ("any_user", SOMEBODY)):
             condition = allowed_rows(changed_table, "SELECT", actor)
             visible[name] = count_rows(call, statements, result, changed_table, condition, actor)  # type: ignore[literal-required]  # two of its fields
         visible["total"] = count_rows(call, statements, result, changed_table, TRUE, actor)
@@ -352,7 +379,15 @@ async def _set_policy(call: Call, table_name: str, policy: Policy, user_column: 
     changed_catalogue = await change_catalogue(call, set_policy)
     call.audit.resource_id = policy.name
     answer: PolicySet = {"success": True, "policy_name": policy.name, "table": table_name, "visible_rows": visible}
-    warnings = [finding["message"] for finding in find_open_tables(changed_catalogue, [table_name])]
+    findings = find_open_tables(changed_catalogue, [table_name])
+    known = {finding["caller"] for finding in findings if "SELECT" in finding["may"]}
+    for caller, actor, seen_count in (
+        ("anyone without signing in", VISITOR, visible["anonymous"]),
+        ("any signed-in user", SOMEBODY, visible["any_user"]),
+    ):
+        if actor.role not in known and 0 < visible["total"] < MOST_COUNTED and seen_count == visible["total"]:
+            findings.append(describe_full_view(table_name, caller, actor, seen_count))
+    warnings = [finding["message"] for finding in findings]
     return {**answer, "warnings": warnings} if warnings else answer
 
 

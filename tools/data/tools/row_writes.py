@@ -24,6 +24,7 @@ from baobab.tools.data.fields import (
     AS_HEADERS,
     KEY_HEADER,
     MOST_ROWS,
+    UNDOABLE,
     WRITE_ERRORS,
     WRITTEN,
     Filters,
@@ -142,6 +143,7 @@ def _count(rows: list[Row]) -> str:
     ),
     mcp=Mcp(start=True, graph_names=(GraphName("insert_row", for_users=False),)),
     guard=Guard(
+        overwrites=True,
         preview=_preview_insert,
         changes=_list_insertions,
         outcome=say_insertion,
@@ -407,6 +409,7 @@ async def _list_deletion(
         also=("/data/{table}/{row_id}",),
     ),
     guard=Guard(
+        consequence=UNDOABLE,
         preview=_preview_delete,
         changes=_list_deletion,
         outcome=say_deletion,
@@ -468,6 +471,7 @@ async def _list_deletions(
     access=ACCESS,
     effect="destructive",
     guard=Guard(
+        consequence=UNDOABLE,
         preview=_preview_delete_many,
         changes=_list_deletions,
         outcome=say_deletion,

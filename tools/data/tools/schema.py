@@ -156,7 +156,13 @@ async def _preview_apply(
     audit=Audit("schema.apply", resource="schema"),
     rest=Rest(examples={"schema": _EXAMPLE, "name": "add posts"}),
     mcp=Mcp(start=True),
-    guard=Guard(destructive_when="if it drops a table or a column", preview=_preview_apply, meaning=_digest_schema),
+    guard=Guard(
+        destructive_when="if it drops a table or a column",
+        preview=_preview_apply,
+        meaning=_digest_schema,
+        consequence="It changes tables. What it drops, data_undo can bring back within the days of undo, unless the "
+        "preview says that it cannot.",
+    ),
 )
 async def schema_apply(
     call: Call,

@@ -83,7 +83,10 @@ async def data_export(
         text += piece.decode()
         if len(text) > _MOST_TEXT:
             await pieces.aclose()
-            raise AnswerTooLarge(f"The export has more than {_MOST_TEXT} characters; over REST it may be of any size.")
+            raise AnswerTooLarge(
+                f"The export has more than {_MOST_TEXT} characters; over REST it may be of any size.",
+                remediation="Name fewer columns in `select`, narrow the rows with `where`, or export over REST.",
+            )
     return text
 
 
@@ -113,7 +116,7 @@ async def _require_text(call: Call, *, content: Body, **arguments: Any) -> str:
         from_headers={**AS_HEADERS, **KEY_HEADER, "prefer": "prefer"},
         max_body=MOST_BYTES,
     ),
-    guard=Guard(preview=_preview_import, meaning=_require_text),
+    guard=Guard(overwrites=True, preview=_preview_import, meaning=_require_text),
 )
 async def data_import(
     call: Call,

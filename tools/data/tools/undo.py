@@ -131,7 +131,10 @@ async def _preview_undo(
     effect="destructive",
     raises=(ActionNotFound, UndoConflict, UndoImpossible, UniqueViolation, ForeignKeyViolation),
     audit=Audit("data.undo", category="data", resource="action"),
-    guard=Guard(preview=_preview_undo),
+    guard=Guard(
+        preview=_preview_undo,
+        consequence="Rows become what they were before; undoing this undo brings back what they are now.",
+    ),
     rest=Rest(query=("idempotency_key",), from_headers=KEY_HEADER, examples={"action_id": "17"}),
 )
 async def data_undo(

@@ -56,6 +56,7 @@ async def _list_changes(
         examples={"filename": "notes/today.md", "contentType": "text/markdown", "content": "# Today"},
     ),
     guard=Guard(
+        overwrites=True,
         widens={"public": one_of([True])},
         changes=_list_changes,
         as_app=AsApp(literal=("contentType", "encoding"), fills=("filename", "content"), names=("filename",)),

@@ -89,7 +89,7 @@ async def kv_expose(call: Call, app_id: AppId, pattern: Pattern, read: Level, wr
         rule = {"pattern": pattern, "read": existing.read, "write": existing.write, "order": existing.position}
         raise ExposeConflict(details={"existing": rule})
     if len(rows) >= MAX_RULES:
-        raise BadRequest(f"An app has at most {MAX_RULES} rules.", remediation="Delete rules that are not needed.")
+        raise BadRequest(f"An app has at most {MAX_RULES} rules.", remediation="Write one rule with a wider pattern.")
     position = max((row.position for row in rows), default=-1) + 1
     row = {"app_id": app_id, "pattern": pattern, "read": read, "write": write, "position": position}
     await call.execute(insert(rules_table), row)

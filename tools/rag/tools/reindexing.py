@@ -6,7 +6,7 @@ from sqlalchemy import update
 
 from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
-from baobab.tools.core.toolset import Rest
+from baobab.tools.core.toolset import Guard, Rest
 from baobab.tools.core.types import AppId
 from baobab.tools.rag.access import MANAGERS, load_collection
 from baobab.tools.rag.errors import CollectionNotFound, OverlapTooLarge
@@ -22,6 +22,7 @@ from baobab.tools.rag.toolset import rag
     raises=(CollectionNotFound, OverlapTooLarge),
     audit=Audit("rag.reindex", category="rag", action="update", resource="collection"),
     rest=Rest(status=202, examples={"chunkSize": 800}),
+    guard=Guard(overwrites=True),
 )
 async def rag_reindex(
     call: Call,

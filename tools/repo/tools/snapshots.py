@@ -98,6 +98,7 @@ async def repo_prepare(call: Call, app_id: AppId, files: RepoFiles, message: Mes
     raises=(ManifestInvalid, RepoFileTooLarge, BlobsMissing),
     audit=Audit("app.repo.commit", action="create", resource="snapshot"),
     rest=Rest(max_body=_MOST_BODY, examples={"manifest": {"files": [], "message": "Begin"}}),
+    guard=Guard(overwrites=True),
 )
 async def repo_commit(call: Call, app_id: AppId, manifest: Manifest) -> Committed:
     """Complete a snapshot whose blobs have all been uploaded, and make it the latest. The last five are kept.

@@ -10,7 +10,7 @@ from sqlalchemy import select
 from baobab.tools.core.auth import proposers
 from baobab.tools.core.call import Call
 from baobab.tools.core.secret import NotSecret
-from baobab.tools.core.toolset import Mcp, Rest
+from baobab.tools.core.toolset import Guard, Mcp, Rest
 from baobab.tools.core.types import JsonObject, Moment, Text
 from baobab.tools.substrate import proposals, tables
 from baobab.tools.substrate.access import CALLERS, DECIDERS, organisation_of, proposer_of, require_person
@@ -53,6 +53,7 @@ _MOST_BYTES = 2**20
         from_headers=_FROM_HEADERS,
     ),
     mcp=Mcp(for_linked_apps=True, start="narrow", from_headers=_FROM_HEADERS),
+    guard=Guard(overwrites=True),
 )
 async def substrate_propose(
     call: Call,
@@ -156,6 +157,7 @@ async def substrate_action(call: Call, action_id: ActionId) -> Action:
     effect="write",
     raises=(ActionNotFound, WrongStatus, AgentsDoNotDecide, MemoryFull),
     rest=_AS_ACTION,
+    guard=Guard(overwrites=True),
 )
 async def substrate_approve(call: Call, action_id: ActionId) -> Action:
     """Approve an action that waits: it is done at once. Only a person can call it.

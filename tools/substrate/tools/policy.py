@@ -7,7 +7,7 @@ from sqlalchemy import select
 
 from baobab.tools.core.auth import proposers
 from baobab.tools.core.call import Call
-from baobab.tools.core.toolset import Mcp, Rest
+from baobab.tools.core.toolset import Guard, Mcp, Rest
 from baobab.tools.core.types import Text
 from baobab.tools.substrate import proposals, tables
 from baobab.tools.substrate.access import CALLERS, DECIDERS, organisation_of, require_person
@@ -144,6 +144,7 @@ async def substrate_policy_conflict(call: Call, conflict_id: ConflictId) -> Poli
     effect="write",
     raises=(ConflictNotFound, WrongStatus, AgentsDoNotDecide),
     rest=Rest(examples={"resolution": "allow", "reason": "Agreed on the phone"}),
+    guard=Guard(overwrites=True),
 )
 async def substrate_resolve_policy_conflict(
     call: Call,
