@@ -139,7 +139,9 @@ def _render_line(text: str) -> str:
 
 
 def _render_guide(name: str) -> str:
-    return str(_build_renderer().render(guides()[name].text))
+    html = str(_build_renderer().render(guides()[name].text))
+    # Code that is wider than the window is moved by the keyboard, too.
+    return html.replace("<pre>", '<pre tabindex="0">')
 
 
 def _build_renderer() -> MarkdownIt:

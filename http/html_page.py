@@ -51,7 +51,7 @@ def build_page(title: str, body: str, *, root: str, before: str, after: str) -> 
 
 def build_text(content: str, media_type: str) -> PublicDocument:
     """Builds a page as text for programs, with the same headers."""
-    return PublicDocument(content.encode(), f"{media_type}; charset=utf-8", _HEADERS)
+    return PublicDocument(f"{content.rstrip()}\n".encode(), f"{media_type}; charset=utf-8", _HEADERS)
 
 
 def accepts(request: Request, media_type: str) -> bool:

@@ -378,7 +378,7 @@ if (push && "PushManager" in window && navigator.serviceWorker) {
 	push.querySelector("button").addEventListener("click", () => subscribe(push));
 }
 const zone = document.getElementById("zone");
-if (zone && !zone.value) zone.placeholder = Intl.DateTimeFormat().resolvedOptions().timeZone;
+if (zone && !zone.value) zone.value = zone.defaultValue = Intl.DateTimeFormat().resolvedOptions().timeZone;
 
 let previewTimer;
 
