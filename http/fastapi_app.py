@@ -46,8 +46,12 @@ def console_routes(registry: Registry) -> list[Mount | Route]:
     return [Route(PATH, console, include_in_schema=False), Mount(PATH, console)]
 
 
-def login_page_route(registry: Registry) -> Route:
-    return Route("/auth/{app_id}/login-page", PageMount(registry, "login_page.page", "LoginPage"))
+def user_page_routes(registry: Registry) -> list[Route]:
+    """Returns the routes of our pages for users of apps."""
+    return [
+        Route("/auth/{app_id}/login-page", PageMount(registry, "login_page.page", "LoginPage")),
+        Route("/auth/{app_id}/approvals", PageMount(registry, "login_page.approvals", "UserApprovals")),
+    ]
 
 
 def build_fastapi_app(
@@ -94,7 +98,12 @@ def build_fastapi_app(
     pages = [*home_routes(version, base_url, missing), *docs_routes(), *guide_routes(missing), *moved_routes()]
     app.router.routes.extend([*pages, metrics_route(registry, metrics, metrics_token)])
     app.router.routes.extend(
-        [*session_routes(registry), *console_routes(registry), login_page_route(registry), *routes]
+        [
+            *session_routes(registry),
+            *console_routes(registry),
+            *user_page_routes(registry),
+            *routes,
+        ]
     )
     app.router.default = missing
     return app

@@ -1,6 +1,7 @@
 """The console as an ASGI application: finds the page or form of a path, and who is signed in."""
 
 import hmac
+import json
 import pkgutil
 from collections.abc import Mapping
 from contextlib import suppress
@@ -71,14 +72,22 @@ def require_csrf(token: str, expected_token: str) -> None:
 _FOLDER = Path(__file__).parent
 _STYLES = ("tokens", "shell", "components", "inbox", "approval", "apps", "data", "agents", "people")
 """The files of `styles/` in their order: they are served as one. Each area has a file of its own."""
-_TYPES = {"console.css": "text/css", "console.js": "text/javascript", "push.js": "text/javascript"}
+_TYPES = {
+    "console.css": "text/css; charset=utf-8",
+    "console.js": "text/javascript; charset=utf-8",
+    "push.js": "text/javascript; charset=utf-8",
+    "console.webmanifest": "application/manifest+json",
+    **{f"icon-{size}.png": "image/png" for size in (180, 192, 512)},
+}
+_GREEN, _GROUND = "#1a6b45", "#faf9f6"
 _LARGEST_FORM = 5 * 2**20
 _LARGEST_SIGN_IN = 8192
 """The largest form that a stranger may send, in bytes."""
 _HEADERS = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; "
-    "connect-src 'self'; worker-src 'self'; frame-src 'self'; form-action 'self'; frame-ancestors 'none'; "
+    "connect-src 'self'; worker-src 'self'; manifest-src 'self'; "
+    "frame-src 'self'; form-action 'self'; frame-ancestors 'none'; "
     "base-uri 'none'; "
     "require-trusted-types-for 'script'; trusted-types baobab",
     "Cross-Origin-Opener-Policy": "same-origin",
@@ -111,9 +120,10 @@ class Console:
         self._streams = OpenStreams(self._services.notices, StreamLimits(in_all=1000, of_subject=64, of_caller=16))
         styles = b"".join((_FOLDER / "styles" / f"{name}.css").read_bytes() for name in _STYLES)
         scripts = {path.name: path.read_bytes() for path in (_FOLDER / "assets").iterdir() if path.name in _TYPES}
-        contents = {"console.css": styles, **scripts}
+        manifest = json.dumps(_describe_application(self._prefix)).encode()
+        contents = {"console.css": styles, "console.webmanifest": manifest, **scripts}
         self._assets = {
-            name: PublicDocument(content, f"{_TYPES[name]}; charset=utf-8", {**_HEADERS, "Cache-Control": "no-cache"})
+            name: PublicDocument(content, _TYPES[name], {**_HEADERS, "Cache-Control": "no-cache"})
             for name, content in contents.items()
         }
         self._stamps = {name: sha256(content).hexdigest()[:12] for name, content in contents.items()}
@@ -380,6 +390,22 @@ class Console:
         if request.query_params.get("v") == self._stamps[name]:
             answer.headers["cache-control"] = "public, max-age=31536000, immutable"
         return answer
+
+
+def _describe_application(root: str) -> dict[str, Any]:
+    """Returns the manifest of what a phone installs: the inbox, under our icon. No page is kept on the phone."""
+    icon = {"type": "image/png", "purpose": "any maskable"}
+    return {
+        "name": "Baobab",
+        "short_name": "Baobab",
+        "id": root,
+        "start_url": root,
+        "scope": root,
+        "display": "standalone",
+        "background_color": _GROUND,
+        "theme_color": _GREEN,
+        "icons": [{"src": f"{root}/assets/icon-{size}.png", "sizes": f"{size}x{size}", **icon} for size in (192, 512)],
+    }
 
 
 def _say_problem(error: BaobabError) -> str:

@@ -16,7 +16,8 @@ from starlette.responses import RedirectResponse, Response
 from baobab.http.answer import reply_to
 from baobab.http.console.rendering import build_environment, render_page
 from baobab.http.forms import name_source, read_form, require_own_page
-from baobab.http.login_page.second_steps import SHOWN, STEPS, VIEWS, go_on, resume, take_step
+from baobab.http.login_page.second_steps import SHOWN, STEPS, VIEWS, ask_for_code, go_on, resume, take_step
+from baobab.http.login_page.user_sessions import TO_APPROVALS, UserSessions
 from baobab.http.request import Request as RestRequest
 from baobab.http.request import Scope
 from baobab.tools.core.auth.callers import Caller
@@ -29,12 +30,16 @@ from baobab.tools.users.redirects import build_token_address
 
 _FOLDER = Path(__file__).parent
 _LARGEST_FORM = 65_536
-_ACCENT = "#1d4ed8"
+ACCENT = "#1d4ed8"
 _TITLES = {
     "password": "Sign in",
     "sign-up": "Create an account",
     "mail": "Sign in by mail",
     "code": "Sign in by mail",
+    "verify": "Confirm your address",
+    "verify_email": "Confirm your address",
+    "confirmed": "Your address is confirmed",
+    "incomplete": "This link is incomplete",
     "forgot": "New password",
     "reset": "New password",
     "magic_link": "Sign in",
@@ -54,9 +59,16 @@ _LINKS = {
     "forgot": "I forgot my password",
     "add-passkey": "Add a passkey to my account",
 }
-_UNKNOWN = {"app_name": "Baobab", "logo_url": None, "colour": None, "providers": (), "invite_only": True}
+_UNKNOWN = {
+    "app_name": "Baobab",
+    "logo_url": None,
+    "colour": None,
+    "providers": (),
+    "invite_only": True,
+    "app_url": None,
+}
 """The settings that the page shows for an app before it has read them."""
-_HEADERS = {
+HEADERS = {
     "Cache-Control": "no-store",
     # With `no-referrer` a browser would send `Origin: null` with our own forms.
     "Referrer-Policy": "same-origin",
@@ -91,8 +103,8 @@ class LoginPage:
 
     def render(self, values: Mapping[str, Any], status: int, redirect_to: str | None) -> Response:
         page, nonce = values["page"], secrets.token_urlsafe(16)
-        accent, script = page["colour"] or _ACCENT, f"script-src 'nonce-{nonce}'; connect-src 'self'; "
-        looks = {"nonce": nonce, "accent": accent, "on_accent": _contrast(accent)}
+        accent, script = page["colour"] or ACCENT, f"script-src 'nonce-{nonce}'; connect-src 'self'; "
+        looks = {"nonce": nonce, "accent": accent, "on_accent": contrast(accent)}
         html = render_page(self._environment, "login.html", {**values, **looks})
         images = " ".join(["data:", *([name_source(page["logo_url"])] if page["logo_url"] else [])])
         # Chromium holds the redirect that answers a form to this policy, too.
@@ -101,7 +113,7 @@ class LoginPage:
         # Only a passkey needs a script; without one, everything else works.
         policy += script if values["passkeys"] else ""
         policy += "frame-ancestors 'none'; base-uri 'none'"
-        headers = {**_HEADERS, "Content-Security-Policy": policy, "Content-Type": "text/html; charset=utf-8"}
+        headers = {**HEADERS, "Content-Security-Policy": policy, "Content-Type": "text/html; charset=utf-8"}
         return Response(html, status, headers)
 
 
@@ -149,8 +161,8 @@ class Visit:
         else:
             redirect_to = fields.get("redirect_to")
             self.page = await self.call("auth_page", redirect_to=redirect_to)
-            if redirect_to is None and fields.get("step") not in STEPS:
-                raise BadRequest("This link is incomplete. Open the app and choose Sign in there.")
+            if redirect_to is None and fields.get("step") not in STEPS and self.wish != TO_APPROVALS:
+                return self.render("incomplete", status=400)
             self.redirect_to = redirect_to
             view = fields.get("view", "password")
         if request.method != "POST":
@@ -180,6 +192,9 @@ class Visit:
                 signed_in = await self.call("auth_magic_link_verify", email=email, code=code)
             case "magic_link":
                 signed_in = await self.call("auth_magic_link_confirm", link=self.link)
+            case "verify_email":
+                await self.call("auth_verify_email", link=self.link)
+                return self.render("confirmed")
             case "app_invitation":
                 arguments = {"link": self.link, "password": password, "display_name": name}
                 signed_in = await self.call("auth_accept_invitation", **arguments)
@@ -189,21 +204,28 @@ class Visit:
                 if step == "reset":
                     await self.call("auth_reset_password", email=email, code=code, new_password=password)
                 signed_in = await self.call("auth_login", email=email, password=password)
+                if step == "sign-up" and "challenge" not in signed_in and not self.wish:
+                    return ask_for_code(self, signed_in)
             case _:
                 raise BadRequest("This form is not known.")
         return await go_on(self, signed_in)
 
     def leave(self, signed_in: Mapping[str, Any]) -> Response:
+        if self.wish == TO_APPROVALS:
+            answer = RedirectResponse("approvals", 303, HEADERS)
+            UserSessions(self.registry, self.app_id).keep(answer, signed_in)
+            return answer
         if self.redirect_to is None:
             return self.render("joined")
         # 303, so that the browser does not send the form on; no referrer, because the address of a link is a secret.
-        headers = {**_HEADERS, "Referrer-Policy": "no-referrer"}
+        headers = {**HEADERS, "Referrer-Policy": "no-referrer"}
         return RedirectResponse(build_token_address(self.redirect_to, signed_in), 303, headers)
 
-    def render(self, view: str, error: BaobabError | None = None, **view_values: Any) -> Response:
+    def render(self, view: str, error: BaobabError | None = None, *, status: int = 200, **view_values: Any) -> Response:
         page = self.page or _UNKNOWN
         hidden_views = {view, "sign-up" if page["invite_only"] else view}
-        is_choice = self.redirect_to is not None and self.link is None and view not in ("problem", *VIEWS)
+        leads = self.redirect_to is not None or self.wish == TO_APPROVALS
+        is_choice = leads and self.link is None and view not in ("problem", "confirmed", *VIEWS)
         values = {
             "page": page,
             "title": f"Sign in to {page['app_name']}" if view == "password" else _TITLES[view],
@@ -214,13 +236,13 @@ class Visit:
             # It is used up when the first factor was shown.
             "link": None if view in VIEWS else self.link,
             "email": self.email,
-            "name": self.name,
+            "display_name": self.name,
             "wish": "passkey" if view == "add-passkey" else self.wish,
             "passkeys": view in ("password", "register", "enrol") or "passkey" in view_values.get("methods", ()),
             "providers_root": f"{self.registry.services.options.base_url}/auth/{self.app_id}/oauth",
         }
         values |= dict.fromkeys(SHOWN) | view_values
-        return self.owner.render(values, 200 if error is None else error.status, self.redirect_to)
+        return self.owner.render(values, status if error is None else error.status, self.redirect_to)
 
     async def call(self, tool: str, **arguments: Any) -> Any:
         return await self.call_as(ANONYMOUS, tool, **arguments)
@@ -236,7 +258,7 @@ def _describe(error: BaobabError) -> str:
     return error.message.replace("`", "")
 
 
-def _contrast(colour: str) -> str:
+def contrast(colour: str) -> str:
     """Returns black or white, whichever is easier to read on a colour (WCAG 2, relative luminance)."""
     parts = [int(colour[start : start + 2], 16) / 255 for start in (1, 3, 5)]
     linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]

@@ -13,7 +13,7 @@ from baobab.tools.core.errors import BadRequest, BaobabError, Unauthenticated
 from baobab.tools.core.registry import Registry
 from baobab.tools.users.redirects import build_token_address
 
-VIEWS = ("second-factor", "enrol", "recovery", "register")
+VIEWS = ("second-factor", "enrol", "recovery", "register", "verify")
 SHOWN = ("challenge", "ticket", "ceremony", "onward", "uri")
 """The values that only some of these views show."""
 _TICKET = "login page ticket:"
@@ -74,6 +74,8 @@ async def _ask_again(visit: Visit, step: str, fields: Fields, error: BaobabError
         return visit.render("second-factor", error, challenge=challenge, methods=methods["methods"])
     if step == "register":
         return await _offer_passkey(visit, _open(visit, fields), error)
+    if step == "verify":
+        return visit.render("verify", error, ticket=fields.get("ticket", ""))
     return visit.render("password" if step == "passkey" else "problem", error)
 
 
@@ -91,7 +93,7 @@ async def _take_first_code(visit: Visit, fields: Fields) -> Response:
     answer = {"challenge": fields.get("challenge", ""), "code": fields.get("code", "").strip()}
     confirmation = await visit.call("auth_totp_confirm", **answer)
     signed_in, onward, ticket = confirmation["signed_in"], None, None
-    if visit.wish == "passkey":
+    if visit.wish:
         ticket = _seal(visit, signed_in)
     elif visit.redirect_to is not None:
         onward = build_token_address(visit.redirect_to, signed_in)
@@ -109,8 +111,22 @@ async def _sign_in_by_passkey(visit: Visit, fields: Fields) -> Response:
     return await go_on(visit, await visit.call("auth_passkey_sign_in", **passkey))
 
 
+def ask_for_code(visit: Visit, signed_in: Mapping[str, Any]) -> Response:
+    """Asks somebody who has signed up for the code of the mail that confirms the address. It can wait."""
+    return visit.render("verify", ticket=_seal(visit, signed_in))
+
+
+async def _verify(visit: Visit, fields: Fields) -> Response:
+    signed_in = _open(visit, fields)
+    if not fields.get("later"):
+        code = fields.get("code", "").strip()
+        await visit.call("auth_verify_email", email=fields.get("email", ""), code=code)
+    return visit.leave(signed_in)
+
+
 async def _offer(visit: Visit, fields: Fields) -> Response:
-    return await _offer_passkey(visit, _open(visit, fields))
+    signed_in = _open(visit, fields)
+    return await _offer_passkey(visit, signed_in) if visit.wish == "passkey" else visit.leave(signed_in)
 
 
 async def _offer_passkey(visit: Visit, signed_in: Mapping[str, Any], error: BaobabError | None = None) -> Response:
@@ -134,6 +150,7 @@ STEPS: dict[str, Callable[[Visit, Fields], Awaitable[Response]]] = {
     "passkey": _sign_in_by_passkey,
     "offer": _offer,
     "register": _register,
+    "verify": _verify,
 }
 
 

@@ -200,7 +200,7 @@ class _GraphCompiler:
                         warnings = call_result.warnings
                         result, tainted = (
                             _note_edit(ref, call_result.value, call_result.arguments),
-                            runtime.context.toolbox.is_tainting(ref),
+                            call_result.tainted,
                         )
                     except ToolFailed as failed:
                         result, tainted = _note_edit(ref, {"error": failed.error}, failed.arguments), is_quoting(ref)
@@ -223,10 +223,9 @@ class _GraphCompiler:
             values = template_values(state)
             announcement = announce_write(self._spec, node_id, f"{step + 1}", values)
             calling = CallingNode(node_id, node, announcement, keep_ask(node.ask, values))
-            result = await self._call_tool(session, calling, arguments, f"{step}", state["tainted"])
+            result, tainted = await self._call_tool(session, calling, arguments, f"{step}", state["tainted"])
             session.event_log.emit_event("node_end", {"node_id": node_id, "step": step}, f"end {step}")
             new_values = {node.output_key: result} if node.output_key else {}
-            tainted = session.toolbox.is_tainting(node.tool_ref)
             update = {"state": new_values, "steps": 1, "calls": 1, "tainted": tainted}
             return Command(update=update, goto=self._next_node(node_id, state, new_values))
 
@@ -294,8 +293,7 @@ class _GraphCompiler:
         async def do(arg: dict[str, Any], runtime: Runtime[RunSession]) -> Command[Any]:
             session = runtime.context
             calling = CallingNode(node_id, node, ask=arg.get("ask"))
-            result = await self._call_tool(session, calling, arg["arguments"], arg["call_id"], arg["tainted"])
-            tainted = session.toolbox.is_tainting(node.tool_ref)
+            result, tainted = await self._call_tool(session, calling, arg["arguments"], arg["call_id"], arg["tainted"])
             item_result = {f"{name} {arg['index']}": result}
             return Command(update={"items": item_result, "tainted": tainted}, goto=f"{name}_all")
 
@@ -331,16 +329,18 @@ class _GraphCompiler:
         arguments: dict[str, Any],
         call_id: str,
         tainted: bool,
-    ) -> Any:
-        """Calls the tool of a node. An error of the tool fails the run, or is returned in place of the result."""
+    ) -> tuple[Any, bool]:
+        """Calls the tool of a node. Returns its result, and whether that may hold text from outside. An error of the
+        tool fails the run, or is returned in place of the result.
+        """
         node = calling.node
         ref = node.tool_ref
         try:
             async with session.call_slots:
-                return (await make_call(session, ref, arguments, call_id, tainted, node.approvers, calling)).value
+                result = await make_call(session, ref, arguments, call_id, tainted, node.approvers, calling)
         except ToolFailed as failed:
             if node.on_error == "tell":
-                return {"error": failed.error}
+                return {"error": failed.error}, is_quoting(ref)
             server = failed.error.get("details", {}).get("tool_server")
             place = f"{ref.name} of the tool server {server}" if server else ref.name
             message = f"{place}: {failed.error.get('message', 'failed')}"
@@ -350,7 +350,8 @@ class _GraphCompiler:
         except CallDenied as denied:
             if node.on_denied == "fail":
                 raise RunFailed("approval_denied", denied.reason) from denied
-            return {"error": {"code": "APPROVAL_REJECTED", "message": denied.reason}}
+            return {"error": {"code": "APPROVAL_REJECTED", "message": denied.reason}}, False
+        return result.value, result.tainted
 
     def _next_step(self, state: State) -> int:
         step = state["steps"] + 1

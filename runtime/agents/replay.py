@@ -120,7 +120,13 @@ class _Replayer:
             raise CallDenied(recorded_call["error"]["message"])
         if recorded_call["status"] == "error":
             raise ToolFailed(recorded_call["error"], recorded_call.get("args"))
-        return CallResult(recorded_call["result"], recorded_call.get("args"), recorded_call.get("warnings", ()))
+        return CallResult(
+            recorded_call["result"],
+            recorded_call.get("args"),
+            recorded_call.get("warnings", ()),
+            recorded_call.get("tainted", False),
+            recorded_call.get("read", ()),
+        )
 
     async def run_agent(
         self, node: AgentNode, input_values: Mapping[str, Any], call_id: str, *, tainted: bool
@@ -139,10 +145,6 @@ class _Replayer:
     def get_server_name(self, ref: ToolRef, call_id: str) -> str | None:
         recorded_call = self.record.calls.get(call_id) or self.record.inherited_calls.get(call_id) or {}
         return recorded_call.get("server")
-
-    def is_tainting(self, ref: ToolRef) -> bool:
-        calls = self.record.calls.values()
-        return any(call.get("tainted") for call in calls if call["tool_name"] == ref.name)
 
     async def ask_model(self, node_id: str, node: LlmNode, messages: Sequence[Message], step: int) -> ModelAnswer:
         if step not in self.record.answers:

@@ -21,6 +21,10 @@ class CallResult:
     value: Any
     arguments: Mapping[str, Any] | None = None
     warnings: Sequence[str] = ()
+    tainted: bool = False
+    """Whether it may hold text from outside."""
+    texts: Sequence[Mapping[str, Any]] = ()
+    """The texts that the tool has read, as `ReadText.as_json` has them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +75,6 @@ class Toolbox(Protocol):
 
     def redact_arguments(self, ref: ToolRef, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
         """Returns the arguments of a call as people may see them: without secrets."""
-        ...
-
-    def is_tainting(self, ref: ToolRef) -> bool:
-        """Returns whether results of the tool may contain text from outside."""
         ...
 
     def get_server_name(self, ref: ToolRef, call_id: str) -> str | None:

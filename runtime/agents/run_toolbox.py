@@ -21,6 +21,7 @@ from baobab.runtime.agents.live_text import LiveText, LiveTexts
 from baobab.runtime.agents.model_answers import ModelAnswer, parse_model_answer
 from baobab.runtime.agents.model_calls import ModelCallRecord
 from baobab.runtime.agents.offers import BOUND, DIGEST, SERVER, ToolOffers, function_names
+from baobab.runtime.agents.reading import describe_reading
 from baobab.runtime.agents.run_session import CallResult, Message, RunResult
 from baobab.runtime.agents.spec import AgentNode, GraphSpec, LlmNode, NamedApprovers, ToolRef
 from baobab.runtime.agents.validation import ToolOffer, find_node_right_issues
@@ -37,6 +38,7 @@ from baobab.tools.core.credits import BudgetExhausted
 from baobab.tools.core.errors import ApprovalRejected, ApprovalRequired, BaobabError, Unavailable
 from baobab.tools.core.money import usd
 from baobab.tools.core.steps import Step
+from baobab.tools.core.texts import shorten_texts
 from baobab.tools.core.wording import redact_arguments
 
 # A call that must wait longer than this for a rate limit pauses its run, for at least as long.
@@ -90,6 +92,14 @@ class RunToolbox:
             caller_requires_approval(self.caller, tool.name, tool.effect),
         )
         deciders = self._choose_approvers(ref, approvers, is_held=is_held, is_lent=right is not None)
+        reading = None
+        if needs_approval or is_held:
+            # What the steps before have read is in their events.
+            await self.event_log.flush()
+            redacted_arguments = self.redact_arguments(ref, arguments)
+            reading = await describe_reading(
+                self.event_log.database, self.run, tool, redacted_arguments, self._find_user_name
+            )
         step = Step(
             self.run.id,
             call_id,
@@ -109,6 +119,7 @@ class RunToolbox:
             node="" if calling is None else calling.node_id,
             announces=None if calling is None else self._describe_announced(calling.announces),
             ask=None if calling is None or calling.ask is None else self._name_ask(ref, calling.ask),
+            reading=reading,
         )
         context = RequestContext(
             "agent", self._request_id(call_id), ip=self.run.caller_ip or "local", base_url=self.base_url
@@ -147,10 +158,30 @@ class RunToolbox:
             raise ToolFailed(error, edited_arguments) from exc
         edited_arguments = await self._emit_decision(call_id) if needs_approval or is_held else None
         try:
-            return CallResult(_decode_result(tool.encode(result)), edited_arguments, finished_call.warnings or ())
+            return CallResult(
+                _decode_result(tool.encode(result)),
+                edited_arguments,
+                finished_call.warnings or (),
+                # What a tool server answers is always text of others.
+                ref.source != "builtin" or finished_call.has_read_outside,
+                shorten_texts(finished_call.texts or []),
+            )
         except ToolFailed as failed:
             failed.arguments = edited_arguments
             raise
+
+    async def _find_user_name(self, user_id: str) -> str | None:
+        """Returns what a user of the app is called; None for one who is gone."""
+        arguments = {"app_id": self.run.app_id, "user_id": user_id}
+        context = RequestContext("agent", f"{self.run.id}:name", base_url=self.base_url)
+        itself = AppKey(self.run.app_id, self.run.agent_id)
+        try:
+            result, _ = await self.registry.run(self.registry.find("users_get"), arguments, itself, context)
+        except BaobabError:
+            return None
+        user = result["user"]
+        name: str | None = user["display_name"] or user["email"]
+        return name
 
     async def _emit_decision(self, call_id: str) -> dict[str, Any] | None:
         """Emits a person's decision about a call. Returns the arguments that the person gave in place of its own, if
@@ -239,10 +270,6 @@ class RunToolbox:
         """Returns the arguments as events show them: without secrets."""
         registration = self.registry.find_for_graphs(ref.name) if ref.source == "builtin" else None
         return arguments if registration is None else redact_arguments(registration[0], arguments)
-
-    def is_tainting(self, ref: ToolRef) -> bool:
-        registration = self.registry.find_for_graphs(ref.name) if ref.source == "builtin" else None
-        return registration is None or registration[0].taints
 
     def get_server_name(self, ref: ToolRef, call_id: str) -> str | None:
         return self.offers.get_server_name(ref)

@@ -91,7 +91,9 @@ async def make_call(
     payload = {**_result_payload(result.value), **edited_arguments}
     if result.warnings:
         payload["warnings"] = list(result.warnings)
-    if session.toolbox.is_tainting(ref):
+    if result.texts:
+        payload["read"] = list(result.texts)
+    if result.tainted:
         payload["tainted"] = True
         session.event_log.taint()
     session.event_log.emit_event("tool_call_end", {**payload_base, "status": "ok", **payload}, end_subject)

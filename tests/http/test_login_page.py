@@ -33,6 +33,17 @@ class Visitor:
         path = f"/auth/{self.app}/login-page"
         return await self.baobab.client.post(path, data=form, headers=OWN if headers is None else headers)
 
+    async def sign_up(self, **fields: str) -> None:
+        """Signs up, and confirms the address later."""
+        page = await self.send("sign-up", email=EMAIL, password=PASSWORD, **fields)
+        assert "Confirm your address" in page.text, page.text
+        await self.read_tokens(await self.send("verify", email=EMAIL, later="yes", ticket=read_ticket(page.text)))
+
+    async def is_verified(self) -> bool:
+        path = f"/v1/{self.app}/admin/auth/users"
+        (user,) = (await self.baobab.client.get(path, headers=self.baobab.owner)).json()["users"]
+        return bool(user["email_verified"])
+
     async def read_mail(self) -> str:
         await run_due_jobs(self.baobab.application)
         outbox = await self.baobab.client.get(f"/v1/{self.app}/auth/outbox", headers=self.baobab.owner)
@@ -63,6 +74,12 @@ class Visitor:
         return tokens
 
 
+def read_ticket(page: str) -> str:
+    match = re.search(r'name="ticket" value="([^"]+)"', page)
+    assert match
+    return match[1]
+
+
 @pytest.fixture
 async def visitor(baobab: Baobab) -> Visitor:
     return Visitor(baobab, await baobab.create_app())
@@ -75,10 +92,11 @@ async def test_a_user_signs_up_and_in_and_is_sent_on_with_tokens(visitor: Visito
     policy = page.headers["content-security-policy"]
     assert "form-action 'self' http://localhost:3000;" in policy
     assert policy.startswith("default-src 'none'; style-src 'nonce-")
-    weak = await visitor.send("sign-up", email=EMAIL, password="short", display_name="Ada")
+    weak = await visitor.send("sign-up", email=EMAIL, password="short", display_name="Ada <L>")
     assert (weak.status_code, "too weak" in weak.text, EMAIL in weak.text) == (400, True, True)
-    assert 'value="Ada"' in weak.text
-    await visitor.read_tokens(await visitor.send("sign-up", email=EMAIL, password=PASSWORD, display_name="Ada"))
+    # What else was typed stays.
+    assert 'value="Ada &lt;L&gt;"' in weak.text
+    await visitor.sign_up(display_name="Ada")
     await visitor.read_tokens(await visitor.send("password", email=EMAIL, password=PASSWORD))
     wrong = await visitor.send("password", email=EMAIL, password="wrong")
     unknown = await visitor.send("password", email="eve@example.com", password="wrong")
@@ -96,6 +114,54 @@ async def test_a_mailed_code_signs_in_and_another_sets_a_new_password(visitor: V
     assert normalise(answers[0].text) == normalise(answers[1].text.replace("eve@", "ada@"))
     code = await visitor.read_code()
     await visitor.read_tokens(await visitor.send("reset", email=EMAIL, code=code, password="Battery staple 9?"))
+
+
+async def test_the_code_of_the_sign_up_mail_is_taken_by_the_page(
+    visitor: Visitor,
+) -> None:
+    page = await visitor.send("sign-up", email=EMAIL, password=PASSWORD)
+    ticket, link = read_ticket(page.text), await visitor.read_link()
+    wrong = await visitor.send("verify", email=EMAIL, code="wrong", ticket=ticket)
+    assert (wrong.status_code, "Invalid verification code" in wrong.text, read_ticket(wrong.text)) == (
+        400,
+        True,
+        ticket,
+    )
+    # The link uses up nothing before somebody presses the button; whoever did not sign up has nothing to do.
+    assert EMAIL in (await visitor.open(link=link)).text
+    code = await visitor.read_code()
+    await visitor.read_tokens(await visitor.send("verify", email=EMAIL, code=code, ticket=ticket))
+    users = (
+        await visitor.baobab.client.get(f"/v1/{visitor.app}/admin/auth/users", headers=visitor.baobab.owner)
+    ).json()
+    assert users["users"][0]["email_verified"] is True
+    again = await visitor.send("verify_email", link=link)
+    assert (again.status_code, "already used" in again.text) == (400, True)
+
+
+async def test_the_link_of_the_sign_up_mail_confirms_the_address(visitor: Visitor) -> None:
+    await visitor.sign_up()
+    answer = await visitor.send("verify_email", link=await visitor.read_link())
+    assert (answer.status_code, "Your address is confirmed" in answer.text) == (200, True)
+    users = (
+        await visitor.baobab.client.get(f"/v1/{visitor.app}/admin/auth/users", headers=visitor.baobab.owner)
+    ).json()
+    assert users["users"][0]["email_verified"] is True
+
+
+async def test_a_page_that_does_not_know_where_to_lead_says_what_to_do_and_links_to_the_app(visitor: Visitor) -> None:
+    page = await visitor.open()
+    assert (page.status_code, "This link is incomplete" in page.text, 'class="provider go"' in page.text) == (
+        400,
+        True,
+        False,
+    )
+    origins = {"allowed_origins": ["https://shop.example.com"]}
+    response = await visitor.baobab.client.patch(
+        f"/v1/{visitor.app}/config/cors", json=origins, headers=visitor.baobab.owner
+    )
+    assert response.status_code == 200, response.text
+    assert 'href="https://shop.example.com"' in (await visitor.open()).text
 
 
 async def test_opening_the_link_of_a_mail_uses_up_nothing_and_a_click_signs_in_once(visitor: Visitor) -> None:
@@ -204,7 +270,8 @@ async def test_the_page_is_at_the_apps_own_host_too(visitor: Visitor) -> None:
     headers = {"host": host}
     page = await visitor.baobab.client.get("/auth/login-page", params={"redirect_to": BACK}, headers=headers)
     assert page.status_code == 200, page.text
-    form = {"step": "sign-up", "email": EMAIL, "password": PASSWORD, "redirect_to": BACK}
+    await visitor.sign_up()
+    form = {"step": "password", "email": EMAIL, "password": PASSWORD, "redirect_to": BACK}
     same = {**headers, "origin": f"http://{host}", "sec-fetch-site": "same-origin"}
     await visitor.read_tokens(await visitor.baobab.client.post("/auth/login-page", data=form, headers=same))
 

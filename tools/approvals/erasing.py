@@ -58,7 +58,9 @@ async def erase_calls(
         row: Any = (await unit.execute(query)).first()
         if row is None:
             continue
-        values: dict[str, Any] = {"fields": None, "asked_fields": None, "used": None, "result": None, "ask": None}
+        values: dict[str, Any] = {"fields": None, "asked_fields": None, "used": None, "result": None, "ask": None} | {
+            "reading": None
+        }
         # One whose job has begun waits for this transaction, and then finds that what it names is gone.
         is_withdrawn = row.status == "pending" or (
             row.status == "approved" and await jobs.withdraw(unit.execute, job_id_of(approval_id))

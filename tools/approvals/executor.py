@@ -51,6 +51,7 @@ class ApprovedCall:
     app_id: str | None = None
     """The app that the call names, or else the one whose agent proposed it."""
     tainted: bool = False
+    starter: str = ""
     """Whether the run that proposed it had read text from outside."""
     right: Mapping[str, Any] | None = None
     """Whose right it uses, if that is the app's (acting.py)."""
@@ -146,6 +147,7 @@ class Executor:
             row.meaning,
             app_id=row.app_id,
             tainted=bool(row.tainted),
+            starter=row.starter or "",
             right=describe_right(row),
         )
         await job.registry.run(tool, arguments, caller, context, approved_attempt=approved_call)

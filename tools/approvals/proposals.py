@@ -277,6 +277,9 @@ class ProposedCalls:
             "agent": step and step.agent,
             "node": step and step.node,
             "meaning": meaning,
+            "reading": None
+            if step is None or step.reading is None
+            else self._texts.seals.seal(approval_id, "reading", json.dumps(step.reading, separators=(",", ":"))),
             "app_right": step.app_right.as_column if step and step.app_right else None,
             "announced": None
             if announcement_json is None

@@ -6,6 +6,7 @@ from pydantic_core import to_json
 
 from baobab.tools.approvals.asking_runs import RunsById, render_run
 from baobab.tools.approvals.naming import ApprovalLabels
+from baobab.tools.approvals.reading_texts import render_read, render_warning
 from baobab.tools.approvals.schemas import Approval, Status
 from baobab.tools.approvals.service import service_of
 from baobab.tools.core.app_rights import name_editable_fields
@@ -58,7 +59,12 @@ class ApprovalRenderer:
         if row.tool == "interrupt" and arguments is not None:
             question = {name: arguments.get(name) for name in ("reason", "data", "answer_schema")}
         title = self._labels.title(row, is_outsider=isinstance(self._call.caller, EndUser))
+        reading = texts.read_reading(row)
+        # Names of what is stored are not for the app's users, as no preview of it is.
+        sees_data = not isinstance(self._call.caller, EndUser)
         context = {
+            "read": None if reading is None or not sees_data else render_read(reading),
+            "warning": None if reading is None else render_warning(reading, names_sources=sees_data),
             "status": read_status(self._call, row),
             "title": join_parts(title),
             "title_parts": [{"text": text, "own": own} for text, own in title],

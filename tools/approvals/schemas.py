@@ -44,6 +44,30 @@ class TitlePart(TypedDict):
     ]
 
 
+class Source(TypedDict):
+    """A text that a run has read."""
+
+    text: Annotated[str, Field(description="What it is and whose, such as “Cracked shade” in tickets by Carla.")]
+    own: Annotated[bool, Field(description="Whether it is the app's own text, and not from outside.")]
+
+
+class ForeignValue(TypedDict):
+    """A value of a call that stands only in text from outside."""
+
+    argument: str
+    value: str
+    source: str
+
+
+class Warned(TypedDict):
+    """Why whoever decides should look twice."""
+
+    cause: Literal["value", "pays", "deletes", "rights", "other_person"]
+    fact: Annotated[str, Field(description="What is so.")]
+    reason: Annotated[str, Field(description="Why that matters.")]
+    values: list[ForeignValue]
+
+
 class Approval(TypedDict):
     id: str
     status: Status
@@ -95,6 +119,17 @@ class Approval(TypedDict):
     error: Refusal | None
     tainted: Annotated[
         bool | None, Field(description="Whether the run that asks has read text that strangers may have written.")
+    ]
+    read: Annotated[
+        list[Source] | None,
+        Field(description="What the run has read before it asked; null for a key's own call, and for the app's users."),
+    ]
+    warning: Annotated[
+        Warned | None,
+        Field(
+            description="Only if it has read text from outside, and a value of the call stands in that text alone, or "
+            "the call pays, deletes, gives rights, or writes to others than the authors of that text."
+        ),
     ]
     edited: Annotated[
         bool | None,

@@ -70,6 +70,8 @@ approvals = Table(
     Column("asked_fields", Sealed),
     # What the title and the excerpt are made of: the templates of the node that asks, and the label of the row.
     Column("ask", Sealed),
+    # What the run had read, and why whoever approves is warned (texts.py).
+    Column("reading", Sealed),
     Index("ix_approvals_organisation_id_created_at", "organisation_id", "created_at"),
     Index("ix_approvals_run_id", "run_id"),
     Index("ix_approvals_status_expires_at", "status", "expires_at"),

@@ -69,6 +69,10 @@ class ApprovalTexts:
         """Returns the arguments that the approver changed; None if they changed nothing."""
         return None if row.used is None else json.loads(self.seals.open(row.id, "used", row.used))
 
+    def read_reading(self, row: Any) -> dict[str, Any] | None:
+        """Returns what the run that asks had read, and why a person is warned; None if it had read nothing."""
+        return None if row.reading is None else json.loads(self.seals.open(row.id, "reading", row.reading))
+
     def seal_fields(self, approval_id: str, column: str, fields: Fields) -> str:
         return self.seals.seal(approval_id, column, json.dumps(fields, separators=(",", ":")))
 

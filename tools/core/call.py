@@ -30,6 +30,7 @@ from baobab.tools.core.rate_limits import Allowance
 from baobab.tools.core.schema import find_unbounded, portable
 from baobab.tools.core.services import Services
 from baobab.tools.core.stores import Stores
+from baobab.tools.core.texts import ReadText
 from baobab.tools.core.types import DefaultBy
 from baobab.tools.core.widening import Widens
 
@@ -291,6 +292,8 @@ class ApprovedAttempt(Protocol):
     """The app that the call names, or else the one whose agent proposed it."""
     tainted: bool
     """Whether the run that proposed it had read text from outside."""
+    starter: str
+    """Who started that run, as deciders.py names people; empty for the call of a key."""
     right: Mapping[str, Any] | None
     """Of a call that uses the app's right: by which agent's node, for whom and by whom, as the audit log shows it."""
 
@@ -318,6 +321,7 @@ class Call:
         "registry",
         "role",
         "services",
+        "texts",
         "tool",
         "unit",
         "warnings",
@@ -338,6 +342,8 @@ class Call:
         """The effect of the tool; `destructive` once the call turned out to destroy or replace something."""
         self.allowance: Allowance | None = None
         self.approved_attempt: ApprovedAttempt | None = None
+        self.texts: list[ReadText] | None = None
+        """The texts that the call has read; None if its tool does not say which."""
         self.is_nested = False
         """Whether another call invoked this one, in the same unit of work."""
         self.headers: list[tuple[bytes, bytes]] | None = None
@@ -408,6 +414,15 @@ class Call:
             raise RuntimeError(f"{self.tool.name}: say with `destructive_when` in which case it destroys something")
         if self.needs_destroy_approval:
             raise WouldDestroy
+
+    def note_texts(self, *texts: ReadText) -> None:
+        """Says which texts the call has read, and whose they are. A result without any text notes none."""
+        self.texts = [*(self.texts or ()), *texts]
+
+    @property
+    def has_read_outside(self) -> bool:
+        """Whether the result may hold text from outside: where the tool does not say what it read, it may."""
+        return self.tool.taints and (self.texts is None or not all(text.is_own for text in self.texts))
 
     def require_app(self) -> App:
         """Returns the app that the call works in. Raises AppNotFound if it names none."""

@@ -46,3 +46,5 @@ class Step:
     """For a question: what the write that follows it is made of (tools/approvals/consents.py)."""
     ask: Mapping[str, Any] | None = None
     """How the node's author wants the call to be shown to whoever decides (runtime/agents/asks.py)."""
+    reading: Mapping[str, Any] | None = None
+    """What the run has read before, and why a person is warned (runtime/agents/reading.py)."""

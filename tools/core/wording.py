@@ -84,7 +84,7 @@ def describe_call(
     consequence = None if tool is None else tool.consequence
     lines = [summary, consequence or _CONSEQUENCE.get(effect, "")]
     if tainted:
-        lines.append("The run that asks has read text that strangers may have written: this may be their wish.")
+        lines.append("The run that asks has read text from outside.")
     if as_app:
         lines.append("It uses the right of the app, not that of whoever asks.")
     elif user_id is not None:

@@ -101,6 +101,8 @@ class TableInfo:
     live_since: str | None = None
     """Since when changes of the table's rows are sent to subscribers. None if they are not."""
     checks: Mapping[str, Check] = field(default_factory=dict)
+    own_text: bool = False
+    """Whether an admin has marked its rows as the app's own texts. It ends when users or visitors may write rows."""
     view: Mapping[str, Any] | None = None
     """The query of a view (tools/data/views.py), which is read like a table. None for a table."""
 
@@ -312,6 +314,7 @@ def _encode_table(table: TableInfo) -> dict[str, Any]:
         "policies": [_as_dict(policy) for policy in table.policies.values()],
         "fill_user": table.fill_user,
         "live_since": table.live_since,
+        **({"own_text": True} if table.own_text else {}),
         "checks": [_as_dict(check) for check in table.checks.values()],
     }
 
@@ -354,4 +357,5 @@ def _decode_table(name: str, text: Mapping[str, Any]) -> TableInfo:
         text["fill_user"],
         text.get("live_since"),
         {each["name"]: Check(**each) for each in text.get("checks", [])},
+        text.get("own_text", False),
     )

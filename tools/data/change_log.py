@@ -12,6 +12,7 @@ from typing import Any, Literal
 from baobab.storage.data.store import DataStore
 from baobab.storage.statements import Statements
 from baobab.tools.core.call import Call
+from baobab.tools.core.texts import find_writer
 from baobab.tools.data.actor import Actor
 from baobab.tools.data.catalogue import TableInfo
 from baobab.tools.data.schemas import Row
@@ -47,6 +48,8 @@ class Author:
     actor_id: str | None
     run_id: str | None
     tool: str
+    is_outside: bool = False
+    """Whether what it writes comes from outside (tools/core/texts.py)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +103,7 @@ class _Entry:
 def find_author(call: Call, actor: Actor) -> Author:
     step, approved_attempt = call.context.step, call.approved_attempt
     run_id = step.run_id if step is not None else approved_attempt.run_id if approved_attempt is not None else None
-    return Author(actor, call.caller.actor_id, run_id, call.tool.name)
+    return Author(actor, call.caller.actor_id, run_id, call.tool.name, find_writer(call) == "outside")
 
 
 def encode_key(table: TableInfo, row: Row | None) -> str | None:
@@ -125,6 +128,7 @@ class ChangeLog:
         self._statements = statements
         self._drop_kept = partial(drop_kept, statements, store, app_id)
         self._table = store.name_table(app_id, "_changes")
+        self._outside_rows = store.name_table(app_id, "_outside_rows")
         self._sequences = sequences
         self._author = author
         self._now = now
@@ -171,6 +175,7 @@ class ChangeLog:
         entries, self._entries, self._waiting = self._entries, [], 0
         if not entries:
             return
+        self._keep_outside_rows(entries)
         first = self._sequences.add(_NUMBER, len(entries)) - len(entries) + 1
         self.action = self.action or first
         rows = [self._encode(entry, number, self.action) for number, entry in enumerate(entries, first)]
@@ -178,6 +183,27 @@ class ChangeLog:
         places = ", ".join("?" * (len(_NAMES) + 1))
         self._statements.insert_many(f"INSERT INTO {self._table} ({names}) VALUES ({places})", rows)
         self._trim(self._sequences.add(_BYTES, sum(entry.size for entry in entries)) - self._most_bytes)
+
+    def _keep_outside_rows(self, entries: list[_Entry]) -> None:
+        """Keeps which rows of marked tables come from outside, also where such a row gets another key."""
+        for entry in entries:
+            if not entry.table.own_text or entry.op == "DELETE":
+                continue
+            key, condition = entry.new_key or "", ""
+            values: tuple[str, ...] = ()
+            if not self._author.is_outside:
+                if entry.old_key in (None, entry.new_key):
+                    continue
+                condition = f" WHERE EXISTS (SELECT 1 FROM {self._outside_rows} WHERE id = ?)"
+                values = (_name_row(entry.table, entry.old_key or ""),)
+            self._statements.rows(
+                f"INSERT INTO {self._outside_rows} (id, name, key) SELECT ?, ?, ?{condition or ' WHERE true'} "
+                "ON CONFLICT (id) DO NOTHING",
+                _name_row(entry.table, key),
+                entry.table.name,
+                key,
+                *values,
+            )
 
     def note_undone(self, changes: Iterable[Change]) -> None:
         """Marks changes as undone by this transaction. What those changes had undone themselves counts again."""
@@ -233,6 +259,10 @@ def drop_kept(
 def _list_inverses(statements: Statements, table: str, last: int) -> list[Mapping[str, Any] | None]:
     rows = statements.rows(f"SELECT old_row FROM {table} WHERE id <= ? AND name = ?", last, SCHEMA)
     return [None if text is None else json.loads(text) for (text,) in rows]
+
+
+def _name_row(table: TableInfo, key: str) -> str:
+    return f"{table.name} {key}"
 
 
 def _encode_row(row: Row | None) -> str | None:

@@ -22,6 +22,7 @@ from baobab.tools.data.errors import InvalidExpression, InvalidSchema, TablesBus
 from baobab.tools.data.expression_trees import list_names
 from baobab.tools.data.expressions import SqlWriter, quote
 from baobab.tools.data.own_tables import create_own_tables
+from baobab.tools.data.own_text import end_own_text, warn_of_ended_marks
 from baobab.tools.data.row_security import raise_guard
 from baobab.tools.data.transactions import format_moment, require_thawed, translate_violation
 from baobab.tools.data.usage import measure_tables, write_within_plan
@@ -38,6 +39,7 @@ async def change_catalogue(call: Call, change: Change) -> Catalogue:
     change: takes the current catalogue and returns the new one.
     """
     app_id, store = call.require_app().id, call.stores.data
+    ended_marks: list[str] = []
 
     def run(statements: Statements) -> Catalogue:
         create_own_tables(statements, store, app_id)
@@ -45,6 +47,7 @@ async def change_catalogue(call: Call, change: Change) -> Catalogue:
         current = read_catalogue(statements, store, app_id)
         bytes_before = measure_tables(statements, store, app_id)
         result = write_within_plan(call, statements, bytes_before, lambda: change(statements, current))
+        result, ended_marks[:] = end_own_text(result)
         _require_room(current, result)
         result = raise_guard(statements, store, app_id, replace(current, guard=result.guard), result)
         write_catalogue(statements, store, app_id, result)
@@ -56,6 +59,7 @@ async def change_catalogue(call: Call, change: Change) -> Catalogue:
         raise translate_violation(exc, Catalogue()) from exc
     except LockTimeout as exc:
         raise TablesBusy from exc
+    warn_of_ended_marks(call, ended_marks)
     await call.services.notices.publish(call.unit, NOTICE, app_id)
     return result
 

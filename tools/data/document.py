@@ -476,4 +476,6 @@ def keep_policies(table: TableInfo, older: TableInfo | None) -> TableInfo:
         policies=older.policies,
         fill_user=older.fill_user if older.fill_user in table.columns else None,
         live_since=older.live_since,
+        # Which of its rows come from outside is kept by the name of the table.
+        own_text=older.own_text and older.name == table.name,
     )

@@ -187,6 +187,12 @@ class ViewReadOnly(BadRequest):
     remediation = "Write the tables that the view reads; op:schema_get shows its query."
 
 
+class WrittenByUsers(Conflict):
+    code = "DATA_WRITTEN_BY_USERS"
+    summary = "Users or visitors may write rows of this table, so its texts are not the app's own."
+    remediation = "Mark a table that only you write, or close this one for users first: op:rls_list shows its policies."
+
+
 class AnswerTooLarge(BaobabError):
     code = "DATA_ANSWER_TOO_LARGE"
     status = 413

@@ -24,10 +24,11 @@ OWN_TABLES = {
         "seen_at text NOT NULL, channel text"
     ),
     "_slow_statements": slow_statements.COLUMNS,
+    "_outside_rows": "id text PRIMARY KEY, name text NOT NULL, key text NOT NULL",
     "_messages": "id bigint PRIMARY KEY, kind text NOT NULL, fields text NOT NULL, at text NOT NULL",
 }
 """The columns of each table, by the name of the table."""
-_NEWEST = ("_catalogue", "channels")
+_NEWEST = ("_outside_rows", "key")
 """The newest table and column of Baobab's own. A database that has it has all of them."""
 
 

@@ -148,8 +148,16 @@ class TableDescription(TypedDict):
     key: list[str]
     referred_to_by: list[str]
     row_level_security: bool
+    own_text: Annotated[
+        bool, Field(description="Whether an admin has marked its rows as the app's own text (op:schema_own_text).")
+    ]
     policies: list[str]
     query: NotRequired[str]
+
+
+class OwnText(TypedDict):
+    table: str
+    own_text: bool
 
 
 class Enabled(TypedDict):

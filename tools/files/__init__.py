@@ -1,7 +1,7 @@
 """Files of an app and of its users, whose bytes are in the object store of the app's region."""
 
 from baobab.tools.files import jobs
-from baobab.tools.files.tools import content, named, objects, texts, uploads
+from baobab.tools.files.tools import content, named, objects, own_text, texts, uploads
 from baobab.tools.files.toolset import files
 
 TOOLSETS = (files,)
@@ -11,6 +11,7 @@ MODULES = (
     texts,
     named,
     uploads,
+    own_text,
     jobs,
 )
 """Importing these registers the tools and jobs of the toolset."""

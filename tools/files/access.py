@@ -14,9 +14,11 @@ from baobab.tools.core.auth.access import OF_APP
 from baobab.tools.core.auth.callers import Caller, EndUser
 from baobab.tools.core.call import Call
 from baobab.tools.core.errors import AppNotFound, AppPaused, BaobabError, UrlExpired, UrlRefused
+from baobab.tools.core.own_prefixes import is_covered, list_prefixes
 from baobab.tools.core.signed_urls import Method, require_signature
+from baobab.tools.core.texts import ReadText, is_own_text
 from baobab.tools.files.signed_urls import THUMBNAIL_SUFFIX, build_content_path
-from baobab.tools.files.tables import files_table
+from baobab.tools.files.tables import files_table, own_folders
 
 _columns = files_table.c
 
@@ -62,6 +64,19 @@ class BySignedUrl:
 OF_RUNNING_APP = OfRunningApp()
 BY_UPLOAD_URL, BY_DOWNLOAD_URL = BySignedUrl("PUT"), BySignedUrl("GET")
 BY_THUMBNAIL_URL = BySignedUrl("GET", suffix=THUMBNAIL_SUFFIX)
+
+
+async def note_files(call: Call, *rows: Any) -> None:
+    """Notes whose texts files are, for the run that has read them."""
+    if call.context.step is None:
+        return
+    async with call.stores.database.reading() as connection:
+        folders = [row.prefix for row in await list_prefixes(connection.execute, own_folders, call.require_app().id)]
+    for row in rows:
+        in_own_place = is_covered(row.filename, folders)
+        is_own_file = row.user_id is None and is_own_text(row.writer, in_own_place=in_own_place)
+        call.note_texts(ReadText("file", row.filename, is_own_file, user_id=row.user_id))
+    call.note_texts()
 
 
 def owner_of(caller: Caller) -> str | None:

@@ -118,6 +118,9 @@ class LocatedFile(TypedDict):
     content_type: str
     size_bytes: int
     sha256: str
+    writer: Annotated[
+        Literal["person", "outside"] | None, Field(description="Who stored it, as tools/core/texts.py has it.")
+    ]
     store_key: Annotated[str, Field(description="Where its bytes are in the object store of the app's region.")]
 
 

@@ -19,6 +19,7 @@ from baobab.tools.core.auth.directory import App
 from baobab.tools.core.call import Call
 from baobab.tools.core.errors import AppMigrating, BaobabError
 from baobab.tools.core.services import Services
+from baobab.tools.core.texts import find_writer
 from baobab.tools.files import quota
 from baobab.tools.files.access import owner_of
 from baobab.tools.files.errors import AlreadyStored, FileNotFound, LengthDiffers, StoreFailed, UploadRunning
@@ -70,6 +71,7 @@ async def reserve(
         "user_id": user_id,
         "filename": filename,
         "content_type": content_type,
+        "writer": find_writer(call),
         "size_bytes": size,
         "public": public,
         "created_at": now,

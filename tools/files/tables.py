@@ -5,6 +5,7 @@ from sqlalchemy import BigInteger, Boolean, Column, Index, String, Table
 from baobab.storage.tables import Instant, metadata
 from baobab.tools.core.app_data import AppTable
 from baobab.tools.core.app_freezes import Freezes
+from baobab.tools.core.own_prefixes import define_prefixes
 
 FREEZES = Freezes("files")
 
@@ -18,6 +19,8 @@ files_table = Table(
     Column("user_id", String(36)),
     Column("filename", String(255), nullable=False),
     Column("content_type", String(255), nullable=False),
+    # Who stored it: `person`, `outside` or null (tools/core/texts.py).
+    Column("writer", String(10)),
     Column("size_bytes", BigInteger, nullable=False),
     # Whether every signed-in user may download it.
     Column("public", Boolean, nullable=False),
@@ -69,11 +72,15 @@ file_usage_by_user = Table(
 )
 """The part of `file_usage` that is each user's."""
 
+own_folders = define_prefixes("file_own_folders")
+"""The beginnings of names of files that an admin has marked as the app's own text."""
+
 APP_TABLES = (
     AppTable(files_table, counted_as="files", counted_if=_columns.stored_at.is_not(None)),
     AppTable(file_parts),
     AppTable(file_usage),
     AppTable(file_usage_by_user),
+    AppTable(own_folders),
 )
 
 

@@ -1,6 +1,6 @@
 """The key-value store of an app: entries, counters, compare-and-swap, and the rules that expose keys to end users."""
 
-from baobab.tools.kv.tools import administration, batches, entries, expose_rules
+from baobab.tools.kv.tools import administration, batches, entries, expose_rules, own_text
 from baobab.tools.kv.toolset import kv
 
 TOOLSETS = (kv,)
@@ -10,5 +10,6 @@ MODULES = (
     batches,
     entries,
     expose_rules,
+    own_text,
 )
 """Importing these registers the tools, jobs and gauges of the toolsets."""

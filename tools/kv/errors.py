@@ -45,6 +45,11 @@ class KeySegmentEmpty(KeyInvalid):
     remediation = "Send a key with text on both sides of every `/`."
 
 
+class OpenToUsers(Conflict):
+    summary = "A rule lets users or visitors write some of these keys, so their values are not the app's own."
+    remediation = "Mark keys that only you write, or close these first: op:kv_expose_list shows the rules."
+
+
 class ConfirmRequired(BadRequest):
     code = "confirm_required"
     summary = "Flushing deletes every key and cannot be undone."

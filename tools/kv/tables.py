@@ -1,8 +1,13 @@
-"""The table of expose rules; entries are kept by `storage/kv/`."""
+"""The tables of expose rules and of the app's own texts; entries are kept by `storage/kv/`."""
 
 from sqlalchemy import Column, ForeignKey, Integer, String, Table
 
 from baobab.storage.tables import metadata
+from baobab.tools.core.app_data import AppTable
+from baobab.tools.core.app_freezes import Freezes
+from baobab.tools.core.own_prefixes import define_prefixes
+
+FREEZES = Freezes("kv")
 
 rules_table = Table(
     "kv_rules",
@@ -13,3 +18,16 @@ rules_table = Table(
     Column("write", String(10), nullable=False),
     Column("position", Integer, nullable=False),
 )
+
+own_prefixes = define_prefixes("kv_own_prefixes")
+"""In the database of the app's region, as the next one is."""
+
+outside_keys = Table(
+    "kv_outside_keys",
+    metadata,
+    Column("app_id", String(36), primary_key=True),
+    Column("key", String(512), primary_key=True),
+)
+"""Keys below a marked beginning whose values come from outside (own_keys.py)."""
+
+APP_TABLES = (AppTable(own_prefixes), AppTable(outside_keys))

@@ -9,6 +9,7 @@ from baobab.tools.core.stores import Stores
 from baobab.tools.core.toolset import Toolset
 from baobab.tools.kv.errors import KvEnvelope
 from baobab.tools.kv.limits import KV_OPERATIONS
+from baobab.tools.kv.tables import APP_TABLES
 
 KV_ENVELOPE: Envelope = KvEnvelope()
 WRITTEN = Audit("kv.write", category="data", resource="key", tallied=True)
@@ -48,6 +49,7 @@ kv = Toolset(
     envelope=KV_ENVELOPE,
     raises=(RateLimited, Unavailable, AppMigrating),
     keeps_failures="key",
+    app_tables=APP_TABLES,
     data=KvData(),
     limit=KV_OPERATIONS,
 )

@@ -87,7 +87,7 @@ TEMPLATES = {
     "verify_email": Template(
         "Confirm your address for {{ app }}",
         {
-            "greeting": "Confirm your e-mail address for {{ app }} with this code:",
+            "greeting": "Confirm your e-mail address for {{ app }} by this link or code:",
             "lifetime": "It is good for 24 hours.",
             "ignore": _IGNORE,
         },

@@ -16,6 +16,7 @@ from baobab.tools.core.auth.access import OF_APP
 from baobab.tools.core.auth.callers import Anonymous, Caller, EndUser
 from baobab.tools.core.call import Call
 from baobab.tools.core.errors import BaobabError, Forbidden, Unauthenticated
+from baobab.tools.core.texts import ReadText, is_own_text
 from baobab.tools.rag.errors import CollectionNotFound, DocumentNotFound, NotForUsers
 from baobab.tools.rag.tables import collections, documents
 
@@ -92,6 +93,22 @@ def is_visible_to(caller: Caller, collection: Row) -> list[ColumnElement[bool]]:
     """Returns the conditions for documents of a collection that a caller may see."""
     owner = limit_to_owner(caller, collection)
     return [] if owner is None else [documents.c.user_id == owner]
+
+
+def describe_text(collection: Row, document: Row) -> ReadText:
+    """Says whose text a document is. document: a row with its id, names, user, writers and versions.
+
+    While its next version is prepared, its name is that version's and its text the earlier one's.
+    """
+    writers = [
+        *([document.writer] if document.version is not None else []),
+        *([document.next_writer] if document.next_version is not None else []),
+    ]
+    is_own = document.user_id is None and all(
+        is_own_text(writer, in_own_place=bool(collection.own_text)) for writer in writers
+    )
+    name = document.title or document.filename or document.id
+    return ReadText("document", name, is_own, collection.name, user_id=document.user_id)
 
 
 def require_changeable(caller: Caller, collection: Row) -> None:

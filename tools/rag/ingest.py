@@ -15,6 +15,7 @@ from baobab.tools.core.auth.callers import Account, AppKey, EndUser
 from baobab.tools.core.auth.directory import App
 from baobab.tools.core.call import Call
 from baobab.tools.core.services import Services
+from baobab.tools.core.texts import Writer, find_writer
 from baobab.tools.rag.access import Row, owner_of
 from baobab.tools.rag.errors import FileRefused, NotForUsers, SourceMissing, StorageFull, TooManyDocuments
 from baobab.tools.rag.schemas import MOST_DOCUMENTS, IngestResult
@@ -67,6 +68,8 @@ class DocumentSource:
     filename: str | None
     media_type: str | None
     digest: str
+    writer: Writer | None
+    """Who stores it, or stored the file."""
 
     @property
     def size_bytes(self) -> int:
@@ -84,8 +87,9 @@ async def find_source(
     """
     if [text, object_id, url].count(None) != 2:
         raise SourceMissing
+    writer = find_writer(call)
     if text is not None:
-        return DocumentSource(text, None, None, filename, None, hashlib.sha256(text.encode()).hexdigest())
+        return DocumentSource(text, None, None, filename, None, hashlib.sha256(text.encode()).hexdigest(), writer)
     if url is not None:
         # Otherwise strangers could have this server fetch any address.
         if isinstance(call.caller, EndUser):
@@ -95,7 +99,9 @@ async def find_source(
         # A literal IP address is checked now, a host name when it is fetched.
         http_client.check_url(url)
         digest = hashlib.sha256(b"url\0" + url.encode()).hexdigest()
-        return DocumentSource(None, None, url, filename or name_page(url), None, digest)
+        # Nobody here wrote the page, whoever names its address.
+        writer = "outside" if writer == "outside" else None
+        return DocumentSource(None, None, url, filename or name_page(url), None, digest, writer)
     file = await call.invoke("files_locate", app_id=call.require_app().id, object_id=object_id)
     kind = file["content_type"].partition(";")[0].strip().lower()
     if kind not in MEDIA_TYPES.values() and (kind.startswith(_WITHOUT_TEXT) or kind in _NEVER_READ):
@@ -103,7 +109,11 @@ async def find_source(
             f"A file of the type {kind} has no text that is read.",
             details={"content_type": kind, "supported": sorted(MEDIA_TYPES.values())},
         )
-    return DocumentSource(None, object_id, None, filename or file["filename"], file["content_type"], file["sha256"])
+    if writer != "outside":
+        writer = file["writer"]
+    return DocumentSource(
+        None, object_id, None, filename or file["filename"], file["content_type"], file["sha256"], writer
+    )
 
 
 def name_page(url: str) -> str:
@@ -173,6 +183,7 @@ def _describe_version(call: Call, version: int, source: DocumentSource, metadata
         "status": "pending",
         "error_message": None,
         "next_version": version,
+        "next_writer": source.writer,
         "ingest_id": call.services.ids.uuid(),
         "chunks_done": 0,
         "chunks_total": 0,

@@ -80,6 +80,7 @@ async def rag_begin_reindexing(job: Job, app_id: str, collection_id: str) -> Non
                     "error_message": None,
                     "next_version": max(row.version, row.next_version or 0) + 1,
                     "keeps_text": True,
+                    "next_writer": row.writer,
                     "chunks_done": 0,
                     "chunks_total": 0,
                     "attempts": 0,

@@ -308,6 +308,7 @@ class _Preparation:
             status="ready",
             error_message=None,
             version=version,
+            writer=document.next_writer,
             next_version=None,
             keeps_text=False,
             ingest_id=None,

@@ -98,6 +98,13 @@ class Collection(TypedDict):
     embeddingModel: Annotated[
         str | None, Field(description="The model of its vectors; null before the first document.")
     ]
+    ownText: Annotated[
+        bool,
+        Field(
+            description="Whether an admin has marked its texts as the app's own: a run that reads them has read no "
+            "text from outside."
+        ),
+    ]
     createdAt: datetime
     updatedAt: datetime
     warnings: NotRequired[Annotated[list[str], Field(description="Who may read it without being asked who they are.")]]

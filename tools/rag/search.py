@@ -13,7 +13,7 @@ from baobab.storage.cancellation import run_beside
 from baobab.storage.database import Execute
 from baobab.storage.full_text import tag_words
 from baobab.tools.core.call import Call
-from baobab.tools.rag.access import Row, limit_to_owner
+from baobab.tools.rag.access import Row, describe_text, limit_to_owner
 from baobab.tools.rag.chosen_documents import ChosenDocuments
 from baobab.tools.rag.embedding import MATRICES, embed_texts
 from baobab.tools.rag.model_calls import ask_model, nested_context, paying_caller
@@ -60,6 +60,7 @@ async def search(call: Call, collection: Row, request: SearchRequest) -> list[Fo
     for attempt in range(1, _ATTEMPTS + 1):
         scope = await _choose_documents(call, collection, request.filter)
         if scope.ids == ():
+            call.note_texts()
             return []
         models = await search_vectors.list_models(call, scope)
         # The transaction ends here: none stays open while the model works.
@@ -100,7 +101,10 @@ async def search(call: Call, collection: Row, request: SearchRequest) -> list[Fo
         ranking = fuse_rankings([dict.fromkeys(found_places, 1.0)])
     if request.diversity:
         found_places = await _diversify(found_places, ranking, vectors_of, request)
-    return [_describe(rows[place], place, scores[place]) for place in found_places[: request.top_k]]
+    found_places = found_places[: request.top_k]
+    if collection is not None:
+        call.note_texts(*(describe_text(collection, rows[place]) for place in found_places))
+    return [_describe(rows[place], place, scores[place]) for place in found_places]
 
 
 def _count_needed(request: SearchRequest) -> int | None:
@@ -152,7 +156,14 @@ def _build_load(dialect: str, is_owned: bool) -> Select[Any]:
     of_chunk = and_(*(vectors.c[name] == chunks.c[name] for name in ("app_id", "document_id", "version", "position")))
     place = tuple_(chunks.c.document_id, chunks.c.version, chunks.c.position)
     columns = [column for column in chunks.c if column is not chunks.c.words]
-    query = select(*columns, documents.c.filename, documents.c.metadata, documents.c.embedding_model, vectors.c.vector)
+    of_document = documents.c
+    whose_columns = (of_document.title, of_document.user_id, of_document.writer, of_document.next_writer)
+    query = select(
+        *columns,
+        *(of_document.filename, of_document.metadata, of_document.embedding_model, of_document.next_version),
+        *(*whose_columns, of_document.id),
+        vectors.c.vector,
+    )
     query = query.select_from(chunks.join(documents, has_version).outerjoin(vectors, of_chunk))
     query = query.where(chunks.c.app_id == bindparam("app_id"), place.in_(select_places(dialect)))
     return query.where(documents.c.user_id == bindparam("owner")) if is_owned else query

@@ -24,6 +24,8 @@ collections = Table(
     Column("description", String(500)),
     # `private`, `shared` or `custom`.
     Column("access_mode", String(20), nullable=False),
+    # Whether an admin has marked its texts as the app's own; null is no.
+    Column("own_text", Boolean),
     # In characters.
     Column("chunk_size", Integer, nullable=False),
     Column("chunk_overlap", Integer, nullable=False),
@@ -61,6 +63,9 @@ documents = Table(
     # The model that the vectors of that version were made with.
     Column("embedding_model", String(200)),
     Column("dimensions", Integer),
+    # Who stored the version that searches see, and who the next one: `person`, `outside` or null (tools/core/texts.py).
+    Column("writer", String(10)),
+    Column("next_writer", String(10)),
     # The version that a job prepares, the job, and how far it is.
     Column("next_version", Integer),
     Column("ingest_id", String(60)),

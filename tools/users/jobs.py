@@ -61,11 +61,13 @@ async def request_code(call: Call, email: str, purpose: Purpose, redirect_to: st
 async def send_code(
     services: Services, unit: Unit, app_id: str, email: str, purpose: Purpose, redirect_to: str | None = None
 ) -> None:
-    """Stores a new code of an address and mails it, both in the unit. An invitation has a link in any case."""
+    """Stores a new code of an address and mails it, both in the unit. An invitation has a link in any case, and so has
+    the confirmation of an address.
+    """
     now = services.clock.now()
     issued_code = await issue_code(unit, services.vault, app_id, email, purpose, now, redirect_to)
     values = {"code": issued_code.code}
-    if redirect_to is not None or purpose == "app_invitation":
+    if redirect_to is not None or purpose in ("app_invitation", "verify_email"):
         values["link"] = f"{services.options.base_url}/auth/{app_id}/login-page?link={issued_code.link}"
     mail = Mail(to=email, template=purpose, values=values, app_id=app_id, expires_at=issued_code.expires_at)
     await services.mailer.send(unit, mail)

@@ -378,7 +378,7 @@ class RevokedInvitation(TypedDict):
 class MailedLink(TypedDict):
     """The purpose of a link in a mail."""
 
-    purpose: Literal["magic_link", "app_invitation"]
+    purpose: Literal["magic_link", "app_invitation", "verify_email"]
     email: str
     app_name: str
     redirect_to: Annotated[str | None, Field(description="Where the browser goes with the tokens.")]
@@ -406,6 +406,10 @@ class SignInPage(TypedDict):
     colour: str | None
     invite_only: bool
     providers: Annotated[list[str], Field(description="The OAuth providers that are switched on.")]
+    app_url: Annotated[
+        str | None,
+        Field(description="Where the app is: the first https address that its CORS settings allow."),
+    ]
 
 
 class SentOn(TypedDict):

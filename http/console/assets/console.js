@@ -88,6 +88,14 @@ function dress() {
 	showTimes();
 	endToast();
 	for (const block of main().querySelectorAll("pre[data-copy]")) addCopy(block);
+	offerPush(document.getElementById("push"));
+}
+
+/** Shows the form that has this browser told, where it can be. */
+function offerPush(form) {
+	if (!form?.hidden || !("PushManager" in window) || !navigator.serviceWorker) return;
+	form.hidden = false;
+	form.querySelector("button").addEventListener("click", () => subscribe(form));
 }
 
 /** Counts down what is left of a deadline; when it has passed, the page says so itself. */
@@ -372,11 +380,6 @@ async function subscribe(form) {
 	}
 }
 
-const push = document.getElementById("push");
-if (push && "PushManager" in window && navigator.serviceWorker) {
-	push.hidden = false;
-	push.querySelector("button").addEventListener("click", () => subscribe(push));
-}
 const zone = document.getElementById("zone");
 if (zone && !zone.value) zone.value = zone.defaultValue = Intl.DateTimeFormat().resolvedOptions().timeZone;
 

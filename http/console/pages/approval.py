@@ -25,7 +25,6 @@ _MOST_STEPS = 50
 """The most steps of a run whose graph sets no limit (docs/graph-spec.md)."""
 _SHORT = 80
 """The most characters of a value that is shown in the table of values before and after."""
-_TAINT_PAGES, _TAINT_PAGE, _MOST_SOURCES = 2, 500, 5
 
 
 async def show_approval(visit: Visit) -> Context:
@@ -155,8 +154,7 @@ async def _read_run(visit: Visit, approval: Mapping[str, Any]) -> dict[str, Any]
         "most": most,
         "to_come": _estimate(details["run"]["usage"]["cost_usd"], steps_taken, most),
     }
-    sources = await _find_taint(visit, names) if approval["tainted"] else []
-    return {"run": details["run"], "entries": completed_steps[-_LAST_STEPS:], "path": path, **costs, "sources": sources}
+    return {"run": details["run"], "entries": completed_steps[-_LAST_STEPS:], "path": path, **costs}
 
 
 def _estimate(cost: Any, steps_taken: int, most: int) -> float | None:
@@ -164,27 +162,6 @@ def _estimate(cost: Any, steps_taken: int, most: int) -> float | None:
     step.
     """
     return None if steps_taken == 0 else float(cost or 0) / steps_taken * max(0, most - steps_taken)
-
-
-async def _find_taint(visit: Visit, names: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Returns the calls that brought strangers' text into a run, with their tools and the events at which they ended.
-    Only the run's first 1,000 events are searched.
-
-    None where the text came with what the run was given, or with the conversation that it continues.
-    """
-    sources: list[dict[str, Any]] = []
-    since = 0
-    for _ in range(_TAINT_PAGES):
-        page = await visit.call("agents_runs_events_list", **names, since_seq=since, limit=_TAINT_PAGE)
-        for event in page["events"]:
-            payload = event["payload"]
-            if event["type"] == "tool_call_end" and payload.get("tainted"):
-                tool = f"{payload['server']}: {payload['tool_name']}" if payload.get("server") else payload["tool_name"]
-                sources.append({"tool": tool, "seq": event["seq"]})
-        if len(page["events"]) < _TAINT_PAGE or len(sources) >= _MOST_SOURCES:
-            break
-        since = page["events"][-1]["seq"]
-    return sources[:_MOST_SOURCES]
 
 
 def list_arguments(arguments: Mapping[str, Any]) -> list[tuple[str, str, list[str] | None]]:

@@ -12,13 +12,15 @@ from tests.http.console.test_console import propose, sign_in
 PREFIX = "/below/a/proxy"
 POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; connect-src 'self'; "
-    "worker-src 'self'; frame-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'; "
-    "require-trusted-types-for 'script'; trusted-types baobab"
+    "worker-src 'self'; manifest-src 'self'; frame-src 'self'; form-action 'self'; frame-ancestors 'none'; "
+    "base-uri 'none'; require-trusted-types-for 'script'; trusted-types baobab"
 )
 ASSETS = {
     "console.css": "text/css; charset=utf-8",
     "console.js": "text/javascript; charset=utf-8",
     "push.js": "text/javascript; charset=utf-8",
+    "console.webmanifest": "application/manifest+json",
+    "icon-192.png": "image/png",
 }
 
 

@@ -311,7 +311,7 @@ async def test_who_approves_sees_that_a_run_is_tainted_and_that_arguments_were_c
         run = await agency.run_agent(name)
         (waiting,) = (await agency.harness.call("approvals_list", agency.owner, status="pending"))["approvals"]
         assert (waiting["tainted"], waiting["edited"]) == (tainted, None)
-        assert ("strangers may have written" in waiting["summary"]) is tainted
+        assert ("read text from outside" in waiting["summary"]) is tainted
         await agency.decide(name, run["id"], arguments={"key": "z", "value": 2})
         result = await agency.harness.call("approvals_get", agency.owner, approval_id=waiting["id"])
         assert (result["approval"]["tainted"], result["approval"]["edited"]) == (tainted, True)

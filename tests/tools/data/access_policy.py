@@ -23,6 +23,7 @@ POLICY = {
     "schema_describe": RUNNERS,
     "schema_apply": ADMINS,
     "schema_migrations": RUNNERS,
+    "schema_own_text": ADMINS,
     "rls_enable": ADMINS,
     "rls_create_policy": ADMINS,
     "rls_update_policy": ADMINS,
@@ -108,6 +109,11 @@ async def for_data_delete_many(world: World, caller: Caller) -> dict[str, Any]:
 
 async def for_schema_describe(world: World, caller: Caller) -> dict[str, Any]:
     return await _make_table(world)
+
+
+async def for_schema_own_text(world: World, caller: Caller) -> dict[str, Any]:
+    # The table is open to users, so nobody may mark it.
+    return {**await _make_table(world), "own": False}
 
 
 async def for_schema_apply(world: World, caller: Caller) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from PIL import Image
 
-from tests.tools.access import PUBLIC, Caller, World
+from tests.tools.access import ADMINS, PUBLIC, RUNNERS, Caller, World
 
 USERS = "401 403 403 ok  403 ok  403 403 ok  ok  ok  ok  403 403"
 """Those who run the app, and its users: files of their own, which the arguments below make."""
@@ -15,6 +15,8 @@ USERS = "401 403 403 ok  403 ok  403 403 ok  ok  ok  ok  403 403"
 POLICY = {
     "files_upload": USERS,
     "files_list": USERS,
+    "files_own_text_list": RUNNERS,
+    "files_own_text": ADMINS,
     "files_usage": USERS,
     "files_download": USERS,
     "files_delete": USERS,

@@ -9,6 +9,8 @@ POLICY = {
     "kv_expose": KV_ADMINS,
     "kv_expose_replace": KV_ADMINS,
     "kv_unexpose": KV_ADMINS,
+    "kv_own_text_list": KV_OPERATORS,
+    "kv_own_text": KV_ROTATERS,
     "kv_scan": KV_OPERATORS,
     "kv_stats": KV_OPERATORS,
     "kv_flush": KV_ADMINS,

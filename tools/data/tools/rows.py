@@ -35,6 +35,7 @@ from baobab.tools.data.fields import (
 )
 from baobab.tools.data.ignored_names import warn_of_ignored_columns, warn_of_ignored_items
 from baobab.tools.data.media_types import read_media_type
+from baobab.tools.data.own_text import describe_rows
 from baobab.tools.data.plans import explain_rows
 from baobab.tools.data.preferences import read_preferences
 from baobab.tools.data.row_reader import MOST_BYTES, key_condition
@@ -135,6 +136,7 @@ async def data_list(
         selection, answer_rows, total = await read_rows(call, actor, read)
     _tell_range(call, len(answer_rows), offset, total)
     warn_of_ignored_items(call, selection)
+    await describe_rows(call, await find_catalogue(call), selection, answer_rows)
     if media.kind == "csv" and call.context.streams:
         return Stream(_send_csv(selection, answer_rows), MEDIA_TYPE)
     return shape_answer(answer_rows, media)
@@ -219,6 +221,10 @@ async def data_get(
     row = await read_rows(call, actor, read, quick=is_short, single="(" not in (select or ""))
     if row is None:
         raise RowNotFound(f"`{table}` has no row with this key.")
+    if call.context.step is not None:
+        catalogue = await find_catalogue(call)
+        selection = read_query(catalogue, catalogue.find_readable(table), select, None)
+        await describe_rows(call, catalogue, selection, [row])
     await warn_of_ignored_columns(call, table, select)
     return row
 

@@ -15,8 +15,10 @@ from baobab.tools.core.auth.access import AppOwner
 from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call, Tool
 from baobab.tools.core.errors import PrivilegeMissing
+from baobab.tools.core.texts import require_marking
 from baobab.tools.core.toolset import Guard, Mcp, Rest
 from baobab.tools.core.types import AppId, DefaultBy, JsonObject, Text
+from baobab.tools.core.widening import one_of
 from baobab.tools.data.actor import SERVICE
 from baobab.tools.data.catalogue import Catalogue
 from baobab.tools.data.change_log import ChangeLog, find_author
@@ -33,6 +35,7 @@ from baobab.tools.data.errors import (
     TableLimit,
     TableNotFound,
     UnknownTable,
+    WrittenByUsers,
 )
 from baobab.tools.data.expression_compiler import load_parser
 from baobab.tools.data.fields import TableName
@@ -40,9 +43,10 @@ from baobab.tools.data.losses import suggest_renames
 from baobab.tools.data.merging import merge_document
 from baobab.tools.data.migration import MigrationPlan, describe
 from baobab.tools.data.open_tables import find_open_tables
+from baobab.tools.data.own_text import forget_outside_rows, is_written_by_users
 from baobab.tools.data.row_security import lower_guard
 from baobab.tools.data.schema_log import Kept, SchemaLog
-from baobab.tools.data.schemas import Applied, BrokenCheck, Meta, Migrations, Schema, TableDescription
+from baobab.tools.data.schemas import Applied, BrokenCheck, Meta, Migrations, OwnText, Schema, TableDescription
 from baobab.tools.data.sequences import Sequences
 from baobab.tools.data.toolset import data
 from baobab.tools.data.transactions import find_catalogue, format_moment
@@ -124,9 +128,45 @@ async def schema_describe(call: Call, app_id: AppId, table: TableName) -> TableD
         "key": list(readable.key),
         "referred_to_by": sorted(f"{child.name}.{column.name}" for child, column, _ in catalogue.references_to(table)),
         "row_level_security": readable.secured,
+        "own_text": readable.own_text,
         "policies": sorted(readable.policies),
     }
     return description if view is None else {**description, "query": view.text}
+
+
+@data.tool(
+    "PUT /schema/{table}/own-text",
+    access=AppOwner("admin"),
+    effect="write",
+    raises=(TableNotFound, WrittenByUsers),
+    audit=Audit("schema.own_text", resource="table"),
+    rest=Rest(examples={"own": True}),
+    guard=Guard(widens={"own": one_of([True])}),
+)
+async def schema_own_text(call: Call, app_id: AppId, table: TableName, own: bool) -> OwnText:
+    """Mark a table as the app's own text, or end that: a run that reads its rows has read no text from outside.
+
+    Mark what only you and your programs write. Rows that a run writes after it has read text from outside still count
+    as such. The mark ends when a policy lets users or visitors write rows.
+
+    own: whether its rows are texts of those who run the app.
+    """
+    if own:
+        require_marking(call)
+    store = call.stores.data
+
+    def mark(statements: Statements, catalogue: Catalogue) -> Catalogue:
+        info = catalogue.table(table)
+        if own and is_written_by_users(info):
+            raise WrittenByUsers(f"Policies of `{table}` let users or visitors write rows.")
+        if own and not info.own_text:
+            forget_outside_rows(statements, store, app_id, table)
+        return catalogue.with_table(replace(info, own_text=own))
+
+    await change_catalogue(call, mark)
+    call.audit.resource_id = table
+    call.audit.data |= {"own_text": own}
+    return {"table": table, "own_text": own}
 
 
 async def _digest_schema(call: Call, **_: Any) -> str:

@@ -14,7 +14,7 @@ from baobab.tools.core.errors import Damaged
 from baobab.tools.core.secret import NotSecret
 from baobab.tools.core.toolset import Guard, Mcp, Rest
 from baobab.tools.core.types import AppId, Text
-from baobab.tools.files.access import OF_RUNNING_APP, is_readable
+from baobab.tools.files.access import OF_RUNNING_APP, is_readable, note_files
 from baobab.tools.files.errors import ContentInvalid, FileNotFound, StoreFailed
 from baobab.tools.files.foresight import list_replacement
 from baobab.tools.files.schemas import (
@@ -103,6 +103,7 @@ async def files_read_named(call: Call, app_id: AppId, key: FileKey) -> NamedFile
         row = (await execute(query)).first()
     if row is None:
         raise FileNotFound
+    await note_files(call, row)
     content = None
     if row.size_bytes <= MOST_NAMED:
         object_key = build_folder(row.app_id, row.id) + row.stored_as

@@ -14,7 +14,7 @@ from baobab.tools.core.toolset import Guard, Rest
 from baobab.tools.core.types import AppId
 from baobab.tools.core.widening import one_of
 from baobab.tools.files import quota
-from baobab.tools.files.access import OF_RUNNING_APP, is_own, is_readable
+from baobab.tools.files.access import OF_RUNNING_APP, is_own, is_readable, note_files
 from baobab.tools.files.errors import ContentTypeRefused, FileNotFound, FileTooLarge, QuotaExceeded, TooManyUploads
 from baobab.tools.files.foresight import list_deletion
 from baobab.tools.files.schemas import (
@@ -111,6 +111,7 @@ async def files_list(
     query = select(files_table).where(*conditions).order_by(_columns.id.desc()).limit(limit)
     async with call.reading() as execute:
         rows = (await execute(query)).all()
+    await note_files(call, *rows)
     return [describe(row) for row in rows]
 
 
@@ -143,6 +144,7 @@ async def files_download(call: Call, app_id: AppId, object_id: FileId) -> Downlo
         row = await find_row(execute, app_id, object_id, ~PENDING, *is_readable(call))
     if row is None:
         raise FileNotFound
+    await note_files(call, row)
     return {
         "downloadUrl": build_download_url(call, app_id, object_id),
         "filename": row.filename,

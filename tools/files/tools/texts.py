@@ -12,7 +12,7 @@ from baobab.tools.core.errors import Damaged
 from baobab.tools.core.toolset import Guard, Mcp, Rest
 from baobab.tools.core.types import AppId, Text
 from baobab.tools.core.widening import one_of
-from baobab.tools.files.access import OF_RUNNING_APP, is_readable
+from baobab.tools.files.access import OF_RUNNING_APP, is_readable, note_files
 from baobab.tools.files.errors import ContentInvalid, FileNotFound, NotText, StoreFailed
 from baobab.tools.files.foresight import list_addition
 from baobab.tools.files.schemas import (
@@ -120,6 +120,7 @@ async def files_read(
     end = min(offset + limit, row.size_bytes)
     key = build_folder(row.app_id, row.id) + row.stored_as
     raw = b"".join([piece async for piece in read_bytes(call.stores.objects, key, min(offset, end), end)])
+    await note_files(call, row)
     text, length = _decode_text(raw, is_end=end >= row.size_bytes)
     following = offset + length
     return {
@@ -145,6 +146,7 @@ async def files_locate(call: Call, app_id: AppId, object_id: FileId) -> LocatedF
         "content_type": row.content_type,
         "size_bytes": row.size_bytes,
         "sha256": row.sha256,
+        "writer": "outside" if row.user_id is not None else row.writer,
         "store_key": build_folder(row.app_id, row.id) + row.stored_as,
     }
 

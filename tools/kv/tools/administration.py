@@ -16,6 +16,7 @@ from baobab.tools.core.types import AppId, Json, Moment, Text
 from baobab.tools.kv.access import Authenticated, Operator
 from baobab.tools.kv.errors import MAX_VALUE_BYTES, ConfirmRequired
 from baobab.tools.kv.limits import POLICY
+from baobab.tools.kv.own_keys import note_keys
 from baobab.tools.kv.schemas import Flushed, FunctionKey, Keys, Refusals, Stats
 from baobab.tools.kv.tables import rules_table
 from baobab.tools.kv.tools.expose_rules import publish_change
@@ -52,6 +53,7 @@ async def kv_scan(
     vault, listing = call.services.vault, f"kv:{app_id}:{prefix}"
     after = None if cursor in (None, _BEGINNING) else decode_cursor(vault, listing, cursor)[0]
     keys, last = await call.stores.kv.scan(app_id, prefix, limit, after)
+    await note_keys(call, keys)
     return {"keys": keys, "cursor": last and encode_cursor(vault, listing, last)}
 
 

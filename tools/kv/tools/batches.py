@@ -17,6 +17,7 @@ from baobab.tools.core.types import AppId
 from baobab.tools.kv.access import ExposedAccess, rule_book
 from baobab.tools.kv.errors import MAX_VALUE_BYTES, KeyInvalid, ValueTooLarge
 from baobab.tools.kv.keys import MAX_KEY, check_key, encode_value, name_keys
+from baobab.tools.kv.own_keys import keep_outside_keys, note_keys
 from baobab.tools.kv.rules import RuleBook
 from baobab.tools.kv.schemas import BatchResult, ItemResult
 from baobab.tools.kv.tools.entries import DURABLE_TTL, quota, refusal
@@ -149,7 +150,9 @@ async def _plan_all(call: Call, ops: list[Item]) -> list[Op | ItemResult]:
 
 async def _run(call: Call, app_id: str, planned_ops: list[Op | ItemResult]) -> BatchResult:
     operations = [op for op in planned_ops if isinstance(op, Get | Set | Delete)]
+    await keep_outside_keys(call, *(op.key for op in operations if isinstance(op, Set)))
     outcomes = iter(await call.stores.kv.batch(app_id, operations, quota(call)) if operations else ())
+    await note_keys(call, [op.key for op in operations if isinstance(op, Get)])
     results = [_result(op, next(outcomes)) if isinstance(op, Get | Set | Delete) else op for op in planned_ops]
     return {"results": results}
 

@@ -30,6 +30,7 @@ from baobab.tools.kv.errors import (
     ValueTooLarge,
 )
 from baobab.tools.kv.keys import Key, Value, name_keys
+from baobab.tools.kv.own_keys import keep_outside_keys, note_keys
 from baobab.tools.kv.schemas import Applied, Count, Deletion, Existence, Stored, Swapped, TimeToLive, Wrote
 from baobab.tools.kv.toolset import WRITTEN, kv
 
@@ -66,6 +67,7 @@ async def kv_get(call: Call, app_id: AppId, key: Key, touch: bool = False) -> St
     value = await call.stores.kv.get(app_id, key, touch)
     if value is None:
         raise KeyNotFound
+    await note_keys(call, [key])
     return Encoded(b'{"value":' + value + b"}")  # type: ignore[return-value]  # as JSON already
 
 
@@ -145,6 +147,7 @@ async def kv_put(
     """
     tier = Tier.EPHEMERAL if ephemeral else Tier.DURABLE
     held_back = call.needs_destroy_approval
+    await keep_outside_keys(call, key)
     # A caller who needs approval to replace a value writes only if the key is missing, in one atomic step.
     write = call.stores.kv.setnx if held_back else call.stores.kv.put
     wrote = await translate_errors(write(app_id, key, value, lifetime(ttl, ephemeral), tier, quota(call)))
@@ -281,6 +284,7 @@ async def kv_setnx(
     ephemeral: keep it in the faster tier, which may be lost when the machine restarts.
     """
     tier = Tier.EPHEMERAL if ephemeral else Tier.DURABLE
+    await keep_outside_keys(call, key)
     write = call.stores.kv.setnx(app_id, key, value, lifetime(ttl, ephemeral), tier, quota(call))
     return {"wrote": await translate_errors(write)}
 
@@ -303,6 +307,7 @@ async def kv_cas(call: Call, app_id: AppId, key: Key, expected: Value, next: Val
     expected: compared as JSON, in any order of fields; null means that the key must not exist.
     next: the value to store.
     """
+    await keep_outside_keys(call, key)
     if call.needs_destroy_approval:
         # A missing key is stored at once; replacing a value needs approval.
         kv_of_app = call.stores.kv

@@ -6,6 +6,7 @@ from sqlalchemy import delete, func, insert, select, update
 
 from baobab.storage.database import Execute
 from baobab.storage.vectors.extension import lacks_vectors
+from baobab.tools.core import texts
 from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
 from baobab.tools.core.escaping import escape_name
@@ -37,12 +38,13 @@ from baobab.tools.rag.tables import FREEZES, collections, documents
 from baobab.tools.rag.toolset import rag
 
 _columns = collections.c
-_WIDENS = Guard(widens={"accessMode": one_of(["shared", "public"])})
+_WIDENS = Guard(widens={"accessMode": one_of(["shared", "public"]), "ownText": one_of([True])})
 _FURTHER_NAMES = {
     "access_mode": "accessMode",
     "chunk_size": "chunkSize",
     "chunk_overlap": "chunkOverlap",
     "embedding_model": "embeddingModel",
+    "own_text": "ownText",
     "document_counts": "documentCounts",
     "created_at": "createdAt",
     "updated_at": "updatedAt",
@@ -68,13 +70,18 @@ async def rag_collections_create(
     chunkSize: ChunkSize = 512,
     chunkOverlap: ChunkOverlap = 64,
     embeddingModel: EmbeddingModel | None = None,
+    ownText: bool = False,
 ) -> Collection:
     """Create a collection. Add documents to it with op:rag_ingest.
 
     description: what the collection is for.
     embeddingModel: by default, the built-in embeddings, which need no key.
+    ownText: its documents are texts of those who run the app: a run that reads them has read no text from outside. Only
+      for admins. Documents of users, and of runs that had read text from outside, still count as such.
     """
     _require_overlap(chunkSize, chunkOverlap)
+    if ownText:
+        texts.require_marking(call)
     row: dict[str, Any] = {
         "app_id": app_id,
         "id": call.services.ids.uuid(),
@@ -84,6 +91,7 @@ async def rag_collections_create(
         "chunk_size": chunkSize,
         "chunk_overlap": chunkOverlap,
         "embedding_model": embeddingModel,
+        "own_text": ownText,
         "size_bytes": 0,
         "revision": 0,
         "created_at": call.now,
@@ -99,7 +107,7 @@ async def rag_collections_create(
             raise TooManyCollections(details={"limit": MOST_COLLECTIONS})
         created_row = (await unit.execute(insert(collections).values(row).returning(collections))).one()
     call.audit.resource_id = created_row.id
-    call.audit.data |= {"name": name, "access_mode": accessMode}
+    call.audit.data |= {"name": name, "access_mode": accessMode, "own_text": ownText}
     return _warn(_describe(created_row))
 
 
@@ -165,17 +173,23 @@ async def rag_collections_update(
     name: CollectionName,
     description: Description | None = OMITTED,
     accessMode: AccessMode | None = None,
+    ownText: bool | None = None,
 ) -> Collection:
     """Change a collection's description, or what users of the app may do with it.
 
     description: null removes it.
     accessMode: what users of the app may do; null keeps it.
+    ownText: whether its documents are texts of those who run the app, as in op:rag_collections_create; null keeps it.
     """
     values: dict[str, Any] = {"updated_at": call.now}
     if description is not OMITTED:
         values["description"] = description
     if accessMode is not None:
         values["access_mode"] = accessMode
+    if ownText:
+        texts.require_marking(call)
+    if ownText is not None:
+        values["own_text"] = ownText
     async with FREEZES.writing(call) as unit:
         row = await load_collection(unit.execute, call, name)
         if accessMode == PUBLIC:
@@ -185,7 +199,7 @@ async def rag_collections_update(
             await unit.execute(update(collections).where(*conditions).values(values).returning(collections))
         ).one()
     call.audit.resource_id = row.id
-    call.audit.data |= {"name": name, "access_mode": changed_row.access_mode}
+    call.audit.data |= {"name": name, "access_mode": changed_row.access_mode, "own_text": bool(changed_row.own_text)}
     return _warn(_describe(changed_row))
 
 
@@ -248,6 +262,7 @@ def _describe(row: Any) -> Collection:
         "chunkSize": row.chunk_size,
         "chunkOverlap": row.chunk_overlap,
         "embeddingModel": row.embedding_model,
+        "ownText": bool(row.own_text),
         "createdAt": row.created_at,
         "updatedAt": row.updated_at,
     }

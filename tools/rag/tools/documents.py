@@ -17,6 +17,7 @@ from baobab.tools.rag.access import (
     OF_COLLECTION,
     READERS,
     Row,
+    describe_text,
     is_visible_to,
     load_collection,
     load_document,
@@ -141,7 +142,9 @@ async def rag_documents_list(
         if cursor is not None:
             conditions.append(documents.c.id < cursor)
         query = select(documents).where(*conditions).order_by(documents.c.id.desc()).limit(limit)
-        return [_describe(row) for row in await execute(query)]
+        rows = (await execute(query)).all()
+    call.note_texts(*(describe_text(collection, row) for row in rows))
+    return [_describe(row) for row in rows]
 
 
 @rag.tool(
@@ -156,7 +159,9 @@ async def rag_documents_get(call: Call, app_id: AppId, name: CollectionName, doc
     del app_id
     async with call.reading() as execute:
         collection = await load_collection(execute, call, name)
-        return _describe(await load_document(execute, call, collection, document_id))
+        document = await load_document(execute, call, collection, document_id)
+    call.note_texts(describe_text(collection, document))
+    return _describe(document)
 
 
 @rag.tool(
@@ -190,6 +195,7 @@ async def rag_read(
             texts.c.part.between(offset // PART, (offset + limit) // PART),
         )
         rows = (await execute(select(texts.c.part, texts.c.text).where(*conditions).order_by(texts.c.part))).all()
+    call.note_texts(describe_text(collection, document))
     begin = rows[0].part * PART if rows else 0
     joined_text = "".join(row.text for row in rows)
     part = joined_text[max(offset - begin, 0) : offset - begin + limit] if rows else ""

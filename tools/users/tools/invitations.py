@@ -28,7 +28,7 @@ from baobab.tools.users.errors import (
     UserExists,
     WrongCode,
 )
-from baobab.tools.users.fields import DisplayName, RoleName
+from baobab.tools.users.fields import DisplayName, Link, RoleName
 from baobab.tools.users.jobs import send_code
 from baobab.tools.users.redirects import RedirectTo, is_redirect_allowed
 from baobab.tools.users.rows import build_user, find_user, insert_user
@@ -43,7 +43,6 @@ from baobab.tools.users.schemas import (
 from baobab.tools.users.sign_in import confirm_address, sign_in
 from baobab.tools.users.tables import FREEZES, user_codes, user_invitations
 from baobab.tools.users.tables import users as rows
-from baobab.tools.users.tools.magic_links import Link
 from baobab.tools.users.tools.passwords import WINDOW, Code
 from baobab.tools.users.toolset import auth, users
 

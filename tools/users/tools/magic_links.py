@@ -1,19 +1,19 @@
 """Sign-in without a password: by a code that is mailed."""
 
 from datetime import timedelta
-from typing import Annotated, Any
+from typing import Any
 
 from baobab.tools.core.auth.access import EVERYBODY
 from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
 from baobab.tools.core.limits import PerAddress
 from baobab.tools.core.plan_room import PlanLimitReached
-from baobab.tools.core.secret import Secret
 from baobab.tools.core.toolset import Rest
 from baobab.tools.core.types import AppId, Email
 from baobab.tools.users.admission import admit
 from baobab.tools.users.codes import find_link, use_code, use_link
 from baobab.tools.users.errors import CodeExpired, CodeUsed, RedirectRefused, SignUpClosed, UserBanned, WrongCode
+from baobab.tools.users.fields import Link
 from baobab.tools.users.jobs import request_code
 from baobab.tools.users.redirects import RedirectTo, is_redirect_allowed
 from baobab.tools.users.rows import build_user, insert_user, read_user
@@ -23,7 +23,6 @@ from baobab.tools.users.tables import FREEZES
 from baobab.tools.users.tools.passwords import WINDOW, Code
 from baobab.tools.users.toolset import auth
 
-Link = Annotated[str, Secret(100, min_length=1)]
 _NEW = timedelta(minutes=2)
 """A user who signs in within this time of being made is a new one."""
 
@@ -87,7 +86,7 @@ async def auth_link_request(call: Call, app_id: AppId, link: Link) -> MailedLink
     link: the part `link` of the address in the mail.
     """
     row = await find_link(call, link)
-    if row.purpose not in ("magic_link", "app_invitation"):
+    if row.purpose not in ("magic_link", "app_invitation", "verify_email"):
         raise WrongCode
     # The app may have taken the origin back since the mail was sent.
     if row.redirect_to is not None and not is_redirect_allowed(call, row.redirect_to):

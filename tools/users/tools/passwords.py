@@ -11,12 +11,13 @@ from baobab.tools.core.auth.password_attempts import PasswordAttempts
 from baobab.tools.core.auth.passwords import AnyPassword, Password, WeakPassword, check_password
 from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
+from baobab.tools.core.errors import MissingField
 from baobab.tools.core.limits import PerAddress
 from baobab.tools.core.plan_room import PlanLimitReached
 from baobab.tools.core.toolset import Rest
 from baobab.tools.core.types import AppId, Email, Text
 from baobab.tools.users.admission import admit, require_open
-from baobab.tools.users.codes import DIGITS, use_code
+from baobab.tools.users.codes import DIGITS, use_code, use_link
 from baobab.tools.users.errors import (
     CodeExpired,
     CodeUsed,
@@ -27,7 +28,7 @@ from baobab.tools.users.errors import (
     WrongCredentials,
 )
 from baobab.tools.users.events import EMAIL_VERIFIED
-from baobab.tools.users.fields import DisplayName
+from baobab.tools.users.fields import DisplayName, Link
 from baobab.tools.users.jobs import request_code, send_code
 from baobab.tools.users.rows import build_user, find_user, insert_user, read_user
 from baobab.tools.users.schemas import Challenged, Message, NewUser, SignedIn, SignedUp
@@ -127,14 +128,25 @@ async def auth_login(
     "POST /verify-email",
     access=EVERYBODY,
     effect="write",
-    raises=(WrongCode, CodeUsed, CodeExpired),
+    raises=(WrongCode, CodeUsed, CodeExpired, MissingField),
     limit=PerAddress(10, WINDOW, per_app=True),
     audit=Audit("email_verified", category="auth", resource="user"),
     rest=Rest(examples={"email": "ada@example.com", "code": "123456"}),
 )
-async def auth_verify_email(call: Call, app_id: AppId, email: Email, code: Code) -> Message:
-    """Verify a user's address with the code of the sign-up mail, which lives 24 hours."""
-    await use_code(call, email, "verify_email", code)
+async def auth_verify_email(
+    call: Call, app_id: AppId, email: Email | None = None, code: Code | None = None, link: Link | None = None
+) -> Message:
+    """Verify a user's address with the code of the sign-up mail, or with its link, which live 24 hours.
+
+    email: the user's address, together with `code`.
+    link: the part `link` of the address in the mail, in place of both.
+    """
+    if link is not None:
+        email = await use_link(call, link, "verify_email")
+    elif email is not None and code is not None:
+        await use_code(call, email, "verify_email", code)
+    else:
+        raise MissingField("Send `email` and `code`, or `link`.")
     async with FREEZES.writing(call) as unit:
         user = await find_user(unit.execute, app_id, email=email)
         if user is None:

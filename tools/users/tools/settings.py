@@ -106,4 +106,10 @@ async def auth_page(call: Call, app_id: AppId, redirect_to: RedirectTo | None = 
         "colour": settings["colour"],
         "invite_only": settings["invite_only"],
         "providers": providers,
+        "app_url": next((each for each in sorted(call.require_app().allowed_origins) if _is_site(each)), None),
     }
+
+
+def _is_site(origin: str) -> bool:
+    """Returns whether an allowed origin is the address of one site."""
+    return origin.startswith("https://") and "*" not in origin
