@@ -100,6 +100,8 @@ class Endpoint:
         headers += self._constant
         if call.headers is not None:
             headers += call.headers
+        if call.action_id is not None:
+            headers.append((b"x-action-id", call.action_id.encode()))
         if call.cost is not None:
             headers.append(cost_header(call.cost))
         if call.warnings is not None:

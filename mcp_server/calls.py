@@ -17,11 +17,12 @@ from baobab.mcp_server.errors import ApprovalStateSpent
 from baobab.mcp_server.mcp_client import McpClient, get_client
 from baobab.mcp_server.search import Candidate, get_name
 from baobab.mcp_server.sessions import Sessions
+from baobab.mcp_server.shortening import READ_ON, refuse_cut_values
 from baobab.tools.core.auth import key_limits
 from baobab.tools.core.auth.access import is_for_approvers
 from baobab.tools.core.auth.roles import APPROVER
-from baobab.tools.core.call import Tool
-from baobab.tools.core.context import Report
+from baobab.tools.core.call import Call, Tool
+from baobab.tools.core.context import Report, RequestContext
 from baobab.tools.core.errors import (
     ApprovalRequired,
     BaobabError,
@@ -104,8 +105,9 @@ class ToolCalls:
                 return await self._search_tools(client, offer, params.arguments or {}, ctx.protocol_version)
             tool, arguments = await self.resolve_tool(client, offer, params.name, params.arguments or {})
             with self._sessions.track_call(client.session, ctx.request_id):
-                result, warnings = await self._run_tool(tool, arguments, client, ctx, params)
+                result, call = await self._run_tool(tool, arguments, client, ctx, params)
             results.require_success(tool, result)
+            return results.render_success(call, arguments, result, client, ctx.protocol_version)
         except ApprovalRequired as error:
             if params.request_state is None and _supports_url_elicitation(ctx):
                 return _request_decision(error)
@@ -117,22 +119,31 @@ class ToolCalls:
             return results.render_failure(error)
         except Exception:  # noqa: BLE001 - the one place where MCP answers unexpected errors
             return report_unexpected(client, params.name)
-        return results.render_success(tool, result, client, ctx.protocol_version, warnings)
 
     async def _run_tool(
         self, tool: Tool, arguments: dict[str, Any], client: McpClient, ctx: Any, params: types.CallToolRequestParams
-    ) -> tuple[Any, list[str] | None]:
-        """Returns the result of a tool and its warnings. A client that asked for progress is notified all through the
-        call.
+    ) -> tuple[Any, Call]:
+        """Makes a call, and returns its result and its record. A client that asked for progress is notified all through
+        the call.
         """
         if "progress_token" not in (params.meta or {}):
-            result, call = await self._registry.run(tool, arguments, client.caller, client.context)
-            return result, call.warnings
+            return await self.run(tool, arguments, client, client.context)
         heartbeat = Heartbeat(ctx.session.report_progress, tool.name)
         async with heartbeat.keep_beating():
             context = replace(client.context, report=heartbeat.report)
-            result, call = await self._registry.run(tool, arguments, client.caller, context)
-            return result, call.warnings
+            return await self.run(tool, arguments, client, context)
+
+    async def run(
+        self, tool: Tool, arguments: dict[str, Any], client: McpClient, context: RequestContext
+    ) -> tuple[Any, Call]:
+        """Makes a call, and returns its result and its record. Raises CutValueSent where a value that was cut for a
+        model would be written.
+        """
+        if tool.effect != "read":
+            refuse_cut_values(arguments)
+        elif READ_ON in arguments:
+            arguments = {name: value for name, value in arguments.items() if name != READ_ON}
+        return await self._registry.run(tool, arguments, client.caller, context)
 
     async def resolve_tool(
         self, client: McpClient, offer: Offer, name: str, arguments: dict[str, Any]
@@ -152,7 +163,7 @@ class ToolCalls:
                 bound_arguments = meta_tools.bind_app(arguments, client, refused_tool.app_parameter)
                 await self._registry.record_refusal(refused_tool, bound_arguments, client.context, error, client.caller)
             raise error
-        arguments = _add_headers(arguments, client, tool)
+        arguments = {**tool.mcp_defaults, **_add_headers(arguments, client, tool)}
         return tool, meta_tools.bind_app(arguments, client, tool.app_parameter)
 
     def _build_missing_error(self, name: str, client: McpClient, offer: Offer) -> BaobabError:

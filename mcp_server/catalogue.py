@@ -12,6 +12,7 @@ from pydantic_core import from_json, to_json
 from baobab.mcp_server import meta_tools
 from baobab.mcp_server.mcp_client import McpClient
 from baobab.mcp_server.search import ToolIndex
+from baobab.mcp_server.shortening import READ_ON
 from baobab.storage.secrets import Vault
 from baobab.tools.core.auth import key_limits
 from baobab.tools.core.auth.callers import Account, Caller, ScopedKey
@@ -94,6 +95,8 @@ class Offer:
     def describe(self, tool: Tool, *, text: bool) -> dict[str, Any]:
         """Describes a tool as lists and searches show it. text: leave out the schema of its results."""
         schema = name_operations_within(lean_input(self._point_to_long(tool)), self._naming)
+        for name, value in tool.mcp_defaults.items():
+            schema["properties"][name] = {**schema["properties"][name], "default": value}
         if self._has_fixed_app and tool.app_parameter == "app_id":
             schema = _remove_property(schema, "app_id")
         description: dict[str, Any] = {
@@ -103,8 +106,14 @@ class Offer:
             "inputSchema": schema,
             "annotations": _render_annotations(tool),
         }
+        if tool.effect == "read" and (tool.taints or not tool.start):
+            # The list of the most used tools says it only of those whose results are often long.
+            schema["properties"] = {
+                **schema["properties"],
+                READ_ON: {"type": "string", "description": "Where a cut value goes on."},
+            }
         if is_object(tool) and not text:
-            description["outputSchema"] = lean_output(tool.output_schema)
+            description["outputSchema"] = _render_output_schema(tool)
         return description
 
     def _render_example(self, tool: Tool) -> str:
@@ -188,13 +197,9 @@ class Catalogue:
         self.index = ToolIndex(registry.tools.values())
 
     def get_offer(self, client: McpClient) -> Offer:
-        # The key leaves the app out: a client that names many apps must not displace the offers of others.
-        kind = (
-            _offer_key(client.caller),
-            client.role == APPROVER,
-            replace(client.view, app_id=None),
-            client.app_id is not None,
-        )
+        # The key leaves out the app and the length: a client that names many must not displace the offers of others.
+        view = replace(client.view, app_id=None, max_characters=0)
+        kind = (_offer_key(client.caller), client.role == APPROVER, view, client.app_id is not None)
         tenant = _tenant(client)
         offer = self._offers.get(tenant, {}).get(kind)
         if offer is None:
@@ -253,6 +258,8 @@ class Catalogue:
 
 def is_object(tool: Tool) -> bool:
     """Returns whether the tool's results can be structured content, which is always an object."""
+    if tool.listing is not None:
+        return True
     return tool.output_schema is not None and tool.output_schema.get("type") == "object"
 
 
@@ -303,6 +310,28 @@ def _holds_objects(schema: Mapping[str, Any]) -> bool:
     return any(
         choice.get("type") in ("object", "array") or not choice.keys() & {"type", "enum", "const"} for choice in choices
     )
+
+
+def _render_output_schema(tool: Tool) -> dict[str, Any]:
+    """Renders the schema of a tool's results as they are here: a list says where it stands, and no member of what is
+    read is sure to be there, because one may be read on by itself.
+    """
+    schema = lean_output(tool.output_schema)
+    listing = tool.listing
+    if listing is not None and listing.is_bare:
+        lists = [choice for choice in (schema, *schema.get("anyOf", ())) if choice.get("type") == "array"]
+        items = lists[0]["items"] if lists else schema
+        schema = {"type": "object", "properties": {listing.entries: {"type": "array", "items": items}}}
+    if listing is not None:
+        names = {"total": "integer"} | ({"action_id": "string"} if listing.sample else {"at_least": "integer"})
+        further = {name: {"type": kind} for name, kind in names.items()}
+        next_name = listing.name_next(tool.input_schema["properties"])
+        if next_name is not None:
+            further[next_name] = {}
+        schema["properties"] = {**further, **schema["properties"]}
+    if tool.effect == "read":
+        schema.pop("required", None)
+    return schema
 
 
 def _render_annotations(tool: Tool) -> dict[str, bool]:

@@ -143,6 +143,7 @@ class McpEndpoint:
         if isinstance(caller, EndUser) and is_user(caller):
             caller = hold_to_user_tools(caller, await self._registry.services.directory.app(caller.app_id), app_id)
         context = RequestContext("mcp", request.id, request.ip, request.user_agent, self._base_url, request.path)
+        context.counts_lists = True
         context.trace = request.trace
         view, session = self._views.get_view(request.query), self._find_session(request, caller)
         directory = self._registry.services.directory

@@ -1,6 +1,14 @@
 """Errors that the MCP endpoint raises itself, before a tool is called or beside one."""
 
-from baobab.tools.core.errors import BadRequest, BaobabError, Forbidden, MalformedBody, NotFound, TooManyStreams
+from baobab.tools.core.errors import (
+    BadRequest,
+    BaobabError,
+    Conflict,
+    Forbidden,
+    MalformedBody,
+    NotFound,
+    TooManyStreams,
+)
 
 
 class NoMessage(MalformedBody):
@@ -16,7 +24,8 @@ class BatchTooLong(BadRequest):
 class ViewInvalid(BadRequest):
     summary = "A parameter of the MCP address is not valid."
     remediation = (
-        "Use these parameters: toolsets (names from details.toolsets, or all), app_id, read_only=true, results=text."
+        "Use these parameters: toolsets (names from details.toolsets, or all), app_id, read_only=true, results=text, "
+        "max_characters."
     )
 
 
@@ -43,12 +52,35 @@ class UnknownSession(NotFound):
     remediation = "Call initialize for a new session, or leave Mcp-Session-Id out: no request needs one."
 
 
+class CutValueSent(BadRequest):
+    code = "MCP_CUT_VALUE"
+    summary = "A value holds the mark of a value that was cut for you to read."
+    remediation = (
+        "Nothing was written. Leave the value out to keep it as it is; or read all of it, as the mark says, and send "
+        "it whole and without the mark."
+    )
+
+
+class PartInvalid(BadRequest):
+    summary = "`read_on` is not a place in a result."
+    remediation = "Copy it from the mark of a cut value, or leave it out to read from the start."
+
+
+class PartChanged(Conflict):
+    code = "MCP_PART_CHANGED"
+    summary = "What you want to read on has changed, or the arguments are not those of the call before."
+    remediation = "Make the call without `read_on`, and take the place from its result."
+
+
 ERRORS: tuple[type[BaobabError], ...] = (
     NoMessage,
     BatchTooLong,
     ViewInvalid,
     ToolsetsClosed,
     OtherApp,
+    CutValueSent,
+    PartInvalid,
+    PartChanged,
     ApprovalStateSpent,
     UnknownSession,
     TooManyStreams,

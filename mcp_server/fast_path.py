@@ -116,17 +116,17 @@ class FastPath:
             if needs_protocol_server or (limits is not None and limits.asks):
                 return None
             if client.session is None:
-                result, call = await self._registry.run(tool, arguments, client.caller, client.context)
+                result, call = await self._calls.run(tool, arguments, client, client.context)
             else:
                 with self._sessions.track_call(client.session, request_id):
-                    result, call = await self._registry.run(tool, arguments, client.caller, client.context)
+                    result, call = await self._calls.run(tool, arguments, client, client.context)
+            return _render_result(results.render(call, arguments, result, client, version))
         except ToolNotFound:
             return None
         except BaobabError as error:
             return _render_refusal(results.render_failure(error))
         except Exception:  # noqa: BLE001 - as in calls.py, MCP answers unexpected errors here
             return _render_refusal(report_unexpected(client, name))
-        return _render_result(results.render(tool, result, client, version, call.warnings))
 
 
 def _render_result(result: results.RenderedResult) -> AnswerParts:

@@ -1,8 +1,8 @@
 """Renders the results of tools for the protocol: as JSON text, and as structured content."""
 
 import secrets
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import mcp_types as types
@@ -10,8 +10,10 @@ from pydantic_core import from_json, to_json
 
 from baobab.mcp_server.catalogue import is_object
 from baobab.mcp_server.mcp_client import McpClient
-from baobab.tools.core.call import Tool
+from baobab.mcp_server.shortening import READ_ON, SPARE, Shortener, read_json, read_part, render_place
+from baobab.tools.core.call import Call, Tool
 from baobab.tools.core.errors import BaobabError
+from baobab.tools.core.listing import Listing
 
 ERROR = "baobab/error"
 """The key in `_meta` that holds an error as data. Structured content would violate the outputSchema."""
@@ -20,6 +22,18 @@ UNTRUSTED = "baobab/untrusted"
 
 WARNINGS = "baobab/warnings"
 """The key in `_meta` that holds what the caller should know about a result, as a list of texts."""
+
+ACTION = "baobab/action_id"
+"""The key in `_meta` that holds the id of a write of rows, by which it can be undone."""
+
+LEFT_OUT = "left_out"
+"""The member of a shortened result that says what is missing from which list or object."""
+_SHORT = 2_000
+"""A result of so few bytes needs no shortening."""
+_NOT_AGAIN = (
+    "What the call has stored is whole: read it with the tool that reads it. "
+    "An address with `max_characters` has longer results."
+)
 
 NO_CONTENT = "Done."
 STRUCTURED = "The result is in structuredContent."
@@ -49,42 +63,132 @@ class RenderedResult:
         return f"Warnings: {' '.join(warnings)}" if warnings else None
 
 
-def render(
-    tool: Tool, result: Any, client: McpClient, protocol_version: str, warnings: Sequence[str] | None = None
-) -> RenderedResult:
-    """Renders a tool's result as the client's view and protocol version require."""
-    rendered_result = _render_result(tool, result, client, protocol_version)
-    if not warnings:
-        return rendered_result
-    return replace(rendered_result, meta={**rendered_result.meta, WARNINGS: list(warnings)})
+def render(call: Call, arguments: Mapping[str, Any], result: Any, client: McpClient, version: str) -> RenderedResult:
+    """Renders the result of a call as the client's view and protocol version require.
 
-
-def _render_result(tool: Tool, result: Any, client: McpClient, protocol_version: str) -> RenderedResult:
-    if result is None:
-        return RenderedResult(NO_CONTENT)
-    sends_once = client.view.results == "structured"
-    structured_json = None
+    arguments: those of the client's message, of which `read_on` asks for a later part of the same result.
+    """
+    tool, most = call.tool, client.view.max_characters
+    meta: dict[str, Any] = {} if call.action_id is None else {ACTION: call.action_id}
+    warnings = list(call.warnings or ())
     if isinstance(result, str):
-        text = result
+        text, structured_json = _render_text(tool, result, arguments, most, warnings), None
     else:
-        result_json = tool.encode(result)
-        if client.view.results != "text" and protocol_version >= FIRST_STRUCTURED and is_object(tool):
-            structured_json = result_json
-        text = STRUCTURED if sends_once and structured_json is not None else result_json.decode()
+        content = _render_object(call, arguments, result, most, warnings)
+        if content is None:
+            return RenderedResult(NO_CONTENT, meta=meta | ({WARNINGS: warnings} if warnings else {}))
+        is_structured = client.view.results != "text" and version >= FIRST_STRUCTURED and is_object(tool)
+        structured_json = content if is_structured else None
+        text = STRUCTURED if is_structured and client.view.results == "structured" else content.decode()
+    if warnings:
+        meta[WARNINGS] = warnings
     if not tool.taints:
-        return RenderedResult(text, structured_json)
-    if sends_once and structured_json is not None:
-        return RenderedResult(text + _WARNING_ONCE, structured_json, {UNTRUSTED: {}})
+        return RenderedResult(text, structured_json, meta)
+    if text is STRUCTURED:
+        return RenderedResult(text + _WARNING_ONCE, structured_json, meta | {UNTRUSTED: {}})
     # Random for each result, so that the author of the text cannot close the mark.
     mark = f"untrusted-{secrets.token_hex(8)}"
     wrapped_text = f"{_WARNING.format(mark=mark)}\n<{mark}>\n{text}\n</{mark}>"
-    return RenderedResult(wrapped_text, structured_json, {UNTRUSTED: {"mark": mark}})
+    return RenderedResult(wrapped_text, structured_json, meta | {UNTRUSTED: {"mark": mark}})
+
+
+def _render_object(
+    call: Call, arguments: Mapping[str, Any], result: Any, most: int, warnings: list[str]
+) -> bytes | None:
+    """Renders a result as the JSON of an object: with where it stands in its list, with the id of the write, and
+    without what is too long for a model. Adds to the warnings that something was left out. None for no result.
+    """
+    tool, listing = call.tool, call.tool.listing
+    says: dict[str, Any] = {} if call.action_id is None else {"action_id": call.action_id}
+    if result is None:
+        if listing is not None and call.total is not None:
+            says["total"] = call.total.count
+        return to_json(says) if says else None
+    content = tool.encode(result)
+    if listing is None and len(content) <= _SHORT and READ_ON not in arguments:
+        return _add_members(says, content)
+    answer = read_json(content)
+    if listing is not None and listing.is_bare:
+        answer = {listing.entries: answer if isinstance(answer, list) else [answer]}
+    if READ_ON in arguments:
+        return to_json(read_part(answer, arguments[READ_ON], most))
+    shortener = Shortener(most, reads_on=tool.effect == "read", is_list=listing is not None)
+    if listing is None or not isinstance(answer.get(listing.entries), list):
+        shown_answer = shortener.shorten(answer)
+    else:
+        shown_answer, part = _shorten_list(shortener, listing, call, arguments, answer)
+        says |= part
+    if shortener.cut_count or shortener.left_out_count or shortener.notes:
+        warnings.append(_describe_cuts(shortener, tool))
+    if shortener.left_out:
+        says[LEFT_OUT] = shortener.left_out
+    if not isinstance(shown_answer, dict):
+        return to_json(shown_answer)
+    if shown_answer != answer or any(answer.get(name, value) != value for name, value in says.items()):
+        return to_json({**says, **{name: value for name, value in shown_answer.items() if name not in says}})
+    if listing is not None and listing.is_bare:
+        entries = content if content.startswith(b"[") else b"[%b]" % content
+        content = b"".join((b'{"', listing.entries.encode(), b'":', entries, b"}"))
+    return _add_members({name: value for name, value in says.items() if name not in answer}, content)
+
+
+def _shorten_list(
+    shortener: Shortener, listing: Listing, call: Call, arguments: Mapping[str, Any], answer: dict[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Returns a list with the entries that fit, and where it stands: its total and how to go on."""
+    entries, properties = answer[listing.entries], call.tool.input_schema["properties"]
+    others = shortener.shorten({name: value for name, value in answer.items() if name != listing.entries})
+    room = shortener.room - len(to_json(others).decode())
+    most = len(entries) if listing.sample is None else listing.sample
+    can_go_on = listing.goes_on(properties)
+    excerpt = shortener.shorten_entries(entries, listing.entries, room, most, can_go_on=can_go_on)
+    part = listing.describe_part(properties, arguments, answer, call.total, len(excerpt))
+    if len(excerpt) < len(entries):
+        if "nextOffset" in others:
+            others["nextOffset"] = part["next_offset"]
+        if can_go_on:
+            shortener.notes.append("The page is too long: the next one begins with what is left out of it")
+    return {listing.entries: excerpt, **others}, part
+
+
+def _render_text(tool: Tool, text: str, arguments: Mapping[str, Any], most: int, warnings: list[str]) -> str:
+    if READ_ON in arguments:
+        return to_json(read_part(text, arguments[READ_ON], most)).decode()
+    if len(text) <= most - SPARE:
+        return text
+    reads_on = tool.effect == "read"
+    excerpt = text[: most - SPARE]
+    warnings.append(
+        f"This is the beginning: {len(excerpt)} of {len(text)} characters. "
+        + (f"Call again with `{READ_ON}`: `{render_place((), len(excerpt), text)}`." if reads_on else _NOT_AGAIN)
+    )
+    return excerpt
+
+
+def _describe_cuts(shortener: Shortener, tool: Tool) -> str:
+    counts = list(shortener.notes)
+    if shortener.cut_count:
+        counts.append(f"{shortener.cut_count} long texts are cut, each with a mark ⟦cut: ...⟧")
+    if shortener.left_out_count:
+        counts.append(f"{shortener.left_out_count} lists or objects are not whole, see `{LEFT_OUT}`")
+    how = _NOT_AGAIN
+    if tool.effect == "read":
+        how = f"To read on, make the same call with `{READ_ON}` as it says there. Never write a cut text back."
+    return f"This result is shortened: {'; '.join(counts)}. {how}"
+
+
+def _add_members(members: Mapping[str, Any], content: bytes) -> bytes:
+    """Adds members at the beginning of an object that is JSON already."""
+    if not members or not content.startswith(b"{"):
+        return content
+    comma = b"" if content[1:2] == b"}" else b","
+    return to_json(members)[:-1] + comma + content[1:]
 
 
 def render_success(
-    tool: Tool, result: Any, client: McpClient, protocol_version: str, warnings: Sequence[str] | None = None
+    call: Call, arguments: Mapping[str, Any], result: Any, client: McpClient, version: str
 ) -> types.CallToolResult:
-    rendered_result = render(tool, result, client, protocol_version, warnings)
+    rendered_result = render(call, arguments, result, client, version)
     texts = [rendered_result.text, *([rendered_result.warning_text] if rendered_result.warning_text else [])]
     return types.CallToolResult(
         content=[types.TextContent(text=text) for text in texts],

@@ -7,11 +7,13 @@ from typing import Any, Literal, get_args
 from urllib.parse import parse_qsl
 
 from baobab.mcp_server.errors import ViewInvalid
+from baobab.mcp_server.shortening import MOST_CHARACTERS
 from baobab.tools.core.auth.directory import APP_ID_PATTERN
 
 Results = Literal["both", "structured", "text"]
 
-_KNOWN = ("toolsets", "app_id", "read_only", "results")
+_KNOWN = ("toolsets", "app_id", "read_only", "results", "max_characters")
+_FEWEST_CHARACTERS, _MOST_CHARACTERS = 10_000, 16_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +22,7 @@ class View:
     view.
 
     app_id: every call is made in this app, and tools do not have the argument. results: `both` sends JSON text and
-    structured content, `text` and `structured` only one of them.
+    structured content, `text` and `structured` only one of them. max_characters: about how long one result may be.
     """
 
     toolsets: frozenset[str] | None = None
@@ -28,6 +30,7 @@ class View:
     app_id: str | None = None
     read_only: bool = False
     results: Results = "both"
+    max_characters: int = MOST_CHARACTERS
 
     @property
     def shows_start_set(self) -> bool:
@@ -62,7 +65,16 @@ class Views:
             app_id,
             read_only=self._parse_choice(options, "read_only", ("true", "false")) == "true",
             results=self._parse_choice(options, "results", get_args(Results)) or "both",
+            max_characters=self._parse_length(options.get("max_characters")),
         )
+
+    def _parse_length(self, text: str | None) -> int:
+        if text is None:
+            return MOST_CHARACTERS
+        length = int(text) if text.isdecimal() and len(text) < 10 else 0
+        if not _FEWEST_CHARACTERS <= length <= _MOST_CHARACTERS:
+            raise self._build_invalid(f"`max_characters` must be {_FEWEST_CHARACTERS} to {_MOST_CHARACTERS}.")
+        return length
 
     def _parse_toolsets(self, text: str | None) -> tuple[frozenset[str] | None, bool]:
         if text is None:

@@ -111,8 +111,8 @@ async def test_the_tools_of_the_page_answer_over_rest_and_mcp_and_the_rows_go_wi
         ("notes_list", {"app_id": app_id}),
     )
     assert [note["text"], response.json()["text"]] == ["over MCP", "over REST"]
-    assert listing == {"notes": [note, response.json()]}
-    assert client.get(f"/v1/{app_id}/notes").json() == listing
+    assert listing == {"total": 2, "notes": [note, response.json()]}
+    assert client.get(f"/v1/{app_id}/notes").json() == {"notes": listing["notes"]}
     assert count_notes(copied_package) == 2
     await call_over_mcp(server, ("apps_delete", {"app_id": app_id}))
     assert count_notes(copied_package) == 0

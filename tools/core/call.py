@@ -26,6 +26,7 @@ from baobab.tools.core.context import AuditNote, RequestContext, WouldDestroy
 from baobab.tools.core.effects import Effect, exceeds
 from baobab.tools.core.envelopes import Envelope
 from baobab.tools.core.errors import AppNotFound, BaobabError, Forbidden, UnknownField
+from baobab.tools.core.listing import Listing, Total, derive_listing
 from baobab.tools.core.rate_limits import Allowance
 from baobab.tools.core.schema import find_unbounded, portable
 from baobab.tools.core.services import Services
@@ -147,6 +148,13 @@ class Tool:
     taints: bool
     graph_names: Sequence["GraphName"]
     mcp_headers: Mapping[str, str]
+    mcp_defaults: Mapping[str, Any]
+    declared_listing: Listing | None
+
+    @cached_property
+    def listing(self) -> Listing | None:
+        """How its results hold a list; None if they are more than a list, or none."""
+        return self.declared_listing or derive_listing(self.effect, self.output_schema)
 
     @cached_property
     def version(self) -> str:
@@ -201,7 +209,7 @@ class Tool:
     def prepare(self) -> None:
         """Builds everything that the first call or the first list would otherwise build."""
         self.arguments.model_rebuild()
-        _ = self.input_schema, self.output_schema
+        _ = self.input_schema, self.output_schema, self.listing
 
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Returns the handler's keyword arguments. Raises pydantic's ValidationError or a domain's own error."""
@@ -309,6 +317,7 @@ class ApprovedAttempt(Protocol):
 class Call:
     __slots__ = (
         "_audit",
+        "action_id",
         "allowance",
         "app",
         "approved_attempt",
@@ -323,6 +332,7 @@ class Call:
         "services",
         "texts",
         "tool",
+        "total",
         "unit",
         "warnings",
     )
@@ -350,6 +360,10 @@ class Call:
         """Headers that accompany the result over REST."""
         self.warnings: list[str] | None = None
         """What the caller should know about the result although the call succeeded; `warn` adds to it."""
+        self.action_id: str | None = None
+        """The id of the write of rows that the call has made, by which it can be undone."""
+        self.total: Total | None = None
+        """How many entries the list has of which the result is a part; `count_list` sets it."""
         self.cost: int | None = None
         """The charge for the call in nano-dollars, if it is known together with the result."""
         self._audit: AuditNote | None = None
@@ -404,6 +418,10 @@ class Call:
         header X-Baobab-Warnings, MCP beside the result, agents to their model.
         """
         self.warnings = list(dict.fromkeys([*(self.warnings or ()), *texts]))
+
+    def count_list(self, count: int, *, is_exact: bool = True) -> None:
+        """Says how many entries the list has in all of which the result holds a part; or at least how many."""
+        self.total = Total(count, is_exact)
 
     def declare_destructive(self) -> None:
         """Declares, before doing it, that the call destroys or replaces something that exists now.

@@ -27,6 +27,8 @@ class RequestContext:
     """The schema of a database that the request names, as clients of PostgREST do; empty where it names none."""
     streams: bool = False
     """Whether a result may be a Stream."""
+    counts_lists: bool = False
+    """Whether a list is counted as far as that is cheap, though the caller has not asked for its total."""
     report: "Report | None" = None
     """Passes progress on to the client; None if there is no way to."""
     step: Step | None = None

@@ -20,6 +20,7 @@ from baobab.tools.core.handler_signature import build_model, read_docstring, rea
 from baobab.tools.core.job import JobKind, Work
 from baobab.tools.core.jobs import MOST_ATTEMPTS
 from baobab.tools.core.limits import APP_REQUESTS, CALLER_REQUESTS
+from baobab.tools.core.listing import Listing
 from baobab.tools.core.secret import find_undeclared_secrets, holds_secret
 from baobab.tools.core.widening import Widens, whatever_is_given
 
@@ -96,6 +97,7 @@ class Mcp:
     for_linked_apps: for a tool of an organisation, which names no app: whether agents of apps that are linked to the
     organisation may use it. Its access checks the link.
     from_headers: by parameter, the header of the HTTP request that may give it instead, as for REST.
+    defaults: by argument, what it is over MCP if it is left out, where the default for programs is much for a model.
     """
 
     offered: bool | None = None
@@ -105,6 +107,7 @@ class Mcp:
     graph_names: Sequence[GraphName] = ()
     for_linked_apps: bool = False
     from_headers: Mapping[str, str] = field(default_factory=dict)
+    defaults: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -252,6 +255,7 @@ class Toolset:
         limit: Limit | Literal["default"] | None = "default",
         audit: Audit | None = None,
         taints: bool = False,
+        listing: Listing | None = None,
         rest: Rest = _REST,
         mcp: Mcp = _MCP,
         guard: Guard = _GUARD,
@@ -267,6 +271,7 @@ class Toolset:
         limit: `default` is the toolset's bucket, else that of the app, else that of the caller; None is no limit.
         audit: how calls are recorded in the audit log, if the defaults do not fit.
         taints: whether its results may hold text of strangers. A run that has read such text asks before it acts.
+        listing: how its results hold a list, where that does not follow from their schema.
         """
 
         def register(handler: Handler) -> Handler:
@@ -324,6 +329,8 @@ class Toolset:
                 taints=taints,
                 graph_names=(GraphName(name), *mcp.graph_names),
                 mcp_headers=mcp.from_headers,
+                mcp_defaults=mcp.defaults,
+                declared_listing=listing,
             )
             return handler
 

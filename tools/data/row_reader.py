@@ -169,7 +169,8 @@ class RowReader:
         decoders = [(column.name, column.type.decoder(dialect)) for column in columns]
         return _KeyRead(text, tuple(writer.values), key, tuple(column.type for column in columns), decoders)
 
-    def count(self, selection: Selection) -> int:
+    def count(self, selection: Selection, most: int | None = None) -> int:
+        """Returns how many rows match, whatever the limit of the selection. most: where to stop counting."""
         writer = self._writer()
         # Groups may be named by their position among the columns.
         items = [] if selection.groups is None else selection.items
@@ -179,6 +180,8 @@ class RowReader:
         if selection.groups is not None:
             group = self._group(writer, selection)
             text = f"SELECT count(*) FROM (SELECT {columns} FROM {source} WHERE {where}{group}) AS _g"
+        elif most is not None:
+            text = f"SELECT count(*) FROM (SELECT 1 FROM {source} WHERE {where} LIMIT {most}) AS _g"
         began = time.monotonic()
         try:
             with self._run_as_actor():

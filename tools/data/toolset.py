@@ -7,6 +7,7 @@ from typing import Any
 from baobab.storage.database import Unit
 from baobab.tools.core.envelopes import Schema, Structured
 from baobab.tools.core.errors import AppMigrating, BaobabError
+from baobab.tools.core.listing import Listing
 from baobab.tools.core.stores import Stores
 from baobab.tools.core.toolset import Toolset
 from baobab.tools.data.copying import copy_tables, count_rows
@@ -82,3 +83,5 @@ data = Toolset(
     data=AppTables(),
     envelope=TablesEnvelope(),
 )
+ROWS = Listing("rows", is_bare=True)
+WRITTEN_ROWS = Listing("rows", is_bare=True, sample=10)

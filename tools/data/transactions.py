@@ -144,7 +144,7 @@ async def write_rows(
     """Runs a function that writes rows, in a transaction that is committed, or rolled back if it raises.
 
     The function's result must be JSON, because a repeated call gets the result of its first attempt. The number of the
-    action is answered in the header X-Action-Id. attempt: by which a repeated call is recognised; left out for an
+    action becomes the call's `action_id`. attempt: by which a repeated call is recognised; left out for an
     approved call, which is recognised by its approval. inserts_into: the table whose next numbers are read along with
     the catalogue, which saves asking a server for them.
     """
@@ -156,7 +156,7 @@ async def write_rows(
     author = find_author(call, actor)
     result, action, is_followed = await _transact(call, actor, author, work, run_once, call.unit, inserts_into)
     if action is not None:
-        call.headers = [*(call.headers or ()), (b"x-action-id", b"%d" % action)]
+        call.action_id = str(action)
     if is_followed:
         await call.services.notices.publish(call.unit, CHANGED, call.require_app().id)
     return result

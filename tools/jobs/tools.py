@@ -14,6 +14,7 @@ from baobab.tools.core.auth.membership import resolve_organisation_id
 from baobab.tools.core.call import Call
 from baobab.tools.core.job import CANCELLED
 from baobab.tools.core.jobs import JOBS
+from baobab.tools.core.listing import Listing
 from baobab.tools.core.pagination import Cursor, CursorInvalid, PageSize, decode_cursor, encode_cursor
 from baobab.tools.core.toolset import Guard
 from baobab.tools.core.types import Text, Uuid
@@ -32,6 +33,7 @@ Kind = Annotated[str, Text(64, min_length=1), Field(examples=["agents_advance"])
     "GET /",
     access=AnyAccount(),
     effect="read",
+    listing=Listing("jobs"),
     taints=True,
 )
 async def jobs_list(

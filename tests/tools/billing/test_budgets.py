@@ -95,7 +95,7 @@ async def test_what_is_set_over_mcp_is_listed_over_rest(baobab: Installation) ->
     again = (await call_tool(baobab, "billing_set_budget", arguments))["structuredContent"]["budget"]
     assert (set_["limit_usd"], again["limit_usd"]) == (0.1, 0.3)
     assert await list_budgets(baobab) == [again]
-    assert (await call_tool(baobab, "billing_budgets"))["structuredContent"] == {"budgets": [again]}
+    assert (await call_tool(baobab, "billing_budgets"))["structuredContent"] == {"total": 1, "budgets": [again]}
     assert (await baobab.client.get("/dashboard/billing", headers=baobab.owner)).json()["budgets"] == [again]
     del arguments["most_usd"]
     assert not (await call_tool(baobab, "billing_delete_budget", arguments))["isError"]

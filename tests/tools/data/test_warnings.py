@@ -102,7 +102,7 @@ async def test_many_warnings_are_bounded_and_say_how_many_more_there_are(todos: 
 async def test_a_model_is_told_beside_the_result(todos: Tables, progress: dict[str, Any]) -> None:
     arguments = {"table": "todos", "values": {"title": "b", "titel": "c"}}
     result = await call_tool(todos, "data_insert", arguments, progress)
-    assert json.loads(result["content"][0]["text"])["title"] == "b"
+    assert json.loads(result["content"][0]["text"])["rows"][0]["title"] == "b"
     assert [block["text"] for block in result["content"][1:]] == [f"Warnings: {_TITEL}"]
     assert result["_meta"]["baobab/warnings"] == [_TITEL]
 

@@ -64,6 +64,7 @@ from baobab.tools.core.auth.deciders import Decider, NeedsAnother, NotAnApprover
 from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
 from baobab.tools.core.errors import BadRequest
+from baobab.tools.core.listing import Listing
 from baobab.tools.core.pagination import Cursor, CursorInvalid, decode_cursor, encode_cursor
 from baobab.tools.core.toolset import Guard, Mcp, Rest
 from baobab.tools.core.types import AppId, JsonObject, Moment, Uuid
@@ -296,6 +297,7 @@ async def agents_runs_resume(
     "GET /agents/{name}/runs/{id}/events.json",
     access=OF_APP,
     effect="read",
+    listing=Listing("events", continues=("since_seq", "seq")),
     raises=(RunNotFound,),
 )
 async def agents_runs_events_list(
@@ -314,6 +316,7 @@ async def agents_runs_events_list(
     "GET /agents/{name}/runs/{id}/model-calls",
     access=AppOwner(),
     effect="read",
+    listing=Listing("model_calls", continues=("after_step", "step")),
     taints=True,
     raises=(RunNotFound,),
 )

@@ -16,6 +16,7 @@ from baobab.tools.ai.tools.chat import ModelName
 from baobab.tools.ai.toolset import ai, gateway
 from baobab.tools.core.auth.access import EVERYBODY, OF_APP
 from baobab.tools.core.call import Call
+from baobab.tools.core.listing import Listing
 from baobab.tools.core.toolset import Rest
 from baobab.tools.core.types import AppId
 
@@ -27,6 +28,7 @@ _USD_MILLION = 10**9
     "GET /models",
     in_app="ai_model_list",
     effect="read",
+    listing=Listing("data", continues=("after", "id")),
     raises=(RequestRefused,),
     also="/v1/models",
 )

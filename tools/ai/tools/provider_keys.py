@@ -18,6 +18,7 @@ from baobab.tools.core.auth.access import AnyAccount
 from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
 from baobab.tools.core.escaping import escape_text
+from baobab.tools.core.listing import Listing
 from baobab.tools.core.toolset import Guard, Rest
 from baobab.tools.core.types import Text
 
@@ -32,6 +33,7 @@ ProviderName = Annotated[
     "GET /provider-keys",
     access=AnyAccount(),
     effect="read",
+    listing=Listing("provider_keys"),
 )
 async def provider_keys_list(call: Call) -> KeysOfProviders:
     """List your organisation's own keys for providers of models. Only the end of each key is shown."""

@@ -49,7 +49,7 @@ from baobab.tools.data.row_requests import (
 from baobab.tools.data.rows import Rows
 from baobab.tools.data.schemas import AnswerOptions, Deleted, Row, WriteOptions
 from baobab.tools.data.tools.rows import data_get
-from baobab.tools.data.toolset import data
+from baobab.tools.data.toolset import WRITTEN_ROWS, data
 from baobab.tools.data.transactions import find_catalogue, read_rows, write_rows
 from baobab.tools.data.written_rows import WrittenRows
 
@@ -105,13 +105,16 @@ class _Count:
         self._is_asked = preferences.counts
 
     def tell(self, call: Call, result: list[Row] | Row | None) -> None:
-        """Sets the header Content-Range.
+        """Tells the number to the call, and in the header Content-Range where that was asked for.
 
         result: the answer, which also has the number if the call is repeated.
         """
         if self.count is None and result is not None:
             self.count = len(result) if isinstance(result, list) else 1
-        if self._is_asked and self.count is not None:
+        if self.count is None:
+            return
+        call.count_list(self.count)
+        if self._is_asked:
             call.headers = [*(call.headers or ()), (b"content-range", b"*/%d" % self.count)]
 
 
@@ -133,6 +136,7 @@ def _count(rows: list[Row]) -> str:
     effect="write",
     raises=(*WRITE_ERRORS, SingleRowExpected, MediaTypeRefused),
     audit=WRITTEN,
+    listing=WRITTEN_ROWS,
     rest=Rest(
         status=201,
         body="values",
@@ -252,6 +256,7 @@ def _describe_changes(table: str, rows: list[Row], changes: Row) -> str:
     effect="write",
     raises=(*WRITE_ERRORS, RowNotFound),
     audit=WRITTEN,
+    listing=WRITTEN_ROWS,
     rest=Rest(
         body="changes",
         query=(*KEY_HEADER, *AS_HEADERS),
@@ -332,6 +337,7 @@ async def _list_updates(
     effect="write",
     raises=(*WRITE_ERRORS, SingleRowExpected, MediaTypeRefused),
     audit=WRITTEN,
+    listing=WRITTEN_ROWS,
     rest=Rest(
         status=lambda result: 204 if result is None else 200,
         statuses=(200, 204),
@@ -479,6 +485,7 @@ async def _list_deletions(
     ),
     raises=(*WRITE_ERRORS, SingleRowExpected, MediaTypeRefused),
     audit=WRITTEN,
+    listing=WRITTEN_ROWS,
     rest=Rest(
         status=lambda result: 204 if result is None else 200,
         statuses=(200, 204),

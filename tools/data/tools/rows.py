@@ -48,7 +48,7 @@ from baobab.tools.data.row_requests import (
 from baobab.tools.data.rows import Rows
 from baobab.tools.data.schemas import ActingAs, QueryPlan, Row, RowsOrRow
 from baobab.tools.data.selection import Selection
-from baobab.tools.data.toolset import data
+from baobab.tools.data.toolset import ROWS, data
 from baobab.tools.data.transactions import find_catalogue, read_rows
 
 _PLAN_TEXT = "application/vnd.pgrst.plan+text; charset=utf-8"
@@ -56,6 +56,8 @@ _SHORT, _SHORT_BYTES = 100, 2**18
 """Of a list that is read at once, without a thread: what takes long is stopped and begins anew in one."""
 _NOT_SHORT = frozenset("({>")
 """The characters with which related tables, aggregates, vectors and places in JSON are written."""
+_MOST_COUNTED = 10_000
+"""Where counting stops if nobody has asked for the exact number of rows."""
 
 
 @data.tool(
@@ -64,6 +66,7 @@ _NOT_SHORT = frozenset("({>")
     effect="read",
     raises=(*READ_ERRORS, SingleRowExpected, MediaTypeRefused),
     taints=True,
+    listing=ROWS,
     rest=Rest(
         further_query="where",
         query=("prefer", "media_type", *AS_HEADERS),
@@ -99,7 +102,7 @@ async def data_list(
       or inner for the nearest vectors.
     limit: how many rows at most.
     offset: how many rows to skip.
-    prefer: `count=exact` counts all matching rows, in the header Content-Range.
+    prefer: `count=exact` counts all matching rows, however many there are.
     media_type: `application/vnd.pgrst.object+json` for exactly one row, as an object; over REST also `text/csv`.
       `nulls=stripped` behind either, after a semicolon, leaves out keys without a value.
     """
@@ -116,9 +119,15 @@ async def data_list(
         target = open_table(catalogue, rows, table, "SELECT")
         selection = read_query(catalogue, target, select, where)
         selection.order, selection.limit, selection.offset = order, limit, offset
-        return selection, rows.select(selection), rows.count(selection) if preferences.counts else None
+        matching_rows = rows.select(selection)
+        if preferences.counts:
+            return selection, matching_rows, rows.count(selection)
+        # A page that is not full is the last one, which tells the total by itself.
+        is_full = len(matching_rows) >= limit or (offset > 0 and not matching_rows)
+        is_counted = call.context.counts_lists and media.kind == "rows" and is_full
+        return selection, matching_rows, rows.count(selection, _MOST_COUNTED) if is_counted else None
 
-    is_single = not preferences.counts and "(" not in (select or "")
+    is_single = not preferences.counts and not call.context.counts_lists and "(" not in (select or "")
     is_short = (
         limit <= _SHORT
         and where is None
@@ -135,6 +144,8 @@ async def data_list(
             raise
         selection, answer_rows, total = await read_rows(call, actor, read)
     _tell_range(call, len(answer_rows), offset, total)
+    if total is not None:
+        call.count_list(total, is_exact=preferences.counts or total < _MOST_COUNTED)
     warn_of_ignored_items(call, selection)
     await describe_rows(call, await find_catalogue(call), selection, answer_rows)
     if media.kind == "csv" and call.context.streams:

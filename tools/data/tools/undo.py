@@ -13,6 +13,7 @@ from baobab.tools.core.auth.access import AppOwner
 from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
 from baobab.tools.core.errors import BadRequest
+from baobab.tools.core.listing import Listing
 from baobab.tools.core.toolset import Guard, Rest
 from baobab.tools.core.types import AppId, Text
 from baobab.tools.data.actor import SERVICE
@@ -55,6 +56,7 @@ RunId = Annotated[str, Text(100, min_length=1), Field(description="The id of a r
     "GET /data-changes",
     access=AppOwner(),
     effect="read",
+    listing=Listing("changes", continues=("before", "id")),
     taints=True,
 )
 async def data_changes(
@@ -85,6 +87,7 @@ async def data_changes(
         row = _show(change)
         size += len(to_json(row))
         if changes and size > _MOST_BYTES:
+            call.count_list(len(changes) + 1, is_exact=False)
             break
         changes.append(row)
     return {"changes": changes}
@@ -150,7 +153,7 @@ async def data_undo(
 
     It is refused where a later write to the same rows would be lost. It is itself a write, and can be undone.
 
-    action_id: the id of the write, from its answer or data_changes; null with run_id.
+    action_id: the `action_id` that the write answered, or that data_changes shows; null with run_id.
     run_id: the id of the run; null with action_id.
     cascade: undo later writes to the same rows too, as a whole.
     """

@@ -10,6 +10,7 @@ from baobab.tools.core.auth.callers import EndUser
 from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
 from baobab.tools.core.escaping import escape_name
+from baobab.tools.core.listing import Listing
 from baobab.tools.core.toolset import Guard, Rest
 from baobab.tools.core.types import AppId
 from baobab.tools.core.widening import one_of
@@ -92,6 +93,7 @@ async def files_upload(
     "GET /objects",
     access=OF_RUNNING_APP,
     effect="read",
+    listing=Listing("files", is_bare=True, continues=("cursor", "id")),
     taints=True,
 )
 async def files_list(

@@ -10,6 +10,7 @@ from baobab.tools.core import texts
 from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
 from baobab.tools.core.escaping import escape_name
+from baobab.tools.core.listing import Listing
 from baobab.tools.core.toolset import Guard, Rest
 from baobab.tools.core.types import OMITTED, AppId
 from baobab.tools.core.widening import one_of
@@ -115,6 +116,7 @@ async def rag_collections_create(
     "GET /collections",
     access=READERS,
     effect="read",
+    listing=Listing("collections", is_bare=True),
     rest=Rest(further_names=_FURTHER_NAMES),
 )
 async def rag_collections_list(call: Call, app_id: AppId) -> list[Collection]:

@@ -11,6 +11,7 @@ from baobab.storage.database import Unit
 from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
 from baobab.tools.core.escaping import escape_name
+from baobab.tools.core.listing import Listing
 from baobab.tools.core.toolset import Guard, Rest
 from baobab.tools.core.types import AppId
 from baobab.tools.rag.access import (
@@ -112,6 +113,7 @@ async def rag_ingest(
     "GET /collections/{name}/documents",
     access=READERS,
     effect="read",
+    listing=Listing("documents", is_bare=True, continues=("cursor", "id")),
     raises=(CollectionNotFound,),
     taints=True,
 )

@@ -11,6 +11,7 @@ from baobab.tools.core.auth.roles import require_role
 from baobab.tools.core.auth.tables import apps
 from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
+from baobab.tools.core.listing import Listing
 from baobab.tools.core.toolset import Guard, Toolset
 from baobab.tools.core.types import AppId, Uuid
 from baobab.tools.core.widening import one_of, whatever_is_given
@@ -81,6 +82,7 @@ async def apps_set_substrate_autopropagate(
     "GET /apps",
     access=CALLERS,
     effect="read",
+    listing=Listing("apps", continues=("after", "app_id")),
 )
 async def substrate_apps(
     call: Call,

@@ -6,6 +6,7 @@ from pydantic import Field
 from sqlalchemy import select
 
 from baobab.tools.core.call import Call
+from baobab.tools.core.listing import Listing
 from baobab.tools.substrate import tables
 from baobab.tools.substrate.access import CALLERS, organisation_of
 from baobab.tools.substrate.receipts import encode_public_key, open_key
@@ -19,6 +20,7 @@ _rows = tables.receipts.c
     "GET /receipts",
     access=CALLERS,
     effect="read",
+    listing=Listing("receipts"),
 )
 async def substrate_receipts(
     call: Call,

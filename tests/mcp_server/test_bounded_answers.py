@@ -1,0 +1,186 @@
+"""Results over MCP fit into a model's context: lists say how many there are and how to go on, long values are cut and
+can be read on, and writes of rows say by which id they can be undone.
+"""
+
+import json
+import re
+from typing import Any
+
+from tests.conftest import Baobab
+from tests.mcp_server.mcp_requests import call_tool, read_refusal
+
+LONG = "a note that goes on and on, " * 5_000
+NOTES = {"columns": {"id": {"type": "serial", "primaryKey": True}, "text": "text"}}
+PLACE = re.compile("read_on=([^⟧]+)⟧")
+
+
+async def create_notes(baobab: Baobab, *texts: str) -> str:
+    """A new app with a table of notes."""
+    app_id = await baobab.create_app()
+    path = f"/v1/{app_id}/schema/apply"
+    response = await baobab.client.post(path, json={"schema": {"tables": {"notes": NOTES}}}, headers=baobab.owner)
+    assert response.status_code == 200, response.text
+    rows = [{"text": text} for text in texts]
+    for start in range(0, len(rows), 1000):
+        page = rows[start : start + 1000]
+        response = await baobab.client.post(f"/v1/{app_id}/notes", json=page, headers=baobab.owner)
+        assert response.status_code == 201, response.text
+    return app_id
+
+
+async def read(baobab: Baobab, tool: str, arguments: dict[str, Any], **how: Any) -> dict[str, Any]:
+    """The structured content of a result, which its text says too."""
+    result = await call_tool(baobab, tool, arguments, **how)
+    assert not result["isError"], result
+    content: dict[str, Any] = result["structuredContent"]
+    assert json.dumps(content, ensure_ascii=False, separators=(",", ":")) in result["content"][0]["text"]
+    return content
+
+
+def find_warning(result: dict[str, Any]) -> str:
+    [warning] = result["_meta"]["baobab/warnings"]
+    assert warning in result["content"][1]["text"]
+    return str(warning)
+
+
+async def test_a_page_of_rows_says_how_many_there_are_and_where_the_next_begins(baobab: Baobab) -> None:
+    app_id = await create_notes(baobab, *[f"note {number}" for number in range(153)])
+    page = await read(baobab, "data_list", {"app_id": app_id, "table": "notes"})
+    assert (len(page["rows"]), page["total"], page["next_offset"]) == (100, 153, 100)
+    rest = await read(baobab, "data_list", {"app_id": app_id, "table": "notes", "offset": page["next_offset"]})
+    assert (len(rest["rows"]), rest["total"]) == (53, 153)
+    assert "next_offset" not in rest
+    beyond = await read(baobab, "data_list", {"app_id": app_id, "table": "notes", "offset": 500})
+    assert (beyond["rows"], beyond["total"]) == ([], 153)
+    filtered_page = await read(baobab, "data_list", {"app_id": app_id, "table": "notes", "where": {"id": "gt.150"}})
+    assert (len(filtered_page["rows"]), filtered_page["total"]) == (3, 3)
+    answer = await baobab.client.get(f"/v1/{app_id}/notes", headers=baobab.owner)
+    assert answer.json() == page["rows"]
+    assert answer.headers["content-range"] == "0-99/*"
+
+
+async def test_a_list_that_goes_on_after_its_last_entry_says_with_which(baobab: Baobab) -> None:
+    app_id = await create_notes(baobab, *[f"note {number}" for number in range(5)])
+    arguments = {"app_id": app_id, "limit": 3}
+    page = await read(baobab, "data_changes", arguments)
+    assert page["at_least"] == 3
+    later_page = await read(baobab, "data_changes", {**arguments, "before": page["next_before"]})
+    assert [change["id"] for change in page["changes"] + later_page["changes"]] == [5, 4, 3, 2, 1]
+    assert "next_before" not in later_page
+
+
+async def test_a_list_with_a_cursor_says_that_there_is_more_than_it_shows(baobab: Baobab) -> None:
+    app_id = await baobab.create_app()
+    for number in range(3):
+        await call_tool(baobab, "kv_put", {"app_id": app_id, "key": f"key-{number}", "value": number})
+    page = await read(baobab, "kv_scan", {"app_id": app_id, "limit": 2})
+    assert (len(page["keys"]), page["at_least"]) == (2, 3)
+    assert (await read(baobab, "kv_scan", {"app_id": app_id}))["total"] == 3
+
+
+async def test_a_write_says_the_id_by_which_it_can_be_undone(baobab: Baobab) -> None:
+    app_id = await create_notes(baobab)
+    table = {"app_id": app_id, "table": "notes"}
+    result = await call_tool(baobab, "data_insert", {**table, "values": {"text": "first"}})
+    insertion = result["structuredContent"]
+    assert insertion["rows"] == [{"id": 1, "text": "first"}]
+    assert result["_meta"]["baobab/action_id"] == insertion["action_id"]
+    changes = {"row_id": "1", "changes": {"text": "second"}}
+    update = await read(baobab, "data_update", {**table, **changes})
+    await read(baobab, "data_undo", {"app_id": app_id, "action_id": update["action_id"]})
+    assert (await read(baobab, "data_get", {**table, "row_id": "1"}))["text"] == "first"
+    quiet = await read(baobab, "data_insert", {**table, "values": {"text": "third"}, "prefer": "return=minimal"})
+    assert quiet.keys() == {"action_id", "total"}
+    deletion = await read(baobab, "data_delete", {**table, "row_id": "1"})
+    await read(baobab, "data_undo", {"app_id": app_id, "action_id": deletion["action_id"]})
+    assert (await read(baobab, "data_list", table))["total"] == 2
+
+
+async def test_a_long_value_is_cut_and_can_be_read_on_to_its_end(baobab: Baobab) -> None:
+    app_id = await create_notes(baobab, "short", LONG)
+    arguments = {"app_id": app_id, "table": "notes"}
+    result = await call_tool(baobab, "data_list", arguments)
+    short, cut = (row["text"] for row in result["structuredContent"]["rows"])
+    assert short == "short"
+    assert len(cut) <= 2_000
+    assert "1 long texts are cut" in find_warning(result)
+    text = cut.partition("⟦cut: ")[0]
+    [place] = PLACE.findall(cut)
+    while place is not None:
+        part = await read(baobab, "data_list", {**arguments, "read_on": place})
+        text, place = text + part["text"], part.get("read_on")
+    assert text == LONG
+
+
+async def test_what_has_changed_is_not_read_on(baobab: Baobab) -> None:
+    app_id = await create_notes(baobab, LONG)
+    row = {"app_id": app_id, "table": "notes", "row_id": "1"}
+    [place] = PLACE.findall((await read(baobab, "data_get", row))["text"])
+    await call_tool(baobab, "data_update", {**row, "changes": {"text": LONG.upper()}})
+    assert read_refusal(await call_tool(baobab, "data_get", {**row, "read_on": place}))["code"] == "MCP_PART_CHANGED"
+    assert (
+        read_refusal(await call_tool(baobab, "data_get", {**row, "read_on": "text"}))["code"]
+        == "VALIDATION_INVALID_INPUT"
+    )
+
+
+async def test_a_cut_value_is_not_written_back(baobab: Baobab) -> None:
+    app_id = await create_notes(baobab, LONG)
+    row = {"app_id": app_id, "table": "notes", "row_id": "1"}
+    cut = await read(baobab, "data_get", row)
+    refusal = await call_tool(baobab, "data_update", {**row, "changes": {"text": cut["text"]}})
+    assert read_refusal(refusal)["code"] == "MCP_CUT_VALUE"
+    answer = await baobab.client.get(f"/v1/{app_id}/notes/1", headers=baobab.owner)
+    assert answer.json()["text"] == LONG
+
+
+async def test_a_page_that_is_too_long_ends_earlier_and_the_next_begins_there(baobab: Baobab) -> None:
+    texts = [f"{number:03} {LONG[:1500]}" for number in range(100)]
+    app_id = await create_notes(baobab, *texts)
+    arguments: dict[str, Any] = {"app_id": app_id, "table": "notes", "order": "id"}
+    rows, offset = [], 0
+    while offset is not None:
+        result = await call_tool(baobab, "data_list", {**arguments, "offset": offset})
+        assert len(result["content"][0]["text"]) <= 50_000
+        page = result["structuredContent"]
+        rows += page["rows"]
+        assert page["total"] == 100
+        offset = page.get("next_offset")
+    assert [row["text"] for row in rows] == texts
+
+
+async def test_a_bulk_write_answers_its_number_and_ten_rows(baobab: Baobab) -> None:
+    app_id = await create_notes(baobab, *[LONG[:1500]] * 40)
+    deletion = await read(baobab, "data_delete_many", {"app_id": app_id, "table": "notes", "where": {"id": "gt.0"}})
+    assert (deletion["total"], len(deletion["rows"])) == (40, 10)
+    assert deletion["left_out"] == [{"at": "rows", "entries": 30, "of": 40}]
+
+
+async def test_a_value_that_is_no_text_can_be_read_on_too(baobab: Baobab) -> None:
+    app_id = await baobab.create_app()
+    value = {"numbers": list(range(30_000)), "by name": {f"name {number}": number for number in range(5_000)}}
+    await call_tool(baobab, "kv_put", {"app_id": app_id, "key": "big", "value": value})
+    result = await call_tool(baobab, "kv_get", {"app_id": app_id, "key": "big"})
+    assert len(result["content"][0]["text"]) <= 50_000
+    content = result["structuredContent"]
+    whole_value = content["value"]
+    for note in content["left_out"]:
+        name = "numbers" if "entries" in note else "by name"
+        place = note["read_on"]
+        while place is not None:
+            part = await read(baobab, "kv_get", {"app_id": app_id, "key": "big", "read_on": place})
+            if name == "numbers":
+                whole_value[name] += part["entries"]
+            else:
+                whole_value[name] |= part["members"]
+            place = part.get("read_on")
+    assert whole_value == value
+
+
+async def test_the_address_chooses_how_long_results_may_be(baobab: Baobab) -> None:
+    app_id = await create_notes(baobab, LONG)
+    row = {"app_id": app_id, "table": "notes", "row_id": "1"}
+    whole = await read(baobab, "data_get", row, path="/mcp?max_characters=1000000")
+    assert whole["text"] == LONG
+    answer = await baobab.client.post("/mcp?max_characters=3", headers=baobab.owner, json={})
+    assert answer.status_code == 400
