@@ -10,6 +10,7 @@ from typing import Any
 from baobab.http.open_streams import stream_while_allowed
 from baobab.tools.console.sessions import LiveSession
 from baobab.tools.core.auth.callers import Account
+from baobab.tools.core.call import Preview
 from baobab.tools.core.context import RequestContext
 from baobab.tools.core.registry import Registry
 from baobab.tools.core.stream import Stream
@@ -28,6 +29,8 @@ class Visit:
     """The named parts of the path."""
     query: Mapping[str, str] = field(default_factory=dict)
     form: Mapping[str, str] = field(default_factory=dict)
+    memory: dict[str, Any] = field(default_factory=dict)
+    """What was read for this visit and is needed again: each call of a tool counts against the person's limit."""
     came_from: str = ""
     """The page that sent a form: its path below /console, with its query; empty if the browser does not say."""
 
@@ -46,6 +49,18 @@ class Visit:
         # Values of the key-value store come as JSON text, which other interfaces pass on as it is.
         return json.loads(result) if isinstance(result, bytes) else result
 
+    async def preview(self, tool: str, /, **arguments: Any) -> Preview:
+        """Returns what a call of the signed-in person would do now, and changes nothing."""
+        unit = self.registry.services.database.build_unit(write=False)
+        try:
+            found_tool = self.registry.find(tool)
+            preview = await self.registry.preview(found_tool, arguments, self.session.caller, self.context, unit)
+        except BaseException as exc:
+            await unit.rollback(exc)
+            raise
+        await unit.commit()
+        return preview
+
     async def follow(self, tool: str, /, **arguments: Any) -> Stream:
         """Opens a stream of a tool. It ends when the person loses access to it."""
         followed_tool = self.registry.find(tool)
@@ -54,5 +69,7 @@ class Visit:
         return replace(stream, pieces=stream_while_allowed(stream.pieces, partial(self.registry.recheck, call)))
 
     async def list_organisations(self) -> Sequence[Mapping[str, Any]]:
-        organisations: Sequence[Mapping[str, Any]] = (await self.call("platform_me"))["organizations"]
+        if "organisations" not in self.memory:
+            self.memory["organisations"] = (await self.call("platform_me"))["organizations"]
+        organisations: Sequence[Mapping[str, Any]] = self.memory["organisations"]
         return organisations

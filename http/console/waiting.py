@@ -76,7 +76,15 @@ def parse_filters(text: str) -> dict[str, str]:
 
 
 async def load_waiting(visit: Visit, chosen: Mapping[str, str]) -> Waiting:
-    """Loads all calls that wait in the organisations of the person."""
+    """Loads all calls that wait in the organisations of the person, once for each visit."""
+    key = f"waiting?{build_query(chosen)}"
+    if key not in visit.memory:
+        visit.memory[key] = await _read_waiting(visit, chosen)
+    all_that_waits: Waiting = visit.memory[key]
+    return all_that_waits
+
+
+async def _read_waiting(visit: Visit, chosen: Mapping[str, str]) -> Waiting:
     state = await read_state(visit)
     rows: list[dict[str, Any]] = []
     for organisation in await visit.list_organisations():

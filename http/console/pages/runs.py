@@ -9,6 +9,7 @@ from pydantic_core import to_json
 from baobab.http.console.app_page import read_app
 from baobab.http.console.graph_drawing import draw_graph
 from baobab.http.console.page import Context, Feed, Page
+from baobab.http.console.pages.row_changes import count_written_rows
 from baobab.http.console.rendering import say_duration, say_milliseconds
 from baobab.http.console.run_stream import RunParts, follow_parts
 from baobab.http.console.run_view import ENDED, REMEDIES, STATUSES, build_timeline, find_states
@@ -85,6 +86,7 @@ async def show_run(visit: Visit) -> Context:
     states = find_states(run, events)
     return {
         "app": app,
+        "rows_written": await count_written_rows(visit, app["id"], run["id"]) if has_ended else 0,
         "title": f"Run of {run['agent']}",
         "run": describe_run(run),
         "path": path,

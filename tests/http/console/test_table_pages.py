@@ -64,10 +64,28 @@ async def test_rows_are_added_filtered_changed_deleted_and_brought_back(visitor:
     actions = re.findall(r'name="action_id" value="(\d+)"', history.text)
     undo = f"/console/apps/{visitor.app_id}/row-changes/undo"
     for action in actions[:2]:
-        assert (await visitor.send(undo, history, action_id=action)).status_code == 303
+        assert (await visitor.send(undo, history, action_id=action, confirmed="1")).status_code == 303
     listed_page_text = (await visitor.open(path)).text
     assert "Ada" in listed_page_text
     assert "Ben &amp; Co" in listed_page_text
+
+
+async def test_a_write_is_one_card_and_its_undo_names_the_rows_before_anything_is_undone(visitor: Runner) -> None:
+    await _ask(visitor, "authors", [{"id": number, "name": f"author {number}"} for number in range(1, 251)])
+    await _ask(visitor, "authors", [{"id": 300, "name": "alone"}])
+    path = f"/console/apps/{visitor.app_id}/row-changes"
+    history = await visitor.open(path)
+    assert re.findall(r">Undo (\d+ rows?)</button>", history.text) == ["1 row", "250 rows"]
+    (_, action) = re.findall(r'name="action_id" value="(\d+)"', history.text)
+    page = await visitor.send(f"{path}/undo", history, action_id=action, rows="250")
+    assert (page.status_code, "Undo 250 rows?" in page.text) == (200, True)
+    assert "It would take 250 changes of rows back" in page.text
+    rows_path = f"/v1/{visitor.app_id}/data/authors?select=id&limit=1000"
+    assert len((await visitor.baobab.client.get(rows_path, headers=visitor.baobab.owner)).json()) == 251
+    response = await visitor.send(f"{path}/undo", history, action_id=action, confirmed="1")
+    assert response.headers["location"] == f"{path}?undone=250"
+    assert "250 rows are as before." in (await visitor.open(f"{path}?undone=250")).text
+    assert len((await visitor.baobab.client.get(rows_path, headers=visitor.baobab.owner)).json()) == 1
 
 
 async def test_who_sees_what_is_shown_side_by_side(visitor: Runner) -> None:
