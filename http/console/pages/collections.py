@@ -73,7 +73,14 @@ async def add(visit: Visit) -> str:
 
 
 async def change(visit: Visit) -> str:
-    settings = {"description": visit.form.get("description") or None, "accessMode": visit.form.get("mode")}
+    settings: dict[str, Any] = {
+        "description": visit.form.get("description") or None,
+        "accessMode": visit.form.get("mode"),
+    }
+    is_own = visit.form.get("own_text") == "yes"
+    # Only admins change the mark; all others save the rest.
+    if is_own != (await visit.call("rag_collections_get", **_name_collection(visit)))["ownText"]:
+        settings["ownText"] = is_own
     await visit.call("rag_collections_update", **_name_collection(visit), **settings)
     return COLLECTION.format(**visit.parts)
 

@@ -189,3 +189,15 @@ async def test_collections_of_another_are_not_there(visitor: Runner) -> None:
     for path in ("", "/facts", "/facts/search?q=x", "/facts/evaluation"):
         page = await visitor.baobab.client.get(f"/console/apps/{other}/collections{path}", headers=visitor.browser)
         assert page.status_code in (403, 404), path
+
+
+async def test_an_admin_marks_a_collection_as_the_apps_own_text_where_it_is_shown(visitor: Runner) -> None:
+    path = await make(visitor)
+    page = await visitor.open(path)
+    assert "own text</span>" not in page.text
+    response = await visitor.send(f"{path}/change", page, description="", mode="private", own_text="yes")
+    assert response.status_code == 303, response.text
+    page = await visitor.open(path)
+    assert '<span class="tag">own text</span>' in page.text
+    assert (await visitor.send(f"{path}/change", page, description="", mode="private")).status_code == 303
+    assert '<span class="tag">own text</span>' not in (await visitor.open(path)).text
