@@ -98,5 +98,5 @@ async def delete_budget(visit: Visit) -> str:
     return f"/usage?of={quote(of, safe='')}"
 
 
-PAGES = (Page("/usage", "Usage", "usage.html", show_usage, menu="Usage", icon="chart-column", rank=20, on_phone=True),)
+PAGES = (Page("/usage", "Usage", "usage.html", show_usage, menu="Usage", icon="chart-column", rank=20),)
 FORMS = (Form("/usage/budgets/set", set_budget), Form("/usage/budgets/delete", delete_budget))
