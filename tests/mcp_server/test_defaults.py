@@ -34,3 +34,18 @@ async def test_each_interface_describes_its_own_default(baobab: Baobab) -> None:
     openapi = (await baobab.client.get("/openapi.json")).json()
     body = openapi["paths"]["/v1/{app_id}/schema/apply"]["post"]["requestBody"]["content"]["application/json"]
     assert body["schema"]["properties"]["mode"]["default"] == "exact"
+
+
+async def test_a_list_is_shorter_over_mcp_unless_it_is_asked_for_more(baobab: Baobab) -> None:
+    app_id = await baobab.create_app()
+    for number in range(30):
+        settings = {"allowed_origins": [f"https://a{number}.example"]}
+        answer = await baobab.client.patch(f"/v1/{app_id}/config/cors", json=settings, headers=baobab.owner)
+        assert answer.status_code == 200, answer.text
+    over_rest = (await baobab.client.get(f"/v1/{app_id}/audit-logs", headers=baobab.owner)).json()
+    assert len(over_rest["logs"]) > 20
+    for options, count in (({}, 20), ({"limit": 25}, 25)):
+        result = await call_tool(
+            baobab, "audit_logs_list", {"app_id": app_id, **options}, path="/mcp?toolsets=audit_logs"
+        )
+        assert len(result["structuredContent"]["logs"]) == count

@@ -11,7 +11,7 @@ from baobab.tools.audit_logs.toolset import audit_logs
 from baobab.tools.core.audit import audit_logs as table
 from baobab.tools.core.auth.access import AppOwner
 from baobab.tools.core.call import Call
-from baobab.tools.core.types import AppId, Moment, Text
+from baobab.tools.core.types import AppId, DefaultBy, Moment, Text
 
 Word = Annotated[str, Text(200, min_length=1)]
 Category = Literal["auth", "admin", "function", "ai", "data", "agents"]
@@ -68,7 +68,7 @@ async def audit_logs_list(
     success: bool | None = None,
     since: Annotated[Moment | None, Field(alias="from")] = None,
     to: Moment | None = None,
-    limit: Annotated[int, Field(ge=1, le=500)] = 100,
+    limit: Annotated[int, Field(ge=1, le=500), DefaultBy(mcp=20, agent=20)] = 100,
     offset: Annotated[int, Field(ge=0, le=1_000_000)] = 0,
 ) -> AuditLogs:
     """Query the audit log of an app, newest first.
