@@ -100,7 +100,7 @@ def _host_name(authority: str) -> str:
 def platform_path(path: str, app_id: str) -> str:
     """Returns the platform's path for a path on an app's own host, which leaves the app id out."""
     first, slash, remainder = path[1:].partition("/")
-    if first in ("v1", "health", "docs", "openapi.json", "llms.txt", "mcp"):
+    if first in ("v1", "health", "docs", "openapi.json", "llms.txt", "llms-full.txt", "mcp"):
         return path
     if first in ("auth", "storage"):
         return f"/{first}/{app_id}{slash}{remainder}"

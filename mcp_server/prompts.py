@@ -55,7 +55,7 @@ _WITHIN_APP: tuple[_Step, ...] = (
     ("schema_get", {}, "the app's tables; schema_apply makes them, data_insert and data_list write and read rows"),
     ("config_get", {}, "every setting of the app"),
 )
-_AT_LAST: tuple[_Step, ...] = (("system_llms_txt", {}, "the whole guide, with every tool in one line"),)
+_AT_LAST: tuple[_Step, ...] = (("system_llms_txt", {}, "the guide: patterns, rights, limits, errors"),)
 
 
 class Prompts(Extension):

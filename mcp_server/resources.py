@@ -23,6 +23,7 @@ _SCHEMA_TOOL = "schema_get"
 _GUIDES = "baobab://docs/"
 _APPS = APP.removesuffix("{app_id}")
 _OF_SCHEMA = "/schema"
+_MOST_CHARACTERS = 100_000
 _JSON = "application/json"
 _MARKDOWN = "text/markdown"
 _APP_FIELDS = (
@@ -130,7 +131,7 @@ def _guidance_resource() -> types.Resource:
         uri=GUIDANCE,
         name="llms.txt",
         title="How to use this server",
-        description="Guidance for language models: first steps, patterns, errors, and every tool in one line.",
+        description="Guidance for language models: first steps, patterns, rights, limits and errors.",
         mime_type=_MARKDOWN,
     )
 
@@ -142,17 +143,29 @@ def _guide_resource(guide: Guide) -> types.Resource:
         title=guide.title,
         description=guide.description,
         mime_type=_MARKDOWN,
-        size=len(guide.text.encode()),
+        size=len(_shorten(guide).encode()),
     )
 
 
 def _read_guide(uri: str) -> types.ReadResourceResult | None:
-    """Returns a page of the documentation, which is public. Links in the pages use `NAME.md`, so that works too."""
+    """Returns a page of the documentation, which is public, or a section: `NAME/SECTION`. Links in the pages use
+    `NAME.md`, so that works too.
+    """
+    name, _, section = uri.removeprefix(_GUIDES).partition("/")
     try:
-        guide = find_guide(uri.removeprefix(_GUIDES))
+        guide = find_guide(name)
+        text = guide.section(section)[0] if section else _shorten(guide)
     except GuideNotFound:
         return None
-    return _build_result(uri, _MARKDOWN, guide.text)
+    return _build_result(uri, _MARKDOWN, text)
+
+
+def _shorten(guide: Guide) -> str:
+    """Returns a page; of one that would fill a context, its beginning and the addresses of its sections."""
+    if len(guide.text) <= _MOST_CHARACTERS:
+        return guide.text
+    sections = [f"- {_GUIDES}{guide.name}/{part.slug}" for part in guide.parts if part.level <= 2]
+    return f"{guide.parts[0].text}\nThis page is long. Read its sections:\n\n" + "\n".join(sections[1:]) + "\n"
 
 
 def _app_resource(app: Mapping[str, Any]) -> types.Resource:

@@ -220,10 +220,18 @@ def render_graph_tools(registry: Registry) -> str:
         "person; a call of a `read_only` tool waits only if the graph or the caller's key says so. Runs of the",
         "app's users and visitors can use only the tools that are for them; saving an agent warns of the others.",
         "",
+    ]
+    offers = ToolOffers(registry)
+    families: dict[str, list[str]] = {}
+    for tool in registry.tools.values():
+        if isinstance(offers.get_offer(ToolRef(source="builtin", name=tool.name)), ToolOffer):
+            families.setdefault(tool.toolset.name, []).append(f"`{tool.name}`")
+    lines += [f"- {name}: {', '.join(names)}" for name, names in families.items()]
+    lines += [
+        "",
         "| Tool | Mode | For users | For visitors | What it does |",
         "|---|---|---|---|---|",
     ]
-    offers = ToolOffers(registry)
     for tool in registry.tools.values():
         for name in tool.graph_names:
             offer = offers.get_offer(ToolRef(source="builtin", name=name.name))

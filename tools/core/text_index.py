@@ -220,6 +220,11 @@ def _content_words(text: str) -> Iterable[str]:
     return [word for word in words if word not in _COMMON] or words
 
 
+def find_words(text: str) -> frozenset[str]:
+    """Returns the stems of a text's words, in English."""
+    return frozenset(_stem(word, "en") for word in _content_words(text))
+
+
 @lru_cache(20_000)
 def _forms(word: str, languages: tuple[str, ...]) -> frozenset[str]:
     """Returns a word, its stems in some languages, and the names of the groups of synonyms that it belongs to."""

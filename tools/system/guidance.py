@@ -1,8 +1,8 @@
-"""llms.txt: what a language model must know to use this server well. The registry gives its list of tools."""
+"""llms.txt: what a language model must know to use this server well. llms-full.txt: its tools, in a line each."""
 
 from textwrap import fill
 
-from baobab.tools.core.call import ToolRunner
+from baobab.tools.core.call import Tool, ToolRunner
 from baobab.tools.core.errors import name_operations
 from baobab.tools.system.unbuilt import UNBUILT
 
@@ -12,13 +12,14 @@ _TEXT = """\
 > A backend for AI agents and the apps around them. Every capability is one tool with one name: call it over REST at
 > the path given below, or over MCP at {base}/mcp, where most are offered. Same rules, same arguments, same errors.
 
-Over MCP, the list shows the most used tools: `search_tools` finds the others, `call_tool` calls them. To list other
-tools, add `?toolsets=kv,apps` (or `all`), `?app_id=APP_ID` or `?read_only=true` to the address.
+Over MCP, the list shows the most used tools: `search_tools` finds the others, `call_tool` calls them, and a search
+says if something is only to be had over REST or with another key. To list other tools, add `?toolsets=kv,apps`
+(or `all`), `?app_id=APP_ID` or `?read_only=true` to the address.
 
 Base address: {base}
 Guides: the tool `docs_read`, resources `baobab://docs/NAME`, or {base}/docs/guides/NAME.md (NAME: index, kv, data,
-files, retrieval, users, agents, graph-spec, models, approvals, errors, ...). API reference for people: {base}/docs;
-OpenAPI 3.1: {base}/openapi.json
+files, retrieval, users, agents, graph-spec, models, approvals, errors, ...). `docs_read` with a `query` searches them.
+Every tool in a line: {base}/llms-full.txt. API reference for people: {base}/docs; OpenAPI 3.1: {base}/openapi.json
 
 {missing}
 
@@ -106,8 +107,9 @@ POST {base}/v1/APP_ID/schema/apply
   "public": {{"type": "boolean", "default": "false"}}}}}}}}}}}}
 ```
 
-Insert one row or a list (`data_insert`), and read with filters (`data_list`). The grammar is PostgREST's. Over MCP the
-filters are the argument `where`: `{{"title": "ilike.hel*"}}`. Each write returns an action, which `data_undo` can undo.
+Insert one row or a list (`data_insert`), and read with filters (`data_list`): 100 rows unless `limit` says more (at
+most 1000), on with `offset`. The grammar is PostgREST's. Over MCP the filters are the argument `where`:
+`{{"title": "ilike.hel*"}}`. Each write is an action: `data_changes` lists them, `data_undo` undoes one, or a whole run.
 
 ```
 POST {base}/v1/APP_ID/posts
@@ -118,13 +120,28 @@ GET {base}/v1/APP_ID/posts?select=id,title&title=ilike.hel*&order=title.asc&limi
 ```
 
 The app's users and visitors see no row of a new table until a policy allows it. `rls_isolate` gives each user their own
-rows; `rls_create_policy` takes `table_name`, `policy_name` and a condition in SQL, `using_expression`. `rls_simulate`
-(`table`, `viewers`) shows who sees which rows.
+rows; `rls_create_policy` opens rows by a condition in SQL; `rls_simulate` (`table`, `viewers`) shows who sees which.
 
 ```
 POST {base}/v1/APP_ID/rls
 {{"table_name": "posts", "user_column": "user_id", "public_read_column": "public"}}
 ```
+```
+POST {base}/v1/APP_ID/rls/policies
+{{"table_name": "posts", "policy_name": "visitors_read", "command": "SELECT", "role": "anon",
+  "using_expression": "public"}}
+```
+
+## Who may do what
+
+- Visitors reach tables, keys and public agents only if the app's access mode is `public` (`config_access_mode`), and
+  then only what policies, expose rules and `visibility` open.
+- A run has the rights of whoever started it. In the runs of visitors and users an agent gets only tools that are for
+  them: the guide `graph-tools` has a column for each. Saving a graph warns of the others; read the warnings.
+- An approval gives no rights: an approved call runs with its proposer's, unless the node says `"run_as": "app"`.
+- Over REST only: sign-up and sign-in of users (below), a visitor's run of a public agent
+  (`POST /v1/APP_ID/public/agents/NAME/runs`), streams of events, the bytes of large files.
+- Money: `billing_set_budget` limits an app or a key, `daily_budget_usd` an agent. `billing_get` shows what is left.
 
 ## Files
 
@@ -273,7 +290,16 @@ same arguments: it answers the result, once. `APPROVAL_REJECTED` is final; do no
   files, users and apps are gone; ask the person first.
 - Mind the limits: `kv_stats` shows those of the key-value store, and how much of them is used.
 
-## Tools
+## Toolsets
+
+{families}
+"""
+
+_CATALOGUE = """\
+# Tools of Baobab
+
+Every tool in a line: its name, what a call can do, its route, and what it does. `REST only`: not called over MCP.
+Your credential may not call all of them: `search_tools` finds those that it may. The guide is {base}/llms.txt.
 
 {tools}
 """
@@ -282,15 +308,26 @@ same arguments: it answers the result, once. `APPROVAL_REJECTED` is final; do no
 def guidance(registry: ToolRunner, base: str) -> str:
     names = ", ".join(unbuilt.what for unbuilt in UNBUILT)
     missing = f"What this server does not have yet (the guide `not-yet` says what to use instead): {names}."
-    return _TEXT.format(base=base, missing=fill(missing, 119), tools="\n".join(_lines(registry)))
+    counts = {toolset.name: sum(tool.mcp for tool in toolset.tools.values()) for toolset in registry.toolsets}
+    families = ", ".join(f"{name} ({count})" for name, count in counts.items() if count)
+    text = f"`?toolsets=` takes these, each with the number of its tools that are called over MCP: {families}."
+    return _TEXT.format(base=base, missing=fill(missing, 119), families=fill(text, 119))
 
 
-def _lines(registry: ToolRunner) -> list[str]:
+def list_tools(registry: ToolRunner, base: str) -> str:
+    """Lists every tool in a line."""
     lines = []
     for toolset in registry.toolsets:
         lines.append(f"### {toolset.name}: {toolset.description}")
-        for tool in toolset.tools.values():
-            route = f" `{tool.rest.method} {tool.rest.path}`" if tool.rest else ""
-            lines.append(f"- {tool.name} ({tool.effect}){route}: {name_operations(tool.summary)}")
+        callers = {tool.access.description for tool in toolset.tools.values()}
+        if len(callers) == 1:
+            lines.append(f"Who: {callers.pop()}")
+        lines += [_render_line(tool) for tool in toolset.tools.values()]
         lines.append("")
-    return lines[:-1]
+    return _CATALOGUE.format(base=base, tools="\n".join(lines[:-1]))
+
+
+def _render_line(tool: Tool) -> str:
+    remarks = [tool.effect] if tool.mcp else [tool.effect, "REST only"]
+    route = f" `{tool.rest.method} {tool.rest.path}`" if tool.rest else ""
+    return f"- {tool.name} ({', '.join(remarks)}){route}: {name_operations(tool.summary)}"

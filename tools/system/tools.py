@@ -19,7 +19,8 @@ from baobab.tools.core.setting import InstallationSettings, Setting
 from baobab.tools.core.toolset import Mcp, Rest
 from baobab.tools.core.types import Text
 from baobab.tools.system.access import OperatorOnly
-from baobab.tools.system.guidance import guidance
+from baobab.tools.system.guidance import guidance, list_tools
+from baobab.tools.system.guide_search import FoundSection, find_sections
 from baobab.tools.system.toolset import operation, system
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -63,6 +64,7 @@ SERVICE = "baobab"
 
 PageName = Annotated[str, Text(100, min_length=1), Field(examples=["graph-spec"])]
 Section = Annotated[str, Text(200, min_length=1), Field(examples=["limits"])]
+Question = Annotated[str, Text(400, min_length=1)]
 
 
 class Health(TypedDict):
@@ -91,8 +93,9 @@ class GuideEntry(TypedDict):
 
 
 class Reading(TypedDict):
-    """The list of pages, or a part of one page; `next` is the section to read next."""
+    """The list of pages, a part of one page (`next` is the section to read next), or the sections that were found."""
 
+    found: NotRequired[Annotated[list[FoundSection], Field(description="The best first, for `name` and `section`.")]]
     pages: NotRequired[list[GuideEntry]]
     name: NotRequired[str]
     title: NotRequired[str]
@@ -187,17 +190,34 @@ async def system_llms_txt(call: Call) -> str:
 
 
 @system.tool(
+    "GET /llms-full.txt",
+    access=EVERYBODY,
+    effect="read",
+    rest=Rest(media_type="text/plain; charset=utf-8"),
+    mcp=Mcp(offered=False),
+)
+async def system_llms_full_txt(call: Call) -> str:
+    """Read every tool of this server, each in a line."""
+    return list_tools(call.registry, call.services.options.base_url)
+
+
+@system.tool(
     access=EVERYBODY,
     effect="read",
     raises=(GuideNotFound,),
     mcp=Mcp(start=True),
 )
-async def docs_read(call: Call, name: PageName | None = None, section: Section | None = None) -> Reading:
+async def docs_read(
+    call: Call, name: PageName | None = None, section: Section | None = None, query: Question | None = None
+) -> Reading:
     """Read the documentation: tables (`data`), the graph language of agents (`graph-spec`), models, errors, and more.
 
     name: a page; left out, the pages are listed.
     section: the section to start at, such as `limits`; pass `next` of the result to read on.
+    query: words to search the sections of all pages for, or of the page that is named.
     """
+    if query is not None:
+        return {"found": await find_sections(query, None if name is None else find_guide(name).name)}
     if name is None:
         return {
             "pages": [

@@ -6,6 +6,7 @@ POLICY = {
     "system_health": PUBLIC,
     "system_ready": PUBLIC,
     "system_regions": PUBLIC,
+    "system_llms_full_txt": PUBLIC,
     "system_llms_txt": PUBLIC,
     "docs_read": PUBLIC,
     # None of them is the account that the installation began with.

@@ -84,7 +84,7 @@ async def test_a_region_whose_key_value_store_is_closed_is_named_and_counts_wher
     assert [name for name, state in checks.items() if state == "failed"] == [f"kv:{region}"]
 
 
-@pytest.mark.parametrize("path", ["/health", "/health/ready", "/v1/regions", "/llms.txt"])
+@pytest.mark.parametrize("path", ["/health", "/health/ready", "/v1/regions", "/llms.txt", "/llms-full.txt"])
 async def test_what_is_public_answers_even_with_a_credential_that_does_not_count(baobab: Baobab, path: str) -> None:
     stale = ({"authorization": "Bearer bb_sk_revoked"}, {"authorization": "Basic x"}, {"apikey": "nonsense"})
     for headers in ({}, *stale):
@@ -103,14 +103,21 @@ async def test_the_regions_are_listed_to_everybody(baobab: Baobab) -> None:
     assert (await baobab.client.get("/v1/regions")).json() == {"regions": ["local"]}
 
 
-async def test_llms_txt_is_plain_text_that_names_every_tool_with_its_route(baobab: Baobab) -> None:
-    answer = await baobab.client.get("/llms.txt")
+async def test_llms_txt_is_a_guide_in_plain_text_and_llms_full_txt_names_every_tool_with_its_route(
+    baobab: Baobab,
+) -> None:
+    guide = await baobab.client.get("/llms.txt")
+    assert guide.headers["content-type"] == "text/plain; charset=utf-8"
+    assert len(guide.text) < 13_500
+    assert f"{ADDRESS}/llms-full.txt" in guide.text
+    answer = await baobab.client.get("/llms-full.txt")
     assert answer.headers["content-type"] == "text/plain; charset=utf-8"
     lines = answer.text.splitlines()
     for tool in baobab.application.registry.tools.values():
         line = next(line for line in lines if line.startswith(f"- {tool.name} "))
         assert tool.rest is None or f"`{tool.rest.method} {tool.rest.path}`" in line
         assert name_operations(tool.summary) in line
+        assert ("REST only" in line) is not tool.mcp
 
 
 async def test_the_quick_start_of_llms_txt_works_as_it_is_written(baobab: Baobab) -> None:
@@ -130,6 +137,9 @@ async def test_the_quick_start_of_llms_txt_works_as_it_is_written(baobab: Baobab
 
 async def test_llms_txt_says_what_the_contract_asks_of_it(baobab: Baobab) -> None:
     text = (await baobab.client.get("/llms.txt")).text
+    rights = ("config_access_mode", "run_as", "budget", "data_undo", "Over REST only", "rls/policies", "at\nmost 1000")
+    for topic in rights:
+        assert topic in text
     topics = ("Quick start", "Pattern", "Errors", "remediation", "next_actions", "Good habits", "/openapi.json", "/mcp")
     for topic in topics:
         assert topic in text
