@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from baobab.mcp_server.mcp_client import McpClient
+from baobab.tools.core.call import Tool
 from baobab.tools.core.errors import AppNotFound, Forbidden, KeyLimited
 from baobab.tools.core.registry import Registry
 
@@ -22,6 +23,19 @@ async def list_own_apps(registry: Registry, client: McpClient) -> Sequence[Mappi
         return await _list_apps(registry, client)
     except Forbidden:
         return []
+
+
+async def resolve_app_name(
+    registry: Registry, client: McpClient, tool: Tool, arguments: dict[str, Any]
+) -> dict[str, Any]:
+    """Returns the arguments of a call with the id of the app where they have its name. Ids begin with `app_`, and names
+    are unique in an organisation.
+    """
+    name = arguments.get("app_id")
+    if tool.app_parameter != "app_id" or not isinstance(name, str) or name.startswith("app_"):
+        return arguments
+    ids = [app["id"] for app in await list_own_apps(registry, client) if app["name"] == name]
+    return {**arguments, "app_id": ids[0]} if len(ids) == 1 else arguments
 
 
 async def get_own_app(registry: Registry, client: McpClient, app_id: str) -> Mapping[str, Any] | None:

@@ -12,6 +12,7 @@ import mcp_types as types
 from mcp.shared.exceptions import MCPError
 
 from baobab.mcp_server import meta_tools, results
+from baobab.mcp_server.apps import resolve_app_name
 from baobab.mcp_server.catalogue import Catalogue, Offer
 from baobab.mcp_server.errors import ApprovalStateSpent
 from baobab.mcp_server.mcp_client import McpClient, get_client
@@ -34,6 +35,7 @@ from baobab.tools.core.errors import (
 )
 from baobab.tools.core.outages import STORE_OUTAGES, translate_outage
 from baobab.tools.core.registry import Registry
+from baobab.tools.core.spellings import read_spellings
 from baobab.tools.system.unbuilt import Unbuilt
 
 _STEP_SECONDS = 2.0
@@ -163,8 +165,9 @@ class ToolCalls:
                 bound_arguments = meta_tools.bind_app(arguments, client, refused_tool.app_parameter)
                 await self._registry.record_refusal(refused_tool, bound_arguments, client.context, error, client.caller)
             raise error
-        arguments = {**tool.mcp_defaults, **_add_headers(arguments, client, tool)}
-        return tool, meta_tools.bind_app(arguments, client, tool.app_parameter)
+        arguments = {**tool.mcp_defaults, **_add_headers(read_spellings(tool, arguments), client, tool)}
+        arguments = meta_tools.bind_app(arguments, client, tool.app_parameter)
+        return tool, await resolve_app_name(self._registry, client, tool, arguments)
 
     def _build_missing_error(self, name: str, client: McpClient, offer: Offer) -> BaobabError:
         """Builds the error that says why a tool is not offered to a client."""

@@ -2,9 +2,11 @@
 
 import re
 from collections.abc import Mapping
+from difflib import get_close_matches
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
+from pydantic_core import to_json
 
 from baobab.tools.core.errors import BadRequest, InvalidType, MissingField, UnknownField
 from baobab.tools.core.schema import find_example
@@ -25,7 +27,7 @@ def invalid(error: ValidationError, model: type[BaseModel], schema: Mapping[str,
     faults = error.errors(include_url=False, include_context=False, include_input=False)
     fields = [{"field": _path(fault["loc"]), "problem": describe_fault(fault, schema)} for fault in faults[:_MOST]]
     first, kind = fields[0], faults[0]["type"]
-    message = f"`{first['field']}`: {first['problem']}."
+    message = f"`{first['field']}`: {first['problem']}{_show_form(faults[0]['loc'], first['problem'], schema)}."
     missing_names = [_path(fault["loc"]) for fault in faults[:_MOST] if fault["type"] == "missing"]
     unknown_names = [_path(fault["loc"]) for fault in faults[:_MOST] if fault["type"] == "extra_forbidden"]
     if kind in ("missing", "extra_forbidden"):
@@ -33,6 +35,14 @@ def invalid(error: ValidationError, model: type[BaseModel], schema: Mapping[str,
     if kind.endswith("_type") or kind == "is_instance_of":
         return InvalidType(message, details={"fields": fields})
     return BadRequest(message, details={"fields": fields})
+
+
+def _show_form(location: tuple[str | int, ...], problem: str, schema: Mapping[str, Any]) -> str:
+    """Returns an example of an argument's form, if it has one and the problem does not show it yet."""
+    examples = schema.get("properties", {}).get(location[0] if location else "", {}).get("examples")
+    if not examples or "should look like" in problem or not isinstance(examples[0], str | dict | list):
+        return ""
+    return f"; its form is {to_json(examples[0]).decode()}"
 
 
 Location = tuple[str | int, ...]
@@ -84,7 +94,9 @@ def _field_names_error(
         else []
     )
     if len(unknown_names) == 1:
-        sentences.append(f"{_quote_names(unknown_names)} is not a field of this operation.")
+        near_names = get_close_matches(unknown_names[0], model.model_fields, 1)
+        guess = f" Did you mean `{near_names[0]}`?" if near_names else ""
+        sentences.append(f"{_quote_names(unknown_names)} is not a field of this operation.{guess}")
     elif unknown_names:
         sentences.append(f"{_quote_names(unknown_names)} are not fields of this operation.")
     field_names = _quote_names([info.alias or name for name, info in model.model_fields.items()]) or "none"

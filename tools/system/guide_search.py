@@ -34,17 +34,17 @@ async def find_sections(question: str, page: str | None) -> list[FoundSection]:
 
 def _find_sections(question: str, page: str | None) -> list[FoundSection]:
     sections, index = _index_sections()
-    ranked = sorted(zip(index.scores(question), sections, strict=True), key=lambda pair: -pair[0])
+    candidates = sorted(zip(index.scores(question), sections, strict=True), key=lambda pair: -pair[0])
     words = find_words(question)
-    found: list[FoundSection] = []
-    for score, (name, slug, title, text) in ranked:
-        if score < _LEAST or len(found) == _MOST_FOUND:
+    sections_found: list[FoundSection] = []
+    for score, (name, slug, title, text) in candidates:
+        if score < _LEAST or len(sections_found) == _MOST_FOUND:
             break
         if page in (None, name):
             # Pieces of a long section are read by their section.
             entry: FoundSection = {"name": name, "section": slug, "title": title, "excerpt": _cut(text, words)}
-            found.append(entry)
-    return found
+            sections_found.append(entry)
+    return sections_found
 
 
 @cache
