@@ -60,6 +60,17 @@ def render_page(note: str) -> str:
         lines += ["", client.note.strip()] if client.note else []
     lines += [
         "",
+        "## Skills for coding agents",
+        "",
+        "The folder `skills/` of the repository teaches a coding agent what to do with this server: build an app,",
+        "policies, debug a policy, an agent with an approval, retrieval. Each is a folder with a `SKILL.md`, and every",
+        "call in it is run by a test. Copy them where your agent looks for skills, and connect the server as `baobab`:",
+        "",
+        "```sh",
+        "mkdir -p ~/.claude/skills && cp -r skills/baobab-* ~/.claude/skills/   # Claude Code",
+        "mkdir -p ~/.codex/skills && cp -r skills/baobab-* ~/.codex/skills/     # Codex",
+        "```",
+        "",
         "## What was tried",
         "",
         "`make clients` runs all clients and writes the day down. A star marks those that also run with every change",

@@ -74,7 +74,11 @@ async def test_a_section_is_read_with_what_is_below_it(baobab: Baobab, section: 
     assert answer["text"].startswith("## Nodes")
     assert "### llm" in answer["text"]
     assert "## Edges" not in answer["text"]
-    assert answer["next"] == "edges"
+    # The section may be longer than one piece.
+    assert (
+        answer["next"]
+        in answer["sections"][answer["sections"].index("nodes") + 2 : answer["sections"].index("edges") + 1]
+    )
 
 
 @pytest.mark.parametrize(
