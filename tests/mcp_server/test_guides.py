@@ -1,11 +1,13 @@
 """The documentation is there for models: as resources, and through a tool that reads it piece by piece."""
 
+import json
 import re
 from pathlib import Path
 
 import pytest
 
 from baobab.tools.core.guides import find_guide
+from baobab.tools.system.example_calls import list_example_calls
 from tests.conftest import Baobab
 from tests.mcp_server.mcp_requests import ERAS, call_tool, send_message
 from tests.people import create_key
@@ -133,3 +135,25 @@ async def test_the_documentation_is_searched_by_words(baobab: Baobab, query: str
     assert first["title"] in part["text"]
     here = (await call_tool(baobab, "docs_read", {"query": query, "name": page}))["structuredContent"]["found"]
     assert {section["name"] for section in here} == {page}
+
+
+async def test_the_examples_of_a_page_come_as_calls_too(baobab: Baobab) -> None:
+    answer = (await call_tool(baobab, "docs_read", {"name": "data"}))["structuredContent"]
+    assert 'data_insert {"table":"posts","values":{"title":"Hello","public":true}}' in answer["calls"]
+    wish = 'data_list {"table":"posts","select":"title,public","where":{"title":"ilike.hel*"}}'
+    assert wish in answer["calls"]
+    assert any(call.startswith("schema_apply {") for call in answer["calls"])
+
+
+def test_every_example_of_every_page_is_a_call_that_its_tool_takes(baobab: Baobab) -> None:
+    registry = baobab.application.registry
+    calls = [
+        call for name in NAMES for part in find_guide(name).parts for call in list_example_calls(part.text, registry)
+    ]
+    assert len(calls) > 100
+    for call in calls:
+        name, _, arguments = call.partition(" ")
+        tool = registry.tools[name]
+        app = {tool.app_parameter: "app_1a2b3c4d5e6f"} if tool.app_parameter else {}
+        assert tool.mcp
+        assert tool.names_fit({**json.loads(arguments), **app}), call

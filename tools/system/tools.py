@@ -19,6 +19,7 @@ from baobab.tools.core.setting import InstallationSettings, Setting
 from baobab.tools.core.toolset import Mcp, Rest
 from baobab.tools.core.types import Text
 from baobab.tools.system.access import OperatorOnly
+from baobab.tools.system.example_calls import list_example_calls
 from baobab.tools.system.guidance import guidance, list_tools
 from baobab.tools.system.guide_search import FoundSection, find_sections
 from baobab.tools.system.toolset import operation, system
@@ -101,6 +102,7 @@ class Reading(TypedDict):
     title: NotRequired[str]
     text: NotRequired[str]
     next: NotRequired[str | None]
+    calls: NotRequired[Annotated[list[str], Field(description="The examples of this part as calls, without app_id.")]]
     sections: NotRequired[list[str]]
 
 
@@ -227,13 +229,15 @@ async def docs_read(
         }
     guide = find_guide(name)
     text, following = guide.section(section)
-    return {
+    reading: Reading = {
         "name": guide.name,
         "title": guide.title,
         "text": text,
         "next": following,
         "sections": [part.slug for part in guide.parts],
     }
+    calls = list_example_calls(text, call.registry)
+    return {**reading, "calls": calls} if calls else reading
 
 
 async def _check(ask: Any, failure: type[Exception]) -> str:
