@@ -132,3 +132,26 @@ def say_milliseconds(milliseconds: float) -> str:
     if milliseconds < 1000:
         return f"{milliseconds:.0f} ms"
     return f"{milliseconds / 1000:.1f} s" if milliseconds < 60_000 else f"{milliseconds / 60_000:.1f} min"
+
+
+_APPROVERS = {
+    "starter": "whoever starts the run",
+    "user": "any user of the app",
+    "member": "any member of the organisation",
+    "account": "whom the key belongs to",
+}
+
+
+def say_approvers(approvers: Any) -> str:
+    """Says who decides, from the words of an agent, a node or an approval."""
+    if approvers == "admin":
+        return "admins of the organisation"
+    return f"{_say_who(approvers)}, and admins of the organisation"
+
+
+def _say_who(approvers: Any) -> str:
+    if isinstance(approvers, dict) and "persons" in approvers:
+        return f"{approvers['persons']} people: {_say_who(approvers['of'])}"
+    if isinstance(approvers, dict):
+        return f"users with the role {approvers.get('role')}"
+    return _APPROVERS.get(approvers, str(approvers))

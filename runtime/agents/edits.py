@@ -13,6 +13,7 @@ from baobab.tools.core.approvals import AlreadyDecided, Edit
 from baobab.tools.core.auth.access import authorise_call
 from baobab.tools.core.auth.callers import Anonymous, EndUser
 from baobab.tools.core.auth.deciders import Decider, person
+from baobab.tools.core.auth.names import find_decider
 from baobab.tools.core.auth.roles import APPROVER
 from baobab.tools.core.call import Call, Tool
 from baobab.tools.core.errors import BadRequest, Forbidden, MissingField
@@ -41,7 +42,7 @@ async def edit_call(
     tool, caller = call.registry.find(row.tool), call.caller
     if row.status != "pending":
         # The arguments of a decided call are erased.
-        raise AlreadyDecided.of(row)
+        raise AlreadyDecided.of(row, await find_decider(call.execute, row))
     proposed_arguments = call.services.approvals.arguments(row)
     if row.tool == _QUESTION:
         edited_arguments = _complete_answer(proposed_arguments, edited_arguments, data)

@@ -15,6 +15,7 @@ from baobab.tools.agents.schemas.agents import RunState
 from baobab.tools.agents.tokens import find_matching_row
 from baobab.tools.core.approvals import AlreadyDecided
 from baobab.tools.core.auth.deciders import Decider, NotYoursToDecide, PendingDecision, person, starter_of
+from baobab.tools.core.auth.names import find_decider
 from baobab.tools.core.call import Call
 from baobab.tools.core.errors import AppMigrating
 from baobab.tools.core.proposals import Decisions
@@ -77,7 +78,7 @@ async def resume_run(
     run = await get_run_row(call, app_id, run_id, agent, is_asked=is_asked)
     if decided_row is not None:
         decider.require(PendingDecision.of_approval(decided_row))
-        raise AlreadyDecided.of(decided_row)
+        raise AlreadyDecided.of(decided_row, await find_decider(call.execute, decided_row))
     if run.status in ENDED:
         raise RunEnded(details={"status": run.status})
     if run.status != "paused" and not waiting_rows:

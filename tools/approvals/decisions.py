@@ -19,6 +19,7 @@ from baobab.tools.core.approvals import AlreadyDecided, Edit, EditsTakeOne
 from baobab.tools.core.auth import proposers
 from baobab.tools.core.auth.callers import Account, AppKey, Caller, EndUser, Limits
 from baobab.tools.core.auth.deciders import Decider, NeedsAnother, PendingDecision, person
+from baobab.tools.core.auth.names import find_decider
 from baobab.tools.core.call import Call
 from baobab.tools.core.jobs import Jobs
 from baobab.tools.core.steps import ENDED
@@ -50,7 +51,7 @@ class CallDecisions:
         # Somebody who decides at the same time waits here for the lock, and then sees this decision.
         query = select(approvals).where(approvals.c.id == approval_id).with_for_update()
         row: Any = (await call.execute(query)).one()
-        self.require_decidable(call, row, decider, status, edit)
+        await self.require_decidable(call, row, decider, status, edit)
         gate = PendingDecision.of_approval(row)
         values = self._complete_fields(call, row)
         if status == "approved" and gate.approvers.persons > 1:
@@ -75,7 +76,8 @@ class CallDecisions:
             values |= self._give_consent(call, row, decider, edit)
         pending = (approvals.c.id == row.id, approvals.c.status == "pending", approvals.c.expires_at > call.now)
         if (await call.execute(update(approvals).where(*pending).values(**values))).rowcount != 1:
-            raise AlreadyDecided.of((await call.execute(query)).one())
+            decided_row = (await call.execute(query)).one()
+            raise AlreadyDecided.of(decided_row, await find_decider(call.execute, decided_row))
         await end_held(call, row.id, status, is_over=True)
         await self._notices.publish(call.unit, NOTICE, row.organisation_id)
         if status == "approved":
@@ -85,13 +87,13 @@ class CallDecisions:
             await self._jobs.emit(call.unit, ENDED, app_id=row.app_id, data=details)
         return "decided"
 
-    def require_decidable(
+    async def require_decidable(
         self, call: Call, row: Any, decider: Decider, status: Literal["approved", "rejected"], edit: Edit | None = None
     ) -> None:
         """Raises what `decide` would raise about the waiting call of a row as it is now."""
         decider.require(gate := PendingDecision.of_approval(row))
         if row.status != "pending" or row.expires_at <= call.now:
-            raise AlreadyDecided.of(row)
+            raise AlreadyDecided.of(row, await find_decider(call.execute, row))
         if status == "rejected":
             return
         call_arguments = self._texts.arguments(row) if edit is None else edit.all_arguments

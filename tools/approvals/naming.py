@@ -12,6 +12,7 @@ from baobab.storage.database import Execute
 from baobab.tools.approvals.schemas import Asker
 from baobab.tools.approvals.service import service_of
 from baobab.tools.core.auth import proposers
+from baobab.tools.core.auth.names import find_name
 from baobab.tools.core.auth.tables import accounts, api_keys
 from baobab.tools.core.call import Tool
 from baobab.tools.core.errors import AppNotFound
@@ -113,6 +114,12 @@ class ApprovalLabels:
             return escape_text(row.agent)
         asker = await self.asker(row)
         return asker["name"] or asker["account"] or "a visitor"
+
+    async def credential(self, name: str) -> str | None:
+        """Returns the name behind a credential, such as `key:<id>`; None if it is gone."""
+        if ("credential", name) not in self._labels:
+            self._labels["credential", name] = await find_name(self._execute, name)
+        return self._labels["credential", name]
 
     async def _account(self, account_id: str) -> str:
         if ("account", account_id) not in self._labels:

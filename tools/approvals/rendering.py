@@ -5,10 +5,12 @@ from typing import Any, cast
 from pydantic_core import to_json
 
 from baobab.tools.approvals.asking_runs import RunsById, render_run
+from baobab.tools.approvals.consents import AnnouncedCall
 from baobab.tools.approvals.naming import ApprovalLabels
 from baobab.tools.approvals.reading_texts import render_read, render_warning
-from baobab.tools.approvals.schemas import Approval, Status
+from baobab.tools.approvals.schemas import AnnouncedWrite, Approval, Status
 from baobab.tools.approvals.service import service_of
+from baobab.tools.approvals.texts import describe_row
 from baobab.tools.core.app_rights import name_editable_fields
 from baobab.tools.core.auth import proposers
 from baobab.tools.core.auth.callers import EndUser
@@ -16,7 +18,7 @@ from baobab.tools.core.auth.deciders import Decider, PendingDecision
 from baobab.tools.core.auth.membership import decider_of
 from baobab.tools.core.call import Call
 from baobab.tools.core.titles import join_parts
-from baobab.tools.core.wording import redact_arguments
+from baobab.tools.core.wording import redact_arguments, render_fields
 
 _MOST_IN_LIST = 2000
 """The most bytes of arguments, and of a run's input, that lists show."""
@@ -83,8 +85,31 @@ class ApprovalRenderer:
             "arguments": arguments,
             "question": question,
             "run": render_run(row, self._asking_runs.get(row.run_id)),
+            "decided_by_name": None if row.decided_by is None else await self._labels.credential(row.decided_with),
+            "agreed_names": [await self._labels.credential(name) or name for name in row.agreed or ()],
+            "then": await self._render_announced(row) if read_status(self._call, row) == "pending" else None,
         }
         return cast(Approval, {name: getattr(row, name) for name in _COLUMNS} | context)
+
+    async def _render_announced(self, row: Any) -> AnnouncedWrite | None:
+        """Returns the write that a question announces; its arguments only for those whose answer approves it."""
+        texts = service_of(self._call.services).texts
+        announcement = AnnouncedCall.of(self._call.registry, texts.seals, row)
+        if announcement is None:
+            return None
+        may_consent = announcement.may_consent(await self.find_decider(row.organisation_id))
+        write, tool = announcement.as_row, announcement.tool
+        arguments = announcement.sketch(texts.arguments(row)) if may_consent else {}
+        return {
+            "node": announcement.fields["node"],
+            "tool": tool.name,
+            "summary": describe_row(tool, write, render_fields(tool, arguments)),
+            "arguments": redact_arguments(tool, arguments) if may_consent else None,
+            "open": announcement.open_fields,
+            "run_as": None if write.app_right is None else "app",
+            "approvers": announcement.gate.approvers.as_json,
+            "may_consent": may_consent,
+        }
 
     async def find_decider(self, organisation_id: str) -> Decider:
         if organisation_id not in self._deciders:
@@ -105,6 +130,8 @@ def shorten_approval(approval: Approval) -> Approval:
     short_approval: dict[str, Any] = {**approval}
     if _is_long(approval["arguments"]):
         short_approval |= {"arguments": None, "question": None}
+    if approval["then"] is not None and _is_long(approval["then"]["arguments"]):
+        short_approval["then"] = {**approval["then"], "arguments": None}
     if approval["run"] is not None and _is_long(approval["run"]["input"]):
         short_approval["run"] = {**approval["run"], "input": None}
     return cast(Approval, short_approval)

@@ -37,6 +37,25 @@ class Asker(TypedDict):
     door: Annotated[str, Field(description="Where the call came in, such as `rest`, `mcp` or `agent`.")]
 
 
+class AnnouncedWrite(TypedDict):
+    """The write that follows a question. Answering approves exactly this call, if `may_consent`."""
+
+    node: Annotated[str, Field(description="The node of the agent's graph that makes the call.")]
+    tool: str
+    summary: Annotated[str, Field(description="What the call does, and with which arguments, as far as is known.")]
+    arguments: Annotated[
+        JsonObject | None,
+        Field(description="What it will be called with, with null where the answer has nothing yet; null for others."),
+    ]
+    open: Annotated[list[str], Field(description="The arguments that the answer fills, such as `changes.amount`.")]
+    run_as: Annotated[Literal["app"] | None, Field(description="Whose right it uses, as in an approval.")]
+    approvers: Annotated[Json, Field(description="Who may approve it.")]
+    may_consent: Annotated[
+        bool,
+        Field(description="Whether the caller's answer approves it; if not, it waits for others."),
+    ]
+
+
 class TitlePart(TypedDict):
     text: str
     own: Annotated[
@@ -114,6 +133,9 @@ class Approval(TypedDict):
     expires_at: datetime
     decided_at: datetime | None
     decided_by: Annotated[str | None, Field(description="The account that decided, or the app's user.")]
+    decided_by_name: Annotated[
+        str | None, Field(description="The name of whoever decided, and of the key that they used.")
+    ]
     reason: str | None
     finished_at: datetime | None
     error: Refusal | None
@@ -145,6 +167,7 @@ class Approval(TypedDict):
         ),
     ]
     agreed: Annotated[list[str], Field(description="Who has approved it, where several persons must.")]
+    agreed_names: Annotated[list[str], Field(description="Their names.")]
     may_decide: Annotated[bool, Field(description="Whether the caller is among those who decide.")]
     arguments: Annotated[
         JsonObject | None,
@@ -164,29 +187,11 @@ class Approval(TypedDict):
             "approval is read by somebody who may decide, `answers`: what its models have said so far, by `output_key`."
         ),
     ]
+    then: Annotated[AnnouncedWrite | None, Field(description="Of a question that waits: the write that it announces.")]
 
 
 class OneApproval(TypedDict):
     approval: Approval
-
-
-class AnnouncedWrite(TypedDict):
-    """The write that follows a question. Answering approves exactly this call, if `may_consent`."""
-
-    node: Annotated[str, Field(description="The node of the agent's graph that makes the call.")]
-    tool: str
-    summary: Annotated[str, Field(description="What the call does, and with which arguments, as far as is known.")]
-    arguments: Annotated[
-        JsonObject | None,
-        Field(description="What it will be called with, with null where the answer has nothing yet; null for others."),
-    ]
-    open: Annotated[list[str], Field(description="The arguments that the answer fills, such as `changes.amount`.")]
-    run_as: Annotated[Literal["app"] | None, Field(description="Whose right it uses, as in an approval.")]
-    approvers: Annotated[Json, Field(description="Who may approve it.")]
-    may_consent: Annotated[
-        bool,
-        Field(description="Whether the caller's answer approves it; if not, it waits for others."),
-    ]
 
 
 class ApprovalDetail(OneApproval):

@@ -26,6 +26,7 @@ from baobab.tools.core.approvals import Decision
 from baobab.tools.core.audit import AuditLog
 from baobab.tools.core.auth import proposers
 from baobab.tools.core.auth.callers import Caller
+from baobab.tools.core.auth.names import find_decider
 from baobab.tools.core.errors import BaobabError
 from baobab.tools.core.jobs import Jobs
 from baobab.tools.core.services import Services
@@ -105,11 +106,12 @@ class ApprovalService:
         )
         async with self._database.reading() as connection:
             row = (await connection.execute(query.order_by(approvals.c.created_at.desc()).limit(1))).first()
+            name = None if row is None else await find_decider(connection.execute, row)
         if row is None:
             return None
         is_approved, arguments = row.status != "rejected", self.texts.used_arguments(row)
         return Decision(
-            row.id, is_approved, row.decided_by, row.decided_at, row.reason, list(row.agreed or ()), arguments
+            row.id, is_approved, row.decided_by, row.decided_at, row.reason, list(row.agreed or ()), arguments, name
         )
 
     async def abandon(self, run_id: str) -> None:

@@ -9,21 +9,17 @@ from sqlalchemy import and_, or_, select
 from baobab.runtime.agents.edits import edit_call, may_edit
 from baobab.tools.approvals.access import DECIDERS, READERS
 from baobab.tools.approvals.asking_runs import load_runs, read_answers
-from baobab.tools.approvals.consents import AnnouncedCall
 from baobab.tools.approvals.errors import ApprovalNotFound, CallOutdated, OnlyRunsAreEdited
 from baobab.tools.approvals.foreseeing import foresee_row
 from baobab.tools.approvals.rendering import ApprovalRenderer, read_status, shorten_approval
-from baobab.tools.approvals.schemas import AnnouncedWrite, ApprovalDetail, Approvals, OneApproval, Status
-from baobab.tools.approvals.service import service_of
+from baobab.tools.approvals.schemas import ApprovalDetail, Approvals, OneApproval, Status
 from baobab.tools.approvals.tables import approvals as rows
-from baobab.tools.approvals.texts import describe_row
 from baobab.tools.approvals.toolset import approvals
 from baobab.tools.approvals.visibility import find_approval, select_visible
 from baobab.tools.core.approvals import AlreadyDecided, EditsTakeOne, WouldFail
 from baobab.tools.core.auth import proposers
 from baobab.tools.core.auth.callers import Account
 from baobab.tools.core.auth.deciders import (
-    Decider,
     NeedsAnother,
     NotAnApprover,
     NotYoursToDecide,
@@ -39,7 +35,6 @@ from baobab.tools.core.pagination import Cursor, PageSize, decode_cursor, encode
 from baobab.tools.core.proposals import Decisions
 from baobab.tools.core.toolset import Guard
 from baobab.tools.core.types import AppId, JsonObject, Text
-from baobab.tools.core.wording import redact_arguments, render_fields
 
 ApprovalId = Annotated[
     str,
@@ -133,7 +128,7 @@ async def approvals_get(call: Call, approval_id: ApprovalId) -> ApprovalDetail:
         # What the app sees is not for its users, but why the call would fail is for whoever decides about it.
         "preview": preview.text if is_member or row.app_right is None or (failure and approval["may_decide"]) else None,
         "would_fail": failure is not None,
-        "then": _render_announced(call, row, decider) if read_status(call, row) == "pending" else None,
+        "then": approval["then"],
         "changes": preview.changes if is_member else None,
         "may_decide": approval["may_decide"],
         "may_edit": approval["may_decide"] and row.run_id is not None and may_edit(row, decider),
@@ -229,26 +224,6 @@ async def _require_success(call: Call, approval_id: str, arguments: JsonObject |
         is_editable = (arguments is None and data is None) or row.run_id is not None
         if read_status(call, row) == "pending" and is_editable and decider.may(PendingDecision.of_approval(row)):
             await call.services.part(Decisions).require_success(reading, row, decider, arguments, data)
-
-
-def _render_announced(call: Call, row: Any, decider: Decider) -> AnnouncedWrite | None:
-    """Returns the write that a question announces; its arguments only for those whose answer approves it."""
-    texts = service_of(call.services).texts
-    announcement = AnnouncedCall.of(call.registry, texts.seals, row)
-    if announcement is None:
-        return None
-    may_consent, write = announcement.may_consent(decider), announcement.as_row
-    arguments = announcement.sketch(texts.arguments(row)) if may_consent else {}
-    return {
-        "node": announcement.fields["node"],
-        "tool": announcement.tool.name,
-        "summary": describe_row(announcement.tool, write, render_fields(announcement.tool, arguments)),
-        "arguments": redact_arguments(announcement.tool, arguments) if may_consent else None,
-        "open": announcement.open_fields,
-        "run_as": None if write.app_right is None else "app",
-        "approvers": announcement.gate.approvers.as_json,
-        "may_consent": may_consent,
-    }
 
 
 async def _preview(call: Call, row: Any, arguments: dict[str, Any]) -> tuple[Preview, BaobabError | None]:

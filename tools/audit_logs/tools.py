@@ -1,5 +1,6 @@
 """The tool that reads an app's audit log: GET /v1/{app_id}/audit-logs."""
 
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
@@ -10,6 +11,7 @@ from typing_extensions import TypedDict
 from baobab.tools.audit_logs.toolset import audit_logs
 from baobab.tools.core.audit import audit_logs as table
 from baobab.tools.core.auth.access import AppOwner
+from baobab.tools.core.auth.names import load_account_names, load_key_names
 from baobab.tools.core.call import Call
 from baobab.tools.core.types import AppId, DefaultBy, Moment, Text
 
@@ -29,6 +31,7 @@ class AuditLog(TypedDict):
     resource_id: str | None
     actor_type: ActorType
     actor_id: str | None
+    actor_name: Annotated[str | None, Field(description="The name of the account or key that acted.")]
     event_data: dict[str, Any]
     ip_address: str | None
     user_agent: str | None
@@ -46,7 +49,7 @@ class AuditLogs(TypedDict):
     nextOffset: int | None
 
 
-_COLUMNS = tuple(table.c[name] for name in AuditLog.__annotations__)
+_COLUMNS = tuple(table.c[name] for name in AuditLog.__annotations__ if name != "actor_name")
 
 
 @audit_logs.tool(
@@ -110,11 +113,22 @@ async def audit_logs_list(
     total = (await call.execute(select(func.count()).select_from(table).where(*conditions))).scalar_one()
     newest_first = select(*_COLUMNS).where(*conditions).order_by(table.c.created_at.desc(), table.c.id)
     rows: Any = [dict(row) for row in (await call.execute(newest_first.limit(limit).offset(offset))).mappings()]
+    names = await _load_names(call, rows)
+    logs: Any = [{**row, "actor_name": names.get(row["actor_id"])} for row in rows]
     next_offset = offset + limit
     return {
-        "logs": rows,
+        "logs": logs,
         "total": total,
         "limit": limit,
         "offset": offset,
         "nextOffset": next_offset if next_offset < total else None,
     }
+
+
+async def _load_names(call: Call, rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Returns the names of the accounts and keys that acted, by id."""
+    ids = {
+        kind: [row["actor_id"] for row in rows if row["actor_type"] == kind] for kind in ("platform_user", "api_key")
+    }
+    names = await load_account_names(call.execute, ids["platform_user"])
+    return names | await load_key_names(call.execute, ids["api_key"])

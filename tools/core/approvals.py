@@ -12,6 +12,7 @@ from baobab.storage.database import Execute, Unit
 from baobab.tools.core.auth.callers import Caller
 from baobab.tools.core.effects import Effect
 from baobab.tools.core.errors import BaobabError, Conflict, Forbidden
+from baobab.tools.core.escaping import escape_json
 
 
 class TooManyPending(Conflict):
@@ -45,19 +46,26 @@ class EditsTakeOne(Conflict):
 class AlreadyDecided(Conflict):
     code = "APPROVAL_ALREADY_DECIDED"
     summary = "The approval has already been decided, or has expired."
-    remediation = "Read its outcome (op:approvals_get); make the call again if you still want it."
+    remediation = (
+        "Nothing is left to decide; op:approvals_get shows the outcome. If the call was yours and you still want it, "
+        "make it again."
+    )
 
     @classmethod
-    def of(cls, row: Any) -> "AlreadyDecided":
-        """Builds the error from the row of `approvals`, for somebody who may decide: it says who decided, and when."""
+    def of(cls, row: Any, name: str | None = None) -> "AlreadyDecided":
+        """Builds the error from the row of `approvals`, for somebody who may decide: it says who decided, when and with
+        which words. name: of who decided.
+        """
         if row.decided_at is None:
             status = "expired" if row.status == "pending" else row.status
             return cls(row.reason, details={"status": status})
         word = "rejected" if row.status == "rejected" else "approved"
-        by = "" if row.decided_by is None else f" by {row.decided_by}"
+        by = "" if row.decided_by is None else f" by {name or row.decided_by}"
+        reason = "" if row.reason is None else f" The reason: {escape_json(row.reason)}"
+        details = {"status": row.status, "decided_by": row.decided_by, "decided_by_name": name}
         return cls(
-            f"It was already {word}{by}, at {row.decided_at:%Y-%m-%d %H:%M:%S} UTC.",
-            details={"status": row.status, "decided_by": row.decided_by, "decided_at": row.decided_at},
+            f"It was already {word}{by}, at {row.decided_at:%Y-%m-%d %H:%M:%S} UTC.{reason}",
+            details={**details, "decided_at": row.decided_at, "reason": row.reason},
         )
 
 
@@ -109,6 +117,7 @@ class Decision:
     reason: str | None
     agreed: list[str]
     arguments: dict[str, Any] | None
+    by_name: str | None = None
 
     @property
     def event(self) -> dict[str, Any]:
@@ -118,6 +127,7 @@ class Decision:
             "approval_id": self.approval_id,
             "decision": word,
             "decided_by": self.by,
+            "decided_by_name": self.by_name,
             "decided_at": self.at,
         }
         if len(self.agreed) > 1:

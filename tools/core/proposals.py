@@ -56,7 +56,7 @@ class Decisions(Protocol):
         """
         ...
 
-    def require_decidable(
+    async def require_decidable(
         self, call: Call, row: Any, decider: Decider, status: Literal["approved", "rejected"], edit: Edit | None = None
     ) -> None:
         """Raises what `decide` would raise about the waiting call of a row as it is now."""

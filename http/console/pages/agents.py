@@ -6,6 +6,7 @@ from baobab.http.console.app_page import parse_object, read_app
 from baobab.http.console.graph_drawing import draw_graph
 from baobab.http.console.page import Context, Form, Page
 from baobab.http.console.pages.runs import PATH, describe_run
+from baobab.http.console.rendering import say_approvers
 from baobab.http.console.visit import Visit
 from baobab.tools.core.escaping import escape_json
 
@@ -24,8 +25,14 @@ async def show_agent(visit: Visit) -> Context:
     latest_runs = await visit.call("agents_runs_list", app_id=app["id"], name=name, limit=_RUNS)
     return {
         "app": app,
-        "title": name,
+        "title": agent["display_name"] or name,
         "agent": agent,
+        "who": say_approvers(agent["approvers"] or "starter"),
+        "who_of_nodes": [
+            (node_id, say_approvers(node["approvers"]))
+            for node_id, node in agent["graph_spec"]["nodes"].items()
+            if node.get("approvers")
+        ],
         "drawing": draw_graph(agent["graph_spec"]),
         "graph_text": escape_json(agent["graph_spec"], indent=2),
         "runs": [describe_run(run) for run in latest_runs["runs"]],

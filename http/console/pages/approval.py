@@ -10,7 +10,7 @@ from baobab.http.console.answer_form import build_fields, read_answer
 from baobab.http.console.compare import compare_texts
 from baobab.http.console.deciding import decide
 from baobab.http.console.page import Context, Form, Page
-from baobab.http.console.rendering import say_ago, say_duration
+from baobab.http.console.rendering import say_ago, say_approvers, say_duration
 from baobab.http.console.run_view import build_timeline
 from baobab.http.console.visit import Visit
 from baobab.http.console.waiting import find_alike, load_waiting, read_filters
@@ -54,7 +54,7 @@ async def show_approval(visit: Visit) -> Context:
         "is_question": is_question,
         "waits": waits,
         "left": say_duration((approval["expires_at"] - visit.now).total_seconds()),
-        "who": _say_approvers(approval["approvers"]),
+        "who": say_approvers(approval["approvers"]),
         "editable": editable and details["arguments"] is not None,
         "edited_text": json.dumps(_editable(approval, details["arguments"] or {}), indent=2),
         "has_alike": len(find_alike(waiting.calls, approval)) > 1,
@@ -176,14 +176,6 @@ def list_arguments(arguments: Mapping[str, Any]) -> list[tuple[str, str, list[st
         text = value if isinstance(value, str) and "\n" in value.strip() else escape_json(value, indent=2)
         rows.append((escape_json(name)[1:-1], text, parts))
     return rows
-
-
-def _say_approvers(approvers: Any) -> str:
-    if isinstance(approvers, dict) and "persons" in approvers:
-        return f"{approvers['persons']} people of: {_say_approvers(approvers['of'])}"
-    if isinstance(approvers, dict):
-        return f"users with the role {approvers.get('role')}, and admins"
-    return f"{approvers}, and admins" if approvers != "admin" else "admins"
 
 
 def _editable(approval: Mapping[str, Any], arguments: Mapping[str, Any]) -> Any:

@@ -153,6 +153,12 @@ class Run(TypedDict):
     caller_kind: Literal["dashboard", "function", "end_user", "anonymous"]
     caller_user_id: str | None
     caller_ip: str | None
+    started_by_name: NotRequired[
+        Annotated[
+            str | None,
+            Field(description="The name of the account or key that started it, where one run is read."),
+        ]
+    ]
     status: RunStatus
     input: dict[str, Any]
     output: Any

@@ -61,6 +61,7 @@ from baobab.tools.core.approvals import AlreadyDecided, EditsTakeOne, WouldFail
 from baobab.tools.core.auth.access import OF_APP, AppOwner
 from baobab.tools.core.auth.callers import EndUser
 from baobab.tools.core.auth.deciders import Decider, NeedsAnother, NotAnApprover, NotYoursToDecide
+from baobab.tools.core.auth.names import find_name
 from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
 from baobab.tools.core.errors import BadRequest
@@ -227,9 +228,20 @@ async def agents_runs_get(call: Call, app_id: AppId, name: Name, id: RunId, with
     """
     row = await get_run_row(call, app_id, id, name)
     answer: OneRun = {"run": run_of(row, call.caller, await list_awaited_runs(call, row))}
-    if with_graph and not is_outsider(call.caller):
-        answer["graph_spec"] = row.graph_spec
+    if not is_outsider(call.caller):
+        answer["run"]["started_by_name"] = await _name_starter(call, row)
+        if with_graph:
+            answer["graph_spec"] = row.graph_spec
     return answer
+
+
+async def _name_starter(call: Call, row: Any) -> str | None:
+    """Returns the name of the account or key that started a run; None for the app's users and visitors."""
+    key_id = row.caller.get("key_id")
+    if key_id is not None:
+        return await find_name(call.execute, f"key:{key_id}")
+    is_account = row.caller_kind in ("dashboard", "function") and row.account_id is not None
+    return await find_name(call.execute, f"account:{row.account_id}") if is_account else None
 
 
 async def _preview_cancel(call: Call, app_id: AppId, name: Name, id: RunId) -> str:

@@ -109,7 +109,7 @@ async def approvals_hold(
         decider.require(PendingDecision.of_approval(row))
         edit = await edit_call(call, row, decider, arguments, data)
     status: Literal["approved", "rejected"] = "approved" if decision == "approve" else "rejected"
-    call.services.part(Decisions).require_decidable(call, row, decider, status, edit)
+    await call.services.part(Decisions).require_decidable(call, row, decider, status, edit)
     counts_at_once = False
     if status == "approved":
         announced_call = AnnouncedCall.of(call.registry, service_of(call.services).texts.seals, row)
