@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from baobab.http.console.call_view import name_deed
 from baobab.http.console.page import Context
 from baobab.http.console.visit import Visit
 from baobab.http.console.waiting import load_waiting, parse_filters
@@ -40,12 +41,11 @@ async def decide(visit: Visit, decision: str, **given: Any) -> str | Context:
 async def _ask_to_confirm(visit: Visit) -> Context:
     """Names what an approval would do that counts at once, and repeats the form that asked for it."""
     details = await visit.call("approvals_get", approval_id=visit.parts["id"])
-    changes = details["changes"] or []
     return {
         "title": details["approval"]["title"],
         "approval": details["approval"],
         "preview": (details["preview"] or "").split("\n")[0],
-        "deletions": sum(change["after"] is None for change in changes),
+        "deed": name_deed(details, visit.registry.find(details["approval"]["tool"]).toolset.name),
         "then": details["then"],
         "repeated": {name: value for name, value in visit.form.items() if name not in ("csrf", "confirmed")},
         "action": visit.context.path.partition("/console")[2],

@@ -85,7 +85,7 @@ def _find_title_issues(
         yield Issue(where, "has characters that nobody sees, or that change the order of others; leave them out")
     for name in dict.fromkeys(names):
         if name[0] == ARGUMENTS:
-            if (problem := _find_path_problem(node.args_template, schema, name)) is not None:
+            if (problem := _find_path_problem(node.args_template, schema, name, "write it as text")) is not None:
                 yield Issue(where, problem)
         elif is_sure(effect):
             example = f"{ARGUMENTS}.{next(iter(node.args_template), 'amount')}"
@@ -96,8 +96,13 @@ def _find_title_issues(
             yield Issue(where, message)
 
 
-def _find_path_problem(template: Any, schema: Mapping[str, Any] | None, name: Name) -> str | None:
-    """Returns why a name under `arguments` is no value of the node's call; None if it may be one."""
+def _find_path_problem(
+    template: Any, schema: Mapping[str, Any] | None, name: Name, instead: str = "leave it out"
+) -> str | None:
+    """Returns why a name under `arguments` is no value of the node's call; None if it may be one.
+
+    instead: what to do about a value that is the same in every call.
+    """
     if name[0] != ARGUMENTS:
         return None
     if len(name) == 1:
@@ -113,7 +118,7 @@ def _find_path_problem(template: Any, schema: Mapping[str, Any] | None, name: Na
             return f"{unknown} is not in args_template{suggest_name(part[:64], names)}{listing}"
         template, schema = children[part], _step_into(schema, part)
     if not _has_placeholder_within(template):
-        return f"{quote_name('.'.join(name))} is the same in every call, so it tells nobody anything: leave it out"
+        return f"{quote_name('.'.join(name))} is the same in every call: {instead}"
     return None
 
 

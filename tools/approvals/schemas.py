@@ -194,6 +194,11 @@ class OneApproval(TypedDict):
     approval: Approval
 
 
+class ShownValue(TypedDict):
+    path: Annotated[str, Field(description="Such as `input.message` or `arguments.changes.answer`.")]
+    value: Any
+
+
 class ApprovalDetail(OneApproval):
     proposer_name: Annotated[str | None, Field(description="What the proposing key is called, while it is in force.")]
     arguments: Annotated[JsonObject | None, Field(description="As in `approval`.")]
@@ -207,6 +212,9 @@ class ApprovalDetail(OneApproval):
     ]
     arguments_text: Annotated[
         str | None, Field(description="The same as text for people: nothing in it is invisible or changes its order.")
+    ]
+    shown: Annotated[
+        list[ShownValue], Field(description="What the author of the graph wants to be read first, while it waits.")
     ]
     run_input: Annotated[str | None, Field(description="What the run that asks was given, as text for people.")]
     preview: Annotated[str | None, Field(description="What the call would do at this moment, where its tool can tell.")]

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from baobab.runtime.agents.asks import ARGUMENTS, list_shown, write_title
+from baobab.tools.approvals.schemas import ShownValue
 from baobab.tools.approvals.tables import FieldCipher
 from baobab.tools.core.auth import proposers
 from baobab.tools.core.call import Tool
@@ -64,6 +65,12 @@ class ApprovalTexts:
         if row.asked_fields is None:
             return None
         return describe_row(tool, row, json.loads(self.seals.open(row.id, "asked_fields", row.asked_fields)))
+
+    def list_shown(self, row: Any, arguments: Mapping[str, Any]) -> list[ShownValue]:
+        """Returns what the author of the graph wants to be read first of a call. arguments: without secrets."""
+        ask = self.wording(row)["ask"]
+        pairs = [] if ask is None else list_shown(ask, arguments)
+        return [{"path": path, "value": value} for path, value in pairs]
 
     def used_arguments(self, row: Any) -> dict[str, Any] | None:
         """Returns the arguments that the approver changed; None if they changed nothing."""

@@ -13,6 +13,7 @@ from baobab.tools.approvals.errors import ApprovalNotFound, CallOutdated, OnlyRu
 from baobab.tools.approvals.foreseeing import foresee_row
 from baobab.tools.approvals.rendering import ApprovalRenderer, read_status, shorten_approval
 from baobab.tools.approvals.schemas import ApprovalDetail, Approvals, OneApproval, Status
+from baobab.tools.approvals.service import service_of
 from baobab.tools.approvals.tables import approvals as rows
 from baobab.tools.approvals.toolset import approvals
 from baobab.tools.approvals.visibility import find_approval, select_visible
@@ -124,6 +125,7 @@ async def approvals_get(call: Call, approval_id: ApprovalId) -> ApprovalDetail:
         "proposer_name": await proposers.find_key_name(call, row.caller),
         "arguments": arguments,
         "arguments_text": None if arguments is None else escape_json(arguments, indent=2),
+        "shown": service_of(call.services).texts.list_shown(row, arguments or {}),
         "run_input": run_input,
         # What the app sees is not for its users, but why the call would fail is for whoever decides about it.
         "preview": preview.text if is_member or row.app_right is None or (failure and approval["may_decide"]) else None,

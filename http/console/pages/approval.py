@@ -3,23 +3,26 @@ decides.
 """
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from baobab.http.console.answer_form import build_fields, read_answer
+from baobab.http.console.call_form import CallForm, build_answer_form, build_call_form
+from baobab.http.console.call_view import BOUND, QUESTION, REMOTE, build_view, compare_values, pick_arguments
 from baobab.http.console.compare import compare_texts
 from baobab.http.console.deciding import decide
 from baobab.http.console.page import Context, Form, Page
-from baobab.http.console.rendering import say_ago, say_approvers, say_duration
+from baobab.http.console.rendering import say_approvers, say_duration
 from baobab.http.console.run_view import build_timeline
 from baobab.http.console.visit import Visit
 from baobab.http.console.waiting import find_alike, load_waiting, read_filters
+from baobab.tools.core.approvals import AlreadyDecided
 from baobab.tools.core.errors import BadRequest, Forbidden, NotFound
 from baobab.tools.core.escaping import escape_json
 from baobab.tools.core.types import parse_json
 
-_QUESTION, _REMOTE, _BOUND = "interrupt", "mcp_servers_call", "app_id"
 _VIA = {"mcp": "over MCP", "rest": "over REST", "console": "in the console"}
+_ROW = re.compile(r'the row "(?:[^"\\]|\\.)*"')
 _LAST_EVENTS, _LAST_STEPS = 60, 4
 _MOST_STEPS = 50
 """The most steps of a run whose graph sets no limit (docs/graph-spec.md)."""
@@ -30,43 +33,55 @@ _SHORT = 80
 async def show_approval(visit: Visit) -> Context:
     details = await visit.call("approvals_get", approval_id=visit.parts["id"])
     approval = details["approval"]
-    is_question = approval["tool"] == _QUESTION
-    waits = approval["status"] == "pending"
-    of_one = not (isinstance(approval["approvers"], dict) and "persons" in approval["approvers"])
-    has_fields = approval["run_as"] is None or bool(approval["edit"])
-    editable = waits and details["may_decide"] and approval["run_id"] is not None and of_one and has_fields
-    fields = _build_fields(details) if is_question else None
-    # A form says all that its schema says.
-    main_arguments = pick_shown(approval, details["arguments"] or {})
-    if fields:
-        main_arguments.pop("answer_schema", None)
-    changes, then = details["changes"] or [], details["then"]
+    is_question, waits = approval["tool"] == QUESTION, approval["status"] == "pending"
+    changes = details["changes"] or []
+    tool, then = visit.registry.tools.get(approval["tool"]), details["then"]
+    decides = waits and details["may_decide"]
     waiting = await load_waiting(visit, read_filters(visit.query))
     return {
         **details,
+        **build_view(details, "" if tool is None else tool.toolset.name),
+        **show_changes(changes),
         "title": approval["title"],
         "effect": _find_effect(visit, approval, changes),
-        "arguments_shown": list_arguments(main_arguments),
         "via": _VIA.get(approval["asker"]["door"]),
-        "ago": say_ago((visit.now - approval["created_at"]).total_seconds()),
-        "remote": details["arguments"] if approval["tool"] == _REMOTE else None,
-        **show_changes(changes),
+        "remote": details["arguments"] if approval["tool"] == REMOTE else None,
         "is_question": is_question,
         "waits": waits,
+        "is_late": "late" in visit.query,
         "left": say_duration((approval["expires_at"] - visit.now).total_seconds()),
         "who": say_approvers(approval["approvers"]),
-        "editable": editable and details["arguments"] is not None,
-        "edited_text": json.dumps(_editable(approval, details["arguments"] or {}), indent=2),
-        "has_alike": len(find_alike(waiting.calls, approval)) > 1,
+        "editable": decides and not is_question and _is_editable(details),
+        "has_alike": decides and len(find_alike(waiting.calls, approval)) > 1,
         # A key's own call: its rules are the key's. A question is no call that could be allowed once and for all.
-        "asks_of_key": waits and details["may_decide"] and _find_key(approval) is not None and not is_question,
-        "was_decided": "decided" in visit.query,
-        "fields": fields,
-        "then_shown": list_arguments(pick_shown(approval, then["arguments"] or {})) if then else [],
+        "asks_of_key": decides and _find_key(approval) is not None and not is_question,
+        "form": _build_answer_form(details) if is_question and decides else None,
+        "then_view": _show_then(then) if then else None,
         "so_far": await _read_run(visit, approval),
         "waiting": waiting,
         "waiting_count": waiting.total,
     }
+
+
+def _is_editable(details: Mapping[str, Any]) -> bool:
+    """Returns whether whoever decides may change the arguments of a call."""
+    approval = details["approval"]
+    is_of_one = not (isinstance(approval["approvers"], dict) and "persons" in approval["approvers"])
+    has_open_fields = approval["run_as"] is None or bool(approval["edit"])
+    return details["arguments"] is not None and approval["run_id"] is not None and is_of_one and has_open_fields
+
+
+def _show_then(then: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the write that a question announces: its title, and its values with those that the answer fills."""
+    lines = then["summary"].split("\n")
+    arguments = {name: value for name, value in (then["arguments"] or {}).items() if name != BOUND}
+    form = build_call_form({}, arguments)
+    values = [
+        {**compare_values(each.name, None, each.value), "is_open": each.name in then["open"]} for each in form.fields
+    ]
+    # The row is that of the call below it; its id tells nobody anything.
+    title = _ROW.sub("one row", lines[0].removesuffix("."))
+    return {"title": title, "values": values}
 
 
 def show_changes(changes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -96,10 +111,10 @@ def _find_effect(visit: Visit, approval: Mapping[str, Any], changes: Sequence[Ma
 
 def pick_shown(approval: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the arguments that people need to decide. The page shows the app and the tool server elsewhere."""
-    if approval["tool"] == _REMOTE:
+    if approval["tool"] == REMOTE:
         # The short ones first: to whom a mail goes stands before its text.
         return dict(sorted(arguments.get("arguments", {}).items(), key=lambda item: len(escape_json(item[1]))))
-    return {name: value for name, value in arguments.items() if name != _BOUND or value != approval["app_id"]}
+    return {name: value for name, value in arguments.items() if name != BOUND or value != approval["app_id"]}
 
 
 def _write_briefly(change: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -121,10 +136,10 @@ def _write_briefly(change: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**change, **brief} if all(len(text) <= _SHORT for text in brief.values()) else change
 
 
-def _build_fields(details: Mapping[str, Any]) -> list[dict[str, Any]] | None:
-    """Returns the fields of the form that answers a question; None where the answer is typed as text or JSON."""
+def _build_answer_form(details: Mapping[str, Any]) -> CallForm | None:
+    """Returns the form that answers a question; None where the answer is typed as text or JSON."""
     arguments = details["arguments"] or {}
-    return build_fields(arguments.get("answer_schema"), arguments.get("data"))
+    return build_answer_form(arguments.get("answer_schema"), arguments.get("data"))
 
 
 async def _read_run(visit: Visit, approval: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -178,24 +193,59 @@ def list_arguments(arguments: Mapping[str, Any]) -> list[tuple[str, str, list[st
     return rows
 
 
-def _editable(approval: Mapping[str, Any], arguments: Mapping[str, Any]) -> Any:
-    """Returns the part of a call that its decider may change: for a tool server's tool, that tool's own arguments."""
-    if approval["tool"] == _REMOTE:
-        return arguments.get("arguments", {})
-    return {name: value for name, value in arguments.items() if name != _BOUND}
-
-
 async def approve(visit: Visit) -> str | Context:
-    arguments: dict[str, Any] = {} if "arguments" not in visit.form else {"arguments": _parse(visit.form["arguments"])}
+    arguments: dict[str, Any] = {}
+    if "edited" in visit.form:
+        details = await visit.call("approvals_get", approval_id=visit.parts["id"])
+        form = _build_edit_form(visit, details)
+        values = _read_form(form, visit)
+        if values != pick_arguments(details["approval"], details["arguments"] or {}):
+            arguments["arguments"] = values
+        return await _decide(visit, "approve", form, **arguments)
     if "even_if_failing" in visit.form:
         arguments["even_if_failing"] = True
-    return await decide(visit, "approve", **arguments)
+    return await _decide(visit, "approve", **arguments)
 
 
 async def reject(visit: Visit) -> str | Context:
     reason = visit.form.get("reason", "").strip()
-    arguments = {"reason": reason} if reason else {}
-    return await decide(visit, "reject", **arguments)
+    arguments: dict[str, Any] = {"reason": reason} if reason else {}
+    return await _decide(visit, "reject", **arguments)
+
+
+async def _decide(visit: Visit, decision: str, form: CallForm | None = None, **arguments: Any) -> str | Context:
+    """Makes a decision. One that comes too late leads to the call, which says who was first."""
+    try:
+        return await decide(visit, decision, **arguments)
+    except AlreadyDecided:
+        return f"/approvals/{visit.parts['id']}?late=1"
+    except BadRequest as error:
+        raise _place_faults(form, error) from error
+
+
+def _read_form(form: CallForm, visit: Visit) -> dict[str, Any]:
+    """Returns the values that were typed. Raises BadRequest, with what is wrong beside each field."""
+    values = form.read(visit.form)
+    if not form.is_valid:
+        faults = [{"field": each.id, "problem": each.error} for each in form.fields if each.error]
+        raise BadRequest("Some fields cannot be read.", details={"fields": faults})
+    return values
+
+
+def _place_faults(form: CallForm | None, error: BadRequest) -> BadRequest:
+    """Returns the refusal of a tool with the fields of the form in place of its arguments."""
+    faults = error.details.get("fields")
+    if form is None or not isinstance(faults, list):
+        return error
+    for fault in faults:
+        path = str(fault.get("field", "")).split(".")
+        # An answer is the tool's `data`, and a tool server's tool has arguments of its own.
+        for start in range(min(2, len(path))):
+            form.add_error(path[start:], str(fault.get("problem", "")))
+    placed_faults = [{"field": each.id, "problem": each.error} for each in form.fields if each.error]
+    if not placed_faults:
+        return error
+    return BadRequest(error.message, remediation=error.remedy, details={"fields": placed_faults})
 
 
 async def approve_always(visit: Visit) -> str:
@@ -231,9 +281,9 @@ async def answer(visit: Visit) -> str | Context:
     as its `answer`.
     """
     details = await visit.call("approvals_get", approval_id=visit.parts["id"])
-    fields = _build_fields(details)
-    if fields is not None:
-        data = read_answer(fields, visit.form)
+    form = _build_answer_form(details)
+    if form is not None:
+        data = _read_form(form, visit)
     else:
         text = visit.form.get("answer", "")
         try:
@@ -242,31 +292,56 @@ async def answer(visit: Visit) -> str | Context:
             value = text
         data = value if isinstance(value, dict) else {"answer": value}
     even = "even_if_failing" in visit.form
-    return await decide(visit, "approve", data=data, even_if_failing=even)
+    return await _decide(visit, "approve", form, data=data, even_if_failing=even)
 
 
 async def show_edit(visit: Visit) -> Context:
-    """Shows a person's changes beside the proposed arguments, before the call is approved."""
+    """Shows the arguments of a call in fields."""
     details = await visit.call("approvals_get", approval_id=visit.parts["id"])
-    proposed_arguments = _editable(details["approval"], details["arguments"] or {})
-    edited_arguments = _parse(visit.query.get("arguments", "")) if "arguments" in visit.query else proposed_arguments
+    return _show_form(visit, details, _build_edit_form(visit, details), None)
+
+
+async def show_difference(visit: Visit) -> Context:
+    """Shows a person's changes beside what was proposed, before the call is approved."""
+    details = await visit.call("approvals_get", approval_id=visit.parts["id"])
+    form = _build_edit_form(visit, details)
+    values = _read_form(form, visit)
+    rows = [
+        compare_values(each.name, each.value, _pick(values, each.path))
+        for each in form.fields
+        if _pick(values, each.path) != each.value
+    ]
+    return _show_form(visit, details, form, rows)
+
+
+def _show_form(visit: Visit, details: Mapping[str, Any], form: CallForm, rows: Any) -> dict[str, Any]:
+    approval = details["approval"]
     return {
-        "title": details["approval"]["title"],
-        "approval": details["approval"],
-        "given": json.dumps(edited_arguments, indent=2),
-        "rows": compare_texts(escape_json(proposed_arguments, indent=2), escape_json(edited_arguments, indent=2)),
-        "is_same": edited_arguments == proposed_arguments,
+        "title": f"Edit: {approval['title']}",
+        "approval": approval,
+        "form": form,
+        "rows": rows,
+        "right": build_view(details)["right"],
+        "effect": _find_effect(visit, approval, details["changes"] or []),
     }
 
 
-def _parse(text: str) -> Any:
-    try:
-        value = parse_json(text)
-    except ValueError as exc:
-        raise BadRequest('The arguments are not JSON. Text needs quotes: "yes".') from exc
-    if not isinstance(value, dict):
-        raise BadRequest("The arguments must be a JSON object.")
-    return value
+def _pick(values: Any, path: Sequence[str]) -> Any:
+    for name in path:
+        values = values.get(name) if isinstance(values, dict) else None
+    return values
+
+
+def _build_edit_form(visit: Visit, details: Mapping[str, Any]) -> CallForm:
+    """Returns the form in which the arguments of a call are changed. What its node fixes is locked."""
+    approval, tool = details["approval"], visit.registry.tools.get(details["approval"]["tool"])
+    # What a tool server's tool takes is not known here: the values say which fields there are.
+    schema = {} if tool is None or approval["tool"] == REMOTE else tool.input_schema
+    form = build_call_form(schema, pick_arguments(approval, details["arguments"] or {}))
+    if approval["run_as"] is not None:
+        open_places = [place.split(".") for place in approval["edit"] or ()]
+        form.lock(lambda path: any(list(path[: len(place)]) == place for place in open_places))
+    return form
 
 
 PAGES = (
@@ -274,6 +349,7 @@ PAGES = (
     Page("/approvals/{id}/edit", "Edit", "edit.html", show_edit),
 )
 FORMS = (
+    Form("/approvals/{id}/edit", show_difference, "edit.html"),
     Form("/approvals/{id}/approve", approve, "confirm.html"),
     Form("/approvals/{id}/reject", reject, "confirm.html"),
     Form("/approvals/{id}/approve-always", approve_always),

@@ -69,7 +69,7 @@ async def test_of_two_people_who_decide_at_once_one_does_and_the_other_is_told(b
         await ada.page.keyboard.press("a")
         assert (await browser_server.wait_for_run(run))["status"] == "completed"
         await bob.page.keyboard.press("Enter")
-        await expect(bob.page.get_by_text("already approved")).to_be_visible()
+        await expect(bob.page.get_by_text("Your decision came too late")).to_be_visible()
 
 
 async def test_a_call_is_edited_and_the_change_is_shown_before_it_is_approved(browser_server: BrowserServer) -> None:
@@ -79,15 +79,13 @@ async def test_a_call_is_edited_and_the_change_is_shown_before_it_is_approved(br
     await browser_server.wait_for_run(run, "paused")
     async with browser_server.open_person() as person:
         await open_call(person, '"sale"')
-        await person.page.get_by_role("link", name="Edit first").click()
-        field = person.page.get_by_label("Arguments, as JSON")
-        await field.fill((await field.input_value()).replace("90", "10"))
-        await person.page.get_by_role("button", name="Show the change").click()
-        await expect(person.page.locator(".diff .gone")).to_have_text('-     "percent": 90,')
-        await expect(person.page.locator(".diff .new")).to_have_text('+     "percent": 10,')
+        await person.page.get_by_role("link", name="Edit", exact=True).click()
+        await person.page.get_by_label("percent").fill("10")
+        await person.page.get_by_role("button", name="Show my change").click()
+        await expect(person.page.get_by_text("90 → 10")).to_be_visible()
         await person.photograph("edit-desktop")
         await person.check_accessibility()
-        await person.page.get_by_role("button", name="Approve with these arguments").click()
+        await person.page.get_by_role("button", name="Approve with these changes").click()
         await expect(person.page.get_by_text("to take it back")).to_be_visible()
         await browser_server.wait_for_run(run)
         assert (await browser_server.ask("GET", f"/v1/{app}/kv/sale"))["value"] == {**value, "percent": 10}
@@ -160,7 +158,7 @@ async def test_a_key_is_let_do_it_without_asking_again(browser_server: BrowserSe
     async with browser_server.open_person() as person:
         await open_call(person, '"count"')
         await person.page.get_by_role("button", name="Approve, and never ask again").click()
-        await expect(person.page.get_by_text("it has been executed")).to_be_visible()
+        await expect(person.page.get_by_text("It has been executed")).to_be_visible()
         assert person.questions == ["Approve it, and never ask again before this key calls kv_incr?"]
     # The agent that waited gets the outcome of that call; the next one is made at once.
     assert await browser_server.ask("POST", path, {}, key) == {"value": 1}

@@ -72,8 +72,10 @@ async def test_an_approval_is_read_and_approved_by_plain_forms(baobab: Baobab) -
     assert "to take it back" in (await baobab.client.get("/console", headers=browser)).text
     await let_decisions_count(baobab.application)
     again = await baobab.client.post(f"/console/approvals/{approval_id}/reject", data=form, headers=browser)
-    assert again.status_code == 409
-    assert "already approved" in again.text
+    assert again.headers["location"].endswith(f"/approvals/{approval_id}?late=1")
+    page = await baobab.client.get(again.headers["location"], headers=browser)
+    assert "Your decision came too late and changed nothing." in page.text
+    assert re.search(r'Approved by <span class="name">Owner, through the key', page.text)
 
 
 async def test_whoever_is_asked_can_have_the_key_always_ask_and_the_call_goes_on_waiting(baobab: Baobab) -> None:
@@ -268,7 +270,7 @@ async def test_a_denial_tells_its_reason_and_nothing_is_done(baobab: Baobab) -> 
     assert response.status_code == 303
     await let_decisions_count(baobab.application)
     shown_response = await baobab.client.get(f"/console/approvals/{approval_id}", headers=browser)
-    assert "It will not be executed." in shown_response.text
+    assert "Nothing was changed." in shown_response.text
     assert "Not on a Friday." in shown_response.text
     apps = (await baobab.client.get("/apps", headers=baobab.owner)).json()["apps"]
     assert "denied" not in [app["name"] for app in apps]
@@ -283,7 +285,7 @@ async def test_a_call_that_nobody_decided_in_time_says_so_and_is_not_made(baobab
         statement = update(approvals).where(approvals.c.id == approval_id).values(expires_at=services.clock.now())
         await connection.execute(statement)
     late = await baobab.client.post(f"/console/approvals/{approval_id}/approve", data=form, headers=browser)
-    assert late.status_code == 409
+    assert late.headers["location"].endswith(f"/approvals/{approval_id}?late=1")
     page = await baobab.client.get(f"/console/approvals/{approval_id}", headers=browser)
     assert "Nobody decided in time. It will not be executed." in page.text
     assert "/approve" not in page.text

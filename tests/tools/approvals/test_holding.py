@@ -188,7 +188,7 @@ async def test_an_approval_that_deletes_is_confirmed_and_counts_at_once(
     approval_id = await approvals_client.parse_approval_id(refusal)
     page = await browser.decide(approval_id)
     assert (page.status_code, "This cannot be taken back." in page.text) == (200, True)
-    assert "Approve 1 deletion" in page.text
+    assert "Delete 1 key" in page.text
     await pass_time(approvals_client, 60)
     assert await read_status(approvals_client, approval_id) == "pending"
     response = await browser.decide(approval_id, confirmed="1")
