@@ -30,6 +30,8 @@ FOR_APPROVERS = {
     "platform_me",
     "platform_update",
     "platform_logout",
+    "platform_change_email",
+    "platform_delete",
     "organisations_list",
     "organisations_get",
     "organisations_accept_invitation",

@@ -1,6 +1,14 @@
 """The errors of accounts and sessions."""
 
-from baobab.tools.core.errors import AlreadyExists, Forbidden, InvalidToken, NotFound, Unauthenticated
+from baobab.tools.core.errors import (
+    AlreadyExists,
+    BadRequest,
+    Conflict,
+    Forbidden,
+    InvalidToken,
+    NotFound,
+    Unauthenticated,
+)
 
 
 class InvalidCredentials(Unauthenticated):
@@ -27,3 +35,33 @@ class WrongPassword(Forbidden):
 class NoAccountYet(NotFound):
     summary = "There is no account yet."
     remediation = "Make the first one with `baobab init`, or start the server once."
+
+
+class AccountLinkSpent(BadRequest):
+    code = "AUTH_LINK_SPENT"
+    summary = "This link was used before, or has expired."
+    remediation = "Ask for another one with op:platform_forgot_password or op:platform_change_email."
+
+
+class NoMailServer(Conflict):
+    code = "STATE_PREREQUISITE_MISSING"
+    summary = "This installation sends no mail, so the new address cannot be confirmed."
+    remediation = "Whoever operates it sets BAOBAB_SMTP_URL; until then the address stays."
+
+
+class FirstAccountStays(Conflict):
+    code = "STATE_INVALID_TRANSITION"
+    summary = "The installation's first account operates it, and is not deleted."
+    remediation = "Change its name, address or password instead."
+
+
+class AccountHasApps(Conflict):
+    code = "STATE_PREREQUISITE_MISSING"
+    summary = "Your own organisation still has apps."
+    remediation = "Delete its apps first (op:apps_delete), then the account."
+
+
+class AccountOwnsOrganisations(Conflict):
+    code = "STATE_PREREQUISITE_MISSING"
+    summary = "You are the only owner of an organisation."
+    remediation = "Make another member an owner there (op:organisations_set_role), or delete the organisation."

@@ -68,3 +68,34 @@ class Updated(TypedDict):
     """The account as it is now."""
 
     user: User
+
+
+class ResetMailed(TypedDict):
+    """The answer to a forgotten password; it does not tell whether the address has an account."""
+
+    sends_mail: Annotated[bool, Field(description="Whether this installation sends mail at all.")]
+
+
+class PasswordReset(TypedDict):
+    """The account whose password was set."""
+
+    email: str
+
+
+class EmailChangeMailed(TypedDict):
+    """The address to which a link was mailed."""
+
+    email: str
+
+
+class EmailChanged(TypedDict):
+    """The account's address as it is now."""
+
+    email: str
+
+
+class AccountDeleted(TypedDict):
+    """The account that is gone."""
+
+    deleted: Literal[True]
+    id: str

@@ -65,6 +65,8 @@ async def start_session(call: Call, caller: Account) -> tuple[str, datetime]:
         "ip": call.context.ip[:64],
     }
     await call.execute(insert(console_sessions), row)
+    if caller.key_id is None:
+        await call.execute(update(accounts).where(accounts.c.id == caller.account_id).values(last_seen_at=now))
     return secret, expires_at
 
 
@@ -93,6 +95,9 @@ async def find_session(services: Services, secret: str) -> LiveSession:
         statement = update(console_sessions).where(console_sessions.c.id == row.id).values(last_seen_at=now)
         async with services.database.writing(lock=None) as connection:
             await connection.execute(statement)
+            if row.key_id is None:
+                seen_account = update(accounts).where(accounts.c.id == row.account_id).values(last_seen_at=now)
+                await connection.execute(seen_account)
     return LiveSession(row.id, caller, row.email, row.name, derive_csrf(secret), row.expires_at)
 
 

@@ -125,11 +125,35 @@ TEMPLATES = {
         },
     ),
     "invitation": Template(
-        "You are invited to {{ app }}",
+        "{{ inviter }} invites you to {{ organisation }}",
         {
-            "greeting": "{{ inviter }} invites you to {{ app }}:",
-            "lifetime": "The invitation is good for seven days.",
-            "ignore": "If you do not know the sender, ignore this mail.",
+            "greeting": "{{ inviter }} invites you to work with {{ organisation }} in {{ app }}. Accept here:",
+            "lifetime": "The invitation is good for seven days, once.",
+            "ignore": "If you do not know the sender, ignore this mail: nothing happens without the link.",
+        },
+    ),
+    "account_password": Template(
+        "Set a new password for {{ app }}",
+        {
+            "greeting": "Set a new password for your account at {{ app }} here:",
+            "lifetime": "The link is good for an hour, once.",
+            "ignore": "If you did not ask for this, ignore this mail: your password stays as it is.",
+        },
+    ),
+    "account_email": Template(
+        "Confirm your new address for {{ app }}",
+        {
+            "greeting": "Use this address for your account at {{ app }}:",
+            "lifetime": "The link is good for an hour, once.",
+            "ignore": "If you did not ask for this, ignore this mail: nothing happens without the link.",
+        },
+    ),
+    "account_email_changed": Template(
+        "Your address at {{ app }} has changed",
+        {
+            "greeting": "Your account at {{ app }} now has the address {{ email }}, and no longer this one.",
+            "lifetime": "",
+            "ignore": "If this was not you, ask whoever operates {{ app }} at once.",
         },
     ),
     "notice_address": Template(

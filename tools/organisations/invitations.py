@@ -8,7 +8,7 @@ from sqlalchemy import ColumnElement, delete, func, insert, select, update
 
 from baobab.storage.secrets import digest_token
 from baobab.tools.core.auth.roles import Role
-from baobab.tools.core.auth.tables import accounts, invitations, members
+from baobab.tools.core.auth.tables import accounts, invitations, members, organisations
 from baobab.tools.core.call import Call
 from baobab.tools.organisations.errors import (
     AlreadyMember,
@@ -76,6 +76,23 @@ async def withdraw_those_of(call: Call, organization_id: str, account_id: str) -
     by_account = (invitations.c.account_id == account_id) | invitations.c.account_id.is_(None)
     result = await call.execute(delete(invitations).where(*_open(organization_id), by_account))
     return result.rowcount
+
+
+async def find_offer(call: Call, token: str) -> Any:
+    """Returns the row of an invitation with `organisation`, `inviter` and `known_id`, the account of its address."""
+    inviter = accounts.alias("inviter")
+    further = (organisations.c.name.label("organisation"), inviter.c.name.label("inviter"))
+    query = (
+        select(invitations, *further, accounts.c.id.label("known_id"))
+        .join(organisations, organisations.c.id == invitations.c.organisation_id)
+        .join(inviter, inviter.c.id == invitations.c.account_id, isouter=True)
+        .join(accounts, accounts.c.email == invitations.c.email, isouter=True)
+        .where(invitations.c.token_digest == digest_token(token))
+    )
+    row = (await call.execute(query)).first()
+    if row is None:
+        raise InvitationNotFound
+    return row
 
 
 async def accept(call: Call, token: str) -> Any:

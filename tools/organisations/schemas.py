@@ -29,6 +29,12 @@ def render_organisation(row: Any) -> Organization:
     return cast(Organization, {key: row[key] for key in Organization.__annotations__})
 
 
+class OneOrganization(Organization):
+    """An organisation, and whom its members ask."""
+
+    admins: Annotated[list[str], Field(description="The names of its owners and admins, at most ten, owners first.")]
+
+
 class Organizations(TypedDict):
     """The organisations of the caller, its own personal one first."""
 
@@ -44,6 +50,9 @@ class OrganizationMember(TypedDict):
     role: Role
     app_ids: ChosenApps
     joined_at: datetime
+    last_seen_at: Annotated[
+        datetime | None, Field(description="When they last signed in or used the console; null for never.")
+    ]
 
 
 class Members(TypedDict):
@@ -73,7 +82,24 @@ class Invited(TypedDict):
     """A new invitation with its token."""
 
     invitation: Invitation
-    token: Annotated[str, Field(description="Shown once. Pass it on yourself; no mail is sent.")]
+    token: Annotated[str, Field(description="Shown once. Pass it on yourself, unless it was mailed.")]
+    link: Annotated[str, Field(description="The page of the console on which it is accepted. Shown once, too.")]
+    mailed: Annotated[bool, Field(description="Whether the link goes to the address by mail; false without a server.")]
+
+
+class InvitationOffer(TypedDict):
+    """What an invitation offers, for whoever has its token."""
+
+    status: Annotated[
+        Literal["open", "accepted", "expired"], Field(description="Only an open invitation can be accepted.")
+    ]
+    organization_name: str
+    email: Annotated[str, Field(description="The address of the account that may accept it.")]
+    has_account: Annotated[bool, Field(description="Whether the address has an account already.")]
+    role: Role
+    app_ids: ChosenApps
+    invited_by: Annotated[str | None, Field(description="The name of whoever invites; null if they have left.")]
+    expires_at: datetime
 
 
 class Joined(TypedDict):

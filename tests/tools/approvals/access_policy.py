@@ -20,6 +20,7 @@ POLICY = {
     "notices_update": ACCOUNTS,
     "notices_push_key": ACCOUNTS,
     "notices_messages_list": ACCOUNTS,
+    "notices_members": ACCOUNTS,
     "notices_channel_add": ACCOUNTS,
     # Each caller names a channel that nobody has.
     "notices_channel_confirm": OWN_CHANNEL,

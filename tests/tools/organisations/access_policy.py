@@ -3,7 +3,7 @@
 from typing import Any
 
 from tests.people import create_person
-from tests.tools.access import ACCOUNTS, ADMINS_OF_IT, MEMBERS_OF_IT, OWNERS_OF_IT, TOKENS, Caller, World
+from tests.tools.access import ACCOUNTS, ADMINS_OF_IT, MEMBERS_OF_IT, OWNERS_OF_IT, PUBLIC, TOKENS, Caller, World
 
 POLICY = {
     "organisations_list": ACCOUNTS,
@@ -18,6 +18,7 @@ POLICY = {
     "organisations_invitations": ADMINS_OF_IT,
     "organisations_withdraw_invitation": ADMINS_OF_IT,
     "organisations_accept_invitation": TOKENS,
+    "organisations_read_invitation": PUBLIC,
 }
 
 
@@ -39,3 +40,7 @@ async def for_organisations_withdraw_invitation(world: World, caller: Caller) ->
 async def for_organisations_accept_invitation(world: World, caller: Caller) -> dict[str, Any]:
     path = f"/v1/organizations/{world.host_org}/invitations"
     return {"token": (await world.request("POST", path, world.host.headers, email=caller.email))["token"]}
+
+
+async def for_organisations_read_invitation(world: World, caller: Caller) -> dict[str, Any]:
+    return await for_organisations_accept_invitation(world, world.callers["stranger"])

@@ -102,3 +102,17 @@ class PushKey(TypedDict):
         NotSecret("the public key of the installation"),
         Field(description="What a browser subscribes with, as `applicationServerKey`."),
     ]
+
+
+class NoticesOfMember(TypedDict):
+    """A member of an organisation as somebody who decides."""
+
+    account_id: str
+    notified: Annotated[bool, Field(description="Whether they have a confirmed channel, so that they hear of calls.")]
+    decided: Annotated[int, Field(description="Calls that they approved or rejected in the last 90 days.")]
+
+
+class NoticesOfMembers(TypedDict):
+    """All members, the earliest first."""
+
+    members: list[NoticesOfMember]

@@ -18,6 +18,8 @@ accounts = Table(
     Column("password_hash", String(200)),
     Column("email_verified", Boolean, nullable=False, server_default=false()),
     Column("created_at", Instant, nullable=False),
+    # When somebody last signed in to the account, or used a session of it; by the minute.
+    Column("last_seen_at", Instant),
     # Sessions that began before this have ended, wherever they are kept.
     Column("signed_out_at", Instant),
 )

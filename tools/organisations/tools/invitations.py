@@ -5,14 +5,16 @@ from typing import Annotated, Any, cast
 from pydantic import Field
 from sqlalchemy import func, insert, select
 
-from baobab.tools.core.auth.access import AnyAccount
+from baobab.tools.core.auth.access import EVERYBODY, AnyAccount
 from baobab.tools.core.auth.membership import load_role
 from baobab.tools.core.auth.roles import APPROVER, Role
-from baobab.tools.core.auth.tables import members
+from baobab.tools.core.auth.tables import accounts, members
 from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
+from baobab.tools.core.limits import PerAddress
+from baobab.tools.core.mail import Mail
 from baobab.tools.core.secret import Secret
-from baobab.tools.core.toolset import Guard, Rest
+from baobab.tools.core.toolset import Guard, Mcp, Rest
 from baobab.tools.core.types import Email, Uuid
 from baobab.tools.organisations import invitations as invited
 from baobab.tools.organisations.access import Member
@@ -30,6 +32,7 @@ from baobab.tools.organisations.membership_checks import check_app_ids, check_ro
 from baobab.tools.organisations.schemas import (
     Deleted,
     Invitation,
+    InvitationOffer,
     Invitations,
     Invited,
     Joined,
@@ -38,6 +41,8 @@ from baobab.tools.organisations.schemas import (
 from baobab.tools.organisations.toolset import AppIds, OrganizationId, organisations
 
 MOST_MEMBERS = 500
+_LONGEST_NAME = 60
+"""The most characters of a name in a mail to somebody who has not asked for it."""
 
 InvitationId = Annotated[Uuid, Field(description="The invitation.")]
 InvitationToken = Annotated[
@@ -64,9 +69,10 @@ InvitationToken = Annotated[
 async def organisations_invite(
     call: Call, organization_id: OrganizationId, email: Email, role: Role = "member", app_ids: AppIds | None = None
 ) -> Invited:
-    """Invite the account of an e-mail address. The token in the answer is shown once: pass it on yourself.
+    """Invite the account of an e-mail address. The link in the answer is shown once.
 
-    This installation sends no mail. The account with that address, which may sign up first, accepts with the token
+    If the installation has a mail server, the link is mailed to the address (`mailed`); otherwise pass it on yourself.
+    The account with that address, which may sign up first with the link, accepts on its page or with the token
     (op:organisations_accept_invitation) within seven days. An earlier invitation of the address becomes void.
 
     email: the address of the account that may accept.
@@ -81,7 +87,37 @@ async def organisations_invite(
     invitation, token = await invited.create(call, organization_id, email, role, app_ids)
     call.audit.resource_id = invitation["id"]
     call.audit.data |= {"email": email, "role": role}
-    return {"invitation": _invitation(invitation), "token": token}
+    link, mailer = f"{call.services.options.base_url}/console/join?token={token}", call.services.mailer
+    if mailer.delivers:
+        inviter = select(accounts.c.name).where(accounts.c.id == call.account.account_id)
+        names = {"inviter": (await call.execute(inviter)).scalar_one(), "organisation": row["name"]}
+        values = {"link": link, **{name: text[:_LONGEST_NAME] for name, text in names.items()}}
+        await mailer.send(call.unit, Mail(email, "invitation", values, expires_at=invitation["expires_at"]))
+    return {"invitation": _invitation(invitation), "token": token, "link": link, "mailed": mailer.delivers}
+
+
+@organisations.tool(
+    "GET /invitations/{token}",
+    access=EVERYBODY,
+    effect="read",
+    raises=(InvitationNotFound,),
+    limit=PerAddress(60, 900),
+    mcp=Mcp(offered=False),
+)
+async def organisations_read_invitation(call: Call, token: InvitationToken) -> InvitationOffer:
+    """Read what an invitation offers, with its token and without a credential."""
+    row = await invited.find_offer(call, token)
+    is_over = row.expires_at <= call.now
+    return {
+        "status": "accepted" if row.accepted_at is not None else "expired" if is_over else "open",
+        "organization_name": row.organisation,
+        "email": row.email,
+        "has_account": row.known_id is not None,
+        "role": row.role,
+        "app_ids": row.app_ids,
+        "invited_by": row.inviter,
+        "expires_at": row.expires_at,
+    }
 
 
 @organisations.tool(

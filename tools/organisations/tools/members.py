@@ -48,7 +48,7 @@ AccountId = Annotated[Uuid, Field(description="The member's account.")]
 async def organisations_members(call: Call, organization_id: OrganizationId) -> Members:
     """List the members of an organisation and their roles."""
     query = (
-        select(members, accounts.c.email, accounts.c.name)
+        select(members, accounts.c.email, accounts.c.name, accounts.c.last_seen_at)
         .join(accounts, accounts.c.id == members.c.account_id)
         .where(members.c.organisation_id == organization_id)
         .order_by(members.c.created_at, members.c.account_id)
@@ -62,6 +62,7 @@ async def organisations_members(call: Call, organization_id: OrganizationId) -> 
                 "role": row.role,
                 "app_ids": row.app_ids,
                 "joined_at": row.created_at,
+                "last_seen_at": row.last_seen_at,
             }
             for row in await call.execute(query)
         ]

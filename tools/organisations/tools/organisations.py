@@ -9,7 +9,7 @@ from baobab.tools.core.auth import keys
 from baobab.tools.core.auth.access import AnyAccount
 from baobab.tools.core.auth.membership import create_organisation_row, select_memberships
 from baobab.tools.core.auth.roles import APPROVER
-from baobab.tools.core.auth.tables import api_keys, apps, members
+from baobab.tools.core.auth.tables import accounts, api_keys, apps, members
 from baobab.tools.core.auth.tables import organisations as rows
 from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
@@ -24,6 +24,7 @@ from baobab.tools.organisations.errors import (
 from baobab.tools.organisations.membership_checks import load_organisation
 from baobab.tools.organisations.schemas import (
     Deleted,
+    OneOrganization,
     Organization,
     Organizations,
     render_organisation,
@@ -31,6 +32,7 @@ from baobab.tools.organisations.schemas import (
 from baobab.tools.organisations.toolset import OrganizationId, organisations
 
 MOST_OWNED = 100
+_MOST_ADMINS = 10
 
 OrganizationName = Annotated[str, NameText(200, min_length=1)]
 
@@ -81,10 +83,14 @@ async def organisations_create(call: Call, name: OrganizationName) -> Organizati
     access=Member(APPROVER),
     effect="read",
 )
-async def organisations_get(call: Call, organization_id: OrganizationId) -> Organization:
+async def organisations_get(call: Call, organization_id: OrganizationId) -> OneOrganization:
     """Read one organisation."""
     row = await load_organisation(call, organization_id)
-    return render_organisation(row)
+    is_admin = (members.c.organisation_id == organization_id, members.c.role.in_(("owner", "admin")))
+    query = select(accounts.c.name).join(members, members.c.account_id == accounts.c.id).where(*is_admin)
+    order = (members.c.role.desc(), members.c.created_at, members.c.account_id)
+    names = (await call.execute(query.order_by(*order).limit(_MOST_ADMINS))).scalars().all()
+    return {**render_organisation(row), "admins": list(names)}
 
 
 @organisations.tool(

@@ -4,13 +4,15 @@ from typing import Annotated, Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import Field
-from sqlalchemy import select
+from sqlalchemy import func, select
 
 from baobab.tools.approvals.notices.errors import ScheduleUnclear
 from baobab.tools.approvals.notices.rows import DEFAULTS, account_of, describe_channel, save_settings
-from baobab.tools.approvals.notices.schemas import Escalation, Notices, Quiet, Which
+from baobab.tools.approvals.notices.schemas import Escalation, Notices, NoticesOfMembers, Quiet, Which
 from baobab.tools.approvals.notices.tables import notice_channels, notice_settings
 from baobab.tools.approvals.notices.toolset import GUARD, PERSON, notices
+from baobab.tools.approvals.tables import approvals
+from baobab.tools.core.auth.access import AnyAccount
 from baobab.tools.core.auth.tables import members
 from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
@@ -61,6 +63,35 @@ async def notices_update(
         changes |= await _read_escalation(call, escalation)
     await save_settings(call, changes)
     return await _read(call)
+
+
+@notices.tool("GET /members", access=AnyAccount(), effect="read")
+async def notices_members(call: Call) -> NoticesOfMembers:
+    """List the members of the organisation: whether each is notified of calls that wait, and how many they decided in
+    the last 90 days.
+    """
+    organisation_id = call.account.organisation_id
+    channels = (
+        select(notice_channels.c.account_id)
+        .join(members, members.c.account_id == notice_channels.c.account_id)
+        .where(members.c.organisation_id == organisation_id, notice_channels.c.confirmed)
+    )
+    notified_ids = set((await call.execute(channels)).scalars())
+    by_decider = approvals.c.decided_by
+    counting = select(by_decider, func.count()).where(approvals.c.organisation_id == organisation_id)
+    decided_counts: dict[str | None, int] = dict((await call.execute(counting.group_by(by_decider))).tuples().all())
+    ids = select(members.c.account_id).where(members.c.organisation_id == organisation_id)
+    member_ids = (await call.execute(ids.order_by(members.c.created_at, members.c.account_id))).scalars()
+    return {
+        "members": [
+            {
+                "account_id": member_id,
+                "notified": member_id in notified_ids,
+                "decided": decided_counts.get(member_id, 0),
+            }
+            for member_id in member_ids
+        ]
+    }
 
 
 async def _read(call: Call) -> Notices:

@@ -14,6 +14,7 @@ from baobab.tools.accounts.errors import (
     WrongPassword,
 )
 from baobab.tools.accounts.schemas import Me, Organization, Refreshed, SignedIn, SignedOut, SignedUp, Updated, User
+from baobab.tools.accounts.toolset import accounts
 from baobab.tools.core.auth.access import EVERYBODY, AnyAccount
 from baobab.tools.core.auth.membership import create_organisation_row, select_memberships
 from baobab.tools.core.auth.password_attempts import PasswordAttempts
@@ -28,16 +29,15 @@ from baobab.tools.core.limits import PerAddress
 from baobab.tools.core.rate_limits import resolve_answer
 from baobab.tools.core.secret import Secret
 from baobab.tools.core.services import Services
-from baobab.tools.core.toolset import Guard, Mcp, Rest, Toolset
+from baobab.tools.core.toolset import Guard, Mcp, Rest
 from baobab.tools.core.types import Email, NameText
-
-accounts = Toolset("accounts", "Accounts of people who build apps: sign up, sign in, stay signed in.", base="/platform")
 
 TOKEN_SECONDS = 3600
 _WINDOW = 900
 _GUESSES = 10
 
 PersonName = Annotated[str, NameText(200, min_length=1)]
+InvitationToken = Annotated[str, Secret(60, pattern=r"^inv_[A-Za-z0-9]+$")]
 RefreshToken = Annotated[str, Secret(100, min_length=1)]
 
 
@@ -51,13 +51,23 @@ RefreshToken = Annotated[str, Secret(100, min_length=1)]
     rest=Rest(status=201, examples={"email": "ada@example.com", "password": "correct Horse 7!", "name": "Ada"}),
     mcp=Mcp(offered=False),
 )
-async def platform_signup(call: Call, email: Email, password: Password, name: PersonName) -> SignedUp:
+async def platform_signup(
+    call: Call, email: Email, password: Password, name: PersonName, invitation: InvitationToken | None = None
+) -> SignedUp:
     """Create an account for somebody who builds apps, with a personal organisation. Sign in afterwards to get tokens.
 
     email: the account's address; upper and lower case count as the same.
     name: what the account and its personal organisation are called.
+    invitation: the token of an open invitation of this address. Whoever is invited may sign up even where the
+      installation takes no new accounts; accept it afterwards (op:organisations_accept_invitation).
     """
-    if not call.services.options.signup_open:
+    is_invited = False
+    if invitation is not None:
+        # In a transaction of its own: nothing may be held while the password is hashed.
+        async with call.reading_apart() as reading:
+            offer = await reading.invoke("organisations_read_invitation", token=invitation)
+        is_invited = offer["status"] == "open" and offer["email"] == email
+    if not is_invited and not call.services.options.signup_open:
         raise SignupClosed
     check_password(password)
     account: dict[str, Any] = {
@@ -112,7 +122,9 @@ async def platform_login(call: Call, email: Email, password: AnyPassword) -> Sig
     new_hash = await hash_password(password) if is_outdated(password_hash) else password_hash
     # No lock was held while the password was checked: it must still be the same.
     is_unchanged = (rows.c.id == account["id"], rows.c.password_hash == password_hash)
-    if not (await call.execute(update(rows).where(*is_unchanged).values(password_hash=new_hash))).rowcount:
+    if not (
+        await call.execute(update(rows).where(*is_unchanged).values(password_hash=new_hash, last_seen_at=call.now))
+    ).rowcount:
         raise InvalidCredentials
     return {**_tokens(token, await sessions.start(call, account["id"])), "user": _user(account)}
 
@@ -209,7 +221,7 @@ async def platform_update(
                 "A key cannot set a password.",
                 remediation="Sign in with it (op:platform_login), or have the operator set one with `baobab password`.",
             )
-        password_hash = await _verify_password(call, account_id, current_password)
+        password_hash = await verify_own_password(call, account_id, current_password)
         check_password(password)
         changes["password_hash"] = await hash_password(password)
         conditions.append(rows.c.password_hash.is_not_distinct_from(password_hash))
@@ -223,7 +235,7 @@ async def platform_update(
     return {"user": _user((await call.execute(select(rows).where(rows.c.id == account_id))).mappings().one())}
 
 
-async def _verify_password(call: Call, account_id: str, current: str | None) -> str | None:
+async def verify_own_password(call: Call, account_id: str, current: str | None) -> str | None:
     """Checks the present password of an account and returns its hash; None for an account without a password."""
     async with call.services.database.reading() as connection:
         password_hash: str | None = await connection.scalar(select(rows.c.password_hash).where(rows.c.id == account_id))
@@ -250,6 +262,12 @@ async def _home_organisation(services: Services, account_id: str) -> str:
     """Returns the account's personal organisation."""
     async with services.database.reading() as connection:
         return str((await connection.execute(select_memberships(account_id).limit(1))).one().id)
+
+
+async def note_account(call: Call, account_id: str) -> None:
+    """Names the account in the audit row of a call that came without a credential, in its first organisation."""
+    home = (await call.execute(select_memberships(account_id).limit(1))).one()
+    _note(call, account_id, home.id)
 
 
 def _note(call: Call, account_id: str, organisation_id: str) -> None:

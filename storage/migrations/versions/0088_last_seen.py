@@ -1,0 +1,13 @@
+"""Accounts say when they were last seen."""
+
+import sqlalchemy as sa
+from alembic import op
+
+from baobab.storage.tables import Instant
+
+revision = "0088"
+down_revision = "0087"
+
+
+def upgrade() -> None:
+    op.add_column("accounts", sa.Column("last_seen_at", Instant))
