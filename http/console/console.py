@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from hashlib import sha256
 from importlib import import_module
 from pathlib import Path
@@ -19,6 +20,7 @@ from starlette.responses import RedirectResponse, Response
 from baobab.http.answer import ON_STOP, reply_to
 from baobab.http.console import pages
 from baobab.http.console.app_page import parse_object
+from baobab.http.console.entrance import Entrance
 from baobab.http.console.live import Changes, Watch
 from baobab.http.console.page import APP_GROUPS, MENU_GROUPS, Feed, Form, Page
 from baobab.http.console.rendering import build_environment, render_page, say_duration
@@ -34,12 +36,14 @@ from baobab.tools.console.errors import ConsoleSignedOut
 from baobab.tools.console.passkeys import begin_sign_in
 from baobab.tools.console.sessions import LiveSession, find_session
 from baobab.tools.core.auth.credentials import ANONYMOUS
+from baobab.tools.core.auth.roles import APPROVER
 from baobab.tools.core.context import RequestContext
-from baobab.tools.core.errors import BadRequest, BaobabError, RateLimited, RouteNotFound, Unauthenticated
+from baobab.tools.core.errors import BadRequest, BaobabError, Forbidden, RateLimited, RouteNotFound, Unauthenticated
 from baobab.tools.core.outages import STORE_OUTAGES, translate_outage
 from baobab.tools.core.registry import Registry
 from baobab.tools.core.stream import Stream
 from baobab.tools.core.tenancy import set_tenant
+from baobab.tools.system.access import Operator, OperatorOnly
 
 
 class Cookies:
@@ -106,6 +110,8 @@ class Console:
     def __init__(self, registry: Registry) -> None:
         services = registry.services
         self._registry = registry
+        self._operator_id: str | None = None
+        self._entrance = Entrance(registry, self._render, self._begin_session, self._find_session)
         self._services = services
         self._prefix = urlsplit(services.options.base_url).path.rstrip("/") + "/console"
         self._cookies = Cookies(services.options.base_url)
@@ -175,14 +181,17 @@ class Console:
             return await self._send_asset(path.removeprefix("/assets/"), request)
         if path == "/sign-in":
             return await self._sign_in(request, context)
-        session = await find_session(self._services, self._cookies.read(request))
+        if self._entrance.takes(path):
+            return await self._entrance.answer(request, path, context)
+        session = await self._find_session(request)
+        self._operator_id = await self._services.of(Operator).find_account_id()
         answer = self._act if request.method == "POST" else self._show
         try:
             return await answer(request, path, session, context)
         except ConsoleSignedOut:
             raise
         except BaobabError as error:
-            return self._render_error(error, session)
+            return self._render_error(error, session, admins=await self._find_admins(error, path, session, context))
 
     async def _show(self, request: Request, path: str, session: LiveSession, context: RequestContext) -> Response:
         page, parts = self._find_page(path)
@@ -255,14 +264,22 @@ class Console:
             html = self._render_html(page.template, values, session)
             if returned_html := return_form(html, self._prefix + path, fields, error, page_address):
                 return Response(returned_html, error.status, self._page_headers)
-        return self._render_error(error, session, list_typed(fields))
+        admins = await self._find_admins(error, path, session, context)
+        return self._render_error(error, session, list_typed(fields), admins)
 
     async def _sign_in(self, request: Request, context: RequestContext) -> Response:
         return_path = _own_path(request.query_params.get("back", ""))
         link = request.query_params.get("link", "")
         if request.method != "POST":
             passkey = await begin_sign_in(self._services)
-            values = {"title": "Sign in", "back": return_path, "link": link, "problem": "", "passkey": passkey}
+            values: dict[str, Any] = {
+                "title": "Sign in",
+                "back": return_path,
+                "link": link,
+                "problem": "",
+                "passkey": passkey,
+            }
+            values |= {"done": request.query_params.get("done", ""), "can_sign_up": self._services.options.signup_open}
             return self._render("sign_in.html", values)
         require_own_page(request.headers)
         fields = await read_form(request, _LARGEST_SIGN_IN)
@@ -272,15 +289,23 @@ class Console:
         try:
             if fields.get("credential"):
                 credentials["credential"] = parse_object(fields["credential"], "passkey")
-            session = await self._registry.call("console_sign_in", credentials, ANONYMOUS, context)
+            return await self._begin_session(credentials, context, return_path)
         except BaobabError as error:
             problem = _say_problem(error)
             passkey = await begin_sign_in(self._services)
             values = {"title": "Sign in", "back": return_path, "link": "", "problem": problem, "passkey": passkey}
+            values |= {"done": "", "can_sign_up": self._services.options.signup_open}
             return self._render("sign_in.html", values, status=error.status)
-        answer = RedirectResponse(self._prefix + return_path, 303, _HEADERS)
+
+    async def _begin_session(self, credentials: Mapping[str, Any], context: RequestContext, path: str) -> Response:
+        """Signs in, and leads to a path of the console. Raises what the sign-in is refused with."""
+        session = await self._registry.call("console_sign_in", credentials, ANONYMOUS, context)
+        answer = RedirectResponse(self._prefix + path, 303, _HEADERS)
         self._cookies.set(answer, session["session"], session["expires_at"], self._services.clock.now())
         return answer
+
+    async def _find_session(self, request: Request) -> LiveSession:
+        return await find_session(self._services, self._cookies.read(request))
 
     def _ask_to_sign_in(self, request: Request, path: str) -> Response:
         """Redirects to the sign-in, and from there back to this page. A form that was sent without a session has no
@@ -364,8 +389,9 @@ class Console:
             "menus": self._menus,
             "tabs": self._tabs,
             # Whether this person only approves: the menu then has nothing else.
-            "decides_only": False,
-            "organisation_name": None,
+            "decides_only": session is not None and session.find_role(None) == APPROVER,
+            "organisation_name": session.organisations[0]["name"] if session and session.organisations else None,
+            "may": partial(self._may, session, self._find_organisation(values)),
             "waiting_count": None,
             "in_app": False,
             "feed": "/session",
@@ -376,11 +402,49 @@ class Console:
         }
         return render_page(self._environment, template, page_values | dict(values))
 
+    def _find_organisation(self, values: Mapping[str, Any]) -> str | None:
+        """Returns the organisation of the app that a page is about; None for a page of no app."""
+        app = values.get("app")
+        row = None if app is None else self._services.directory.cached_app(app["id"])
+        return None if row is None else row.organisation_id
+
+    def _may(
+        self, session: LiveSession | None, of_app: str | None, tool: str | None, organisation_id: str | None = None
+    ) -> bool:
+        """Returns whether a page offers what calls a tool: as the registry says, in the organisation that is named,
+        else in that of the page's app, else in any of the person's.
+        """
+        if session is None or tool is None:
+            return session is not None
+        if isinstance(self._registry.find(tool).access, OperatorOnly):
+            return session.caller.account_id == self._operator_id and session.caller.limits is None
+        return self._registry.may_call(tool, session.caller, session.find_role(organisation_id or of_app))
+
+    async def _find_admins(
+        self, error: BaobabError, path: str, session: LiveSession, context: RequestContext
+    ) -> list[str] | None:
+        """Returns the names of those whom a person asks who has a role too low for a page; None for another error."""
+        if not isinstance(error, Forbidden) or "needed_role" not in error.details:
+            return None
+        app = self._services.directory.cached_app(path.split("/")[2]) if path.startswith("/apps/app_") else None
+        for row in session.organisations:
+            if app is None or row["id"] == app.organisation_id:
+                arguments = {"organization_id": row["id"]}
+                admins = (await self._registry.call("organisations_get", arguments, session.caller, context))["admins"]
+                return [name for name in admins if name != session.name][:3]
+        return []
+
     def _render_error(
-        self, error: BaobabError, session: LiveSession | None = None, typed: Mapping[str, str] | None = None
+        self,
+        error: BaobabError,
+        session: LiveSession | None = None,
+        typed: Mapping[str, str] | None = None,
+        admins: list[str] | None = None,
     ) -> Response:
+        """Renders what went wrong. admins: whom to ask, where the person's role is too low."""
         error.naming = self._registry.name_by_tool
-        values = {"title": error.message.replace("`", ""), "error": error, "typed": typed or {}, "feed": ""}
+        title = error.message.replace("`", "") if admins is None else _WHO_SEES[error.details["needed_role"]]
+        values = {"title": title, "error": error, "typed": typed or {}, "admins": admins, "feed": ""}
         return self._render("problem.html", values, session, error.status)
 
     async def _send_asset(self, name: str, request: Request) -> Response:
@@ -406,6 +470,13 @@ def _describe_application(root: str) -> dict[str, Any]:
         "theme_color": _GREEN,
         "icons": [{"src": f"{root}/assets/icon-{size}.png", "sizes": f"{size}x{size}", **icon} for size in (192, 512)],
     }
+
+
+_WHO_SEES = {
+    "member": "Only people who work with the apps see this.",
+    "admin": "Only admins see this.",
+    "owner": "Only owners see this.",
+}
 
 
 def _say_problem(error: BaobabError) -> str:

@@ -40,6 +40,8 @@ class Page:
     rank: int = 50
     on_phone: bool = False
     """Whether it stands in the bar at the bottom of a phone, which has place for three."""
+    tool: str | None = None
+    """The tool without which the page is nothing: whoever may not call it does not have the page in a menu."""
     for_approvers: bool = False
     """Whether somebody who only approves has it in the menu."""
     follows_inbox: bool = False

@@ -16,7 +16,9 @@ SECTIONS = (
 
 async def read_substrate(visit: Visit, section: str) -> dict[str, Any]:
     """Returns what `substrate.html` needs. section: the path of the section that the page belongs to."""
-    organisations = [{"id": each["id"], "name": each["name"]} for each in await visit.list_organisations()]
+    organisations = [
+        {"id": each["id"], "name": each["name"]} for each in await visit.list_organisations("substrate_actions")
+    ]
     organisation_id = visit.query.get("of") or organisations[0]["id"]
     return {"organisations": organisations, "of": organisation_id, "sections": SECTIONS, "section": section}
 

@@ -9,9 +9,12 @@ from typing import Any
 
 from baobab.http.open_streams import stream_while_allowed
 from baobab.tools.console.sessions import LiveSession
+from baobab.tools.core.auth.access import least_role
 from baobab.tools.core.auth.callers import Account
+from baobab.tools.core.auth.roles import require_role
 from baobab.tools.core.call import Preview
 from baobab.tools.core.context import RequestContext
+from baobab.tools.core.errors import Forbidden
 from baobab.tools.core.registry import Registry
 from baobab.tools.core.stream import Stream
 
@@ -68,8 +71,15 @@ class Visit:
         assert isinstance(stream, Stream)
         return replace(stream, pieces=stream_while_allowed(stream.pieces, partial(self.registry.recheck, call)))
 
-    async def list_organisations(self) -> Sequence[Mapping[str, Any]]:
-        if "organisations" not in self.memory:
-            self.memory["organisations"] = (await self.call("platform_me"))["organizations"]
-        organisations: Sequence[Mapping[str, Any]] = self.memory["organisations"]
+    def may(self, tool: str, organisation_id: str | None = None) -> bool:
+        """Returns whether the registry lets the person call a tool, in an organisation or else in any of theirs."""
+        return self.registry.may_call(tool, self.session.caller, self.session.find_role(organisation_id))
+
+    async def list_organisations(self, tool: str | None = None) -> Sequence[Mapping[str, Any]]:
+        """Lists the person's organisations. tool: only those in which they may call it; Forbidden if there is none."""
+        organisations = [row for row in self.session.organisations if tool is None or self.may(tool, row["id"])]
+        if not organisations and tool is not None:
+            needed_role = least_role(self.registry.find(tool).access)
+            require_role(self.session.find_role(None), needed_role)
+            raise Forbidden("This key does not open the page.")
         return organisations

@@ -225,6 +225,9 @@ async def test_example_bodies_are_accepted_by_the_running_server(baobab: Baobab,
         # What their examples name was given to nobody, is nowhere, or is asked over the network.
         unusable_names = [
             "platform_refresh",
+            "platform_reset_password",
+            "platform_confirm_email",
+            "platform_change_email",
             "oauth_decide",
             "moves_start",
             "agents_runs_resume",

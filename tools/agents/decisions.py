@@ -24,11 +24,23 @@ from baobab.tools.core.proposals import Decisions
 async def get_cancellable_run(call: Call, app_id: str, run_id: str, agent: str | None = None) -> Any:
     """Returns the row of a run that the caller may cancel. Raises RunNotFound, RunEnded or a decider's refusal."""
     row = await get_run_row(call, app_id, run_id, agent)
-    if call.caller.limits is None or person(call.caller) != starter_of(row):
+    if not _may_end(call, row):
         Decider(call.caller, call.role).require(PendingDecision.of_run(row))
     if row.status in ENDED:
         raise RunEnded(details={"status": row.status})
     return row
+
+
+def may_cancel(call: Call, row: Any) -> bool:
+    """Returns whether the caller may cancel a run now."""
+    return row.status not in ENDED and _may_end(call, row)
+
+
+def _may_end(call: Call, row: Any) -> bool:
+    """Returns whether the caller is among those who end a run: its starter, also with a key that has limits."""
+    if call.caller.limits is not None and person(call.caller) == starter_of(row):
+        return True
+    return Decider(call.caller, call.role).may(PendingDecision.of_run(row))
 
 
 async def cancel_run(call: Call, app_id: str, run_id: str, agent: str | None = None) -> RunState:

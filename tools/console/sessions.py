@@ -5,6 +5,7 @@ its key. It ends by itself, when it is revoked, and when the account's password,
 """
 
 import hmac
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from hashlib import sha256
@@ -12,12 +13,16 @@ from typing import Any
 
 from sqlalchemy import insert, select, update
 
+from baobab.storage.database import Execute
 from baobab.storage.secrets import digest_token
 from baobab.tools.console.errors import ConsoleLinkSpent, ConsoleSignedOut, ConsoleSignInTooOld
 from baobab.tools.console.tables import console_links, console_sessions
 from baobab.tools.core.auth import proposers
-from baobab.tools.core.auth.callers import Account
-from baobab.tools.core.auth.tables import accounts
+from baobab.tools.core.auth.callers import Account, Caller
+from baobab.tools.core.auth.membership import select_memberships
+from baobab.tools.core.auth.roles import Role, rank
+from baobab.tools.core.auth.tables import accounts, api_keys, apps
+from baobab.tools.core.auth.tables import organisations as organisations_table
 from baobab.tools.core.call import Call
 from baobab.tools.core.errors import Forbidden, InvalidApiKey
 from baobab.tools.core.services import Services
@@ -42,6 +47,15 @@ class LiveSession:
     csrf: str
     """The token that every form of the session carries. It is derived from the secret, which no page shows."""
     expires_at: datetime
+    organisations: tuple[Mapping[str, Any], ...] = ()
+    """Those of the person, each with its `id`, `name`, `personal` and the person's `role`. A personal one in which
+    there is nothing is left out where there is another.
+    """
+
+    def find_role(self, organisation_id: str | None) -> Role | None:
+        """Returns the role in an organisation, or without one the highest that the person has anywhere."""
+        roles = [row["role"] for row in self.organisations if organisation_id in (None, row["id"])]
+        return max(roles, key=rank, default=None)
 
 
 async def start_session(call: Call, caller: Account) -> tuple[str, datetime]:
@@ -90,6 +104,7 @@ async def find_session(services: Services, secret: str) -> LiveSession:
             caller = await proposers.restore_caller(connection.fetch, services.credits, row.caller, now)
         except (InvalidApiKey, Forbidden) as exc:
             raise ConsoleSignedOut from exc
+        organisations = await _list_organisations(connection.execute, caller)
     assert isinstance(caller, Account)
     if now - row.last_seen_at > _SEEN:
         statement = update(console_sessions).where(console_sessions.c.id == row.id).values(last_seen_at=now)
@@ -98,7 +113,20 @@ async def find_session(services: Services, secret: str) -> LiveSession:
             if row.key_id is None:
                 seen_account = update(accounts).where(accounts.c.id == row.account_id).values(last_seen_at=now)
                 await connection.execute(seen_account)
-    return LiveSession(row.id, caller, row.email, row.name, derive_csrf(secret), row.expires_at)
+    return LiveSession(row.id, caller, row.email, row.name, derive_csrf(secret), row.expires_at, organisations)
+
+
+async def _list_organisations(execute: Execute, caller: Caller) -> tuple[Mapping[str, Any], ...]:
+    assert isinstance(caller, Account)
+    has_apps = select(apps.c.id).where(apps.c.organisation_id == organisations_table.c.id).exists()
+    is_live = (api_keys.c.organisation_id == organisations_table.c.id, api_keys.c.revoked_at.is_(None))
+    has_keys = select(api_keys.c.id).where(*is_live).exists()
+    query = select_memberships(caller.account_id).add_columns((has_apps | has_keys).label("is_used"))
+    rows = [dict(row) for row in (await execute(query)).mappings()]
+    if caller.key_id is not None:
+        return tuple(row for row in rows if row["id"] == caller.organisation_id)
+    shown_rows = [row for row in rows if row["is_used"] or not row["personal"] or row["role"] != "owner"]
+    return tuple(shown_rows or rows)
 
 
 async def require_recent_sign_in(call: Call, session_id: str) -> None:

@@ -14,9 +14,9 @@ from sqlalchemy.exc import IntegrityError, NoResultFound
 from baobab.storage.database import DatabaseUnavailable, Unit
 from baobab.tools.core.approvals import MeaningChanged, StreamCannotWait
 from baobab.tools.core.auth import key_limits
-from baobab.tools.core.auth.access import authorise_call, is_for_approvers, require_sign_in
+from baobab.tools.core.auth.access import authorise_call, is_for_approvers, least_role, require_sign_in
 from baobab.tools.core.auth.callers import Account, ActingApp, Anonymous, Caller, EndUser, ScopedKey
-from baobab.tools.core.auth.roles import APPROVER, Role
+from baobab.tools.core.auth.roles import APPROVER, Role, rank
 from baobab.tools.core.binding import RegistrationError
 from baobab.tools.core.call import ApprovedAttempt, Call, GraphName, Preview, Tool
 from baobab.tools.core.changes import bound_changes
@@ -134,6 +134,17 @@ class Registry:
             ),
             key=lambda t: t.name,
         )
+
+    def may_call(self, name: str, caller: Caller, role: Role | None) -> bool:
+        """Returns whether a tool may be open to a caller whose account has this role in the organisation concerned.
+
+        What it depends on beside that, such as whose key it is, the call itself finds out.
+        """
+        tool = self.find(name)
+        if not tool.access.credential:
+            return True
+        is_role_enough = role is not None and rank(role) >= rank(least_role(tool.access))
+        return is_role_enough and tool.access.admits(caller) and not key_limits.find_exceeded_limit(caller, tool)
 
     def prepare(self) -> None:
         """Builds the schemas that tools build lazily. It runs in a thread while the server already answers."""

@@ -89,7 +89,7 @@ async def jobs_get(call: Call, job_id: JobId, organization_id: OrganizationId = 
 
 @jobs.tool(
     "POST /{job_id:path}/retry",
-    access=AnyAccount(),
+    access=AnyAccount(named_role="admin"),
     effect="write",
     raises=(JobNotFound, JobNotRetried),
 )
@@ -116,7 +116,7 @@ async def _preview_cancel(call: Call, job_id: JobId, organization_id: Organizati
 
 @jobs.tool(
     "POST /{job_id:path}/cancel",
-    access=AnyAccount(),
+    access=AnyAccount(named_role="admin"),
     effect="destructive",
     raises=(JobNotFound, JobNotCancelled),
     guard=Guard(preview=_preview_cancel),

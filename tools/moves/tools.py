@@ -179,7 +179,7 @@ async def _preview_teardown(call: Call, migration_id: MoveId) -> str:
 
 @moves.tool(
     "DELETE /v1/source-replicas/{migration_id}",
-    access=AnyAccount(),
+    access=AnyAccount(named_role="admin"),
     effect="destructive",
     raises=(MoveNotFound, NoReplica),
     audit=Audit("app.replica.delete", action="delete", resource="app"),

@@ -10,7 +10,7 @@ from baobab.tools.core.auth import proposers
 from baobab.tools.core.auth.access import AppOwner
 from baobab.tools.core.auth.callers import Account, Anonymous, Caller, ScopedKey
 from baobab.tools.core.auth.deciders import NotYoursToDecide
-from baobab.tools.core.auth.roles import require_role
+from baobab.tools.core.auth.roles import Role, require_role
 from baobab.tools.core.auth.tables import api_keys, apps
 from baobab.tools.core.call import Call
 from baobab.tools.core.errors import AppNotFound, BaobabError, Forbidden, InvalidApiKey, Unauthenticated
@@ -100,6 +100,7 @@ READERS = StreamReaders()
 class EitherSide:
     """Admits admins of the app's organisation, and those of the organisation whose substrate the app is linked to."""
 
+    role: Role = "admin"
     keys: bool = False
     anonymous: bool = False
     credential: bool = True

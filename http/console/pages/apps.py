@@ -13,7 +13,7 @@ async def show_apps(visit: Visit) -> Context:
     """Shows the first apps of each organisation, or more of the one that the query names."""
     organisation_id = visit.query.get("of")
     groups: list[dict[str, Any]] = []
-    for organisation in await visit.list_organisations():
+    for organisation in await visit.list_organisations("apps_list"):
         if organisation_id is not None and organisation["id"] != organisation_id:
             continue
         cursor = {} if organisation_id is None or "after" not in visit.query else {"cursor": visit.query["after"]}
@@ -54,7 +54,17 @@ async def pause(visit: Visit) -> str:
 
 
 PAGES = (
-    Page("/apps", "Apps", "apps.html", show_apps, menu="Apps", icon="layout-grid", rank=10, on_phone=True),
+    Page(
+        "/apps",
+        "Apps",
+        "apps.html",
+        show_apps,
+        menu="Apps",
+        tool="apps_list",
+        icon="layout-grid",
+        rank=10,
+        on_phone=True,
+    ),
     Page(PATH, "App", "app_overview.html", show_app, tab="Overview", icon="layout-grid", rank=0),
 )
 FORMS = (

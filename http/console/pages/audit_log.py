@@ -69,6 +69,7 @@ PAGES = (
         "audit_log.html",
         show_log,
         tab="Audit log",
+        tool="audit_logs_list",
         group="Operate",
         icon="list",
         rank=10,

@@ -12,7 +12,7 @@ _STATES = ("unfinished", "failed")
 
 
 async def show_jobs(visit: Visit) -> Context:
-    organisations = await visit.list_organisations()
+    organisations = await visit.list_organisations("jobs_list")
     of, state, kind = (
         visit.query.get("of") or organisations[0]["id"],
         visit.query.get("state", ""),
@@ -64,7 +64,17 @@ def _lead_to(job_id: str, of: str) -> str:
 
 
 PAGES = (
-    Page("/jobs", "Jobs", "jobs.html", show_jobs, menu="Jobs", group="Organisation", icon="clock", rank=60),
+    Page(
+        "/jobs",
+        "Jobs",
+        "jobs.html",
+        show_jobs,
+        menu="Jobs",
+        tool="jobs_list",
+        group="Organisation",
+        icon="clock",
+        rank=60,
+    ),
     Page("/jobs/one", "Job", "job.html", show_job),
 )
 FORMS = (Form("/jobs/one/retry", retry), Form("/jobs/one/cancel", cancel))

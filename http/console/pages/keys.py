@@ -18,7 +18,7 @@ _ASKS = {"always": "always ask", "never": "never ask", "by_effect": "default"}
 
 async def show_keys(visit: Visit) -> Context:
     organisations: list[dict[str, Any]] = []
-    for organisation in await visit.list_organisations():
+    for organisation in await visit.list_organisations("api_keys_list"):
         page = await visit.call("api_keys_list", organization_id=organisation["id"])
         budgets = (await visit.call("billing_budgets", org_id=organisation["id"]))["budgets"]
         for key in page["keys"]:
@@ -74,7 +74,17 @@ async def set_ask(visit: Visit) -> str:
 
 
 PAGES = (
-    Page("/keys", "API keys", "keys.html", show_keys, menu="API keys", group="Organisation", icon="key-round", rank=30),
+    Page(
+        "/keys",
+        "API keys",
+        "keys.html",
+        show_keys,
+        menu="API keys",
+        tool="api_keys_list",
+        group="Organisation",
+        icon="key-round",
+        rank=30,
+    ),
 )
 FORMS = (
     Form("/keys/create", create, "key_made.html"),

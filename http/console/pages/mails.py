@@ -20,6 +20,16 @@ async def show_mail(visit: Visit) -> Context:
 
 
 PAGES = (
-    Page("/apps/{app}/mails", "Mails", "mails.html", show_mails, tab="Mails", group="People", icon="mail", rank=30),
+    Page(
+        "/apps/{app}/mails",
+        "Mails",
+        "mails.html",
+        show_mails,
+        tab="Mails",
+        tool="mail_outbox_list",
+        group="People",
+        icon="mail",
+        rank=30,
+    ),
     Page("/apps/{app}/mails/{mail}", "Mail", "mail.html", show_mail),
 )

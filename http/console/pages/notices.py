@@ -1,12 +1,10 @@
 """/console/notices: the channels through which this person learns of what waits for them."""
 
-from contextlib import suppress
 from typing import Any
 
 from baobab.http.console.app_page import refuse_field
 from baobab.http.console.page import Context, Form, Page
 from baobab.http.console.visit import Visit
-from baobab.tools.core.errors import Forbidden
 
 _PATH = "/notices"
 _DIGESTS = {0: "at once", 15: "every 15 minutes", 60: "every hour", 240: "every 4 hours", 1440: "once a day"}
@@ -22,11 +20,11 @@ _MESSAGES = 20
 
 async def show_notices(visit: Visit) -> Context:
     names_by_account: dict[str, str] = {}
-    for organisation in await visit.list_organisations():
-        # Approvers see no list of members.
-        with suppress(Forbidden):
-            page = await visit.call("organisations_members", organisation["id"], organization_id=organisation["id"])
-            names_by_account |= {each["account_id"]: f"{each['name']} ({each['email']})" for each in page["members"]}
+    for organisation in visit.session.organisations:
+        if not visit.may("organisations_members", organisation["id"]):
+            continue
+        page = await visit.call("organisations_members", organisation["id"], organization_id=organisation["id"])
+        names_by_account |= {each["account_id"]: f"{each['name']} ({each['email']})" for each in page["members"]}
     names_by_account.pop(visit.session.caller.account_id, None)
     messages = (await visit.call("notices_messages_list", limit=_MESSAGES))["messages"]
     return {

@@ -31,6 +31,7 @@ PAGES = (
         "programs.html",
         show_programs,
         menu="Programs",
+        tool="oauth_programs_list",
         group="Organisation",
         icon="plug",
         rank=40,

@@ -89,6 +89,7 @@ async def show_run(visit: Visit) -> Context:
         "rows_written": await count_written_rows(visit, app["id"], run["id"]) if has_ended else 0,
         "title": f"Run of {run['agent']}",
         "run": describe_run(run),
+        "may_cancel": details.get("may_cancel", False),
         "path": path,
         "entries": build_timeline(events, graph, model_calls),
         "drawing": draw_graph(graph, states),

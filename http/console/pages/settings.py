@@ -18,6 +18,7 @@ PAGES = (
         "settings.html",
         show_settings,
         menu="Settings",
+        tool="system_settings",
         group="Organisation",
         icon="sliders-horizontal",
         rank=90,

@@ -16,7 +16,7 @@ async def show_usage(visit: Visit) -> Context:
     """Shows the usage of the organisation that the query names, or else of the first one; of one app, if the query
     names one.
     """
-    organisations = await visit.list_organisations()
+    organisations = await visit.list_organisations("billing_get")
     organisation_id = visit.query.get("of") or organisations[0]["id"]
     days = int(visit.query["days"]) if visit.query.get("days") in {str(span) for span in _SPANS} else 30
     today = visit.now.date()
@@ -98,5 +98,7 @@ async def delete_budget(visit: Visit) -> str:
     return f"/usage?of={quote(of, safe='')}"
 
 
-PAGES = (Page("/usage", "Usage", "usage.html", show_usage, menu="Usage", icon="chart-column", rank=20),)
+PAGES = (
+    Page("/usage", "Usage", "usage.html", show_usage, menu="Usage", tool="billing_get", icon="chart-column", rank=20),
+)
 FORMS = (Form("/usage/budgets/set", set_budget), Form("/usage/budgets/delete", delete_budget))

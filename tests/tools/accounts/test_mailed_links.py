@@ -28,7 +28,7 @@ class Post:
         return await self.baobab.client.post(path, json=body, headers=headers or {})
 
     async def sign_up(self, email: str) -> dict[str, str]:
-        fields = {"email": email, "password": PASSWORD, "name": email.partition("@")[0].title()}
+        fields: Any = {"email": email, "password": PASSWORD, "name": email.partition("@")[0].title()}
         assert (await self.send("/platform/signup", **fields)).status_code == 201
         return await self.sign_in(email)
 
@@ -145,19 +145,20 @@ async def test_an_invitation_is_mailed_and_lets_its_address_sign_up_where_nobody
             "approver",
             False,
         )
-        fields = {"password": PASSWORD, "name": "Grace"}
-        for refused_fields in (
+        fields: Any = {"password": PASSWORD, "name": "Grace"}
+        refused_forms: list[dict[str, Any]] = [
             {"email": GRACE},
             {"email": EVE, "invitation": token},
             {"email": GRACE, "invitation": "inv_" + "a" * 40},
-        ):
+        ]
+        for refused_fields in refused_forms:
             refusal = await post.send("/platform/signup", **fields, **refused_fields)
             assert refusal.status_code in (403, 404), refused_fields
         assert (await post.send("/platform/signup", email=GRACE, invitation=token, **fields)).status_code == 201
         headers = await post.sign_in(GRACE)
-        joined = await post.send(f"/v1/invitations/{token}/accept", headers)
-        assert joined.json()["organization"]["role"] == "approver"
+        answer = await post.send(f"/v1/invitations/{token}/accept", headers)
+        assert answer.json()["organization"]["role"] == "approver"
         offer = (await post.baobab.client.get(f"/v1/invitations/{token}")).json()
         assert (offer["status"], offer["has_account"]) == ("accepted", True)
-        used = await post.send("/platform/signup", email=EVE, invitation=token, **fields)
-        assert used.status_code == 403
+        refusal = await post.send("/platform/signup", email=EVE, invitation=token, **fields)
+        assert refusal.status_code == 403

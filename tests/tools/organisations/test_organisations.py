@@ -268,5 +268,5 @@ async def test_a_new_name_is_everybodys(harness: ToolHarness) -> None:
     member = await harness.join(organisation, ada, "member@example.com", "member")
     result = await harness.call("organisations_update", ada, organization_id=organisation, name="Difference")
     seen_result = await harness.call("organisations_get", member, organization_id=organisation)
-    assert seen_result == {**result, "role": "member"}
+    assert seen_result == {**result, "role": "member", "admins": ["ada"]}
     assert seen_result["name"] == "Difference"

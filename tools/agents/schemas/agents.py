@@ -188,6 +188,7 @@ class Run(TypedDict):
 
 class OneRun(TypedDict):
     run: Run
+    may_cancel: NotRequired[Annotated[bool, Field(description="Whether the caller may cancel it now.")]]
     graph_spec: NotRequired[Annotated[dict[str, Any], Field(description="The run's graph, if it was asked for.")]]
 
 

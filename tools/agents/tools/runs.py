@@ -11,7 +11,7 @@ from baobab.runtime.agents.tables import model_calls
 from baobab.runtime.agents.tables import runs as rows
 from baobab.tools.agents.agent_rows import agent_meaning, get_agent_row
 from baobab.tools.agents.awaited_runs import list_awaited_runs
-from baobab.tools.agents.decisions import cancel_run, get_cancellable_run, resume_run
+from baobab.tools.agents.decisions import cancel_run, get_cancellable_run, may_cancel, resume_run
 from baobab.tools.agents.errors import (
     AgentDisabled,
     AgentNotFound,
@@ -228,6 +228,7 @@ async def agents_runs_get(call: Call, app_id: AppId, name: Name, id: RunId, with
     """
     row = await get_run_row(call, app_id, id, name)
     answer: OneRun = {"run": run_of(row, call.caller, await list_awaited_runs(call, row))}
+    answer["may_cancel"] = may_cancel(call, row)
     if not is_outsider(call.caller):
         answer["run"]["started_by_name"] = await _name_starter(call, row)
         if with_graph:

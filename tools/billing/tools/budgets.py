@@ -41,7 +41,7 @@ async def billing_budgets(call: Call, org_id: OrganizationId | None = None) -> B
 
 @billing.tool(
     "PUT /billing/budgets/{subject}/{subject_id}/{period}",
-    access=AnyAccount(),
+    access=AnyAccount(named_role="admin"),
     effect="write",
     raises=(SubjectNotFound, TooManyBudgets),
     audit=Audit("billing.budget.set", resource="budget"),
@@ -84,7 +84,7 @@ async def billing_set_budget(
 
 @billing.tool(
     "DELETE /billing/budgets/{subject}/{subject_id}/{period}",
-    access=AnyAccount(),
+    access=AnyAccount(named_role="admin"),
     effect="destructive",
     raises=(BudgetNotFound,),
     audit=Audit("billing.budget.delete", action="delete", resource="budget"),

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from baobab.tools.core.auth.callers import Account, Anonymous, AppKey, Caller, EndUser, ScopedKey
 from baobab.tools.core.auth.directory import App, Directory
@@ -29,10 +29,14 @@ class Everybody:
 
 @dataclass(frozen=True, slots=True)
 class AnyAccount:
-    """An account: token, or key with the scope `*` unless `keys` is False. `role`: in its organisation."""
+    """An account: token, or key with the scope `*` unless `keys` is False. `role`: in its organisation.
+
+    named_role: what the handler requires in the organisation that the arguments name, if that is more.
+    """
 
     role: Role = "member"
     keys: bool = True
+    named_role: Role | None = None
     anonymous: bool = False
     credential: bool = True
     raises: tuple[type[BaobabError], ...] = (Unauthenticated, Forbidden)
@@ -121,6 +125,14 @@ def is_for_approvers(access: Access) -> bool:
     so by `role`, or looks at no credential at all.
     """
     return not access.credential or getattr(access, "role", None) == APPROVER
+
+
+def least_role(access: Access) -> Role:
+    """Returns the lowest role of a member of the organisation for whom a tool may be open at all."""
+    if is_for_approvers(access):
+        return APPROVER
+    role: Role | None = getattr(access, "named_role", None)
+    return role or cast(Role, getattr(access, "role", "member"))
 
 
 async def authorise_call(call: Call, arguments: Mapping[str, Any]) -> None:

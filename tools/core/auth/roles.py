@@ -19,4 +19,5 @@ def require_role(role: Role | None, needed_role: Role) -> None:
     if role is None:
         raise Forbidden("This account is not a member of the organisation.")
     if _RANK[role] < _RANK[needed_role]:
-        raise Forbidden(f"This needs the role `{needed_role}`; this account has `{role}`.")
+        message = f"This needs the role `{needed_role}`; this account has `{role}`."
+        raise Forbidden(message, details={"needed_role": needed_role})

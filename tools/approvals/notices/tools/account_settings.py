@@ -79,7 +79,7 @@ async def notices_members(call: Call) -> NoticesOfMembers:
     notified_ids = set((await call.execute(channels)).scalars())
     by_decider = approvals.c.decided_by
     counting = select(by_decider, func.count()).where(approvals.c.organisation_id == organisation_id)
-    decided_counts: dict[str | None, int] = dict((await call.execute(counting.group_by(by_decider))).tuples().all())
+    decided_counts = {row[0]: row[1] for row in await call.execute(counting.group_by(by_decider))}
     ids = select(members.c.account_id).where(members.c.organisation_id == organisation_id)
     member_ids = (await call.execute(ids.order_by(members.c.created_at, members.c.account_id))).scalars()
     return {

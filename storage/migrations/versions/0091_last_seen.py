@@ -5,8 +5,8 @@ from alembic import op
 
 from baobab.storage.tables import Instant
 
-revision = "0088"
-down_revision = "0087"
+revision = "0091"
+down_revision = "0090"
 
 
 def upgrade() -> None:

@@ -1,0 +1,153 @@
+"""The team and the account in the console: inviting, joining, roles, and what each role is shown."""
+
+import re
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+
+from tests.conftest import Baobab
+from tests.http.console.test_console import OWN, find_csrf, sign_in
+from tests.people import create_person, get_first_organisation
+
+PASSWORD = "correct Horse 7!"
+
+
+class Browser:
+    """A browser with cookies of its own."""
+
+    def __init__(self, baobab: Baobab) -> None:
+        self.client = baobab.client
+        self.headers = {**OWN, "origin": str(baobab.client.base_url).rstrip("/")}
+        self.page: Any = None
+
+    async def open(self, path: str) -> Any:
+        self.client.cookies.clear()
+        self.page = await self.client.get(path, headers=self.headers)
+        return self.page
+
+    async def send(self, path: str, **fields: str) -> httpx.Response:
+        self.client.cookies.clear()
+        csrf = re.search(r'name="csrf" value="([0-9a-f]{64})"', self.page.text) if self.page is not None else None
+        form = {**({"csrf": csrf[1]} if csrf else {}), **fields}
+        answer = await self.client.post(path, data=form, headers=self.headers)
+        if "set-cookie" in answer.headers:
+            self.headers["cookie"] = answer.headers["set-cookie"].partition(";")[0]
+        if answer.status_code == 200:
+            self.page = answer
+        return answer
+
+
+@pytest.fixture
+async def admin(baobab: Baobab) -> Browser:
+    browser = Browser(baobab)
+    browser.headers |= await sign_in(baobab)
+    await browser.open("/console/team")
+    return browser
+
+
+async def invite(baobab: Baobab, admin: Browser, email: str, role: str = "member", **more: str) -> str:
+    """The path of the link that the page shows once."""
+    organisation = await get_first_organisation(baobab)
+    page = await admin.send("/console/team/invite", of=organisation, email=email, role=role, **more)
+    assert page.status_code == 200, page.text
+    [link] = re.findall(r"https?://\S+/console/join\?token=inv_\w+", page.text)
+    parts = urlsplit(link)
+    return f"{parts.path}?{parts.query}"
+
+
+async def test_somebody_new_is_invited_by_a_link_and_joins_with_a_name_and_a_password(
+    baobab: Baobab, admin: Browser
+) -> None:
+    path = await invite(baobab, admin, "theo@example.com", "approver")
+    assert "sends no mail" in admin.page.text
+    assert path.rpartition("=")[2] not in (await admin.open("/console/team")).text
+    assert "theo@example.com" in admin.page.text
+    theo = Browser(baobab)
+    page = await theo.open(path)
+    assert "as approver" in page.text
+    weak = await theo.send("/console/join", token=path.rpartition("=")[2], name="Theo <b>", password="weak")
+    assert weak.status_code == 400
+    assert 'value="Theo &lt;b&gt;"' in weak.text
+    answer = await theo.send("/console/join", token=path.rpartition("=")[2], name="Theo", password=PASSWORD)
+    assert answer.status_code == 303, answer.text
+    page = await theo.open(answer.headers["location"])
+    answer = await theo.send("/console/invitation/accept", token=path.rpartition("=")[2])
+    assert answer.headers["location"].startswith("/console?")
+    page = await theo.open("/console")
+    assert "decides-only" in page.text
+    for address in ("/console/apps", "/console/keys", "/console/jobs", "/console/team"):
+        assert f'href="{address}"' not in page.text
+        refusal = await theo.open(address)
+        assert refusal.status_code == 403, address
+        assert "Ask Owner" in refusal.text
+    assert "Theo" in (await admin.open("/console/team")).text
+    again = await theo.open(path)
+    assert "accepted before" in again.text
+
+
+async def test_an_invitation_says_plainly_when_it_is_not_yours_or_not_there(baobab: Baobab, admin: Browser) -> None:
+    path = await invite(baobab, admin, "uma@example.com")
+    page = await admin.open(path)
+    assert "You are signed in as" in page.text
+    page = await admin.open(path.replace("/join", "/invitation"))
+    assert "Join</button>" not in page.text
+    refusal = await admin.send("/console/invitation/accept", token=path.rpartition("=")[2])
+    assert refusal.status_code == 403
+    newer_path = await invite(baobab, admin, "uma@example.com")
+    stranger = Browser(baobab)
+    assert "withdrawn, or replaced" in (await stranger.open(path)).text
+    assert "Create the account" in (await stranger.open(newer_path)).text
+
+
+async def test_a_forgotten_password_says_how_without_a_mail_server(baobab: Baobab) -> None:
+    browser = Browser(baobab)
+    assert "/console/forgot-password" in (await browser.open("/console/sign-in")).text
+    page = await browser.open("/console/forgot-password")
+    assert "baobab password" in page.text
+    page = await browser.open("/console/new-password?token=nonsense")
+    answer = await browser.send("/console/new-password", token="nonsense", password=PASSWORD)
+    assert answer.status_code == 400
+    assert "used before, or has expired" in answer.text
+
+
+async def test_a_new_account_is_made_where_that_is_allowed_and_changes_its_password(baobab: Baobab) -> None:
+    browser = Browser(baobab)
+    await browser.open("/console/sign-up")
+    answer = await browser.send("/console/sign-up", name="Vera", email="vera@example.com", password=PASSWORD)
+    assert answer.status_code == 303, answer.text
+    await browser.open("/console/account")
+    wrong = await browser.send("/console/account/password", password="Battery staple 9?", current_password="nope")
+    assert "not this account" in wrong.text
+    answer = await browser.send("/console/account/password", password="Battery staple 9?", current_password=PASSWORD)
+    assert answer.headers["location"].endswith("/sign-in?done=password")
+    assert (await browser.open("/console/account")).status_code == 303
+    await browser.open("/console/sign-in")
+    answer = await browser.send("/console/sign-in", email="vera@example.com", password="Battery staple 9?")
+    await browser.open("/console/account")
+    answer = await browser.send("/console/account/name", name="Vera K.")
+    assert "Vera K." in (await browser.open("/console/account")).text
+    answer = await browser.send("/console/account/delete", current_password="Battery staple 9?")
+    assert answer.headers["location"].endswith("/sign-in?done=deleted")
+    await browser.open("/console/sign-in")
+    answer = await browser.send("/console/sign-in", email="vera@example.com", password="Battery staple 9?")
+    assert answer.status_code == 401
+
+
+async def test_roles_change_on_the_page_and_nobody_gives_one_above_their_own(baobab: Baobab, admin: Browser) -> None:
+    organisation, app_id = await get_first_organisation(baobab), await baobab.create_app()
+    person = await create_person(baobab, "walt", role="member")
+    path = f"/console/team/members/{person.id}"
+    answer = await admin.send(f"{path}/role", of=organisation, role="approver", **{f"app.{app_id}": "yes"})
+    assert answer.status_code == 303, answer.text
+    members = await baobab.client.get(f"/v1/organizations/{organisation}/members", headers=baobab.owner)
+    [row] = [row for row in members.json()["members"] if row["account_id"] == person.id]
+    assert (row["role"], row["app_ids"]) == ("approver", [app_id])
+    as_admin = await create_person(baobab, "an-admin", role="admin")
+    body = {"email": "x@example.com", "role": "owner"}
+    path = f"/v1/organizations/{organisation}/invitations"
+    assert (await baobab.client.post(path, json=body, headers=as_admin.headers)).status_code == 403
+    answer = await admin.send(f"/console/team/members/{person.id}/remove", of=organisation)
+    assert answer.status_code == 303
+    assert find_csrf(admin.page)
