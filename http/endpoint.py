@@ -5,6 +5,7 @@ rule.
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from baobab.http import further_names, query
@@ -12,7 +13,7 @@ from baobab.http.answer import Send, allowance_headers, cost_header, warnings_he
 from baobab.http.bodies import BODIES, FREE
 from baobab.http.open_streams import OpenStreams
 from baobab.http.request import LARGE, LargeBodyParser, Request, parse_small_body, read_form, read_json, stream_body
-from baobab.http.streaming import send_stream
+from baobab.http.streaming import send_stream, wait_until_left
 from baobab.http.trie import decode_parameter
 from baobab.tools.core.auth.callers import Anonymous, Caller
 from baobab.tools.core.auth.credentials import ANONYMOUS
@@ -80,6 +81,8 @@ class Endpoint:
         caller, arguments = await self._read_request(request)
         is_alone = self._rest.alone is not None and self._take_raw(arguments)
         context = self._build_context(request, base_url)
+        # Only a call that waits for work asks for it: the body has been read by then.
+        context.wait_until_left = partial(wait_until_left, receive)
         if self._rest.raw_body is not None:
             arguments[self._rest.raw_body] = stream_body(receive, request)
         elif self._takes_body:

@@ -77,8 +77,13 @@ async def send_stream(
                 task.cancel()
 
 
-async def _end_with_client(receive: Any, deadline: asyncio.Timeout) -> None:
+async def wait_until_left(receive: Any) -> None:
+    """Returns when the client of a request has left."""
     while (await receive())["type"] != "http.disconnect":
         pass
+
+
+async def _end_with_client(receive: Any, deadline: asyncio.Timeout) -> None:
+    await wait_until_left(receive)
     if not deadline.expired():
         deadline.reschedule(asyncio.get_running_loop().time())

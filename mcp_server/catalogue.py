@@ -110,7 +110,7 @@ class Offer:
             # The list of the most used tools says it only of those whose results are often long.
             schema["properties"] = {
                 **schema["properties"],
-                READ_ON: {"type": "string", "description": "Where a cut value goes on."},
+                READ_ON: {"type": "string", "description": "From a cut value."},
             }
         if is_object(tool) and not text:
             description["outputSchema"] = _render_output_schema(tool)

@@ -28,6 +28,7 @@ from baobab.mcp_server.sessions import Sessions
 from baobab.tools.core.errors import BaobabError, ToolNotFound
 from baobab.tools.core.pagination import CursorInvalid
 from baobab.tools.core.registry import Registry
+from baobab.tools.core.waiting import WAIT
 
 _MODERN = "2026-07-28"
 # Earlier versions have no structured results, and the SDK filters their lists.
@@ -112,7 +113,8 @@ class FastPath:
         limits = client.caller.limits
         try:
             tool, arguments = await self._calls.resolve_tool(client, offer, name, arguments)
-            needs_protocol_server = tool.long_running or tool.failure is not None
+            is_long = tool.long_running or (tool.waits is not None and bool(arguments.get(WAIT)))
+            needs_protocol_server = is_long or tool.failure is not None
             if needs_protocol_server or (limits is not None and limits.asks):
                 return None
             if client.session is None:

@@ -13,6 +13,7 @@ from baobab.tools.core.audit import audit_logs as table
 from baobab.tools.core.auth.access import AppOwner
 from baobab.tools.core.auth.names import load_account_names, load_key_names
 from baobab.tools.core.call import Call
+from baobab.tools.core.toolset import Mcp
 from baobab.tools.core.types import AppId, DefaultBy, Moment, Text
 
 Word = Annotated[str, Text(200, min_length=1)]
@@ -57,6 +58,7 @@ _COLUMNS = tuple(table.c[name] for name in AuditLog.__annotations__ if name != "
     access=AppOwner("admin"),
     effect="read",
     taints=True,
+    mcp=Mcp(defaults={"limit": 20}),
 )
 async def audit_logs_list(
     call: Call,

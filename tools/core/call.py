@@ -33,6 +33,7 @@ from baobab.tools.core.services import Services
 from baobab.tools.core.stores import Stores
 from baobab.tools.core.texts import ReadText
 from baobab.tools.core.types import DefaultBy
+from baobab.tools.core.waiting import Waits
 from baobab.tools.core.widening import Widens
 
 Handler = Callable[..., Awaitable[Any]]
@@ -150,6 +151,7 @@ class Tool:
     mcp_headers: Mapping[str, str]
     mcp_defaults: Mapping[str, Any]
     declared_listing: Listing | None
+    waits: Waits | None
 
     @cached_property
     def listing(self) -> Listing | None:
@@ -334,6 +336,7 @@ class Call:
         "tool",
         "total",
         "unit",
+        "wait_seconds",
         "warnings",
     )
 
@@ -364,6 +367,8 @@ class Call:
         """The id of the write of rows that the call has made, by which it can be undone."""
         self.total: Total | None = None
         """How many entries the list has of which the result is a part; `count_list` sets it."""
+        self.wait_seconds = 0
+        """How long the call waits for the end of the work that it starts or reads, after its transaction."""
         self.cost: int | None = None
         """The charge for the call in nano-dollars, if it is known together with the result."""
         self._audit: AuditNote | None = None

@@ -29,6 +29,8 @@ class RequestContext:
     """Whether a result may be a Stream."""
     counts_lists: bool = False
     """Whether a list is counted as far as that is cheap, though the caller has not asked for its total."""
+    wait_until_left: "Callable[[], Awaitable[None]] | None" = None
+    """Returns when the client has left; None where a call is cancelled then, or nobody knows."""
     report: "Report | None" = None
     """Passes progress on to the client; None if there is no way to."""
     step: Step | None = None

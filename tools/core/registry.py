@@ -1,5 +1,6 @@
 """The registry: all tools by name, and the one way to call them."""
 
+import asyncio
 import functools
 import logging
 import time
@@ -16,6 +17,7 @@ from baobab.tools.core.approvals import MeaningChanged, StreamCannotWait
 from baobab.tools.core.auth import key_limits
 from baobab.tools.core.auth.access import authorise_call, is_for_approvers, least_role, require_sign_in
 from baobab.tools.core.auth.callers import Account, ActingApp, Anonymous, Caller, EndUser, ScopedKey
+from baobab.tools.core.auth.proposers import proposer_name
 from baobab.tools.core.auth.roles import APPROVER, Role, rank
 from baobab.tools.core.binding import RegistrationError
 from baobab.tools.core.call import ApprovedAttempt, Call, GraphName, Preview, Tool
@@ -39,6 +41,7 @@ from baobab.tools.core.services import Services
 from baobab.tools.core.stream import Body
 from baobab.tools.core.tenancy import STRANGER, set_tenant
 from baobab.tools.core.toolset import Toolset
+from baobab.tools.core.waiting import DOORS, WAIT, WaitingRoom, Waits, build_pauses, pause_or_leave
 
 _log = logging.getLogger(__name__)
 
@@ -81,6 +84,7 @@ class Registry:
                     routes[route] = tool.name
         self.observers: list[Observer] = []
         self._services: Services | None = None
+        self._waiting_room = WaitingRoom()
 
     def bind(self, services: Services) -> "Registry":
         """Attaches the services. Until then tools can be listed and described, but not called."""
@@ -193,6 +197,8 @@ class Registry:
         status = "ok"
         try:
             result = await self._steps(call, arguments, is_nested)
+            if call.wait_seconds and not is_nested and approved_attempt is None:
+                result = await self._wait(call, tool.waits, arguments, result)
         except BaobabError as error:
             status = error.code
             error.naming = self.naming(context)
@@ -210,6 +216,64 @@ class Registry:
                 for observe in self.observers:
                     observe(tool, context, status, seconds)
         return result, call
+
+    async def _wait(self, call: Call, waits: Waits | None, arguments: Mapping[str, Any], result: Any) -> Any:
+        """Waits for the end of the work that a call has started or read, and returns what the call answers then.
+
+        The call has been committed: whatever happens here, the work goes on, and is not started again.
+        """
+        assert waits is not None
+        tool = call.tool if waits.reads is None else self.find(waits.reads)
+        naming = self.naming(call.context)
+        if call.context.name not in DOORS:
+            call.warn("It was not waited for the end: a run of an agent must not wait.")
+            return result
+        values = {name: value for name, value in arguments.items() if name != WAIT}
+        if waits.reads is not None:
+            names = tool.arguments.model_fields.keys()
+            values = {name: value for name, value in values.items() if name in names}
+            values |= {} if waits.find is None else waits.find(result)
+        leave = call.context.wait_until_left
+        tenant = _tenant(call)
+        owner = tenant if isinstance(call.caller, Anonymous) else proposer_name(call.caller)
+        with self._waiting_room.hold_place(owner, tenant) as has_place:
+            if not has_place:
+                call.warn(
+                    f"It was not waited for the end: too many calls wait already. Read it later ({naming(tool.name)})."
+                )
+                return result
+            leaving = None if leave is None else asyncio.ensure_future(leave())
+            try:
+                state, is_over = await self._wait_for_end(call, waits, tool, values, leaving)
+            except BaobabError as error:
+                call.warn(f"It was not waited for the end: {error.message}")
+                return result
+            finally:
+                if leaving is not None:
+                    leaving.cancel()
+        if not is_over:
+            call.warn(f"It has not ended yet. Call {naming(tool.name)} with `{WAIT}` to go on waiting.")
+        return state if waits.answer is None else waits.answer(result, state)
+
+    async def _wait_for_end(
+        self, call: Call, waits: Waits, tool: Tool, values: Mapping[str, Any], leaving: "asyncio.Task[None] | None"
+    ) -> tuple[Any, bool]:
+        """Returns the last state of the work, and whether it is over."""
+        clock = asyncio.get_running_loop().time
+        deadline = clock() + call.wait_seconds
+        for pause in build_pauses():
+            unit = self.services.database.build_unit(write=False)
+            try:
+                state, _ = await self.run(tool, values, call.caller, call.context, unit=unit)
+            except BaseException as exc:
+                await unit.rollback(exc)
+                raise
+            if not unit.is_untouched:
+                await unit.commit()
+            left = deadline - clock()
+            if waits.is_over(state) or left <= 0 or await pause_or_leave(leaving, min(pause, left)):
+                return state, waits.is_over(state)
+        raise AssertionError("there is always another pause")
 
     async def record_refusal(
         self,
@@ -419,6 +483,8 @@ class Registry:
                 allowance = await allowance
             call.allowance = allowance
         values = _validate_arguments(tool, arguments)
+        if tool.waits is not None:
+            call.wait_seconds = values.pop(WAIT)
         if tool.widens and not is_nested:
             key_limits.check_arguments(call.caller, tool, values, arguments)
         if tool.spends and not is_nested:

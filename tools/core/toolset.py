@@ -22,6 +22,7 @@ from baobab.tools.core.jobs import MOST_ATTEMPTS
 from baobab.tools.core.limits import APP_REQUESTS, CALLER_REQUESTS
 from baobab.tools.core.listing import Listing
 from baobab.tools.core.secret import find_undeclared_secrets, holds_secret
+from baobab.tools.core.waiting import WAIT, Waits, WaitSeconds
 from baobab.tools.core.widening import Widens, whatever_is_given
 
 NAME = re.compile(r"^[a-z][a-z0-9]*(_[a-z0-9]+)*$")
@@ -256,6 +257,7 @@ class Toolset:
         audit: Audit | None = None,
         taints: bool = False,
         listing: Listing | None = None,
+        waits: Waits | None = None,
         rest: Rest = _REST,
         mcp: Mcp = _MCP,
         guard: Guard = _GUARD,
@@ -272,6 +274,8 @@ class Toolset:
         audit: how calls are recorded in the audit log, if the defaults do not fit.
         taints: whether its results may hold text of strangers. A run that has read such text asks before it acts.
         listing: how its results hold a list, where that does not follow from their schema.
+        waits: for a tool that starts work or reads its state: how a call waits for the end. It then takes
+        `wait_seconds`, which the registry keeps to itself.
         """
 
         def register(handler: Handler) -> Handler:
@@ -281,6 +285,8 @@ class Toolset:
             if name in self.tools:
                 raise RegistrationError(f"{name}: the toolset {self.name} has a tool of this name already")
             hints = read_hints(handler)
+            if waits is not None:
+                hints[WAIT] = WaitSeconds
             arguments, returns = build_model(handler, hints)
             title, summary, description = read_docstring(handler)
             if taints:
@@ -331,6 +337,7 @@ class Toolset:
                 mcp_headers=mcp.from_headers,
                 mcp_defaults=mcp.defaults,
                 declared_listing=listing,
+                waits=waits,
             )
             return handler
 

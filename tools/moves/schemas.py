@@ -25,6 +25,9 @@ class Progress(TypedDict):
 class MoveStarted(TypedDict):
     migration_id: str
     status: Literal["queued"]
+    current_step: NotRequired[Annotated[Step, Field(description="With `wait_seconds`.")]]
+    last_error: NotRequired[str | None]
+    completed_at: NotRequired[datetime | None]
 
 
 class MoveReversed(MoveStarted):

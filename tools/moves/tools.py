@@ -12,6 +12,7 @@ from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
 from baobab.tools.core.toolset import Guard, Rest
 from baobab.tools.core.types import AppId, Text, Uuid
+from baobab.tools.core.waiting import Waits
 from baobab.tools.moves.errors import (
     DestRegionRequired,
     Ineligible,
@@ -35,8 +36,20 @@ async def _preview_start(call: Call, app_id: AppId, dest_region: Region | None =
     return f"It would move the app from the region {call.require_app().region} to {region}."
 
 
+def _is_over(move: Move) -> bool:
+    return move["completed_at"] is not None
+
+
+def _add_end(result: Any, move: Move) -> Any:
+    return {**result, **{name: move[name] for name in ("current_step", "last_error", "completed_at")}}
+
+
+_TO_END = Waits(_is_over, "moves_get", lambda result: {"migration_id": result["migration_id"]}, _add_end)
+
+
 @moves.tool(
     "POST /v1/apps/{app_id}/move",
+    waits=_TO_END,
     access=AppOwner("admin"),
     effect="write",
     raises=(DestRegionRequired, Ineligible),
@@ -73,6 +86,7 @@ async def moves_active(call: Call, app_id: AppId) -> ActiveMove:
 
 @moves.tool(
     "GET /v1/apps/{app_id}/migrations/{migration_id}",
+    waits=Waits(_is_over),
     access=AppOwner(),
     effect="read",
     raises=(MoveNotFound,),
@@ -121,6 +135,7 @@ async def _preview_reverse(call: Call, app_id: AppId, migration_id: MoveId) -> s
 
 @moves.tool(
     "POST /v1/apps/{app_id}/migrations/{migration_id}/reverse",
+    waits=_TO_END,
     access=AppOwner("admin"),
     effect="write",
     raises=(MoveNotFound, NoReplica, Ineligible),

@@ -149,6 +149,7 @@ class RagDocument(TypedDict):
 class IngestResult(TypedDict):
     documentId: str
     status: str
+    errorMessage: NotRequired[Annotated[str | None, Field(description="With `wait_seconds`: why it failed.")]]
     message: str
 
 

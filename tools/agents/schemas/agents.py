@@ -195,6 +195,8 @@ class OneRun(TypedDict):
 class RunState(TypedDict):
     run_id: str
     status: RunStatus
+    output: NotRequired[Annotated[Any, Field(description="With `wait_seconds`: what the run returned.")]]
+    error: NotRequired[Annotated[Failure | None, Field(description="With `wait_seconds`: why it failed.")]]
 
 
 class Runs(TypedDict):
@@ -317,6 +319,8 @@ class Opened(TypedDict):
 class StartedPublicly(Opened):
     run_id: str
     status: RunStatus
+    output: NotRequired[Annotated[Any, Field(description="With `wait_seconds`: what the run returned.")]]
+    error: NotRequired[Annotated[Failure | None, Field(description="With `wait_seconds`: why it failed.")]]
     visitor_id: NotRequired[
         Annotated[str, Field(description="Of a visitor: send it with the next start to go on with its threads.")]
     ]
@@ -326,6 +330,8 @@ class Started(TypedDict):
     run_id: str
     status: RunStatus
     replayed: NotRequired[Annotated[Literal[True], Field(description="The same input has started this run before.")]]
+    output: NotRequired[Annotated[Any, Field(description="With `wait_seconds`: what the run returned.")]]
+    error: NotRequired[Annotated[Failure | None, Field(description="With `wait_seconds`: why it failed.")]]
 
 
 class SecretMade(TypedDict):

@@ -1,7 +1,8 @@
 """Tools for agents: list, read, create, change and delete them."""
 
-from typing import Any
+from typing import Annotated, Any
 
+from pydantic import Field
 from sqlalchemy import bindparam, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
@@ -70,15 +71,22 @@ _WIDENS: dict[str, Widens] = {
 }
 
 
-@agents.tool(
-    "GET /agents",
-    access=AppOwner(),
-    effect="read",
-)
-async def agents_list(call: Call, app_id: AppId) -> Agents:
-    """List the app's agents by name."""
-    agent_rows = await call.read_once(_LIST_AGENTS, {"app": app_id})
-    return {"agents": [render_agent(row) for row in agent_rows.all()]}
+@agents.tool("GET /agents", access=AppOwner(), effect="read", mcp=Mcp(defaults={"limit": 20}))
+async def agents_list(
+    call: Call,
+    app_id: AppId,
+    limit: Annotated[int, Field(ge=1, le=1000)] | None = None,
+    offset: Annotated[int, Field(ge=0, le=1_000_000)] = 0,
+) -> Agents:
+    """List the app's agents by name.
+
+    limit: how many at most; null for all.
+    offset: how many to skip.
+    """
+    agent_rows = (await call.read_once(_LIST_AGENTS, {"app": app_id})).all()
+    call.count_list(len(agent_rows))
+    later_rows = agent_rows[offset:]
+    return {"agents": [render_agent(row) for row in later_rows[:limit]]}
 
 
 @agents.tool(

@@ -15,7 +15,7 @@ from baobab.tools.agents.fields import IdempotencyKey, Input, RunId, ShallowObje
 from baobab.tools.agents.run_creation import ForkOrigin, RunRequest, start_run
 from baobab.tools.agents.run_ownership import get_run_row
 from baobab.tools.agents.schemas.agents import Name, Started
-from baobab.tools.agents.tools.runs import STARTING
+from baobab.tools.agents.tools.runs import RUN_TO_END, STARTING
 from baobab.tools.agents.toolset import agents
 from baobab.tools.core.auth.access import OF_APP
 from baobab.tools.core.auth.callers import EndUser
@@ -42,6 +42,7 @@ async def _preview_fork(call: Call, app_id: AppId, name: Name, id: RunId, **_fie
     audit=Audit("agent.run.fork", category="agents", action="invoke", resource="run"),
     rest=Rest(status=lambda result: 200 if "replayed" in result else 201, statuses=(201, 200)),
     guard=Guard(preview=_preview_fork),
+    waits=RUN_TO_END,
 )
 async def agents_runs_fork(
     call: Call,

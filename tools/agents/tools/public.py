@@ -39,7 +39,7 @@ from baobab.tools.agents.schemas.agents import (
     StartedPublicly,
     run_of,
 )
-from baobab.tools.agents.tools.runs import CANCELLING, RESUMING, STARTING
+from baobab.tools.agents.tools.runs import CANCELLING, PUBLIC_RUN_TO_END, RESUMING, STARTING, UNTIL_OVER
 from baobab.tools.agents.toolset import agents
 from baobab.tools.core.auth.access import EVERYBODY
 from baobab.tools.core.auth.callers import Anonymous, EndUser
@@ -63,6 +63,7 @@ _TOKEN_LENGTH = 40
     rest=Rest(status=202, examples={"name": "greeter", "input": {"name": "Ada"}}),
     mcp=Mcp(offered=False),
     guard=Guard(meaning=agent_meaning),
+    waits=PUBLIC_RUN_TO_END,
 )
 async def agents_public_run(
     call: Call,
@@ -92,7 +93,14 @@ async def agents_public_run(
     return answer
 
 
-@agents.tool("GET /public/runs/{id}", access=PUBLIC, effect="read", raises=(RunNotFound,), mcp=Mcp(offered=False))
+@agents.tool(
+    "GET /public/runs/{id}",
+    access=PUBLIC,
+    effect="read",
+    raises=(RunNotFound,),
+    waits=UNTIL_OVER,
+    mcp=Mcp(offered=False),
+)
 async def agents_public_get(call: Call, app_id: AppId, id: RunId) -> OneRun:
     """Read a run of a public agent. Whoever knows its id may read it."""
     row = await get_run_row(call, app_id, id)

@@ -69,6 +69,7 @@ from baobab.tools.core.listing import Listing
 from baobab.tools.core.pagination import Cursor, CursorInvalid, decode_cursor, encode_cursor
 from baobab.tools.core.toolset import Guard, Mcp, Rest
 from baobab.tools.core.types import AppId, JsonObject, Moment, Uuid
+from baobab.tools.core.waiting import Waits
 
 _NEWEST = 50
 _LIST = "agent runs"
@@ -88,6 +89,24 @@ RESUMING = (
     WouldFail,
     BadRequest,
 )
+
+
+def _is_over(state: OneRun) -> bool:
+    return state["run"]["status"] in ("completed", "failed", "cancelled", "timed_out", "paused")
+
+
+def _add_end(result: Any, state: OneRun) -> Any:
+    run = state["run"]
+    return {**result, "status": run["status"], "output": run["output"], "error": run["error"]}
+
+
+def _find_run(result: Any) -> dict[str, Any]:
+    return {"id": result["run_id"]}
+
+
+UNTIL_OVER = Waits(_is_over)
+RUN_TO_END = Waits(_is_over, "agents_runs_get", _find_run, _add_end)
+PUBLIC_RUN_TO_END = Waits(_is_over, "agents_public_get", _find_run, _add_end)
 
 
 @cache
@@ -125,6 +144,7 @@ async def _preview_run(call: Call, app_id: AppId, name: Name, **_: Any) -> str:
     ),
     mcp=Mcp(start=True),
     guard=Guard(meaning=agent_meaning, preview=_preview_run),
+    waits=RUN_TO_END,
 )
 async def agents_run(
     call: Call,
@@ -218,6 +238,7 @@ async def agents_runs_list(
     "GET /agents/{name}/runs/{id}",
     access=OF_APP,
     effect="read",
+    waits=UNTIL_OVER,
     raises=(RunNotFound,),
     mcp=Mcp(start=True),
 )
@@ -271,6 +292,7 @@ async def agents_runs_cancel(call: Call, app_id: AppId, name: Name, id: RunId) -
     raises=RESUMING,
     audit=Audit("agent.run.resume", category="agents", resource="run"),
     rest=Rest(examples={"approval_token": "appr_0a1b2c3d", "approved": True}),
+    waits=RUN_TO_END,
     guard=Guard(overwrites=True, grants=True),
 )
 async def agents_runs_resume(

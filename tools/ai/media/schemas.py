@@ -1,7 +1,7 @@
 """The types that requests for images and videos share."""
 
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NotRequired
 
 from pydantic import ConfigDict, Field, WithJsonSchema, with_config
 from typing_extensions import TypedDict
@@ -41,8 +41,10 @@ class GenerationJob(TypedDict):
 
 class Submitted(TypedDict):
     job_id: str
-    status: Literal["pending"]
+    status: Annotated[str, Field(description="`pending`, or later with `wait_seconds`.")]
     polling_url: str
+    content_urls: NotRequired[Annotated[list[str], Field(description="With `wait_seconds`: where the files are.")]]
+    error: NotRequired[Annotated[str | None, Field(description="With `wait_seconds`: why it failed.")]]
 
 
 @with_config(ConfigDict(extra="forbid"))

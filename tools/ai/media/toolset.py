@@ -19,11 +19,13 @@ from baobab.tools.ai.media.errors import (
     NotSubmitter,
     UnsupportedParameter,
 )
+from baobab.tools.ai.media.schemas import GenerationJob, Submitted
 from baobab.tools.ai.media.tables import generation_jobs
 from baobab.tools.core.app_data import AppTable
 from baobab.tools.core.credits import BudgetExhausted, CreditsExhausted
 from baobab.tools.core.errors import AppMigrating, RateLimited, Unavailable
 from baobab.tools.core.toolset import Toolset
+from baobab.tools.core.waiting import Waits
 
 SUBMITTING = (
     ModelNotFound,
@@ -50,3 +52,19 @@ media = Toolset(
     # The durable jobs stay behind; in the app's new region the sweep resumes unfinished ones (jobs.py).
     app_tables=(AppTable(generation_jobs, copied_as={"worker": None}),),
 )
+
+
+def _is_over(job: GenerationJob) -> bool:
+    return job["status"] not in ("pending", "processing", "in_progress", "queued")
+
+
+def _add_end(result: Submitted, job: GenerationJob) -> Submitted:
+    return {**result, "status": job["status"], "content_urls": job["content_urls"], "error": job["error"]}
+
+
+def wait_for_job(reads: str) -> Waits:
+    """Waits for the end of the job that a request has started. reads: the tool that reads such jobs."""
+    return Waits(_is_over, reads, lambda result: {"job_id": result["job_id"]}, _add_end)
+
+
+UNTIL_OVER = Waits(_is_over)

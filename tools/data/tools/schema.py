@@ -296,7 +296,7 @@ async def schema_apply(
     if kept_drops.action is not None:
         answer["action_id"] = str(kept_drops.action)
         answer["message"] += f" data_undo takes the action {kept_drops.action} back, within {options.undo_days} days."
-        call.headers = [*(call.headers or ()), (b"x-action-id", b"%d" % kept_drops.action)]
+        call.action_id = str(kept_drops.action)
     warnings = [
         *kept_drops.warnings,
         *_warn(call, plan, catalogue),

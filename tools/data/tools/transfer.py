@@ -66,7 +66,7 @@ async def data_export(
 ) -> str:
     """Export the rows of a table that the caller may see as a file, in the order of their keys.
 
-    Over MCP the file has at most 1 MB.
+    Over MCP the file has at most 1 MB, which is read in parts.
 
     select: columns of the table; left out, all.
     where: filters by column, as data_list has them.

@@ -14,6 +14,7 @@ from baobab.tools.core.escaping import escape_name
 from baobab.tools.core.listing import Listing
 from baobab.tools.core.toolset import Guard, Rest
 from baobab.tools.core.types import AppId
+from baobab.tools.core.waiting import Waits
 from baobab.tools.rag.access import (
     OF_COLLECTION,
     READERS,
@@ -66,8 +67,17 @@ _INGESTING = (
 )
 
 
+def _is_read(document: RagDocument) -> bool:
+    return document["status"] in ("ready", "failed")
+
+
+def _add_end(result: IngestResult, document: RagDocument) -> IngestResult:
+    return {**result, "status": document["status"], "errorMessage": document["errorMessage"]}
+
+
 @rag.tool(
     "POST /collections/{name}/ingest",
+    waits=Waits(_is_read, "rag_documents_get", lambda result: {"document_id": result["documentId"]}, _add_end),
     access=OF_COLLECTION,
     effect="write",
     raises=_INGESTING,
@@ -90,8 +100,8 @@ async def rag_ingest(
 ) -> IngestResult:
     """Add a document to a collection: a text, an uploaded file, or a web page.
 
-    A job reads it: op:rag_documents_get shows its status. If the collection has a document with the same content and
-    metadata already, the answer is that one.
+    A job reads it: wait for it with `wait_seconds`, or look with op:rag_documents_get. If the collection has a document
+    with the same content and metadata already, the answer is that one.
 
     text: the text. Send exactly one of this, `storage_object_id` and `url`.
     storage_object_id: the id of an uploaded file.
@@ -151,6 +161,7 @@ async def rag_documents_list(
 
 @rag.tool(
     "GET /collections/{name}/documents/{document_id}",
+    waits=Waits(_is_read),
     access=READERS,
     effect="read",
     raises=(CollectionNotFound, DocumentNotFound),

@@ -17,7 +17,7 @@ from baobab.tools.ai.media.schemas import (
     Submitted,
     Word,
 )
-from baobab.tools.ai.media.toolset import DOWNLOADING, POLLING, SUBMITTING, media
+from baobab.tools.ai.media.toolset import DOWNLOADING, POLLING, SUBMITTING, UNTIL_OVER, media, wait_for_job
 from baobab.tools.ai.model_choice import preview_model
 from baobab.tools.ai.tools.chat import ModelName
 from baobab.tools.ai.toolset import CALLED
@@ -35,6 +35,7 @@ from baobab.tools.core.types import AppId, JsonObject, Text
     audit=CALLED,
     rest=Rest(status=202, examples={"model": "baobab/picture", "prompt": "A baobab at dusk"}),
     guard=Guard(preview=preview_model("image")),
+    waits=wait_for_job("images_job"),
 )
 async def images_generate(
     call: Call,
@@ -82,6 +83,7 @@ async def images_generate(
     "GET /images/completions/{job_id}",
     access=OF_APP,
     effect="read",
+    waits=UNTIL_OVER,
     raises=POLLING,
 )
 async def images_job(call: Call, app_id: AppId, job_id: JobId) -> GenerationJob:

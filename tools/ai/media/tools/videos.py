@@ -18,7 +18,7 @@ from baobab.tools.ai.media.schemas import (
     Submitted,
     Word,
 )
-from baobab.tools.ai.media.toolset import DOWNLOADING, POLLING, SUBMITTING, media
+from baobab.tools.ai.media.toolset import DOWNLOADING, POLLING, SUBMITTING, UNTIL_OVER, media, wait_for_job
 from baobab.tools.ai.model_choice import preview_model
 from baobab.tools.ai.tools.chat import ModelName
 from baobab.tools.ai.toolset import CALLED
@@ -36,6 +36,7 @@ from baobab.tools.core.types import AppId, JsonObject
     audit=CALLED,
     rest=Rest(status=202, examples={"model": "baobab/film", "prompt": "A baobab in the wind", "duration": 5}),
     guard=Guard(preview=preview_model("video")),
+    waits=wait_for_job("videos_job"),
 )
 async def videos_generate(
     call: Call,
@@ -86,6 +87,7 @@ async def videos_generate(
     "GET /videos/completions/{job_id}",
     access=OF_APP,
     effect="read",
+    waits=UNTIL_OVER,
     raises=POLLING,
 )
 async def videos_job(call: Call, app_id: AppId, job_id: JobId) -> GenerationJob:
