@@ -152,9 +152,9 @@ async def agents_create(
     description: what it does, for people.
     default_model: for nodes that name none; if left out, the app's.
     visibility: who may run it: `private`: those who run the app; `authenticated`: its users too; `public`: anybody.
-    max_runs_per_user_per_hour: how many runs each user of the app may start in an hour; if left out, any number.
-    max_runs_per_ip_per_hour: how many runs visitors from one IP address may start; if left out, there is no limit.
-    max_runs_per_app_per_hour: how many runs all callers together may start; if left out, there is no limit.
+    max_runs_per_user_per_hour: runs that each user of the app may start in an hour; left out, any number.
+    max_runs_per_ip_per_hour: runs that visitors from one IP address may start in an hour.
+    max_runs_per_app_per_hour: runs that all callers together may start in an hour.
     daily_budget_usd: what its runs may cost in a day (UTC), in US dollars.
     max_concurrent_runs: if left out, any number; 10 for a public agent.
     dedupe_window_seconds: for how long the same input from the same caller returns the same run, and another is
