@@ -80,9 +80,9 @@ def _build_guide(name: str, *, is_text: bool) -> PublicDocument:
     guide = guides()[name]
     if is_text:
         return build_text(guide.text, _MARKDOWN)
-    ordered = [one for names in _list_groups().values() for one in names]
-    at = ordered.index(name) if name in ordered else None
-    neighbours = "" if at is None else _render_neighbours(ordered, at)
+    ordered_names = [one for names in _list_groups().values() for one in names]
+    at = ordered_names.index(name) if name in ordered_names else None
+    neighbours = "" if at is None else _render_neighbours(ordered_names, at)
     # A long section has several parts: those after the first have a tilde.
     sections = [part for part in guide.parts if part.level == 2 and "~" not in part.slug]
     contents = "".join(f'<li><a href="#{part.slug}">{_render_line(part.title)}</a></li>' for part in sections)
@@ -98,14 +98,14 @@ def _build_guide(name: str, *, is_text: bool) -> PublicDocument:
 def _list_groups() -> dict[str, list[str]]:
     """Returns the names of the guides by the headings of the page that lists them, `docs/index.md`."""
     groups: dict[str, list[str]] = {}
-    listed: set[str] = set()
+    listed_names: set[str] = set()
     for part in guides()["index"].parts:
         if part.level == 2:
             groups[part.title] = [
-                name for name in _LISTED.findall(part.text) if name in guides() and name not in listed
+                name for name in _LISTED.findall(part.text) if name in guides() and name not in listed_names
             ]
-            listed.update(groups[part.title])
-    if others := [name for name in guides() if name not in listed and name != "index"]:
+            listed_names.update(groups[part.title])
+    if others := [name for name in guides() if name not in listed_names and name != "index"]:
         groups["More"] = others
     return {heading: names for heading, names in groups.items() if names}
 
@@ -124,11 +124,11 @@ def _link_guide(name: str, base: str, present: str) -> str:
     return f'<li><a href="{base}{name}"{current}>{escape(guides()[name].title)}</a></li>'
 
 
-def _render_neighbours(ordered: Sequence[str], at: int) -> str:
+def _render_neighbours(ordered_names: Sequence[str], at: int) -> str:
     links = [
-        f'<a href="{ordered[place]}"><small>{word}</small> {escape(guides()[ordered[place]].title)}</a>'
+        f'<a href="{ordered_names[place]}"><small>{word}</small> {escape(guides()[ordered_names[place]].title)}</a>'
         for word, place in (("Before", at - 1), ("Next", at + 1))
-        if 0 <= place < len(ordered)
+        if 0 <= place < len(ordered_names)
     ]
     return f'<nav class="neighbours" aria-label="Before and next">{"".join(links)}</nav>'
 

@@ -28,13 +28,13 @@ class PublicDocument:
         self.content = content
         digest = sha256(content).hexdigest()[:32]
         self._tags = (f'"{digest}"', f'"{digest}-gzip"')
-        given = {name.lower(): value for name, value in (headers or {}).items()}
-        vary = ", ".join(value for value in (given.get("vary"), "accept-encoding") if value)
+        own_headers = {name.lower(): value for name, value in (headers or {}).items()}
+        vary = ", ".join(value for value in (own_headers.get("vary"), "accept-encoding") if value)
         # The address has no version: checking the cached copy each time avoids mixing two releases.
-        self._headers = {"cache-control": "no-cache", **given, "content-type": content_type, "vary": vary}
+        self._headers = {"cache-control": "no-cache", **own_headers, "content-type": content_type, "vary": vary}
 
     @cached_property
-    def _compressed(self) -> bytes:
+    def _gzip_content(self) -> bytes:
         return gzip.compress(self.content, 6, mtime=0)
 
     async def answer(self, request: Request) -> Response:
@@ -47,8 +47,8 @@ class PublicDocument:
         if not is_packed:
             return Response(self.content, headers=headers)
         if len(self.content) > _LARGEST_AT_ONCE:
-            await asyncio.to_thread(lambda: self._compressed)
-        return Response(self._compressed, headers={**headers, "content-encoding": "gzip"})
+            await asyncio.to_thread(lambda: self._gzip_content)
+        return Response(self._gzip_content, headers={**headers, "content-encoding": "gzip"})
 
     def _is_known(self, if_none_match: str) -> bool:
         """Compares weakly, as RFC 9110 requires for If-None-Match: proxies that compress make our tag a weak one."""

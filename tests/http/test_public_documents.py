@@ -31,13 +31,13 @@ async def read_raw(baobab: Baobab, path: str, **headers: str) -> tuple[httpx.Res
 async def test_a_public_document_is_compressed_for_whoever_takes_that(baobab: Baobab, path: str) -> None:
     plain, content = await read_raw(baobab, path)
     assert "content-encoding" not in plain.headers
-    packed, packed_content = await read_raw(baobab, path, **{"accept-encoding": "br, gzip"})
-    assert packed.headers["content-encoding"] == "gzip"
-    assert "accept-encoding" in packed.headers["vary"].lower()
+    packed_answer, packed_content = await read_raw(baobab, path, **{"accept-encoding": "br, gzip"})
+    assert packed_answer.headers["content-encoding"] == "gzip"
+    assert "accept-encoding" in packed_answer.headers["vary"].lower()
     assert gzip.decompress(packed_content) == content
     assert len(packed_content) < len(content)
-    refused, _ = await read_raw(baobab, path, **{"accept-encoding": "gzip;q=0, identity"})
-    assert "content-encoding" not in refused.headers
+    unpacked_answer, _ = await read_raw(baobab, path, **{"accept-encoding": "gzip;q=0, identity"})
+    assert "content-encoding" not in unpacked_answer.headers
 
 
 @pytest.mark.parametrize("path", DOCUMENTS)

@@ -92,7 +92,7 @@ async def count_all(baobab: Baobab, app_id: str) -> dict[str, int]:
     return counts
 
 
-def lost(before: Mapping[str, int], after: Mapping[str, int]) -> list[str]:
+def list_losses(before: Mapping[str, int], after: Mapping[str, int]) -> list[str]:
     return [name for name, count in before.items() if after.get(name, 0) < count]
 
 
@@ -142,7 +142,7 @@ async def test_no_call_that_a_remedy_names_loses_anything(baobab: Baobab) -> Non
         await call_tool(baobab, name, build_arguments(tool, app_id), path=_WHOLE)
         # A paused app keeps its rows and files, and answers nobody.
         await call_tool(baobab, "config_pause", {"app_id": app_id, "paused": False}, path=_WHOLE)
-        assert lost(before, await count_all(baobab, app_id)) == [], name
+        assert list_losses(before, await count_all(baobab, app_id)) == [], name
 
 
 _STORIES: dict[str, tuple[str, dict[str, Any], str, dict[str, Any]]] = {
@@ -187,4 +187,4 @@ async def test_a_refusal_that_is_obeyed_literally_loses_nothing(baobab: Baobab, 
     if changes:
         result = await call_tool(baobab, tool, {**arguments, **changes}, path=_WHOLE)
         assert not result.get("isError"), result
-    assert lost(before, await count_all(baobab, app_id)) == []
+    assert list_losses(before, await count_all(baobab, app_id)) == []

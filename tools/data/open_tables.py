@@ -54,12 +54,12 @@ def find_full_views(
 
     findings: what is known already. count: counts the rows that fulfil a condition, up to `MOST_COUNTED`.
     """
-    known = {(finding["table"], finding["caller"]) for finding in findings if "SELECT" in finding["may"]}
+    known_findings = {(finding["table"], finding["caller"]) for finding in findings if "SELECT" in finding["may"]}
     full_views: list[Finding] = []
     for table in catalogue.tables.values():
         for caller, actor in _CALLERS:
             condition = opened_rows(table, "SELECT", actor)
-            if condition == FALSE or (table.name, actor.role) in known:
+            if condition == FALSE or (table.name, actor.role) in known_findings:
                 continue
             total = count(table, TRUE, actor)
             if 0 < total < MOST_COUNTED and count(table, condition, actor) == total:

@@ -380,12 +380,12 @@ async def _set_policy(call: Call, table_name: str, policy: Policy, user_column: 
     call.audit.resource_id = policy.name
     answer: PolicySet = {"success": True, "policy_name": policy.name, "table": table_name, "visible_rows": visible}
     findings = find_open_tables(changed_catalogue, [table_name])
-    known = {finding["caller"] for finding in findings if "SELECT" in finding["may"]}
+    known_callers = {finding["caller"] for finding in findings if "SELECT" in finding["may"]}
     for caller, actor, seen_count in (
         ("anyone without signing in", VISITOR, visible["anonymous"]),
         ("any signed-in user", SOMEBODY, visible["any_user"]),
     ):
-        if actor.role not in known and 0 < visible["total"] < MOST_COUNTED and seen_count == visible["total"]:
+        if actor.role not in known_callers and 0 < visible["total"] < MOST_COUNTED and seen_count == visible["total"]:
             findings.append(describe_full_view(table_name, caller, actor, seen_count))
     warnings = [finding["message"] for finding in findings]
     return {**answer, "warnings": warnings} if warnings else answer
