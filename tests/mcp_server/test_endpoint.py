@@ -178,7 +178,7 @@ async def test_a_misspelt_argument_is_named_before_anything_is_looked_up(baobab:
     assert "`app_id` is missing" in refusal["message"]
     assert "`app` is not a field" in refusal["message"]
     assert "`app_id`, `key`" in refusal["remediation"]
-    refusal = read_refusal(await call_tool(baobab, "organisations_members", {"organisation_id": "x"}, era=era))
+    refusal = read_refusal(await call_tool(baobab, "organisations_members", {"organization": "x"}, era=era))
     assert "`organization_id` is missing" in refusal["message"]
 
 

@@ -25,7 +25,7 @@ from tests.people import create_person
 
 ROOT = Path(__file__).parents[2]
 USER = "0b8f1d6e-5c8e-4f0e-9a54-3f0d8a7c2e11"
-MOST_AT_START, MOST_TOKENS, MOST_CHARACTERS = 25, 5500, 20_500
+MOST_AT_START, MOST_TOKENS, MOST_CHARACTERS = 25, 5500, 20_000
 FIRST_HOUR = {
     *("apps_init", "apps_list", "schema_apply", "schema_get", "data_list", "data_insert", "data_update"),
     *("rls_create_policy", "agents_create", "agents_run", "agents_runs_get", "kv_get", "kv_put"),

@@ -58,7 +58,10 @@ class FirstAccountStays(Conflict):
 class AccountHasApps(Conflict):
     code = "STATE_PREREQUISITE_MISSING"
     summary = "Your own organisation still has apps."
-    remediation = "Delete its apps first (op:apps_delete), then the account."
+    remediation = (
+        "Look which apps it has (op:apps_list), and keep the account while anybody needs one. Apps that nobody needs "
+        "are deleted first (op:apps_delete), then the account."
+    )
 
 
 class AccountOwnsOrganisations(Conflict):

@@ -152,16 +152,16 @@ async def agents_create(
     description: what it does, for people.
     default_model: for nodes that name none; if left out, the app's.
     visibility: who may run it: `private`: those who run the app; `authenticated`: its users too; `public`: anybody.
-    max_runs_per_user_per_hour: runs that each user of the app may start in an hour; left out, any number.
-    max_runs_per_ip_per_hour: runs that visitors from one IP address may start in an hour.
-    max_runs_per_app_per_hour: runs that all callers together may start in an hour.
+    max_runs_per_user_per_hour: runs that each user of the app may start.
+    max_runs_per_ip_per_hour: runs that visitors from one IP address may start.
+    max_runs_per_app_per_hour: runs that all callers together may start.
     daily_budget_usd: what its runs may cost in a day (UTC), in US dollars.
     max_concurrent_runs: if left out, any number; 10 for a public agent.
     dedupe_window_seconds: for how long the same input from the same caller returns the same run, and another is
-      refused; 0 for never. If left out, 60 for a private agent, and 0 for others.
+      refused; 0 for never. If left out, 60 for a private agent, else 0.
     safety_acknowledged: true confirms that somebody has reviewed what a public agent can do.
     taint_checks: false lets a run that has read outside text make external calls without asking.
-    retention_days: how long its ended runs are kept; if left out, as long as the installation's setting says.
+    retention_days: how long its ended runs are kept; if left out, as the installation says.
     approvers: who decides on a waiting call if its node does not say: `starter` (whoever started the run), `user`
       (any user of the app), `member`, `admin`, {"role": ROLE} of the app's users, or {"persons": 2, "of": ...}.
     """

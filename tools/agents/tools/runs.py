@@ -245,7 +245,7 @@ async def agents_runs_list(
 async def agents_runs_get(call: Call, app_id: AppId, name: Name, id: RunId, with_graph: bool = False) -> OneRun:
     """Read a run: its status, what it has used, and its result.
 
-    with_graph: also return the graph as it was when the run started; for those who run the app.
+    with_graph: also return the graph as it was at the start; for those who run the app.
     """
     row = await get_run_row(call, app_id, id, name)
     answer: OneRun = {"run": run_of(row, call.caller, await list_awaited_runs(call, row))}

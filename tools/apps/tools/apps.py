@@ -89,8 +89,8 @@ async def apps_init(
 ) -> CreatedApp:
     """Create an app, or get the one of that name.
 
-    Calling it twice with the same name is safe: the second call answers 200 with the existing app. The `anon_key` in
-    the result is public: browsers send it in the `apikey` header.
+    A second call with the same name is safe: it answers 200 with the existing app. The `anon_key` in the result is
+    public: browsers send it in the `apikey` header.
 
     region: where the app's data will live; the server's default when left out. A geography picks the least loaded
       of its regions; the result names it.

@@ -104,7 +104,7 @@ async def data_list(
     offset: how many rows to skip.
     prefer: `count=exact` counts all matching rows, however many there are.
     media_type: `application/vnd.pgrst.object+json` for exactly one row, as an object; over REST also `text/csv`.
-      `nulls=stripped` behind either, after a semicolon, leaves out keys without a value.
+      `;nulls=stripped` behind either leaves out keys without a value.
     """
     actor = find_actor(call, acting)
     preferences, media = read_preferences(prefer), read_media_type(media_type)

@@ -212,7 +212,7 @@ async def schema_apply(
     dry_run: bool = False,
     name: Annotated[str, Text(200)] | None = None,
 ) -> Applied:
-    """Make the app's tables match a schema, in one transaction: all or nothing.
+    """Make the app's tables match a schema, all or nothing.
 
     Rows are lost only by name: a table in `_drop`, a column in its table's `_dropColumns`; data_undo brings them back
     within the days of undo. `_renameTables` and a table's `_renameColumns` are objects of new names by present ones,
@@ -225,7 +225,7 @@ async def schema_apply(
         a default removes it. `exact` takes the document for the whole schema: a table that it leaves out is refused
         unless `_drop` names it, and an index, a check or a default that it leaves out is removed.
     dry_run: only tell what would be done, and which checks the rows of today break.
-    name: the name of the migration in the list of migrations.
+    name: the migration's name.
     """
     plan = await _plan(call, document, mode)
     plan.require_authorised()
