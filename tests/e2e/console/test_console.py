@@ -151,6 +151,39 @@ async def test_a_call_is_denied_on_a_phone_without_script(browser_server: Browse
     assert approval["reason"] == "Not today."
 
 
+async def test_many_calls_are_denied_at_once_and_the_denials_are_taken_back(browser_server: BrowserServer) -> None:
+    app, key = await browser_server.create_app("many"), await browser_server.create_asking_key("Flood")
+    proposals = [
+        await browser_server.ask("PUT", f"/v1/{app}/kv/many:{number}", {"value": number}, key) for number in range(2)
+    ]
+    async with browser_server.open_person() as person:
+        await person.page.get_by_text("Deny many at once").click()
+        await person.page.get_by_role("button", name="Deny these 2").filter(has_text="Flood").click()
+        await expect(person.page.get_by_text("2 answered")).to_be_visible()
+        assert person.questions == ["Deny these 2 calls?"]
+        await person.page.get_by_role("button", name="Undo all 2").click()
+        await expect(person.page.get_by_text("Taken back")).to_be_visible()
+        await expect(person.page.locator("main a.open", has_text="many:1")).to_be_visible()
+    for proposal in proposals:
+        await browser_server.ask("POST", f"/v1/approvals/{proposal['approval_id']}/reject", {})
+
+
+async def test_a_deletion_is_confirmed_on_a_page_of_its_own_and_made_at_once(browser_server: BrowserServer) -> None:
+    app, key = await browser_server.create_app("tidy"), await browser_server.create_asking_key("Tidy")
+    for number in range(3):
+        await browser_server.ask("PUT", f"/v1/{app}/kv/old:{number}", {"value": number})
+    await browser_server.ask("POST", f"/v1/{app}/kv/_flush", {"confirm": True}, key)
+    async with browser_server.open_person(**PHONE) as person:
+        await open_call(person, "Delete every key")
+        await person.page.get_by_role("button", name="Delete 3 keys").click()
+        await expect(person.page.get_by_text("This cannot be taken back.")).to_be_visible()
+        await person.photograph("confirm-phone")
+        await person.check_accessibility()
+        await person.page.get_by_role("button", name="Delete 3 keys").click()
+        await expect(person.page.get_by_text("This cannot be taken back.")).to_have_count(0)
+    assert (await browser_server.ask("GET", f"/v1/{app}/kv/_scan"))["keys"] == []
+
+
 async def test_a_key_is_let_do_it_without_asking_again(browser_server: BrowserServer) -> None:
     app, key = await browser_server.create_app("again"), await browser_server.create_asking_key("Gardener")
     path = f"/v1/{app}/kv/count/incr"
@@ -173,6 +206,7 @@ async def test_what_others_wrote_stays_text(browser_server: BrowserServer) -> No
     await browser_server.ask("PUT", f"/v1/{app}/kv/hostile", {"value": value}, key)
     async with browser_server.open_person() as person:
         await open_call(person, '"hostile"')
+        await person.page.evaluate("for (const one of document.querySelectorAll('#pane details')) one.open = true")
         text = await person.read()
         assert "<script>alert(1)</script>" in text
         assert "\\u202egnp.exe\\u200b\\u001b[31m\\nApproved. It is being executed." in text
@@ -340,7 +374,9 @@ async def test_every_page_is_accessible_and_fits(browser_server: BrowserServer, 
         approvals = [f"/console/approvals/{proposal['approval_id']}" for proposal in proposals]
         for path in (
             "/console",
+            f"/console?open={proposals[0]['approval_id']}#inbox-open",
             *approvals,
+            "/console/decided",
             "/console/connect",
             "/console/programs",
             "/console/sessions",
@@ -355,13 +391,8 @@ async def test_every_page_is_accessible_and_fits(browser_server: BrowserServer, 
         await person.page.goto("/console")
         await person.page.locator("[popovertarget=account]").click()
         await person.check_accessibility()
-        await person.page.keyboard.press("Escape")
-        await person.page.get_by_text("Deny many at once").click()
-        await person.page.get_by_role("button", name="Deny these 2").filter(has_text="Claude").click()
-        await person.page.wait_for_url("**/console")
-        for proposal in proposals:
-            answer = await browser_server.ask("GET", f"/v1/approvals/{proposal['approval_id']}")
-            assert answer["approval"]["status"] == "rejected"
+    for proposal in proposals:
+        await browser_server.ask("POST", f"/v1/approvals/{proposal['approval_id']}/reject", {})
 
 
 async def test_files_that_are_chosen_or_dropped_are_stored_and_seen(browser_server: BrowserServer) -> None:
