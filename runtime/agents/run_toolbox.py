@@ -37,8 +37,8 @@ from baobab.tools.core.context import RequestContext
 from baobab.tools.core.credits import BudgetExhausted
 from baobab.tools.core.errors import ApprovalRejected, ApprovalRequired, BaobabError, Unavailable
 from baobab.tools.core.money import usd
+from baobab.tools.core.read_text import shorten_texts
 from baobab.tools.core.steps import Step
-from baobab.tools.core.texts import shorten_texts
 from baobab.tools.core.wording import redact_arguments
 
 # A call that must wait longer than this for a rate limit pauses its run, for at least as long.

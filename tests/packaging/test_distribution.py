@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 LAYERS = ("http", "mcp_server", "runtime", "storage", "tools")
-KINDS = {".css", ".html", ".js", ".lua", ".mako", ".md", ".mp4", ".png", ".py", ".typed"}
+KINDS = {".css", ".html", ".js", ".lua", ".mako", ".md", ".mp4", ".png", ".py", ".svg", ".toml", ".typed", ""}
 
 
 def list_package_files() -> set[str]:

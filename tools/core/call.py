@@ -28,10 +28,10 @@ from baobab.tools.core.envelopes import Envelope
 from baobab.tools.core.errors import AppNotFound, BaobabError, Forbidden, UnknownField
 from baobab.tools.core.listing import Listing, Total, derive_listing
 from baobab.tools.core.rate_limits import Allowance
+from baobab.tools.core.read_text import ReadText
 from baobab.tools.core.schema import find_unbounded, portable
 from baobab.tools.core.services import Services
 from baobab.tools.core.stores import Stores
-from baobab.tools.core.texts import ReadText
 from baobab.tools.core.types import DefaultBy
 from baobab.tools.core.waiting import Waits
 from baobab.tools.core.widening import Widens

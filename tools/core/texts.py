@@ -5,54 +5,21 @@ from outside asks before it writes. An admin marks places as the app's own; what
 own in any place. What a run stored after it had read text from outside comes from outside in any place.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Literal
 
 from baobab.tools.core.auth.callers import Account, Anonymous, EndUser
 from baobab.tools.core.auth.roles import require_role
+from baobab.tools.core.call import Call
 from baobab.tools.core.errors import Forbidden
-
-if TYPE_CHECKING:
-    from baobab.tools.core.call import Call
 
 Writer = Literal["person", "outside"]
 """Who stored a text, as far as it matters: a person of the organisation, in the console; or a user, a visitor, or a run
 that had read text from outside. None for keys and everybody else: their texts are the app's own in a marked place.
 """
-MOST_TEXTS = 10
-"""How many of the texts that one call has read are named."""
 _OF_STRANGERS = ("user:", "anonymous")
 
 
-@dataclass(frozen=True, slots=True)
-class ReadText:
-    """A text that a call has read.
-
-    kind: `document`, `row`, `key` or `file`. name: by which people know it. place: where it is, such as its table.
-    key: of a row. user_id: the user whose text it is; None if that is not known.
-    """
-
-    kind: str
-    name: str
-    is_own: bool
-    place: str | None = None
-    key: str | None = None
-    user_id: str | None = None
-
-    @property
-    def as_json(self) -> dict[str, Any]:
-        fields = {
-            "kind": self.kind,
-            "name": self.name[:120],
-            "place": self.place,
-            "key": self.key,
-            "user": self.user_id,
-        }
-        return {"own": self.is_own, **{name: value for name, value in fields.items() if value is not None}}
-
-
-def find_writer(call: "Call") -> Writer | None:
+def find_writer(call: Call) -> Writer | None:
     """Returns as whom a call stores text."""
     if isinstance(call.caller, (EndUser, Anonymous)):
         return "outside"
@@ -70,7 +37,7 @@ def is_own_text(writer: str | None, *, in_own_place: bool) -> bool:
     return writer == "person" or (in_own_place and writer != "outside")
 
 
-def require_marking(call: "Call") -> None:
+def require_marking(call: Call) -> None:
     """Raises Forbidden unless the caller may mark a place as the app's own: an admin, and never a run of an agent."""
     if call.context.step is not None or (
         call.approved_attempt is not None and call.approved_attempt.run_id is not None
@@ -80,8 +47,3 @@ def require_marking(call: "Call") -> None:
             remediation="Let an admin mark the place in the console.",
         )
     require_role(call.role, "admin")
-
-
-def shorten_texts(texts: "list[ReadText]") -> list[Mapping[str, Any]]:
-    """Returns the texts as events keep them: those from outside first, at most `MOST_TEXTS`."""
-    return [text.as_json for text in sorted(texts, key=lambda text: text.is_own)[:MOST_TEXTS]]

@@ -79,6 +79,8 @@ def read_document(document: Mapping[str, Any]) -> Wanted:
             continue
         tables[name] = _read_table(name, table)
         columns[name] = frozenset(_names(table.get("_dropColumns", []), f"{name}._dropColumns"))
+        for column in sorted(columns[name] & tables[name].columns.keys()):
+            raise InvalidSchema(f"`{name}.{column}` is both dropped and described.")
         renamed_columns[name] = _read_renames(
             table.get("_renameColumns", {}), f"{name}._renameColumns", tables[name].columns
         )

@@ -11,7 +11,7 @@ from dataclasses import replace
 from baobab.storage.data.store import DataStore
 from baobab.storage.statements import Statements
 from baobab.tools.core.call import Call
-from baobab.tools.core.texts import ReadText
+from baobab.tools.core.read_text import ReadText
 from baobab.tools.data.actor import VISITOR, Actor
 from baobab.tools.data.catalogue import Catalogue, Command, TableInfo
 from baobab.tools.data.change_log import encode_key

@@ -15,8 +15,9 @@ from baobab.tools.core.auth.callers import Caller, EndUser
 from baobab.tools.core.call import Call
 from baobab.tools.core.errors import AppNotFound, AppPaused, BaobabError, UrlExpired, UrlRefused
 from baobab.tools.core.own_prefixes import is_covered, list_prefixes
+from baobab.tools.core.read_text import ReadText
 from baobab.tools.core.signed_urls import Method, require_signature
-from baobab.tools.core.texts import ReadText, is_own_text
+from baobab.tools.core.texts import is_own_text
 from baobab.tools.files.signed_urls import THUMBNAIL_SUFFIX, build_content_path
 from baobab.tools.files.tables import files_table, own_folders
 

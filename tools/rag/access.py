@@ -16,7 +16,8 @@ from baobab.tools.core.auth.access import OF_APP
 from baobab.tools.core.auth.callers import Anonymous, Caller, EndUser
 from baobab.tools.core.call import Call
 from baobab.tools.core.errors import BaobabError, Forbidden, Unauthenticated
-from baobab.tools.core.texts import ReadText, is_own_text
+from baobab.tools.core.read_text import ReadText
+from baobab.tools.core.texts import is_own_text
 from baobab.tools.rag.errors import CollectionNotFound, DocumentNotFound, NotForUsers
 from baobab.tools.rag.tables import collections, documents
 

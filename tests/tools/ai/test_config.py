@@ -90,7 +90,7 @@ async def test_only_who_runs_the_app_reads_or_changes_its_settings(world: Instal
 
 async def test_those_whose_app_it_is_may_chat_and_nobody_else(world: Installation) -> None:
     app_id, other = await world.create_app(), await world.create_app()
-    member = await create_person(world, "member", role="developer")
+    member = await create_person(world, "member", role="member")
     own_key = await create_key(world, key_scope="app", target_app_id=app_id)
     user = await world.user_headers(app_id, "somebody")
     for by in (world.owner, member.headers, own_key, user):

@@ -170,7 +170,7 @@ async def test_a_column_that_holds_values_does_not_become_a_generated_one(tables
     wanted_tables = {"a": {"columns": {**ID, "n": {"type": "integer", "generated": "id + 1"}}}}
     error = await _refuse(tables, "POST", "/schema/apply", {"schema": {"tables": wanted_tables}})
     assert error["code"] == "VALIDATION_INVALID_SCHEMA"
-    assert "_dropColumns" in error["remediation"]
+    assert "another name" in error["remediation"]
 
 
 async def test_a_write_with_generated_columns_is_undone_and_its_rows_come_back_from_a_file(tables: Tables) -> None:

@@ -226,3 +226,11 @@ async def test_users_and_visitors_see_no_schema(tables: Tables) -> None:
 async def test_a_schema_that_is_a_text_is_refused_in_words_of_json(tables: Tables) -> None:
     refusal = await tables.ask("POST", "/schema/apply", {"schema": '{"tables": {}}'})
     assert (refusal.status, refusal.json["message"]) == (400, "`schema`: input should be an object.")
+
+
+async def test_a_column_is_not_dropped_and_described_at_once(tables: Tables) -> None:
+    both = {"columns": {**ID, "c": {"type": "text"}}}
+    await tables.apply({"a": both})
+    answer = await tables.ask("POST", "/schema/apply", {"schema": {"tables": {"a": {**both, "_dropColumns": ["c"]}}}})
+    assert answer.status == 400
+    assert answer.json["error"]["message"] == "`a.c` is both dropped and described."

@@ -17,6 +17,8 @@ NOT_OF_THE_APP = {
     "credit_usage.app_id": "money, kept for the organisation",
     "events.app_id": "in delivery; forgotten when delivered",
     "failures.app_id": "forgotten after seven days",
+    "invitations.app_ids": "a limit of a future approver; an app that is gone asks nothing",
+    "members.app_ids": "a limit of an approver; an app that is gone asks nothing",
     "oauth_codes.only_app_id": "a limit of a key that is about to be made",
     "response_cache.app_id": "forgotten when its time is over",
     "substrate_action_ledger.source_app_id": "who proposed an action, kept for the organisation",
