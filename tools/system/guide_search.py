@@ -3,10 +3,9 @@
 import asyncio
 from functools import cache
 
-from typing_extensions import TypedDict
-
 from baobab.tools.core.guides import guides
 from baobab.tools.core.text_index import IndexedText, TextIndex, find_words
+from baobab.tools.system.schemas import FoundSection
 
 _LISTS = ("tools", "errors", "index")
 """Pages that only list what the search for tools and the errors themselves say better."""
@@ -15,13 +14,6 @@ _MOST_INDEXED = 2000
 _MOST_EXCERPT = 200
 _LEAST = 0.15
 _TITLE, _TEXT = 3.0, 1.0
-
-
-class FoundSection(TypedDict):
-    name: str
-    section: str
-    title: str
-    excerpt: str
 
 
 async def find_sections(question: str, page: str | None) -> list[FoundSection]:

@@ -21,7 +21,8 @@ from baobab.tools.core.types import Text
 from baobab.tools.system.access import OperatorOnly
 from baobab.tools.system.example_calls import list_example_calls
 from baobab.tools.system.guidance import guidance, list_tools
-from baobab.tools.system.guide_search import FoundSection, find_sections
+from baobab.tools.system.guide_search import find_sections
+from baobab.tools.system.schemas import FoundSection
 from baobab.tools.system.toolset import operation, system
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")

@@ -103,7 +103,7 @@ async def test_a_second_decision_is_refused_and_says_who_made_the_first(
         refusal = await agency.catch_refusal(tool, second, **arguments, **more)
         assert (refusal.status, refusal.code) == (409, "APPROVAL_ALREADY_DECIDED")
         assert refusal.details["decided_by"] == "sam"
-        assert "already approved by sam" in refusal.message
+        assert "already approved by the app's user sam" in refusal.message
     stranger = await agency.catch_refusal(tool, agency.end_user("eve"), **arguments, **more)
     assert stranger.status in (403, 404)
     assert "sam" not in stranger.message

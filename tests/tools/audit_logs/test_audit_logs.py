@@ -27,8 +27,8 @@ async def baobab(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Any]
 
 USER = "11111111-1111-4111-8111-111111111111"
 FIELDS = (
-    "id app_id category event_type action resource_type resource_id actor_type actor_id event_data ip_address "
-    "user_agent success error_message correlation_id created_at"
+    "id app_id category event_type action resource_type resource_id actor_type actor_id actor_name event_data "
+    "ip_address user_agent success error_message correlation_id created_at"
 )
 
 

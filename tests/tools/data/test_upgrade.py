@@ -12,7 +12,7 @@ from tests.tools.data.conftest import POSTS, Tables
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-_LATER = ("_usage", "_changes", "_presence", "_messages", "_slow_statements")
+_LATER = ("_usage", "_changes", "_presence", "_messages", "_slow_statements", "_outside_rows")
 """What the first version with tables did not make."""
 
 

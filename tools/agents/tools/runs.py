@@ -61,7 +61,6 @@ from baobab.tools.core.approvals import AlreadyDecided, EditsTakeOne, WouldFail
 from baobab.tools.core.auth.access import OF_APP, AppOwner
 from baobab.tools.core.auth.callers import EndUser
 from baobab.tools.core.auth.deciders import Decider, NeedsAnother, NotAnApprover, NotYoursToDecide
-from baobab.tools.core.auth.names import find_name
 from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
 from baobab.tools.core.errors import BadRequest
@@ -261,9 +260,9 @@ async def _name_starter(call: Call, row: Any) -> str | None:
     """Returns the name of the account or key that started a run; None for the app's users and visitors."""
     key_id = row.caller.get("key_id")
     if key_id is not None:
-        return await find_name(call.execute, f"key:{key_id}")
+        return await call.services.directory.name(f"key:{key_id}")
     is_account = row.caller_kind in ("dashboard", "function") and row.account_id is not None
-    return await find_name(call.execute, f"account:{row.account_id}") if is_account else None
+    return await call.services.directory.name(f"account:{row.account_id}") if is_account else None
 
 
 async def _preview_cancel(call: Call, app_id: AppId, name: Name, id: RunId) -> str:

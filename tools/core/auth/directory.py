@@ -12,6 +12,7 @@ from baobab.storage.clock import Clock
 from baobab.storage.database import Database
 from baobab.storage.notices import Notices
 from baobab.tools.core.auth.callers import FunctionKey, Limits
+from baobab.tools.core.auth.names import find_name
 from baobab.tools.core.auth.roles import Role
 from baobab.tools.core.auth.tables import api_keys, apps, members, organisations
 from baobab.tools.core.credits import Credits
@@ -75,6 +76,7 @@ class Directory:
         self._anon_keys: Cache[str, str] = Cache(self._load_anon_key, clock)
         self._roles: Cache[tuple[str, str], Role] = Cache(self._load_role, clock)
         self._plans: Cache[str, Plan] = Cache(self._load_plan, clock)
+        self._names: Cache[str, str] = Cache(self._load_name, clock)
         self._notices = notices
         notices.subscribe("app", self._app_changed)
         notices.subscribe("key", self._keys.forget)
@@ -109,6 +111,10 @@ class Directory:
     async def key(self, digest: str) -> Key | FunctionKey | None:
         """Returns the live key with a digest; None if there is none."""
         return await self._keys.get(digest)
+
+    async def name(self, credential: str) -> str | None:
+        """Returns the name behind a credential, as `find_name` does, at most half a minute old."""
+        return await self._names.get(credential)
 
     async def role(self, organisation_id: str, account_id: str) -> Role | None:
         """Returns the role of an account in an organisation; None if it is not a member."""
@@ -199,6 +205,9 @@ class Directory:
     async def _load_plan(self, organisation_id: str) -> Plan | None:
         row = await self._first(select(organisations.c.plan).where(organisations.c.id == organisation_id))
         return row and PLANS[row.plan]
+
+    async def _load_name(self, credential: str) -> str | None:
+        return await find_name(self._database.read_once, credential)
 
     async def _load_role(self, member: tuple[str, str]) -> Role | None:
         row = await self._first(
