@@ -85,7 +85,7 @@ async def start_run(call: Call, agent: Any, request: RunRequest) -> tuple[Any, b
 
     Raises AgentDisabled, NotYourRun, LimitExceeded, RunConflict or KeyReused.
     """
-    caller = _acting_caller(call, request)
+    caller = await _find_acting_caller(call, request)
     if not is_agent_available(agent.visibility, call.caller):
         raise NotYourRun
     subject = caller_subject(caller, call.context.ip)
@@ -183,7 +183,7 @@ def _select_repeated(call: Call, request: RunRequest, rows: Sequence[Any]) -> An
     raise error_kind(details={} if isinstance(call.caller, Anonymous) else {"existing_run_id": row.id})
 
 
-def _acting_caller(call: Call, request: RunRequest) -> Caller:
+async def _find_acting_caller(call: Call, request: RunRequest) -> Caller:
     """Returns the user as whom the run acts: those who run the app may name one of its users."""
     if request.origin is not None and request.origin.run.caller_kind == "anonymous":
         # The state contains text of a stranger, which must not act with the rights of whoever forks the run.
@@ -193,9 +193,11 @@ def _acting_caller(call: Call, request: RunRequest) -> Caller:
     if isinstance(call.caller, EndUser):
         raise NotYourRun("Only those who run the app can start runs for its users.")
     key_id = call.caller.key_id if isinstance(call.caller, (Account, AppKey)) else None
-    # A fork of a user's run acts as that user.
-    role = "user" if request.origin is None else request.origin.run.caller.get("role", "user")
-    return EndUser(call.require_app().id, request.as_user, role, key_id, call.caller.limits)
+    app_id = call.require_app().id
+    # As the user would act now, who may be one of another system's.
+    users = await call.services.credentials.find_addresses(app_id, [request.as_user])
+    role = users[request.as_user].role if request.as_user in users else "user"
+    return EndUser(app_id, request.as_user, role, key_id, call.caller.limits)
 
 
 def _voucher(call: Call, caller: Caller) -> tuple[str, str] | None:

@@ -68,7 +68,7 @@ def find_actor(call: "Call", acting: ActingAs) -> Actor:
     as_role, as_user = acting["as_role"], acting["as_user"]
     if as_role in (None, "user") and as_user is not None:
         call.audit.data["as_user"] = as_user
-        return Actor("user", as_user, "user")
+        return Actor("user", as_user)
     if as_role == "user":
         raise BadRequest("`user` needs the id of one.", remediation="Name the user in X-Platform-As-User or `as_user`.")
     return VISITOR if as_role == "anon" else SERVICE

@@ -9,8 +9,8 @@ Role = Literal["service", "user", "anon"]
 @dataclass(frozen=True, slots=True)
 class Actor:
     """role: `service` reaches every row; the others what policies open. user_id: of a user, what `current_user_id()`
-    answers; user_role: the role that the app has given the user, what `current_user_role()` answers. claims: what else
-    policies may ask of a user, by name; None if it has not been looked up (tools/data/claims.py).
+    answers; user_role: the role that the app has given the user, what `current_user_role()` answers; None if it has not
+    been looked up (tools/data/claims.py). claims: what else policies may ask of a user, by name; None like the role.
     """
 
     role: Role

@@ -1,4 +1,4 @@
-"""Looks up what policies may ask of a user beside the id and the role: the address, and whether it is verified."""
+"""Looks up what policies may ask of a user beside the id: the role, the address, and whether it is verified."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,30 +11,38 @@ from baobab.tools.data.catalogue import Catalogue
 
 
 async def add_claims(services: Services, app_id: str, catalogue: Catalogue, actor: Actor) -> Actor:
-    """Returns a user with the claims, if a policy or a view of the app asks for them."""
-    if actor.role != "user" or actor.claims is not None or not _asks_claims(catalogue):
-        return actor
+    """Returns a user with the role, and with the claims if a policy or a view of the app asks for them."""
     return (await add_claims_of_all(services, app_id, catalogue, [actor]))[0]
 
 
 async def add_claims_of_all(
     services: Services, app_id: str, catalogue: Catalogue, actors: Sequence[Actor]
 ) -> list[Actor]:
-    """Returns users with their claims, in the same order, if a policy or a view of the app asks for them.
+    """Returns users in the same order: with their roles, and with their claims if a policy or view of the app asks for
+    them.
 
     They are those of this moment, and not those of a token. An address that is not verified counts as none, because
     anybody can sign up with the address of somebody else.
     """
-    user_ids = [actor.user_id for actor in actors if actor.user_id is not None and actor.claims is None]
-    if not user_ids or not _asks_claims(catalogue):
+    asks_claims = _asks_claims(catalogue)
+    user_ids = [
+        actor.user_id
+        for actor in actors
+        if actor.user_id is not None and (actor.user_role is None or (asks_claims and actor.claims is None))
+    ]
+    if not user_ids:
         return list(actors)
     addresses = await services.credentials.find_addresses(app_id, user_ids)
     return [
-        actor
-        if actor.user_id is None or actor.claims is not None
-        else replace(actor, claims=_list_claims(addresses.get(actor.user_id)))
+        _complete(actor, addresses.get(actor.user_id), asks_claims=asks_claims) if actor.user_id in user_ids else actor
         for actor in actors
     ]
+
+
+def _complete(actor: Actor, address: UserAddress | None, *, asks_claims: bool) -> Actor:
+    role = actor.user_role or ("user" if address is None else address.role)
+    claims = _list_claims(address) if asks_claims and actor.claims is None else actor.claims
+    return replace(actor, user_role=role, claims=claims)
 
 
 def _list_claims(address: UserAddress | None) -> tuple[tuple[str, str | None], ...]:

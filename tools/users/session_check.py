@@ -25,7 +25,7 @@ _FIND_ROLE = (
     )
 )
 
-_FIND_ADDRESSES = select(users.c.id, users.c.email, users.c.email_verified).where(
+_FIND_ADDRESSES = select(users.c.id, users.c.email, users.c.email_verified, users.c.role).where(
     users.c.app_id == bindparam("app"), users.c.id.in_(bindparam("users", expanding=True))
 )
 _AT_ONCE = 500
@@ -56,7 +56,7 @@ class SessionCheck:
         addresses: dict[str, UserAddress] = {}
         for start in range(0, len(user_ids), _AT_ONCE):
             rows = await self._find(app_id, _FIND_ADDRESSES, {"users": list(user_ids[start : start + _AT_ONCE])})
-            addresses |= {row.id: UserAddress(row.email, row.email_verified) for row in rows}
+            addresses |= {row.id: UserAddress(row.email, row.email_verified, row.role) for row in rows}
         return addresses
 
     async def _find(self, app_id: str, query: Any, parameters: Mapping[str, Any]) -> Sequence[Any]:

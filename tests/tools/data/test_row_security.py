@@ -304,7 +304,9 @@ async def test_columns_that_policies_name_can_change_and_go(blog: Tables) -> Non
     wider = {**POSTS["columns"], "score": {"type": "bigint"}}
     await blog.apply({"posts": {**POSTS, "columns": wider}, "comments": COMMENTS})
     await blog.ask("DELETE", "/rls/comments/scored")
-    await blog.apply({"posts": {**POSTS, "_dropColumns": ["score"]}, "comments": COMMENTS})
+    without_score = {name: column for name, column in wider.items() if name != "score"}
+    posts = {**POSTS, "columns": without_score, "_dropColumns": ["score"]}
+    await blog.apply({"posts": posts, "comments": COMMENTS})
     remaining_columns = {name: column for name, column in COMMENTS["columns"].items() if name != "post"}
     await blog.apply({"comments": {"columns": remaining_columns, "_dropColumns": ["post"]}}, drop=["posts"])
     assert [row["text"] for row in await blog.list("comments", await blog.user(BEN))] == ["by Ben"]

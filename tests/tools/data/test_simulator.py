@@ -51,3 +51,16 @@ async def test_only_those_who_run_the_app_compare(tables: Tables) -> None:
     assert (await tables.ask("POST", "/rls/simulate", request, await tables.user(ADA))).status == 403
     assert (await tables.ask("POST", "/rls/simulate", {**request, "viewers": ["nobody"]})).status == 400
     assert (await tables.ask("POST", "/rls/simulate", {**request, "table": "nothing"})).status == 404
+
+
+async def test_a_user_is_simulated_with_the_role_that_the_app_has_given(tables: Tables) -> None:
+    await tables.apply({"posts": POSTS})
+    await tables.insert("posts", {"title": "a", "user_id": BEN})
+    await tables.policy("posts", "staff", using_expression="current_user_role() = 'staff'")
+    staff = await tables.user(ADA, role="staff")
+    assert len(await tables.list("posts", staff)) == 1
+    for viewer, count in ((ADA, 1), (BEN, 0)):
+        request = {"table": "posts", "viewers": [viewer]}
+        simulation = (await tables.ask("POST", "/rls/simulate", request)).json
+        assert simulation["viewers"] == [{"viewer": viewer, "visible": count}]
+        assert len(await tables.list("posts", {**tables.world.owner, "x-platform-as-user": viewer})) == count

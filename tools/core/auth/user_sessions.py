@@ -10,10 +10,11 @@ USER_TOPIC = "user"
 
 @dataclass(frozen=True, slots=True)
 class UserAddress:
-    """The address of a user, which is None for an anonymous one."""
+    """The address of a user, which is None for an anonymous one, and the role that the app has given the user."""
 
     email: str | None
     is_verified: bool
+    role: str
 
 
 class UserSessions(Protocol):

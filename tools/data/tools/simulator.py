@@ -54,7 +54,7 @@ async def rls_simulate(
     limit: the most rows to compare; the counts cover all.
     """
     names = list(dict.fromkeys(viewers))
-    chosen_viewers = [VISITOR if name == "anon" else Actor("user", name.lower(), "user") for name in names]
+    chosen_viewers = [VISITOR if name == "anon" else Actor("user", name.lower()) for name in names]
     actors = await add_claims_of_all(call.services, app_id, await find_catalogue(call), chosen_viewers)
 
     def compare(rows: Rows, catalogue: Catalogue) -> Simulated:
