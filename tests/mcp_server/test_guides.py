@@ -157,3 +157,9 @@ def test_every_example_of_every_page_is_a_call_that_its_tool_takes(baobab: Baoba
         app = {tool.app_parameter: "app_1a2b3c4d5e6f"} if tool.app_parameter else {}
         assert tool.mcp
         assert tool.names_fit({**json.loads(arguments), **app}), call
+
+
+def test_a_path_that_goes_on_after_a_key_is_the_call_of_its_own_tool(baobab: Baobab) -> None:
+    registry = baobab.application.registry
+    text = "```sh\ncurl -X POST $BAOBAB/v1/$APP/kv/public:visits/incr\ncurl $BAOBAB/v1/$APP/kv/public:visits\n```\n"
+    assert list_example_calls(text, registry) == ['kv_incr {"key":"public:visits"}', 'kv_get {"key":"public:visits"}']

@@ -116,8 +116,8 @@ def test_what_is_copied_is_there_and_is_all_that_the_build_sees() -> None:
 def test_the_build_has_what_the_package_is_made_of() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     wheel = project["tool"]["hatch"]["build"]["targets"]["wheel"]["only-include"]
-    needed = (*wheel, project["project"]["readme"], *project["project"]["license-files"])
-    assert {Path(name).parts[0] for name in needed} <= list_sources()
+    needed_paths = (*wheel, project["project"]["readme"], *project["project"]["license-files"])
+    assert {Path(name).parts[0] for name in needed_paths} <= list_sources()
     (install,) = (rest for rest in instruction_arguments("RUN") if "requirements.lock" in rest)
     assert "--require-hashes" in install
     # What builds is not what runs.

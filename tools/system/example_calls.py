@@ -128,8 +128,10 @@ def _match_path(pattern: Sequence[str], segments: Sequence[str], tool: Tool) -> 
     arguments: dict[str, Any] = {}
     for at, part in enumerate(pattern):
         if part.endswith(":path}"):
-            arguments[part[1:-6]] = unquote("/".join(segments[at:]))
-            return arguments if len(segments) > at else None
+            rest = list(pattern[at + 1 :])
+            end = len(segments) - len(rest)
+            arguments[part[1:-6]] = unquote("/".join(segments[at:end]))
+            return arguments if end > at and list(segments[end:]) == rest else None
         if at >= len(segments):
             return None
         if not part.startswith("{"):

@@ -24,11 +24,11 @@ async def test_a_colleague_is_invited_and_joins_by_the_link(
     name = str(look["viewport"]["width"])
     email, by = await sign_up(browser_server, f"admin-{name}")
     organisation = await browser_server.ask("POST", "/v1/organizations", {"name": "Acme Lamps"}, by)
-    invited = f"grace-{name}@example.com"
+    invited_address = f"grace-{name}@example.com"
     async with browser_server.open_person(signed_in=False, **look) as admin:
         await sign_in(admin, email)
         await admin.page.goto(f"/console/team?of={organisation['id']}")
-        await admin.page.get_by_label("E-mail address").fill(invited)
+        await admin.page.get_by_label("E-mail address").fill(invited_address)
         await admin.page.get_by_role("button", name="Make the invitation").click()
         link = await admin.page.locator("pre[data-copy]").inner_text()
         await check(admin, f"team-{name}")
