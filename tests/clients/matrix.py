@@ -54,7 +54,7 @@ CHECKS = {
             "approval",
             "mcp",
             "shows a model that a person must approve, and the result after that",
-            ("APPROVAL_REQUIRED", "/approvals/", '"deleted":1'),
+            ("APPROVAL_REQUIRED", "/approvals/", "Done."),
         ),
         Check(
             "rows",

@@ -18,7 +18,7 @@ export const STRUCTURED = 'The weather: {"city": "Oslo", "degrees": 7}';
 const VALUE = ["kv_get", { key: "greeting" }];
 const SEARCH = ["search_tools", { query: "acquire a lock" }];
 const REFUSAL = ["kv_get", { key: "nowhere" }];
-const APPROVAL = ["kv_delete", { key: "doomed" }];
+const APPROVAL = ["kv_put", { key: "doomed", value: "replaced" }];
 
 export const weather = (city) => `Rain in ${city}.`;
 

@@ -46,7 +46,7 @@ class Call(NamedTuple):
 VALUE = Call("kv_get", {"key": "greeting"})
 SEARCH = Call("search_tools", {"query": "acquire a lock"})
 REFUSAL = Call("kv_get", {"key": "nowhere"})
-APPROVAL = Call("kv_delete", {"key": "doomed"})
+APPROVAL = Call("kv_put", {"key": "doomed", "value": "replaced"})
 
 
 class Weather(BaseModel):
