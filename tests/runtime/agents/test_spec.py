@@ -32,7 +32,7 @@ OFFERS = {
     "pay-out": ToolOffer("read_write", "end_user"),
     "find_person": ToolOffer("read_only", "end_user"),
     "export": ToolOffer("read_only", "end_user"),
-    "data_update": ToolOffer("read_write", "end_user"),
+    "data_update": ToolOffer("read_write", "end_user", effect="write"),
     "update_row": ToolOffer("read_write", "developer_only", find_right_issues=lambda _node: ()),
 }
 
