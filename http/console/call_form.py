@@ -101,10 +101,11 @@ class CallForm:
                 return
         self.errors.append(message)
 
-    def lock(self, is_open: Any) -> None:
-        """Locks the fields whose path a function does not pick."""
+    def lock(self, open_places: Sequence[str]) -> None:
+        """Locks all fields but those in some places, which are written as in a node's `edit`: `changes.amount`."""
+        open_paths = [tuple(place.split(".")) for place in open_places]
         for each in self.fields:
-            each.is_locked = not is_open(each.path)
+            each.is_locked = not any(each.path[: len(path)] == path for path in open_paths)
 
 
 def build_answer_form(schema: Any, data: Mapping[str, Any] | None) -> CallForm | None:
@@ -202,6 +203,8 @@ def _read_field(each: FormField, form: Mapping[str, str], *, may_miss: bool) -> 
     may_miss = may_miss or (not each.required and each.value in (MISSING, None))
     text = form.get(each.id, "").replace("\r\n", "\n")
     if each.kind not in ("boolean", "choices"):
+        if each.id not in form:
+            return each.value
         untouched_text, each.typed = each.text, text
         # What nobody touched stays what it was, line ends among it.
         if each.value is not MISSING and text == untouched_text.replace("\r\n", "\n"):

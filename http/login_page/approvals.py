@@ -4,13 +4,9 @@ It calls the tools of approvals as the signed-in user, who sees no more here tha
 """
 
 import hmac
-import json
 import secrets
-from collections.abc import Iterator, Mapping
-from copy import deepcopy
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import reduce
-from operator import getitem
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +14,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import RedirectResponse, Response
 
 from baobab.http.answer import reply_to
-from baobab.http.console.answer_form import build_fields, read_answer
+from baobab.http.console.call_form import CallForm, build_answer_form, build_call_form
 from baobab.http.console.rendering import build_environment, render_page, say_duration
 from baobab.http.forms import ForeignForm, name_source, read_form, require_own_page
 from baobab.http.login_page.page import ACCENT, HEADERS, contrast
@@ -32,7 +28,6 @@ from baobab.tools.core.context import RequestContext
 from baobab.tools.core.errors import BadRequest, BaobabError, Unauthenticated
 from baobab.tools.core.outages import STORE_OUTAGES, translate_outage
 from baobab.tools.core.registry import Registry
-from baobab.tools.core.types import parse_json
 
 _LARGEST_FORM = 5 * 2**20
 _MOST = 50
@@ -148,7 +143,8 @@ class _Visit:
         except BadRequest as error:
             # What was typed stays.
             call_view = await self._describe(approval_id)
-            _fill(call_view, form)
+            if call_view["form"] is not None:
+                call_view["form"].read(form)
             return self.owner.render({**self.values, "call": call_view}, problem=error)
         outcome = "rejected" if step == "deny" else "approved"
         return RedirectResponse(f"approvals?done={outcome}", 303, HEADERS)
@@ -159,11 +155,15 @@ class _Visit:
             await self.call("approvals_reject", approval_id=approval_id, reason=reason)
             return
         call_view = await self._describe(approval_id)
+        fields: CallForm | None = call_view["form"]
+        values = {"answer": form.get("answer", "").replace("\r\n", "\n")} if fields is None else fields.read(form)
+        if fields is not None and not fields.is_valid:
+            raise BadRequest("Correct the fields that are marked. Nothing has been decided yet.")
         changes: dict[str, Any] = {}
         if call_view["is_question"]:
-            changes["data"] = _read_answer(call_view["answer_fields"], form)
-        elif (arguments := _read_arguments(call_view, form)) is not None:
-            changes["arguments"] = arguments
+            changes["data"] = values
+        elif fields is not None and values != fields.values:
+            changes["arguments"] = values
         await self.call("approvals_approve", approval_id=approval_id, **changes)
 
     async def _describe(self, approval_id: str) -> dict[str, Any]:
@@ -175,82 +175,20 @@ class _Visit:
         is_open = approval["status"] == "pending" and details["may_decide"]
         # A key's own call is decided as it is.
         may_edit = is_open and approval["run_id"] is not None and not is_question
-        leaves = [] if is_question else list(_list_leaves(arguments))
-        answer_fields = build_fields(arguments.get("answer_schema"), arguments.get("data")) if is_question else None
-        editable_paths = set(approval["edit"]) if approval["edit"] is not None else None
-        fields = [
-            {
-                "id": f"field-{number}",
-                "path": path,
-                "name": path.rpartition(".")[2].replace("_", " "),
-                "value": value,
-                "text": _show(value),
-                "editable": may_edit and (editable_paths is None or path in editable_paths),
-            }
-            for number, (path, value) in enumerate(leaves)
-        ]
+        arguments.pop(_BOUND, None)
+        if is_question:
+            form = build_answer_form(arguments.get("answer_schema"), arguments.get("data"))
+        else:
+            # What its tool takes is for those who run the app: the values say which fields there are.
+            form = build_call_form({}, arguments)
+            if not may_edit or approval["edit"] is not None:
+                form.lock((approval["edit"] or ()) if may_edit else ())
         return {
             **approval,
             "is_question": is_question,
             "is_open": is_open,
             "late": None if approval["status"] == "pending" else _LATE.get(approval["status"], approval["status"]),
             "reason_asked": str(arguments.get("reason") or "") if is_question else None,
-            "arguments": arguments,
-            "fields": fields,
-            "answer_fields": answer_fields,
+            "form": form,
             "preview": details["preview"],
         }
-
-
-def _fill(call_view: dict[str, Any], form: Mapping[str, str]) -> None:
-    """Puts what was typed into the fields of a form that is shown again."""
-    for field in call_view["fields"]:
-        if field["editable"] and field["id"] in form:
-            field["text"] = form[field["id"]]
-    for field in call_view["answer_fields"] or ():
-        if field["id"] in form and field["kind"] in ("text", "choice"):
-            field["value"] = form[field["id"]]
-
-
-def _list_leaves(value: Any, path: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
-    """Yields the values of a call with their paths, such as `changes.amount`. Lists are one value."""
-    if isinstance(value, dict) and depth < 8:
-        for name, part in value.items():
-            if path or name != _BOUND:
-                yield from _list_leaves(part, f"{path}.{name}" if path else str(name), depth + 1)
-    elif value is not None:
-        yield path, value
-
-
-def _show(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
-def _read_arguments(call_view: Mapping[str, Any], form: Mapping[str, str]) -> dict[str, Any] | None:
-    """Returns the arguments with what was typed in place of theirs; None where nothing was changed."""
-    arguments, has_changed = deepcopy(call_view["arguments"]), False
-    for field in call_view["fields"]:
-        typed_text = form.get(field["id"], "").replace("\r\n", "\n")
-        if not field["editable"] or field["id"] not in form or typed_text == field["text"].replace("\r\n", "\n"):
-            continue
-        *names, last = field["path"].split(".")
-        place = reduce(getitem, names, arguments)
-        place[last] = _parse(field, typed_text)
-        has_changed = True
-    arguments.pop(_BOUND, None)
-    return arguments if has_changed else None
-
-
-def _parse(field: Mapping[str, Any], typed_text: str) -> Any:
-    if isinstance(field["value"], str):
-        return typed_text
-    try:
-        return parse_json(typed_text.encode())
-    except ValueError as exc:
-        raise BadRequest(f"{field['name']}: this is no number or value of that kind.") from exc
-
-
-def _read_answer(fields: list[dict[str, Any]] | None, form: Mapping[str, str]) -> dict[str, Any]:
-    if fields is not None:
-        return read_answer(fields, form)
-    return {"answer": form.get("answer", "").replace("\r\n", "\n")}

@@ -112,11 +112,16 @@ async def test_staff_change_what_the_author_lets_them_and_nothing_else(desk: Des
     await desk.ask(ada, write_node(edit=["value.amount"]), amount=40, order="A-7")
     staff = await desk.sign_in("sam")
     page = (await desk.open(staff, call=await find_call(desk, staff))).text
-    fields = dict(re.findall(r'<input id="(field-\d+)" name="field-\d+" autocomplete="off" value="([^"]*)">', page))
+    fields = dict(
+        re.findall(
+            r'<input id="(answer-\d+)" name="answer-\d+" inputmode="decimal" autocomplete="off" value="([^"]*)">', page
+        )
+    )
     assert list(fields.values()) == ["40"]
     (amount,) = fields
     wrong = await desk.send(staff, page, "approve", **{amount: "forty"})
     assert (wrong.status_code, 'value="forty"' in wrong.text) == (400, True)
+    assert "Type a number" in wrong.text
     answer = await desk.send(staff, page, "approve", **{amount: "25"})
     assert answer.status_code == 303, answer.text
     await run_due_jobs(desk.baobab.application)

@@ -339,8 +339,7 @@ def _build_edit_form(visit: Visit, details: Mapping[str, Any]) -> CallForm:
     schema = {} if tool is None or approval["tool"] == REMOTE else tool.input_schema
     form = build_call_form(schema, pick_arguments(approval, details["arguments"] or {}))
     if approval["run_as"] is not None:
-        open_places = [place.split(".") for place in approval["edit"] or ()]
-        form.lock(lambda path: any(list(path[: len(place)]) == place for place in open_places))
+        form.lock(approval["edit"] or ())
     return form
 
 
