@@ -8,7 +8,8 @@ NO_ROWS := tests/http/console/test_agent_pages.py tests/http/console/test_app_pa
 	tests/http/console/test_console.py tests/http/console/test_questions.py tests/http/console/test_served_pages.py \
 	tests/http/console/test_start.py \
 	tests/http/test_anonymous_clients.py tests/http/test_docs_page.py tests/http/test_fuzz.py tests/http/test_guides.py \
-	tests/http/test_large_bodies.py tests/http/test_openapi.py tests/http/test_outages.py tests/http/test_protocol.py tests/http/test_rest_app.py \
+	tests/http/test_large_bodies.py tests/http/test_openapi.py tests/http/test_outages.py tests/http/test_protocol.py tests/http/test_protocol_deadlines.py \
+	tests/http/test_rest_app.py \
 	tests/mcp_server/test_bad_messages.py tests/mcp_server/test_clients.py tests/mcp_server/test_completion.py \
 	tests/mcp_server/test_fast_path.py tests/mcp_server/test_guides.py tests/mcp_server/test_lists.py tests/mcp_server/test_resources.py \
 	tests/mcp_server/test_search.py tests/mcp_server/test_sure_failures.py tests/tools/agents/tool_servers/test_misbehaving.py \
@@ -38,8 +39,10 @@ export PYTHONDONTWRITEBYTECODE :=
 export OPENBLAS_NUM_THREADS := 1
 # In parallel (tests/conftest.py says how many), the files in the order of the seed and not the largest first. The crash
 # suite runs after them, two of its files at a time: its servers want the machine, but mostly wait.
-PARALLEL := $(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder --ignore tests/crash --ignore tests/e2e
-CRASH := $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
+# A process that dies ends the suite and names its test: pytest-xdist gives a new one the same file again and waits forever.
+XDIST := --dist loadfile --no-loadscope-reorder --max-worker-restart 0
+PARALLEL := $(BIN)/python -m pytest --numprocesses auto $(XDIST) --ignore tests/crash --ignore tests/e2e
+CRASH := $(BIN)/python -m pytest --numprocesses 2 $(XDIST)
 # A change is judged in one order. `make test` draws another each time.
 IN_ORDER := -p no:randomly
 PIP := $(BIN)/python -m pip -qq --disable-pip-version-check --no-input
@@ -65,6 +68,7 @@ $(VENV)/.made:
 	@touch $@
 
 $(VENV)/.locked: requirements.lock | $(VENV)/.made
+	@echo "Installing the dependencies into $(VENV), which takes a minute or two ..."
 	$(INSTALL) --require-hashes --requirement requirements.lock
 	@touch $@
 
@@ -130,7 +134,7 @@ check-tests: $(VENV)/.developing
 fuzz: $(VENV)/.developing
 	$(BIN)/python -m pytest --hypothesis-profile random $(PROPERTIES) $(ARGS)
 
-## make bench: measure
+## make bench: measure (ARGS="rest mcp" measures those sections, ARGS="--write rest" writes the figures into docs/speed.md)
 bench: $(VENV)/.developing
 	$(BIN)/python -m tests.bench $(ARGS)
 

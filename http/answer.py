@@ -10,8 +10,8 @@ from pydantic_core import to_json
 
 from baobab.tools.core.envelopes import Envelope, envelope_for
 from baobab.tools.core.errors import BaobabError, RateLimited
-from baobab.tools.core.money import usd
-from baobab.tools.core.rate_limits import Allowance
+from baobab.tools.core.limits.money import usd
+from baobab.tools.core.limits.rate_limits import Allowance
 
 Headers = list[tuple[bytes, bytes]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]

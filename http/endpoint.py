@@ -12,15 +12,25 @@ from baobab.http import further_names, query
 from baobab.http.answer import Send, allowance_headers, cost_header, warnings_header
 from baobab.http.bodies import BODIES, FREE
 from baobab.http.open_streams import OpenStreams
-from baobab.http.request import LARGE, LargeBodyParser, Request, parse_small_body, read_form, read_json, stream_body
+from baobab.http.public_document import PublicDocument
+from baobab.http.request import (
+    LARGE,
+    LargeBodyParser,
+    Request,
+    SharedBody,
+    parse_small_body,
+    read_form,
+    read_json,
+    stream_body,
+)
 from baobab.http.streaming import send_stream, wait_until_left
 from baobab.http.trie import decode_parameter
 from baobab.tools.core.auth.callers import Anonymous, Caller
 from baobab.tools.core.auth.credentials import ANONYMOUS
 from baobab.tools.core.call import Call, Tool
 from baobab.tools.core.context import RequestContext
-from baobab.tools.core.errors import BadRequest, Forbidden, UnknownField, UpgradeRequired
-from baobab.tools.core.rate_limits import network
+from baobab.tools.core.errors import BadRequest, Forbidden, Unauthenticated, UnknownField, UpgradeRequired
+from baobab.tools.core.limits.rate_limits import network
 from baobab.tools.core.registry import Registry
 from baobab.tools.core.stream import Stream
 
@@ -35,8 +45,10 @@ class Endpoint:
         "_any_value",
         "_constant",
         "_credentials",
+        "_document",
         "_elsewhere",
         "_from_headers",
+        "_is_public_text",
         "_key_header",
         "_media",
         "_parser",
@@ -73,6 +85,9 @@ class Endpoint:
         self._simulates = "x-platform-as-user" in tool.rest.from_headers.values()
         self._media = tool.rest.media_type.encode()
         self._text = not tool.rest.media_type.startswith("application/json")
+        # To compress a text is safe only if it is the same for everybody.
+        self._is_public_text = tool.rest.media_type.startswith("text/plain") and not tool.access.credential
+        self._document: PublicDocument | None = None
 
     async def answer(self, request: Request, receive: Any, respond: Send, base_url: str) -> int:
         """Calls the tool, sends its result and returns the status that was sent."""
@@ -83,7 +98,11 @@ class Endpoint:
         context = self._build_context(request, base_url)
         # Only a call that waits for work asks for it: the body has been read by then.
         context.wait_until_left = partial(wait_until_left, receive)
-        if self._rest.raw_body is not None:
+        if self._rest.verbatim and self._rest.raw_body is not None:
+            shared_body = SharedBody(receive, request)
+            arguments[self._rest.raw_body] = shared_body.describe()
+            receive = shared_body.receive
+        elif self._rest.raw_body is not None:
             arguments[self._rest.raw_body] = stream_body(receive, request)
         elif self._takes_body:
             raw = self._take_body(request)
@@ -98,6 +117,24 @@ class Endpoint:
         request.is_dispatched = False
         status = self._rest.status if isinstance(self._rest.status, int) else self._rest.status(result)
         headers = request.headers
+        self._add_headers(headers, call)
+        if isinstance(result, Stream):
+            places = self._streams.hold_place(caller, request.ip, result.subject, result.places)
+            with places if result.subject else nullcontext():
+                await send_stream(self._guard_stream(result, request, call), status, headers, receive, respond)
+            return status
+        content = b""
+        if self._is_public_text:
+            status, own_headers, content = await self._choose_document(result, request)
+            headers += ((name.encode(), value.encode()) for name, value in own_headers.items())
+            headers.append((b"content-length", b"%d" % len(content)))
+        elif status != 204:
+            content = result.encode() if self._text else self._encode(result, is_alone=is_alone)
+            headers += ((b"content-type", self._media), (b"content-length", b"%d" % len(content)))
+        await request.reply(status, headers, content)
+        return status
+
+    def _add_headers(self, headers: list[tuple[bytes, bytes]], call: Call) -> None:
         if call.allowance is not None:
             headers += allowance_headers(call.allowance)
         headers += self._constant
@@ -109,17 +146,14 @@ class Endpoint:
             headers.append(cost_header(call.cost))
         if call.warnings is not None:
             headers.append(warnings_header(call.warnings))
-        if isinstance(result, Stream):
-            places = self._streams.hold_place(caller, request.ip, result.subject, result.places)
-            with places if result.subject else nullcontext():
-                await send_stream(self._guard_stream(result, request, call), status, headers, receive, respond)
-            return status
-        content = b""
-        if status != 204:
-            content = result.encode() if self._text else self._encode(result, is_alone=is_alone)
-            headers += ((b"content-type", self._media), (b"content-length", b"%d" % len(content)))
-        await request.reply(status, headers, content)
-        return status
+
+    async def _choose_document(self, text: str, request: Request) -> tuple[int, dict[str, str], bytes]:
+        """Returns status, headers and body of a text, which is the same for everybody."""
+        content = text.encode()
+        if self._document is None or self._document.content != content:
+            self._document = PublicDocument(content, self._rest.media_type)
+        names = (b"accept-encoding", b"if-none-match")
+        return await self._document.choose(*((request.header(name) or b"").decode("latin-1") for name in names))
 
     def _take_raw(self, arguments: dict[str, Any]) -> bool:
         """Takes the parameter `raw` from the arguments. Raises BadRequest if it is neither true nor false."""
@@ -209,14 +243,19 @@ class Endpoint:
         if self._key_header is not None and request.authorization is None:
             key = request.header(self._key_header)
             request.authorization = None if key is None else b"Bearer " + key
-        arguments = self._read_query(request.query) if request.query else {}
+        arguments = self._read_query(request.query) if request.query and not self._rest.verbatim else {}
         if self._rest.credential is not None:
             token = arguments.pop(self._rest.credential, "")
             if token and request.authorization is None:
                 request.authorization = b"Bearer " + str(token).encode()
         caller = self._credentials.find_cached(request.authorization) if request.plain else None
         if caller is None:
-            caller = await self._authenticate(request)
+            try:
+                caller = await self._authenticate(request)
+            except Unauthenticated as error:
+                if not self._rest.verbatim:
+                    raise
+                caller, request.refusal = ANONYMOUS, error
         for name, header in self._from_headers:
             if name not in arguments and (value := request.header(header)) is not None:
                 arguments[name] = value.decode("latin-1")
@@ -230,6 +269,8 @@ class Endpoint:
             "rest", request.id, request.ip, request.user_agent, base_url, request.path, streams=True
         )
         context.trace, context.method, context.profile = request.trace, request.method, request.profile
+        if self._rest.verbatim:
+            context.http = request.describe()
         return context
 
     def _read_query(self, text: bytes) -> dict[str, Any]:

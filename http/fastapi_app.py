@@ -1,5 +1,6 @@
 """The FastAPI application behind the RestApp: pages, the OpenAPI document, metrics, sign-in and OAuth."""
 
+import asyncio
 import importlib
 from collections.abc import Sequence
 from functools import cache
@@ -48,9 +49,11 @@ def console_routes(registry: Registry) -> list[Mount | Route]:
 
 def user_page_routes(registry: Registry) -> list[Route]:
     """Returns the routes of our pages for users of apps."""
+    connect = PageMount(registry, "connect_pages", "ConnectPages")
     return [
         Route("/auth/{app_id}/login-page", PageMount(registry, "login_page.page", "LoginPage")),
         Route("/auth/{app_id}/approvals", PageMount(registry, "login_page.approvals", "UserApprovals")),
+        *(Route(f"/auth/{{app_id}}/connect{page}", connect) for page in ("", "/simulator", "/done")),
     ]
 
 
@@ -70,6 +73,7 @@ def build_fastapi_app(
 
     @app.get("/openapi.json", include_in_schema=False)
     async def openapi_json(request: Request) -> Response:
+        await asyncio.to_thread(registry.describe_results)
         return await describe().answer(request)
 
     list_errors = cache(lambda: build_error_page(registry, interface_errors))

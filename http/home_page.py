@@ -8,6 +8,7 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from baobab.http.answer import reply_to, send_error
+from baobab.http.hosts import APP_ID
 from baobab.http.html_page import accepts, render_page
 from baobab.http.request import Scope
 from baobab.http.static_page import build_page_route
@@ -46,9 +47,23 @@ def missing_page(docs: str) -> ASGI:
             answer = render_page("Not found", _LOST.format(root=root), root=root, status=404)
             await answer(scope, receive, respond)
             return
-        await send_error(reply_to(scope, respond), RouteNotFound(), STRUCTURED, docs, [])
+        await send_error(reply_to(scope, respond), _build_error(scope["path"].rstrip("/")), STRUCTURED, docs, [])
 
     return refuse
+
+
+def _build_error(path: str) -> RouteNotFound:
+    """Builds the error for a path that no tool has. Where it would be an app itself, which is read in parts, it names
+    these.
+    """
+    before, _, app_id = path.rpartition("/")
+    if before != "/v1" or not APP_ID.fullmatch(app_id):
+        return RouteNotFound()
+    return RouteNotFound(
+        "An app has no address of its own; its parts have.",
+        remediation=f"GET {path}/config reads its settings, GET {path}/schema its tables, and GET {path}/TABLE the "
+        "rows of one. GET /apps lists your apps.",
+    )
 
 
 def _render_facts(version: str, base_url: str) -> Response:

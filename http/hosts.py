@@ -7,9 +7,15 @@ from dataclasses import dataclass
 from baobab.tools.core import types
 
 _REMEMBERED = 1000
+API_PATHS = frozenset(("data", "fn", "auth", "storage", "schema", "migrations", "_do", "v1", "mcp", "health"))
+"""First segments of the paths that are the API's on an app's own host (tools/sites/file_paths.py warns of them)."""
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _AUTHORITY = re.compile(r"(?:\[([0-9a-f:.]+)\]|([a-z0-9._-]+))(?::[0-9]{0,5})?")
 _SCHEME = re.compile(r"https?://")
+_PREVIEW = re.compile(r"preview-([0-9a-z]{6,20})-([0-9a-f]{32})")
+"""The label of a preview's host, of the ids of the app and the deployment (tools/sites/access.py). It wins over an app
+that has such a subdomain, so that nobody can take the place of a preview.
+"""
 APP_ID = re.compile(types.APP_ID)
 
 
@@ -21,18 +27,29 @@ class Host:
     subdomain: str | None = None
     files_of: str | None = None
     """The id of the app whose files this host serves. It serves nothing else."""
+    preview_of: tuple[str, str] | None = None
+    """The ids of an app and of one of its deployments: the host of the deployment's preview, and of the app's API."""
+    has_site: bool = False
+    """Whether the pages of the app's site are here, besides its API."""
+
+    @property
+    def is_of_app(self) -> bool:
+        return self.subdomain is not None or self.preview_of is not None
 
 
 class Hosts:
     """The allowed host names. Without them, any site could reach a server on loopback by DNS rebinding."""
 
-    def __init__(self, own_addresses: Iterable[str], base_domain: str, files_domain: str = "") -> None:
+    def __init__(
+        self, own_addresses: Iterable[str], base_domain: str, files_domain: str = "", sites_domain: str = ""
+    ) -> None:
         own_names = {name.lower() for name in own_addresses}
         self._own = own_names | set(_LOOPBACK)
         # A page from a loopback address is the platform's own only if the platform runs on that machine.
         self._pages = self._own if base_domain == "localhost" else own_names
         self._suffix = "." + base_domain.lower()
         self._files_suffix = "." + files_domain if files_domain else None
+        self._sites_suffix = "." + sites_domain.lower() if sites_domain else self._suffix
         self._cache: dict[bytes, Host | None] = {}
 
     def find(self, header: bytes) -> Host | None:
@@ -48,14 +65,19 @@ class Hosts:
         return host
 
     def is_platform(self, origin: str) -> bool:
-        """Returns whether a web origin is the platform's own page or one of its apps'."""
+        """Returns whether a web origin is the platform's own page.
+
+        A page below the platform's domain is not: it is of the app that has the subdomain, and a stranger's to others.
+        """
         scheme = _SCHEME.match(origin)
         name = _host_name(origin[scheme.end() :]) if scheme else ""
-        # Strangers' files are not pages of the platform, though their host may be below the platform's domain.
-        return name in self._pages or (name.endswith(self._suffix) and not self._is_of_files(name))
+        return bool(name) and name in self._pages
 
-    def _is_of_files(self, name: str) -> bool:
-        return self._files_suffix is not None and name.endswith(self._files_suffix)
+    def find_page(self, origin: str) -> Host | None:
+        """Returns the host of an app's pages that a web origin names; None if it names none."""
+        scheme = _SCHEME.match(origin)
+        host = self._match_name(_host_name(origin[scheme.end() :])) if scheme else None
+        return host if host is not None and host.is_of_app else None
 
     def _match_name(self, name: str) -> Host | None:
         if name in self._own:
@@ -63,10 +85,15 @@ class Hosts:
         if self._files_suffix is not None and name.endswith(self._files_suffix):
             app_id = name.removesuffix(self._files_suffix).replace("-", "_")
             return Host(name, files_of=app_id) if APP_ID.fullmatch(app_id) else None
-        if name.endswith(self._suffix):
-            label = name.removesuffix(self._suffix)
-            if label and "." not in label:
-                return Host(name, label)
+        for suffix in (self._sites_suffix, self._suffix):
+            label = name.removesuffix(suffix)
+            if label == name or not label or "." in label:
+                continue
+            if suffix == self._sites_suffix and (preview := _PREVIEW.fullmatch(label)):
+                digits = preview[2]
+                deployment_id = "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+                return Host(name, preview_of=(f"app_{preview[1]}", deployment_id), has_site=True)
+            return Host(name, label, has_site=suffix == self._sites_suffix)
         return None
 
 
@@ -95,6 +122,11 @@ def _host_name(authority: str) -> str:
     """Returns the name in `name:port`; empty if the text does not have that form."""
     match = _AUTHORITY.fullmatch(authority)
     return (match[1] or match[2].rstrip(".")) if match else ""
+
+
+def is_api_path(path: str) -> bool:
+    """Returns whether a path on an app's own host is the API's, whatever files the app's site has."""
+    return path[1:].partition("/")[0] in API_PATHS
 
 
 def platform_path(path: str, app_id: str) -> str:

@@ -14,7 +14,7 @@ from prometheus_client import (
 from baobab.runtime.gateway.gateway import ModelCall
 from baobab.tools.core.call import Tool
 from baobab.tools.core.context import RequestContext
-from baobab.tools.core.money import usd
+from baobab.tools.core.limits.money import usd
 
 _BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 _MODEL_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1200)

@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
 
-from baobab.storage.database import DatabaseUnavailable
-from baobab.storage.notices import Notices
+from baobab.storage.sql.database import DatabaseUnavailable
+from baobab.storage.sql.notices import Notices
 from baobab.tools.core.auth.callers import Anonymous, Caller, EndUser
 from baobab.tools.core.auth.user_sessions import USER_TOPIC, user_subject
 from baobab.tools.core.errors import BaobabError, TooManyStreams
-from baobab.tools.core.rate_limits import network
+from baobab.tools.core.limits.rate_limits import network
 from baobab.tools.core.stream import Places, StreamEnded
 from baobab.tools.core.tenancy import current_tenant
 

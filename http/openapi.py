@@ -172,7 +172,9 @@ def _build_responses(tool: Tool, rest: RestBinding) -> Schema:
     for status in rest.statuses:
         meaning = _MEANINGS.get(status) or f"{HTTPStatus(status).phrase}."
         answer: Schema = {"description": meaning, "headers": {"X-Request-Id": _REQUEST_ID}}
-        if status not in (101, 204, 304) and tool.output_schema is not None:
+        # A site leads elsewhere without a word.
+        is_empty = status in (101, 204, 304) or (rest.site and 300 <= status < 400)
+        if not is_empty and tool.output_schema is not None:
             media = rest.media_type.partition(";")[0]
             answer["content"] = {media: {"schema": _build_answer(tool.output_schema, rest)}}
         responses[str(status)] = answer

@@ -4,7 +4,7 @@ import re
 
 from baobab.http.hosts import Hosts
 from baobab.http.request import Request
-from baobab.tools.core.auth.directory import Directory
+from baobab.tools.core.auth.directory import App, Directory
 from baobab.tools.core.errors import AppNotFound, OriginRefused
 
 Headers = list[tuple[bytes, bytes]]
@@ -22,7 +22,8 @@ _EXPOSED = (
     b"X-Request-Id, RateLimit, RateLimit-Policy, Retry-After, Retry-After-Ms, X-Should-Retry, WWW-Authenticate, "
     b"Location, ETag, Last-Modified, Content-Range, Content-Disposition, Accept-Ranges, X-Action-Id, X-Total-Count, "
     b"Tus-Resumable, Tus-Version, Tus-Extension, Tus-Max-Size, Upload-Length, Upload-Offset, Upload-Expires, "
-    b"Preference-Applied, X-Baobab-Model, X-Baobab-Cost-Usd, X-Baobab-Cache, X-Baobab-Dropped, X-Baobab-Warnings"
+    b"Preference-Applied, X-Baobab-Model, X-Baobab-Cost-Usd, X-Baobab-Cache, X-Baobab-Dropped, X-Baobab-Warnings, "
+    b"X-Baobab-Simulated, X-People-Provider, X-People-Credits-Consumed, X-People-Usd-Charged, X-People-Cached"
 )
 _PREFLIGHT_SECONDS = b"600"
 # Paths that an MCP client in a browser needs before it has a key. Their answers do not depend on the caller.
@@ -48,9 +49,11 @@ _NOT_OF_AN_APP = (
 
 
 class Origins:
-    def __init__(self, hosts: Hosts, directory: Directory) -> None:
+    def __init__(self, hosts: Hosts, directory: Directory, base_url: str) -> None:
+        """base_url: of this server. The pages of its apps have the same scheme: others may be forged on their way."""
         self._hosts = hosts
         self._directory = directory
+        self._scheme = base_url.partition("://")[0]
 
     async def cors_headers(self, request: Request, app_id: str | None) -> Headers:
         """Returns the CORS headers of the answer. Raises OriginRefused. A request without an origin comes from no page
@@ -83,9 +86,17 @@ class Origins:
         if app_id is None:
             return False
         try:
-            return origin in (await self._directory.app(app_id)).allowed_origins
+            app = await self._directory.app(app_id)
         except AppNotFound:
             return False
+        return origin in app.allowed_origins or self._is_page_of(origin, app)
+
+    def _is_page_of(self, origin: str, app: App) -> bool:
+        """Returns whether an origin is the app's own host. A page next door, of another app, is a stranger's."""
+        host = self._hosts.find_page(origin)
+        if host is None or origin.partition("://")[0] != self._scheme:
+            return False
+        return host.subdomain == app.subdomain.lower() or (host.preview_of or ("",))[0] == app.id
 
 
 def _allowed_headers(requested_headers: bytes | None) -> bytes:

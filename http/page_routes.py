@@ -15,7 +15,7 @@ from starlette.routing import Route
 
 from baobab.http.metrics import CallMetrics
 from baobab.http.static_page import CSS, HTML, SCRIPT, build_page_route
-from baobab.storage.database import DatabaseUnavailable
+from baobab.storage.sql.database import DatabaseUnavailable
 from baobab.tools.core.gauges import Gauge, Reading
 from baobab.tools.core.registry import Registry
 

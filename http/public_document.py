@@ -39,16 +39,22 @@ class PublicDocument:
 
     async def answer(self, request: Request) -> Response:
         """Returns the answer to a request."""
-        is_packed = len(self.content) >= _SMALLEST and _accepts_gzip(request.headers.get("accept-encoding", ""))
+        names = ("accept-encoding", "if-none-match")
+        status, headers, content = await self.choose(*(request.headers.get(name, "") for name in names))
+        return Response(content, status, headers)
+
+    async def choose(self, accept_encoding: str, if_none_match: str) -> tuple[int, dict[str, str], bytes]:
+        """Returns status, headers and body for a reader who sent these two headers; empty for one that was not sent."""
+        is_packed = len(self.content) >= _SMALLEST and _accepts_gzip(accept_encoding)
         headers = {**self._headers, "etag": self._tags[is_packed]}
-        if self._is_known(request.headers.get("if-none-match", "")):
+        if self._is_known(if_none_match):
             del headers["content-type"]
-            return Response(status_code=304, headers=headers)
+            return 304, headers, b""
         if not is_packed:
-            return Response(self.content, headers=headers)
+            return 200, headers, self.content
         if len(self.content) > _LARGEST_AT_ONCE:
             await asyncio.to_thread(lambda: self._gzip_content)
-        return Response(self._gzip_content, headers={**headers, "content-encoding": "gzip"})
+        return 200, {**headers, "content-encoding": "gzip"}, self._gzip_content
 
     def _is_known(self, if_none_match: str) -> bool:
         """Compares weakly, as RFC 9110 requires for If-None-Match: proxies that compress make our tag a weak one."""

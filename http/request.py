@@ -1,5 +1,6 @@
 """A request as the REST interface reads it: only the headers that matter, each once."""
 
+import asyncio
 import itertools
 import re
 import secrets
@@ -13,7 +14,8 @@ from baobab.http.answer import TAKE_BODY, Headers, Reply, TakeBody
 from baobab.http.trie import PathValues
 from baobab.runtime.fair_thread_pool import FairThreadPool
 from baobab.tools.core.call import Tool
-from baobab.tools.core.errors import BodyTooLarge, MalformedBody
+from baobab.tools.core.context import HttpRequest
+from baobab.tools.core.errors import BaobabError, BodyTooLarge, MalformedBody
 from baobab.tools.core.stream import Body, ClientGone
 from baobab.tools.core.types import parse_json
 
@@ -42,12 +44,15 @@ class Request:
     tool: Tool | None = None
     path_values: PathValues = ()
     """The path parameters, in the order of the path, still percent-encoded."""
+    refusal: BaobabError | None = None
+    """Why the credential is not valid, where that does not end the request."""
     is_dispatched = False
     """Whether the call has reached the registry, which then records refusals itself."""
 
     def __init__(self, scope: Scope, reply: Reply) -> None:
         # Of a repeated header the last value wins; a repeated Host, where that would matter, is refused before this.
-        headers = self._headers = dict(scope["headers"])
+        self._scope_headers = scope["headers"]
+        headers = self._headers = dict(self._scope_headers)
         self.reply = reply
         self.method: str = scope.get("method", "GET")
         self.path: str = scope["raw_path"].decode("latin-1")
@@ -64,6 +69,12 @@ class Request:
         self.id = self._given_id() if b"x-request-id" in headers else new_request_id()
         self.headers: Headers = [(b"x-request-id", self.id.encode()), _NOSNIFF]
         """The headers of the answer that are known so far."""
+
+    def describe(self) -> HttpRequest:
+        """Returns the request as tools get it that pass it on. Of a repeated header, it has every value."""
+        pairs = tuple((name.decode("latin-1"), value.decode("latin-1")) for name, value in self._scope_headers)
+        authorization = None if self.authorization is None else self.authorization.decode("latin-1")
+        return HttpRequest(self.query.decode("latin-1"), pairs, None if self.refusal else authorization, self.refusal)
 
     def header(self, name: bytes) -> bytes | None:
         """Returns any other header, by its name in lower case."""
@@ -154,6 +165,42 @@ def stream_body(receive: Any, request: Request) -> Body:
     content_type = request.header(b"content-type") or b""
     size = request.content_length
     return Body(_iterate_body(receive), None if size < 0 else size, content_type.decode("latin-1"))
+
+
+class SharedBody:
+    """The body of a request that is still read while the answer is sent. `receive` is for whoever waits for the client
+    to leave: it waits until the body has been read, or nobody wants it any more.
+    """
+
+    def __init__(self, receive: Any, request: Request) -> None:
+        self._receive = receive
+        self._pieces = _iterate_body(receive)
+        self._is_over = asyncio.Event()
+        self._request = request
+
+    def describe(self) -> Body:
+        """Returns the body as tools get it."""
+        size = self._request.content_length
+        content_type = self._request.header(b"content-type") or b""
+        return Body(self, None if size < 0 else size, content_type.decode("latin-1"))
+
+    def __aiter__(self) -> "SharedBody":
+        return self
+
+    async def __anext__(self) -> bytes:
+        try:
+            return await anext(self._pieces)
+        except BaseException:
+            self._is_over.set()
+            raise
+
+    async def aclose(self) -> None:
+        """Says that nobody reads the rest of it."""
+        self._is_over.set()
+
+    async def receive(self) -> Any:
+        await self._is_over.wait()
+        return await self._receive()
 
 
 async def _iterate_body(receive: Any) -> AsyncIterator[bytes]:

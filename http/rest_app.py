@@ -12,12 +12,12 @@ from urllib.parse import unquote
 
 from baobab.http.answer import WHOLE, Headers, Send, reply_to, send_error
 from baobab.http.endpoint import Endpoint
-from baobab.http.hosts import APP_ID, Hosts, platform_path
+from baobab.http.hosts import APP_ID, Host, Hosts, is_api_path, platform_path
 from baobab.http.open_streams import OpenStreams, StreamLimits
 from baobab.http.origins import Origins
 from baobab.http.request import LargeBodyParser, Request, Scope
 from baobab.http.socket import serve_socket
-from baobab.http.trie import Methods, RouteTrie, decode_parameter
+from baobab.http.trie import Methods, PathValues, RouteTrie, decode_parameter
 from baobab.tools.core.call import Tool
 from baobab.tools.core.context import RequestContext
 from baobab.tools.core.envelopes import STRUCTURED
@@ -44,6 +44,7 @@ _log = logging.getLogger(__name__)
 _access = logging.getLogger("baobab.access")
 # Secrets that may be in a path: invitations, and keys that somebody put there by mistake.
 _TOKENS = re.compile(r"\b(inv|bb_sk|bb_sub|bb_rt)_[A-Za-z0-9]{8,}")
+_CALLBACKS = re.compile(r"(/people/email-callback/[^/]*/).+")
 _MOST_NAMED = 8
 """Operations that the error for a wrong method names."""
 
@@ -71,8 +72,10 @@ class RestApp:
         self._endpoints = {
             tool.name: Endpoint(registry, tool, streams, parser) for tool in registry.tools.values() if tool.rest
         }
-        self._hosts = Hosts(hosts, options.base_domain, options.files_domain)
-        self._origins = Origins(self._hosts, registry.services.directory)
+        self._hosts = Hosts(hosts, options.base_domain, options.files_domain, options.sites_domain)
+        self._origins = Origins(self._hosts, registry.services.directory, options.base_url)
+        pages = [tool for tool in registry.tools.values() if tool.rest is not None and tool.rest.site]
+        self._pages = {tool.rest.path_parameters: tool for tool in pages if tool.rest is not None}
         self._base_url = options.base_url
         self._docs = f"{options.base_url}/docs"
         self._sample = access_log
@@ -121,8 +124,8 @@ class RestApp:
             raise WrongHost
         if host.files_of is not None:
             raise OnlyFilesHere
-        if host.subdomain is not None:
-            await self._enter_app(scope, request, host.subdomain)
+        if host.is_of_app:
+            await self._enter_app(scope, request, host)
         match = self._trie.find(request.path)
         tool = match[0].get("GET") if match else None
         if match is None or tool is None or tool.rest is None or not tool.rest.socket:
@@ -137,15 +140,17 @@ class RestApp:
         host = self._hosts.find(request.host)
         if host is None:
             raise WrongHost
-        if host.subdomain is not None:
-            await self._enter_app(scope, request, host.subdomain)
+        site_path = request.path[1:]
+        app_id = await self._enter_app(scope, request, host) if host.is_of_app else None
         match = self._trie.find(request.path)
+        if app_id is not None and _is_of_site(request, site_path, match):
+            return await self._answer_page(request, receive, respond, host, app_id, site_path)
         if host.files_of is not None and not (match and _is_file_of(host.files_of, *match)):
             raise OnlyFilesHere
         if match is None or _is_of_rows(match[0]) or request.method not in (*match[0], "HEAD", "OPTIONS"):
             unbuilt = find_unbuilt(request.path)
             if unbuilt is not None or match is None:
-                return await self._answer_without_tool(scope, receive, respond, request, unbuilt)
+                return await self._answer_without_tool(scope, receive, respond, request, unbuilt, app_id)
         methods, request.path_values = match
         method = request.method
         tool = request.tool = _select_tool(methods, method)
@@ -158,6 +163,9 @@ class RestApp:
             raise MethodNotAllowed(
                 remediation=self._find_instead(request.path, tool, method), headers={"allow": _allow_header(methods)}
             )
+        if tool.rest is not None and tool.rest.site:
+            page_path = request.path_values[-1]
+            return await self._redirect_to_page(request, decode_parameter(request.path_values[0]), page_path)
         if tool.rest is not None and tool.rest.apart and self._options.files_domain and host.files_of is None:
             app_id = decode_parameter(request.get_captured(tool.app_parameter) or "")
             if APP_ID.fullmatch(app_id):
@@ -166,11 +174,42 @@ class RestApp:
             raise OnlyFilesHere
         return await self._endpoints[tool.name].answer(request, receive, respond, self._base_url)
 
-    async def _answer_without_tool(
-        self, scope: Scope, receive: Any, respond: Send, request: Request, unbuilt: Unbuilt | None
+    async def _answer_page(
+        self, request: Request, receive: Any, respond: Send, host: Host, app_id: str, site_path: str
     ) -> int:
-        """Answers a path that no tool has. unbuilt: the missing feature that it belongs to."""
-        app_id = None if unbuilt is None else _find_app_id(request.path)
+        """Answers a path of an app's site. Where sites have a domain of their own, it sends a browser there."""
+        if not host.has_site:
+            return await self._redirect_to_page(request, app_id, site_path)
+        path_values = (app_id, site_path) if host.preview_of is None else (*host.preview_of, site_path)
+        names = ("app_id", "path") if host.preview_of is None else ("app_id", "deployment_id", "path")
+        request.tool, request.path_values = self._pages[names], path_values
+        return await self._endpoints[request.tool.name].answer(request, receive, respond, self._base_url)
+
+    async def _redirect_to_page(self, request: Request, app_id: str, page_path: str) -> int:
+        """Sends a browser to the host where a page of an app's site is."""
+        app = await self._registry.services.directory.app(app_id)
+        request.path = f"/{page_path}"
+        return await _redirect(request, self._options.build_site_address(app.subdomain))
+
+    async def _answer_without_tool(
+        self,
+        scope: Scope,
+        receive: Any,
+        respond: Send,
+        request: Request,
+        unbuilt: Unbuilt | None,
+        own_app_id: str | None,
+    ) -> int:
+        """Answers a path that no tool has.
+
+        unbuilt: the missing feature that it belongs to. own_app_id: of the app on whose own host the request arrived.
+        The pages of this server are not there: a site's scripts could read what is typed into them.
+        """
+        if own_app_id is not None and unbuilt is None and not request.path.startswith("/mcp"):
+            if request.method in ("GET", "HEAD") and request.path.startswith(f"/auth/{own_app_id}/"):
+                return await _redirect(request, self._base_url)
+            raise RouteNotFound
+        app_id = own_app_id if unbuilt is None else _find_app_id(request.path)
         request.headers += await self._origins.cors_headers(request, app_id)
         if request.is_preflight:
             return await _answer_options(request, {})
@@ -181,9 +220,11 @@ class RestApp:
         await send_error(request.reply, error, unbuilt.envelope, self._docs, request.headers)
         return error.status
 
-    async def _enter_app(self, scope: Scope, request: Request, subdomain: str) -> None:
-        """Adds the app id to the path of a request on an app's own host, where the path leaves it out."""
-        app_id = await self._registry.services.directory.app_id_at(subdomain)
+    async def _enter_app(self, scope: Scope, request: Request, host: Host) -> str:
+        """Adds the app id to the path of a request on an app's own host, where the path leaves it out. Returns it."""
+        directory, subdomain = self._registry.services.directory, host.subdomain or ""
+        preview_of = host.preview_of
+        app_id = await directory.app_id_at(subdomain) if preview_of is None else (await directory.app(preview_of[0])).id
         if app_id is None:
             raise AppNotFound(f"No app has the subdomain `{subdomain[:63]}`.")
         request.path = platform_path(request.path, app_id)
@@ -191,6 +232,7 @@ class RestApp:
         if request.path.startswith(f"/auth/{app_id}/"):
             # The pages of the fallback are found by this one.
             scope["path"] = unquote(request.path)
+        return app_id
 
     def _find_instead(self, path: str, tool: Tool, method: str) -> str | None:
         """Returns what to do instead of sending a method that a path does not take; None for the error's own remedy."""
@@ -249,6 +291,9 @@ class RestApp:
             context = RequestContext("rest", request.id, request.ip, path=request.path, method=request.method)
             await self._registry.record_refusal(tool, _path_arguments(request, tool), context, error)
         envelope = tool.toolset.envelope if tool else STRUCTURED
+        if tool is not None and tool.toolset.refusal_headers is not None:
+            refusal_headers = tool.toolset.refusal_headers(self._registry.services, tool.name)
+            request.headers += [(name.encode(), value.encode()) for name, value in refusal_headers.items()]
         await send_error(request.reply, error, envelope, self._docs, request.headers)
         return error.status
 
@@ -257,6 +302,17 @@ def _is_of_rows(methods: Methods) -> bool:
     """Returns whether a path is a table's short one, which any name can have."""
     tool = next(iter(methods.values()))
     return tool.rest is not None and tool.rest.path.startswith("/v1/{app_id}/{table}")
+
+
+def _is_of_site(request: Request, site_path: str, match: tuple[Methods, PathValues] | None) -> bool:
+    """Returns whether a request on an app's own host is for its site.
+
+    Beside the paths that are always the API's, others are too if a program asks for them, with a credential.
+    """
+    if request.method not in ("GET", "HEAD") or is_api_path(f"/{site_path}"):
+        return False
+    is_program = request.authorization is not None or request.anon_key is not None
+    return not is_program or match is None or _is_of_rows(match[0])
 
 
 def _find_app_id(path: str) -> str | None:
@@ -342,7 +398,7 @@ def _log_access(request: Request, status: int, started_at: float) -> None:
         extra={
             "request_id": request.id,
             "method": request.method,
-            "path": _TOKENS.sub(r"\1_(hidden)", request.path[:300]),
+            "path": _CALLBACKS.sub(r"\1(hidden)", _TOKENS.sub(r"\1_(hidden)", request.path[:300])),
             "status": status,
             "ms": round((time.perf_counter() - started_at) * 1000, 2),
             "tool": request.tool and request.tool.name,

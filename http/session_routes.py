@@ -22,6 +22,7 @@ from baobab.storage.secrets import SecretUnreadable
 from baobab.tools.core.auth.callers import Account
 from baobab.tools.core.auth.credentials import ANONYMOUS
 from baobab.tools.core.context import RequestContext
+from baobab.tools.core.cookies import name_cookie
 from baobab.tools.core.envelopes import STRUCTURED
 from baobab.tools.core.errors import BadRequest, BaobabError, Forbidden, Unauthenticated
 from baobab.tools.core.registry import Registry
@@ -50,7 +51,8 @@ class Sessions:
         address = urlsplit(options.base_url)
         self._registry = registry
         self._secure = address.scheme == "https"
-        self._path = f"{address.path.rstrip('/')}/session"
+        self._name = name_cookie(options.base_url, COOKIE)
+        self._path = "/" if self._secure else f"{address.path.rstrip('/')}/session"
         self.base_url = options.base_url
 
     def routes(self) -> list[Route]:
@@ -101,7 +103,7 @@ class Sessions:
 
     def _read_cookie(self, request: Request) -> dict[str, Any]:
         try:
-            cookie = request.cookies.get(COOKIE, "")
+            cookie = request.cookies.get(self._name, "")
             session_data: dict[str, Any] = json.loads(self._registry.services.vault.open(cookie, _CONTEXT))
         except (SecretUnreadable, ValueError) as exc:
             raise Unauthenticated("Nobody is signed in.") from exc
@@ -115,7 +117,7 @@ class Sessions:
         answer = JSONResponse({"token": token}, headers=_UNCACHED)
         cookie = self._registry.services.vault.seal(json.dumps({**session_data, "until": until}).encode(), _CONTEXT)
         answer.set_cookie(
-            COOKIE,
+            self._name,
             cookie,
             max_age=round(until - time.time()),
             path=self._path,
@@ -126,7 +128,7 @@ class Sessions:
         return answer
 
     def clear_cookie(self, answer: Response) -> None:
-        answer.delete_cookie(COOKIE, path=self._path, secure=self._secure, httponly=True, samesite="strict")
+        answer.delete_cookie(self._name, path=self._path, secure=self._secure, httponly=True, samesite="strict")
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from baobab.mcp_server.apps import resolve_app_name
 from baobab.mcp_server.catalogue import Catalogue, Offer
 from baobab.mcp_server.errors import ApprovalStateSpent
 from baobab.mcp_server.mcp_client import McpClient, get_client
-from baobab.mcp_server.search import Candidate, get_name
+from baobab.mcp_server.search import NEAR, Candidate, get_name
 from baobab.mcp_server.sessions import Sessions
 from baobab.mcp_server.shortening import READ_ON, refuse_cut_values
 from baobab.tools.core.auth import key_limits
@@ -117,7 +117,8 @@ class ToolCalls:
         except BaobabError as error:
             is_indirect = params.name == meta_tools.CALL and offer.has_search
             if isinstance(error, ToolNotFound | ApprovalStateSpent) and not is_indirect:
-                raise MCPError(types.INVALID_PARAMS, error.message, results.render_error_data(error)) from None
+                data = results.render_error_data(error)
+                raise MCPError(types.INVALID_PARAMS, data["message"], data) from None
             return results.render_failure(error)
         except Exception:  # noqa: BLE001 - the one place where MCP answers unexpected errors
             return report_unexpected(client, params.name)
@@ -200,14 +201,23 @@ class ToolCalls:
         self, client: McpClient, offer: Offer, arguments: dict[str, Any], protocol_version: str
     ) -> types.CallToolResult:
         query, limit, detail = meta_tools.parse_search(arguments)
-        candidates = await self._catalogue.index.rank(query)
-        tools = [candidate for candidate in candidates if isinstance(candidate, Tool) and candidate.name in offer.tools]
+        matches = await self._catalogue.index.rank(query, offer.tools)
+        tools = [tool for tool, _ in matches if isinstance(tool, Tool) and tool.name in offer.tools]
         # What is not to be had here is told only where it is likely to be what was meant.
-        elsewhere = [candidate for candidate in candidates[:_MOST_ELSEWHERE] if get_name(candidate) not in offer.tools]
+        elsewhere = [
+            candidate
+            for candidate, likeness in matches[:_MOST_ELSEWHERE]
+            if get_name(candidate) not in offer.tools and likeness >= NEAR
+        ]
+        is_elsewhere = bool(elsewhere) and elsewhere[0] is matches[0].candidate
+        if is_elsewhere:
+            # What is hardly similar would be called all the same: a tool that empties a store, for "every night".
+            near = [candidate for candidate, likeness in matches if likeness >= NEAR]
+            tools = [tool for tool in tools if tool in near]
         result: dict[str, Any] = {"tools": offer.describe_found(tools[:limit], detail=detail)}
         if elsewhere:
             result["elsewhere"] = [self._say_where(candidate, client, offer) for candidate in elsewhere]
-        if elsewhere and elsewhere[0] is candidates[0]:
+        if is_elsewhere:
             result = {"hint": meta_tools.ELSEWHERE, **result}
         elif not tools:
             result |= {"hint": meta_tools.NOTHING_FOUND, "families": offer.families}

@@ -1,5 +1,6 @@
 """The catalogue: which tools a client may see and call, described in the format of the protocol."""
 
+import asyncio
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -86,9 +87,7 @@ class Offer:
         starting = [tool for tool in self.tools.values() if tool.start] if len(first) < _FEW_AT_START else first
         tools = starting if self.has_search else list(self.tools.values())
         descriptions = meta_tools.DESCRIBED if self.has_search else []
-        # The schemas of results are what a model reads last: at the start, they would be a third of the list.
-        without_results = self.has_search or self._view.results == "text"
-        descriptions = descriptions + [self.describe(tool, text=without_results) for tool in tools]
+        descriptions = descriptions + [self.describe(tool, text=not self._shows_results) for tool in tools]
         descriptions += [from_json(tool.model_dump_json(by_alias=True, exclude_none=True)) for tool in self._extra]
         return sorted(descriptions, key=lambda tool: str(tool["name"]))
 
@@ -112,7 +111,7 @@ class Offer:
                 **schema["properties"],
                 READ_ON: {"type": "string", "description": "From a cut value."},
             }
-        if is_object(tool) and not text:
+        if not text and is_object(tool):
             description["outputSchema"] = _render_output_schema(tool)
         return description
 
@@ -167,8 +166,17 @@ class Offer:
         further = ["..."] if len(names) > _MOST_NAMES else []
         return f"{tool.name}({', '.join([*names[:_MOST_NAMES], *further])})"
 
-    def get_page(self, cursor: str | None) -> Page:
+    @property
+    def _shows_results(self) -> bool:
+        """Whether the list has the schemas of results. They are what a model reads last: at the start, they would be a
+        third of the list.
+        """
+        return not self.has_search and self._view.results != "text"
+
+    async def get_page(self, cursor: str | None) -> Page:
         """Returns one page of the list. Raises CursorInvalid for a cursor of another list."""
+        if not self._pages and self._shows_results:
+            await asyncio.to_thread(self._build_output_schemas)
         at = 0 if cursor is None else int(decode_cursor(self._vault, self._cursor_context, cursor)[0])
         page = self._pages.get(at)
         if page is None:
@@ -181,6 +189,10 @@ class Offer:
             # By its position and not by its cursor, since one cursor has many spellings in base64.
             page = self._pages[at] = Page(to_json(descriptions), next_cursor)
         return page
+
+    def _build_output_schemas(self) -> None:
+        for tool in self.tools.values():
+            _ = tool.output_schema
 
     @cached_property
     def _cursor_context(self) -> str:
@@ -323,12 +335,14 @@ def _render_output_schema(tool: Tool) -> dict[str, Any]:
         items = lists[0]["items"] if lists else schema
         schema = {"type": "object", "properties": {listing.entries: {"type": "array", "items": items}}}
     if listing is not None:
-        names = {"total": "integer"} | ({"action_id": "string"} if listing.sample else {"at_least": "integer"})
+        names = {"total": "integer"} | ({"action_id": "string"} if listing.sample else {"more_than": "integer"})
         further = {name: {"type": kind} for name, kind in names.items()}
         next_name = listing.name_next(tool.input_schema["properties"])
         if next_name is not None:
             further[next_name] = {}
         schema["properties"] = {**further, **schema["properties"]}
+    if tool.brief is not None:
+        schema["properties"] = tool.brief.describe(schema["properties"])
     if tool.effect == "read":
         schema.pop("required", None)
     return schema

@@ -33,8 +33,8 @@ from baobab.http.answer import ON_STOP
 from baobab.mcp_server.mcp_client import McpClient, get_client
 from baobab.mcp_server.refusals import RefusalExplainer, refuse
 from baobab.mcp_server.results import render_error_data
-from baobab.storage.database import DatabaseUnavailable
 from baobab.storage.secrets import digest_token
+from baobab.storage.sql.database import DatabaseUnavailable
 from baobab.tools.core.auth import proposers
 from baobab.tools.core.auth.callers import Account, Caller, EndUser
 from baobab.tools.core.auth.credentials import Credentials

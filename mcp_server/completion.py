@@ -27,7 +27,8 @@ class Completion(Extension):
         try:
             apps = await list_own_apps(self._registry, get_client(ctx))
         except BaobabError as error:
-            raise MCPError(types.INVALID_PARAMS, error.message, render_error_data(error)) from None
+            data = render_error_data(error)
+            raise MCPError(types.INVALID_PARAMS, data["message"], data) from None
         # People type the name of an app, but the argument is its id.
         ids = [app["id"] for app in apps if app["id"].startswith(prefix) or app["name"].casefold().startswith(prefix)]
         has_more = len(ids) > _MOST_VALUES or len(apps) >= MOST

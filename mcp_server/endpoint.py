@@ -44,8 +44,8 @@ from baobab.tools.core.errors import (
     RateLimited,
     Unauthenticated,
 )
-from baobab.tools.core.limits import CALLER_REQUESTS
-from baobab.tools.core.rate_limits import resolve_answer
+from baobab.tools.core.limits.limits import CALLER_REQUESTS
+from baobab.tools.core.limits.rate_limits import resolve_answer
 from baobab.tools.core.registry import Registry
 from baobab.tools.core.stream import ClientGone
 from baobab.tools.core.types import parse_json

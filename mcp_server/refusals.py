@@ -8,6 +8,7 @@ from pydantic_core import from_json, to_json
 
 from baobab.http.answer import Headers
 from baobab.mcp_server.remedies import add_remedy
+from baobab.mcp_server.results import render_error_data
 from baobab.tools.core.envelopes import Envelope
 from baobab.tools.core.errors import BaobabError
 
@@ -46,8 +47,8 @@ async def refuse(
 
 
 def _render_refusal(error: BaobabError, request_id: Any) -> dict[str, Any]:
-    data = {"code": error.code, "remediation": error.remedy} | ({"details": error.details} if error.details else {})
-    payload = {"code": types.INVALID_REQUEST, "message": error.message, "data": data}
+    data = render_error_data(error)
+    payload = {"code": types.INVALID_REQUEST, "message": data.pop("message"), "data": data}
     return {"jsonrpc": "2.0", "id": request_id, "error": payload}
 
 

@@ -10,7 +10,10 @@ from baobab.mcp_server.apps import get_own_app, list_own_apps
 from baobab.mcp_server.catalogue import Catalogue
 from baobab.mcp_server.extension import Context, Extension
 from baobab.mcp_server.mcp_client import McpClient, get_client
+from baobab.mcp_server.results import LEFT_OUT
+from baobab.mcp_server.shortening import MOST_CHARACTERS, Shortener, read_json
 from baobab.tools.core.auth.user_tools import is_user
+from baobab.tools.core.binding import SHORTENED
 from baobab.tools.core.guides import Guide, GuideNotFound, find_guide, guides
 from baobab.tools.core.registry import Registry
 
@@ -23,7 +26,6 @@ _SCHEMA_TOOL = "schema_get"
 _GUIDES = "baobab://docs/"
 _APPS = APP.removesuffix("{app_id}")
 _OF_SCHEMA = "/schema"
-_MOST_CHARACTERS = 100_000
 _JSON = "application/json"
 _MARKDOWN = "text/markdown"
 _APP_FIELDS = (
@@ -91,10 +93,10 @@ class Resources(Extension):
             return _read_guide(uri)
         if uri.startswith(_APPS) and uri.endswith(_OF_SCHEMA):
             schema = await self._get_schema(client, uri.removeprefix(_APPS).removesuffix(_OF_SCHEMA))
-            return None if schema is None else _build_result(uri, _JSON, to_json(schema).decode())
+            return None if schema is None else _build_result(uri, _JSON, _fit(schema, client, _SCHEMA_TOOL))
         if uri.startswith(_APPS):
             app = await self._get_app(client, uri.removeprefix(_APPS))
-            return None if app is None else _build_result(uri, _JSON, to_json(app).decode())
+            return None if app is None else _build_result(uri, _JSON, _fit(app, client, "config_get"))
         return None
 
     async def _get_app(self, client: McpClient, app_id: str) -> Mapping[str, Any] | None:
@@ -126,6 +128,16 @@ class Resources(Extension):
         return families
 
 
+def _fit(value: Any, client: McpClient, reader: str) -> str:
+    """Renders an object as JSON that fits into a context. reader: the tool that reads on what is left out."""
+    shortener = Shortener(client.view.max_characters, reads_on=False, is_list=False)
+    shown_value = shortener.shorten(read_json(to_json(value)))
+    if shortener.left_out or shortener.cut_count:
+        note = f"This is too long to show whole. {reader} reads all of it, part by part."
+        shown_value = {SHORTENED: note, LEFT_OUT: shortener.left_out, **shown_value}
+    return to_json(shown_value).decode()
+
+
 def _guidance_resource() -> types.Resource:
     return types.Resource(
         uri=GUIDANCE,
@@ -154,15 +166,20 @@ def _read_guide(uri: str) -> types.ReadResourceResult | None:
     name, _, section = uri.removeprefix(_GUIDES).partition("/")
     try:
         guide = find_guide(name)
-        text = guide.section(section)[0] if section else _shorten(guide)
+        text = _read_section(guide, section) if section else _shorten(guide)
     except GuideNotFound:
         return None
     return _build_result(uri, _MARKDOWN, text)
 
 
+def _read_section(guide: Guide, section: str) -> str:
+    text, following = guide.section(section)
+    return text if following is None else f"{text}\nThe page goes on at {_GUIDES}{guide.name}/{following}\n"
+
+
 def _shorten(guide: Guide) -> str:
     """Returns a page; of one that would fill a context, its beginning and the addresses of its sections."""
-    if len(guide.text) <= _MOST_CHARACTERS:
+    if len(guide.text) <= MOST_CHARACTERS:
         return guide.text
     sections = [f"- {_GUIDES}{guide.name}/{part.slug}" for part in guide.parts if part.level <= 2]
     return f"{guide.parts[0].text}\nThis page is long. Read its sections:\n\n" + "\n".join(sections[1:]) + "\n"

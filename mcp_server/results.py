@@ -11,6 +11,7 @@ from pydantic_core import from_json, to_json
 from baobab.mcp_server.catalogue import is_object
 from baobab.mcp_server.mcp_client import McpClient
 from baobab.mcp_server.shortening import READ_ON, SPARE, Shortener, read_json, read_part, render_place
+from baobab.tools.core.binding import SHORTENED
 from baobab.tools.core.call import Call, Tool
 from baobab.tools.core.errors import BaobabError
 from baobab.tools.core.listing import Listing
@@ -34,6 +35,14 @@ _NOT_AGAIN = (
     "What the call has stored is whole: read it with the tool that reads it. "
     "An address with `max_characters` has longer results."
 )
+
+_ERROR_TEXT, _ERROR_DETAILS = 1_500, 7_000
+"""The most characters of a sentence of an error, and of its details."""
+_ERROR_SHORTENED = (
+    f"The details are not whole, see `{LEFT_OUT}`: mend what they show, and the next error shows the rest."
+)
+_MOST_WARNINGS = 2_500
+"""The most characters of the warnings beside a result; the notes of what was left out take the rest of `SPARE`."""
 
 NO_CONTENT = "Done."
 STRUCTURED = "The result is in structuredContent."
@@ -76,12 +85,12 @@ def render(call: Call, arguments: Mapping[str, Any], result: Any, client: McpCli
     else:
         content = _render_object(call, arguments, result, most, warnings)
         if content is None:
-            return RenderedResult(NO_CONTENT, meta=meta | ({WARNINGS: warnings} if warnings else {}))
+            return RenderedResult(NO_CONTENT, meta=meta | ({WARNINGS: fit_warnings(warnings)} if warnings else {}))
         is_structured = client.view.results != "text" and version >= FIRST_STRUCTURED and is_object(tool)
         structured_json = content if is_structured else None
         text = STRUCTURED if is_structured and client.view.results == "structured" else content.decode()
     if warnings:
-        meta[WARNINGS] = warnings
+        meta[WARNINGS] = fit_warnings(warnings)
     if not tool.taints:
         return RenderedResult(text, structured_json, meta)
     if text is STRUCTURED:
@@ -104,7 +113,7 @@ def _render_object(
         if listing is not None and call.total is not None:
             says["total"] = call.total.count
         return to_json(says) if says else None
-    content = tool.encode(result)
+    content = _encode_brief(tool, result, says)
     if listing is None and len(content) <= _SHORT and READ_ON not in arguments:
         return _add_members(says, content)
     answer = read_json(content)
@@ -130,6 +139,16 @@ def _render_object(
         entries = content if content.startswith(b"[") else b"[%b]" % content
         content = b"".join((b'{"', listing.entries.encode(), b'":', entries, b"}"))
     return _add_members({name: value for name, value in says.items() if name not in answer}, content)
+
+
+def _encode_brief(tool: Tool, result: Any, says: dict[str, Any]) -> bytes:
+    """Encodes a result without what models are not sent of it. Adds to `says` that something is missing."""
+    content = tool.encode(result)
+    brief_answer = None if tool.brief is None else tool.brief.shorten(read_json(content))
+    if tool.brief is None or brief_answer is None:
+        return content
+    says[SHORTENED] = tool.brief.note
+    return to_json(brief_answer)
 
 
 def _shorten_list(
@@ -163,6 +182,24 @@ def _render_text(tool: Tool, text: str, arguments: Mapping[str, Any], most: int,
         + (f"Call again with `{READ_ON}`: `{render_place((), len(excerpt), text)}`." if reads_on else _NOT_AGAIN)
     )
     return excerpt
+
+
+def fit_warnings(warnings: list[str]) -> list[str]:
+    """Returns the warnings, or as many as fit and how many more there are. What says that a result is not whole comes
+    last and stays.
+    """
+    if sum(map(len, warnings)) <= _MOST_WARNINGS:
+        return warnings
+    *others, last = [cut_error_text(warning) for warning in warnings]
+    room = _MOST_WARNINGS - len(last)
+    shown_warnings: list[str] = []
+    for warning in others:
+        room -= len(warning)
+        if room < 0:
+            break
+        shown_warnings.append(warning)
+    left_out_count = len(others) - len(shown_warnings)
+    return [*shown_warnings, *([f"{left_out_count} more warnings are not shown."] if left_out_count else []), last]
 
 
 def _describe_cuts(shortener: Shortener, tool: Tool) -> str:
@@ -217,16 +254,34 @@ def render_search(answer: dict[str, Any], client: McpClient, protocol_version: s
 
 
 def render_error_data(error: BaobabError) -> dict[str, Any]:
-    """Renders an error as data, for `_meta` and for the protocol's own errors."""
-    data = {"code": error.code, "message": error.message, "remediation": error.remedy}
-    return data | ({"details": error.details} if error.details else {})
+    """Renders an error as data, for `_meta` and for the protocol's own errors. It has at most about 10 000 characters,
+    and says in `details` what was left out of them.
+    """
+    message, remedy = cut_error_text(error.message), cut_error_text(error.remedy)
+    data: dict[str, Any] = {"code": error.code, "message": message, "remediation": remedy}
+    if not error.details:
+        return data
+    shortener = Shortener(_ERROR_DETAILS + SPARE, reads_on=False, is_list=False)
+    details = shortener.shorten(read_json(to_json(error.details)))
+    return data | {"details": details | ({LEFT_OUT: shortener.left_out} if shortener.left_out else {})}
+
+
+def cut_error_text(text: str) -> str:
+    """Returns a sentence of an error, or the beginning of one that repeats too much of what was sent."""
+    if len(text) <= _ERROR_TEXT:
+        return text
+    half = _ERROR_TEXT // 2
+    # Both ends: what is wrong stands at the beginning or after what is quoted.
+    return f"{text[:half]}⟦cut: {len(text) - 2 * half} of {len(text)} characters are left out⟧{text[-half:]}"
 
 
 def render_failure(error: BaobabError) -> types.CallToolResult:
     """Renders an error as a tool result: as text that any model can follow, and as data in `_meta`."""
-    details = f" {to_json(error.details).decode()}" if error.details else ""
+    data = render_error_data(error)
+    details = f" {to_json(data['details']).decode()}" if "details" in data else ""
+    hint = f" {_ERROR_SHORTENED}" if LEFT_OUT in data.get("details", {}) else ""
     return types.CallToolResult(
-        content=[types.TextContent(text=f"{error.code}: {error.message} {error.remedy}{details}")],
-        _meta={ERROR: from_json(to_json(render_error_data(error)))},
+        content=[types.TextContent(text=f"{data['code']}: {data['message']} {data['remediation']}{hint}{details}")],
+        _meta={ERROR: data},
         is_error=True,
     )

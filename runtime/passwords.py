@@ -65,12 +65,12 @@ def find_hash_problem(encoded_hash: str) -> str | None:
     if encoded_hash.startswith("$2"):
         match = _BCRYPT.fullmatch(encoded_hash)
         if match is None:
-            return "it is no bcrypt hash"
+            return "it is not a bcrypt hash"
         within = _LEAST_BCRYPT <= int(match[1]) <= _MOST_BCRYPT
         return None if within else f"the cost of bcrypt must be from {_LEAST_BCRYPT} to {_MOST_BCRYPT}"
     if encoded_hash.startswith("$scrypt$"):
-        return "it is no scrypt hash, or asks for more than 128 MiB" if _Scrypt.parse(encoded_hash) is None else None
-    return "it is no hash of bcrypt, scrypt or argon2"
+        return "it is not a scrypt hash, or asks for more than 128 MiB" if _Scrypt.parse(encoded_hash) is None else None
+    return "it is not a hash of bcrypt, scrypt or argon2"
 
 
 def _verify(encoded_hash: str, password: str) -> bool:

@@ -8,12 +8,12 @@ import uuid
 from collections.abc import AsyncIterator
 from datetime import datetime
 
-from sqlalchemy import Column, String, Table, delete, insert, select
+from sqlalchemy import Column, String, Table, Text, delete, insert, select
 
-from baobab.storage.database import INSTALLATION, Database
 from baobab.storage.kv.engine import Engine, Quota, Tier
 from baobab.storage.objects.store import ObjectStore
-from baobab.storage.tables import Instant, build_upsert, metadata
+from baobab.storage.sql.database import INSTALLATION, Database
+from baobab.storage.sql.tables import Instant, build_upsert, metadata
 
 # No app has this id, so no caller can reach the space and no quota counts it.
 SPACE = "~installation"
@@ -27,8 +27,13 @@ installation_table = Table(
     Column("id", String(36), primary_key=True),
     Column("region", String(40), nullable=False),
     Column("created_at", Instant, nullable=False),
+    # Where the database was when the installation last lived, as storage/copies.py says; null before its first start.
+    Column("place", String(100)),
+    # Set while it is a copy: since when, and how that is known.
+    Column("copied_at", Instant),
+    Column("copied_how", Text),
 )
-"""One row: the id, and the installation's own region."""
+"""One row: the id, the installation's own region, and whether it lives or is a copy."""
 
 installation_stores = Table(
     "installation_stores",

@@ -4,9 +4,9 @@ from pathlib import Path
 
 from sqlalchemy import Table, select, update
 
-from baobab.storage.database import INSTALLATION, Database, DatabaseConnection
 from baobab.storage.secrets import Vault, encode_key, new_key, read_keys, write_private
-from baobab.storage.tables import Sealed, metadata
+from baobab.storage.sql.database import INSTALLATION, Database, DatabaseConnection
+from baobab.storage.sql.tables import Sealed, metadata
 
 
 def rotate_key(path: Path) -> None:

@@ -19,10 +19,12 @@ import pytest
 from psycopg import sql
 
 from baobab import region_stores
-from baobab.storage.database import Database
-from baobab.storage.databases import SQLITE, database_at
+from baobab.storage.backup.backup import Source, back_up
+from baobab.storage.backup.restore import restore
 from baobab.storage.kv.postgres.engine import PostgresEngine
-from baobab.storage.migrate import migrate
+from baobab.storage.sql.database import Database
+from baobab.storage.sql.databases import SQLITE, database_at
+from baobab.storage.sql.migrate import migrate
 from tests.servers import PostgresServer
 
 _TEMPLATE = "baobab_template"
@@ -53,6 +55,10 @@ class SqliteBackend:
 
     def release(self, data: Path) -> None:
         """Nothing: the folder goes with the test."""
+
+    def copy(self, data: Path, copy: Path) -> None:
+        back_up(Source(data, data / "baobab.db"), data.with_name("backup"), "0")
+        restore(data.with_name("backup"), copy)
 
     def read_contents(self, data: Path) -> bytes:
         return b"".join(file.read_bytes() for file in data.glob("baobab.db*"))
@@ -87,6 +93,14 @@ class PostgresBackend:
             connection.execute(_EMPTY)
         self._free.append(name)
 
+    def copy(self, data: Path, copy: Path) -> None:
+        """Copies the database as a restored dump would be, into one of another number."""
+        self._count += 1
+        name = f"baobab_{self._count}"
+        self._server.create_database(name, self._in_use[data])
+        self._in_use[copy] = name
+        shutil.copytree(data, copy)
+
     def read_contents(self, data: Path) -> bytes:
         with psycopg.connect(self._server.url(self._in_use[data])) as connection:
             each = sql.SQL("SELECT t::text FROM {} t")
@@ -115,6 +129,11 @@ def copy_migrated_file(path: Path) -> None:
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(_migrate_file(), path)
+
+
+def copy_data(data: Path, copy: Path) -> None:
+    """Makes a copy of an installation that is stopped: from a backup of its files, or of its database."""
+    ACTIVE_BACKEND[0].copy(data, copy)
 
 
 def migrate_by_copying(patch: pytest.MonkeyPatch) -> None:

@@ -24,8 +24,8 @@ from baobab.composition import Application
 from baobab.runtime import passwords
 from baobab.server import Server
 from baobab.settings import load_settings
-from baobab.storage import postgres
-from baobab.storage.postgres_connection import build_engine
+from baobab.storage.sql import postgres
+from baobab.storage.sql.postgres_connection import build_engine
 from tests import cheap_secrets, memory
 from tests.backends import (
     ACTIVE_BACKEND,
@@ -43,6 +43,8 @@ from tests.users import mint_user_token
 ADDRESS = "http://127.0.0.1:8000"
 KEY = "bb_sk_" + "T" * 40
 _NAMES = itertools.count(1)
+_BYTES_OF_A_WORKER = 3 * 2**29
+"""With the servers that its tests start: a gigabyte at the end, and half as much for those."""
 
 # A fifth of what it takes to collect the tests would be to look for garbage among them, which there is not.
 gc.disable()
@@ -139,8 +141,8 @@ def settings() -> dict[str, str]:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """Two for each core: a test waits about as long as it works."""
-    return 2 * (os.cpu_count() or 1)
+    """Two for each core, because a test waits about as long as it works; fewer where memory is short."""
+    return max(1, min(2 * (os.cpu_count() or 1), memory.measure_memory() // _BYTES_OF_A_WORKER))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

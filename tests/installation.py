@@ -9,7 +9,7 @@ import httpx
 
 from baobab.server import Server
 from baobab.settings import load_settings
-from baobab.tools.core.rate_limits import RateLimits
+from baobab.tools.core.limits.rate_limits import RateLimits
 from baobab.tools.core.services import Services
 from tests.backends import prepare_data
 from tests.conftest import ADDRESS, KEY, Baobab

@@ -6,9 +6,9 @@ from typing import Any, Protocol
 
 from sqlalchemy import bindparam, func, or_, select, update
 
-from baobab.runtime.jobs import DurableJobs
-from baobab.storage.database import Database
-from baobab.storage.tables import metadata
+from baobab.runtime.jobs.jobs import DurableJobs
+from baobab.storage.sql.database import Database
+from baobab.storage.sql.tables import metadata
 from baobab.tools.core.services import Services
 
 TIMEOUT_SECONDS = 180.0

@@ -1,14 +1,32 @@
-"""Garbage in a process of the suite, which holds ten thousand tests and opens hundreds of installations."""
+"""The memory of the suite: how much there is, and garbage in a process that opens hundreds of installations."""
 
 import contextlib
 import gc
+import os
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from fastapi.dependencies import models
 
 from baobab import lazy_mount
+
+
+def measure_memory() -> int:
+    """Returns how many bytes of memory these processes may take: those of the machine, or of their control groups."""
+    sizes = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    groups = Path("/proc/self/cgroup")
+    for line in groups.read_text().splitlines() if groups.exists() else []:
+        _, controllers, group = line.split(":", 2)
+        if controllers in ("", "memory"):
+            file = "memory.limit_in_bytes" if controllers else "memory.max"
+            # A group is bounded by those that it is in, too; in a container, the root is its own.
+            for path in (Path(group), *Path(group).parents):
+                limit = Path("/sys/fs/cgroup", controllers, path.relative_to("/"), file)
+                if limit.exists() and (text := limit.read_text().strip()).isdecimal():
+                    sizes.append(int(text))
+    return min(sizes)
 
 
 def freeze_only_once(patch: pytest.MonkeyPatch) -> None:

@@ -12,9 +12,9 @@ from weakref import WeakKeyDictionary
 import pytest
 
 from baobab.storage import cancellation
-from baobab.storage.database import Database, DatabaseConnection
-from baobab.storage.postgres import PostgresDatabase
-from baobab.storage.sqlite import SqliteDatabase
+from baobab.storage.sql.database import Database, DatabaseConnection
+from baobab.storage.sql.postgres import PostgresDatabase
+from baobab.storage.sql.sqlite import SqliteDatabase
 
 _DATABASES_BY_TASK: WeakKeyDictionary[asyncio.Task[Any], list[Database]] = WeakKeyDictionary()
 
@@ -23,9 +23,9 @@ def hold_one_connection_at_a_time(patch: pytest.MonkeyPatch) -> None:
     for kind in (SqliteDatabase, PostgresDatabase):
         for name in ("reading", "writing"):
             patch.setattr(kind, name, _limit_to_one(getattr(kind, name)))
-    for name in ("read_once", "fetch_once", "write_once"):
-        # SQLite's are made of the others.
-        patch.setattr(PostgresDatabase, name, _limit_call_to_one(getattr(PostgresDatabase, name)))
+        patch.setattr(kind, "execute", _limit_call_to_one(kind.execute))
+    # SQLite's is made of the others.
+    patch.setattr(PostgresDatabase, "write", _limit_call_to_one(PostgresDatabase.write))
     patch.setattr(cancellation, "ensure_future", _share_with_waiter)
 
 

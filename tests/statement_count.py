@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from unittest import mock
 
-from baobab.storage.postgres_connection import PostgresConnection
+from baobab.storage.sql.postgres_connection import PostgresConnection
 
 _WATCH = "SELECT agent_runs.id, agent_runs.last_seq, agent_runs.status"
 _UPKEEP = ("FROM notices", "WITH RECURSIVE lines", "last_used_at=", _WATCH)

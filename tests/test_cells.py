@@ -16,7 +16,7 @@ import pytest
 
 from baobab.server import Server
 from baobab.settings import load_settings
-from baobab.storage.database import Database
+from baobab.storage.sql.database import Database
 from tests.cli.server_process import TIMEOUT_SECONDS, run_baobab
 from tests.conftest import ADDRESS, KEY
 from tests.installation import open_installation
@@ -85,7 +85,7 @@ def record_uses(database: Database) -> Iterator[list[str]]:
         return use
 
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("reading", "writing", "read_once", "fetch_once", "write_once", "transact", "transact_now"):
+        for name in ("reading", "writing", "execute", "write", "transact", "transact_now"):
             patch.setattr(database, name, record(name, getattr(database, name)))
         of_test.set(True)
         yield uses

@@ -14,27 +14,29 @@ import pytest
 from baobab import composition, tools
 from baobab.server import Server
 from baobab.settings import load_settings
-from baobab.storage.database import DatabaseUnavailable
 from baobab.storage.kv.errors import StoreUnavailable
-from baobab.storage.migrate import SchemaTooNew
+from baobab.storage.sql.database import DatabaseUnavailable
+from baobab.storage.sql.migrate import SchemaTooNew
 from baobab.tools.core.auth.credentials import ANONYMOUS
 from baobab.tools.core.context import RequestContext
 from tests.conftest import ADDRESS, KEY
 
 ROOT = Path(__file__).parent.parent
 OWNER = {"authorization": f"Bearer {KEY}"}
-DOOR = RequestContext("test", "req-1")
+CONTEXT = RequestContext("test", "req-1")
 
 
-def build_server(data: Path, *, import_doors: Callable[[], Any] | None = None, **variables: str) -> Server:
-    return Server(load_settings({"BAOBAB_BOOTSTRAP_KEY": KEY, **variables}, data=data), import_interfaces=import_doors)
+def build_server(data: Path, *, import_interfaces: Callable[[], Any] | None = None, **variables: str) -> Server:
+    return Server(
+        load_settings({"BAOBAB_BOOTSTRAP_KEY": KEY, **variables}, data=data), import_interfaces=import_interfaces
+    )
 
 
 def open_client(of: Server) -> httpx.AsyncClient:
     return httpx.AsyncClient(transport=httpx.ASGITransport(app=of), base_url=ADDRESS)
 
 
-async def test_what_was_stored_is_there_when_the_house_opens_again(tmp_path: Path) -> None:
+async def test_what_was_stored_is_there_when_the_installation_opens_again(tmp_path: Path) -> None:
     first = build_server(tmp_path)
     async with first.open(), open_client(first) as http:
         app = (await http.post("/init", json={"name": "shop"}, headers=OWNER)).json()["app_id"]
@@ -64,7 +66,7 @@ async def test_the_folder_and_its_secret_are_the_owners_alone(tmp_path: Path) ->
         assert stat.S_IMODE((data / "secret.key").stat().st_mode) == 0o600
 
 
-async def test_counts_that_were_not_written_yet_are_written_when_the_house_closes(tmp_path: Path) -> None:
+async def test_counts_that_were_not_written_yet_are_written_when_the_installation_closes(tmp_path: Path) -> None:
     first = build_server(tmp_path)
     async with first.open(), open_client(first) as http:
         app = (await http.post("/init", json={"name": "shop"}, headers=OWNER)).json()["app_id"]
@@ -99,7 +101,7 @@ async def test_two_servers_that_open_an_empty_folder_at_once_agree_on_everything
 
 
 @pytest.mark.parametrize("broken_path", ["baobab.db", "kv/local/durable.db"])
-async def test_a_house_whose_store_is_no_database_does_not_open_and_leaves_nothing_running(
+async def test_an_installation_whose_store_is_no_database_does_not_open_and_leaves_nothing_running(
     tmp_path: Path, broken_path: Any
 ) -> None:
     path = tmp_path / broken_path
@@ -148,9 +150,9 @@ async def test_sign_up_can_be_closed(tmp_path: Path) -> None:
     assert (refusal.status_code, refusal.json()["error"]["code"]) == (403, "AUTH_FORBIDDEN")
 
 
-async def test_a_house_without_a_door_can_be_used_through_its_registry(tmp_path: Path) -> None:
+async def test_an_installation_without_interfaces_can_be_used_through_its_registry(tmp_path: Path) -> None:
     async with composition.open_application(load_settings({"BAOBAB_REGION": "north"}, data=tmp_path)) as application:
-        assert await application.registry.call("system_regions", {}, ANONYMOUS, DOOR) == {"regions": ["north"]}
+        assert await application.registry.call("system_regions", {}, ANONYMOUS, CONTEXT) == {"regions": ["north"]}
 
 
 def test_every_domain_folder_is_a_line_of_the_list_of_toolsets() -> None:
@@ -175,12 +177,12 @@ async def test_a_part_that_does_not_load_is_told_by_readiness_and_loaded_again(
     missing = ModuleNotFoundError("No module named 'fastapi'", name="fastapi")
     failures = [ImportError("half of a module"), missing]
 
-    def import_doors() -> Any:
+    def import_interfaces() -> Any:
         if failures:
             raise failures.pop()
         return importlib.import_module("baobab.interfaces")
 
-    server = build_server(tmp_path, import_doors=import_doors)
+    server = build_server(tmp_path, import_interfaces=import_interfaces)
     async with server.open() as application, open_client(server) as http:
         while application.services.lifecycle.parts["mcp"] == "starting":
             await asyncio.sleep(0.01)

@@ -10,9 +10,9 @@ import pytest
 
 from baobab.server import Server
 from baobab.settings import load_settings
-from baobab.storage.databases import database_at
 from baobab.storage.identity import Identity, StoreLost, read_mark
-from baobab.storage.migrate import migrate
+from baobab.storage.sql.databases import database_at
+from baobab.storage.sql.migrate import migrate
 from tests.cli.test_transfer import run_command
 from tests.conftest import ADDRESS, KEY
 from tests.servers import start_postgres

@@ -14,7 +14,7 @@ import pytest
 from baobab.logs import JsonLines
 from baobab.server import Server
 from baobab.settings import load_settings
-from baobab.storage.database import DatabaseUnavailable
+from baobab.storage.sql.database import DatabaseUnavailable
 from tests.conftest import ADDRESS, KEY, Baobab
 
 
@@ -93,13 +93,12 @@ async def test_why_a_store_does_not_answer_is_in_the_log_and_not_in_the_answer(
 async def test_why_the_database_does_not_answer_is_in_the_log_before_there_is_a_caller(
     baobab: Baobab, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(*, single: bool = False) -> None:
-        del single
+    def fail(*_: object) -> None:
         raise DatabaseUnavailable("UndefinedColumn", "there is no such column")
 
     nobody_knows = {"authorization": f"Bearer {KEY[:-1]}x", "x-request-id": "seen-by-operator"}
     with monkeypatch.context() as patch:
-        patch.setattr(baobab.application.services.database, "reading", fail)
+        patch.setattr(baobab.application.services.database, "execute", fail)
         answer = await baobab.client.get("/apps", headers=nobody_knows)
     assert answer.status_code == 503
     assert "column" not in answer.text

@@ -230,7 +230,6 @@ PASSWORD = "open-sesame"
         ('[eu-west-1]\nobjects_url = "ftp://u:{password}@files"', ("eu-west-1.objects_url", "s3://")),
         ('[eu-west-1]\nkv = "{password}"', ("eu-west-1.kv", "'database' or 'valkey'")),
         ('[eu-west-1]\nkv = "valkey"', ("eu-west-1.kv", "valkey_url")),
-        ('[eu-west-1]\nkv_durable = "valkey"', ("eu-west-1.kv_durable", "kv=valkey")),
         ('[eu-west-1]\ndatabase_url = "postgresql://u:{password}@db/x', ("regions.toml",)),
         ('eu-west-1 = "{password}"', ("eu-west-1",)),
         ("[Mars]\n", ("Mars",)),

@@ -59,6 +59,7 @@ def test_without_any_variable_every_setting_has_a_value() -> None:
         ("access_log", "2", "less than or equal to 1"),
         ("region", "Mars 1", "match pattern"),
         ("plan", "gold", "must be one of playground, launch, certified, enterprise"),
+        ("simulators", "yes", "'auto', 'on' or 'off'"),
         ("signup", "maybe", "'open' or 'closed'"),
         ("trusted_proxies", "10.0.0.0/8, proxy", "does not appear to be an IPv4 or IPv6 network"),
         ("egress_allow", "10.0.0.0/99", "does not appear to be an IPv4 or IPv6 network"),
@@ -83,14 +84,6 @@ def test_a_wrong_value_is_one_line_that_names_its_variable(variable: str, value:
 def test_an_unknown_variable_is_an_error_that_suggests_the_one_that_was_meant(variable: str, suggestion: Any) -> None:
     with pytest.raises(SettingsError, match=f"^{variable} is not a setting; did you mean {suggestion}\\?$"):
         load_settings({variable: "1"})
-
-
-@pytest.mark.parametrize("value", ["database", "valkey"])
-def test_the_old_setting_of_the_durable_tier_is_an_error_that_says_what_to_write(value: str) -> None:
-    line = catch_error(kv_durable=value)
-    assert "BAOBAB_KV=valkey" in line
-    assert "baobab transfer --kv database" in line
-    assert "\n" not in line
 
 
 def test_an_unknown_variable_that_is_like_none_gets_the_list() -> None:
@@ -149,6 +142,25 @@ def test_files_have_a_domain_of_their_own_or_none() -> None:
 )
 def test_the_address_is_the_base_url_or_the_host_and_port(variables: Any, address: Any) -> None:
     assert load_settings(variables).address == address
+
+
+@pytest.mark.parametrize(
+    ("variables", "are_on"),
+    [
+        ({}, True),
+        ({"BAOBAB_HOST": "::1"}, True),
+        ({"BAOBAB_HOST": "localhost"}, True),
+        ({"BAOBAB_HOST": "::"}, False),
+        ({"BAOBAB_HOST": "192.168.1.5"}, False),
+        ({"BAOBAB_BASE_URL": "http://app.localhost:8000"}, True),
+        ({"BAOBAB_BASE_URL": "https://baobab.example"}, False),
+        ({"BAOBAB_BASE_URL": "https://localhost.example"}, False),
+        ({"BAOBAB_BASE_URL": "https://baobab.example", "BAOBAB_SIMULATORS": "on"}, True),
+        ({"BAOBAB_SIMULATORS": "off"}, False),
+    ],
+)
+def test_simulators_answer_on_loopback_unless_the_operator_says_otherwise(variables: Any, are_on: bool) -> None:
+    assert load_settings(variables).simulators_on is are_on
 
 
 def test_several_secret_keys_are_taken_newest_first() -> None:

@@ -9,8 +9,8 @@ import asyncio
 
 import pytest
 
-from baobab.tools.core import plans
-from baobab.tools.core.plans import Plan
+from baobab.tools.core.limits import plans
+from baobab.tools.core.limits.plans import Plan
 from tests.conftest import Baobab
 
 A = "0b8f1d6e-5c8e-4f0e-9a54-3f0d8a7c2e11"

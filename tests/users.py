@@ -6,7 +6,7 @@ from uuid import NAMESPACE_URL, uuid5
 from sqlalchemy import update
 
 from baobab.composition import Application
-from baobab.storage.tables import build_upsert
+from baobab.storage.sql.tables import build_upsert
 from baobab.tools.users.tables import user_sessions, users
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     # With it comes all of the framework, which a command such as `baobab --help` does not need.
-    from baobab.tools.core.toolset import Toolset
+    from baobab.tools.core import Toolset
 
 DOMAINS = (
     "system",
@@ -31,7 +31,13 @@ DOMAINS = (
     "files",
     "rag",
     "repo",
+    "people",
+    "integrations",
+    "triggers",
+    "functions",
+    "sites",
     "users",
+    "templates",
 )
 """In the order in which catalogues show them."""
 

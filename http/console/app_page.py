@@ -1,6 +1,7 @@
 """The parts that all pages of an app share: they extend `app.html`, which shows the app and the tabs of its pages."""
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from baobab.http.console.visit import Visit
@@ -14,6 +15,11 @@ async def read_app(visit: Visit) -> dict[str, Any]:
     """
     app: dict[str, Any] = await visit.call("config_get", app_id=visit.parts["app"])
     return app
+
+
+def name_app(app: Mapping[str, Any]) -> str:
+    """Returns the name of an app that people read."""
+    return str(app.get("display_name") or app["name"])
 
 
 def refuse_field(field: str, problem: str) -> BadRequest:
@@ -30,6 +36,15 @@ def find_fault(text: str) -> str:
     except ValueError:
         pass
     return ""
+
+
+def parse_value(text: str, name: str) -> Any:
+    """Parses the JSON that somebody typed into a field. Raises BadRequest."""
+    try:
+        return parse_json(text)
+    except ValueError as exc:
+        problem = f'The {name} is not JSON{find_fault(text)}. A text needs quotes: "yes".'
+        raise refuse_field(name, problem) from exc
 
 
 def parse_object(text: str, name: str) -> dict[str, Any] | None:

@@ -3,18 +3,20 @@
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
 from typing import Any
 
 from baobab.http.console.compare import compare_words
-from baobab.tools.core.escaping import escape_json
+from baobab.http.console.graph_sentences import Sentence, is_graph, tell_graph_change
+from baobab.tools.approvals.inbox.holding import HOLD
+from baobab.tools.core.guard.escaping import escape_json
 
 QUESTION, REMOTE, BOUND = "interrupt", "mcp_servers_call", "app_id"
 _MOST_OF_REQUEST = 6
 _LONG = 60
 _ID = re.compile(r"[0-9a-fA-F-]{16,}|[a-z]+_[A-Za-z0-9_-]{10,}")
-_DEED = re.compile(r"It would delete (\d+ (?:keys?|rows?|files?|documents?))\b")
+_SAID = re.compile(r"(\w+): (.*)", re.ASCII)
 _NOTHING: Any = object()
-_UNITS = {"data": "row", "kv": "key", "files": "file", "rag": "document"}
 
 Value = Mapping[str, Any]
 """One value: its `label` and its text `after`, what was there `before` (None if nothing), and `pieces`, the difference
@@ -23,30 +25,65 @@ whether it is long and no text, so that it stands below a line that opens.
 """
 
 
-def build_view(details: Mapping[str, Any], toolset: str = "") -> dict[str, Any]:
+def build_view(details: Mapping[str, Any]) -> dict[str, Any]:
     """Returns what the page of a call shows. details: what `approvals_get` answers. toolset: of the tool."""
     approval, changes = details["approval"], details["changes"]
-    arguments = pick_arguments(approval, details["arguments"] or {})
-    one = changes[0] if changes is not None and len(changes) == 1 else None
+    # What a call was made with is erased when it ends; what was said of it stays.
+    arguments = pick_arguments(approval, details["arguments"] or _recall_arguments(approval["summary"]))
+    sentences, others = _tell_graphs(changes or [])
+    one = others[0] if changes is not None and len(others) == 1 else None
     values = None if one is None else read_change(one)
     if values is None and not changes:
         values = [] if approval["tool"] == QUESTION else list(_list_leaves(arguments))
     shown_paths = [each["path"] for each in details["shown"]]
     values = _sort_values(values or [], shown_paths)
+    if details["arguments"] is None:
+        values = [{**value, "label": str(value["label"]).rpartition(".")[2]} for value in values]
     return {
-        "request": _read_request(details),
+        "request": _read_request(details, arguments),
         "texts": [value for value in values if value["is_text"]],
         "facts": [value for value in values if not value["is_text"] and not _is_formal(value, changes)],
-        "several": changes if changes is not None and len(changes) > 1 else [],
+        "several": others if len(others) > 1 else [],
+        "sentences": sentences,
         "is_new": one is not None and one["before"] is None,
         "is_deleted": one is not None and one["after"] is None,
         # Where the tool can tell all that it would change, nothing else is changed.
         "knows_all": changes is not None and approval["effect"] != "external",
         "changes_nothing": changes == [] and approval["effect"] != "external",
-        "deed": name_deed(details, toolset),
         "question_text": _write((approval["question"] or {}).get("reason")),
         "right": say_right(approval),
     }
+
+
+def _recall_arguments(summary: str) -> dict[str, Any]:
+    """Returns the arguments that a summary names, as far as it has them: long ones are cut, and texts then."""
+    values: dict[str, Any] = {}
+    for line in summary.split("\n")[1:]:
+        match = _SAID.fullmatch(line)
+        if match is None or match[2][:1] not in '{["-0123456789tfn':
+            continue
+        try:
+            values[match[1]] = json.loads(match[2])
+        except ValueError:
+            values[match[1]] = match[2]
+    return values
+
+
+def _tell_graphs(changes: Sequence[Mapping[str, Any]]) -> tuple[list[Sentence], list[Mapping[str, Any]]]:
+    """Returns what changes of graphs change, in sentences, and the other changes."""
+    sentences: list[Sentence] = []
+    others: list[Mapping[str, Any]] = []
+    for change in changes:
+        try:
+            before, after = (json.loads(change[side] or "null") for side in ("before", "after"))
+        except ValueError:
+            # A long value is cut, and no JSON any more.
+            before = after = None
+        if is_graph(before) and is_graph(after):
+            sentences += tell_graph_change(before, after)
+        else:
+            others.append(change)
+    return sentences, others
 
 
 def pick_arguments(approval: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -123,7 +160,7 @@ def _sort_values(values: Sequence[Value], shown_paths: Sequence[str]) -> list[Va
     return sorted(values, key=rank)
 
 
-def _read_request(details: Mapping[str, Any]) -> list[Value]:
+def _read_request(details: Mapping[str, Any], arguments: Mapping[str, Any]) -> list[Value]:
     """Returns what was asked for: what the graph's author shows of it, or else the texts of the run's input."""
     chosen_values = [
         _compare(each["path"].split(".")[-1], _NOTHING, each["value"])
@@ -135,7 +172,7 @@ def _read_request(details: Mapping[str, Any]) -> list[Value]:
     run = details["approval"]["run"]
     leaves = list(_list_leaves(run["input"] or {})) if run is not None else []
     # What was handed on as it is stands below, as the proposal.
-    proposed_texts = {leaf["after"] for leaf in _list_leaves(details["arguments"] or {})}
+    proposed_texts = {leaf["after"] for leaf in _list_leaves(arguments)}
     texts = [leaf for leaf in leaves if leaf["after"] and not _is_id(leaf) and leaf["after"] not in proposed_texts]
     return texts[:_MOST_OF_REQUEST]
 
@@ -150,16 +187,22 @@ def _is_id(leaf: Value) -> bool:
     return label == "id" or label.endswith("_id") or _ID.fullmatch(leaf["after"] or "") is not None
 
 
-def name_deed(details: Mapping[str, Any], toolset: str) -> str | None:
-    """Returns what a call deletes now, with the number, such as `Delete 303 keys`; None if it deletes nothing."""
-    changes = details["changes"] or []
-    count = sum(change["after"] is None and change["before"] is not None for change in changes)
-    if count:
-        unit = _UNITS.get(toolset, "thing")
-        return f"Delete {count} {unit}{'' if count == 1 else 's'}"
-    # The first words of a preview are the server's own.
-    match = _DEED.match(details["preview"] or "")
-    return None if match is None else f"Delete {match[1]}"
+def say_how_final(undo: str, undo_days: int | None, *, is_final: bool, is_due: bool, may_undo: bool) -> str:
+    """Says whether a decision can be taken back, until when, and whether what it does can be undone afterwards.
+
+    undo, undo_days: as an approval has them; nothing is said of what is not known. is_final: whether an approval is
+    confirmed, and counts at once. is_due: whether it counts at once because the call is about to expire. may_undo:
+    whether the person may undo writes themselves.
+    """
+    days = f"undone {'' if may_undo else 'by the team '}for {undo_days} days"
+    if is_final:
+        words = {"possible": f"Can be {days}.", "never": "Cannot be taken back."}.get(undo, "Counts at once.")
+        return f"{words} You are asked once more."
+    if is_due:
+        at_once = {"possible": f"Counts at once. Can be {days}.", "never": "Counts at once, and cannot be taken back."}
+        return at_once.get(undo, "Counts at once.")
+    later = {"possible": f", {days}", "never": ", not later"}.get(undo, "")
+    return f"Can be taken back for {HOLD // timedelta(seconds=1)} s{later}."
 
 
 def say_right(approval: Mapping[str, Any]) -> str:
@@ -174,6 +217,6 @@ def say_right(approval: Mapping[str, Any]) -> str:
         case "visitor":
             return "With the right of a visitor of the app."
         case "key":
-            key = f"the key {asker['name']}" if asker["name"] else "a key that is revoked"
+            key = f"the API key {asker['name']}" if asker["name"] else "an API key that is revoked"
             return f"With the right of {name}, through {key}."
     return f"With the right of {name}."

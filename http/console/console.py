@@ -3,6 +3,7 @@
 import hmac
 import json
 import pkgutil
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -23,9 +24,11 @@ from baobab.http.console.app_page import parse_object
 from baobab.http.console.entrance import Entrance
 from baobab.http.console.live import Changes, Watch
 from baobab.http.console.page import APP_GROUPS, MENU_GROUPS, Feed, Form, Page
+from baobab.http.console.pages.welcome import PATH as FIRST_STEPS
 from baobab.http.console.rendering import build_environment, render_page, say_duration
 from baobab.http.console.returned_form import PAGE_FIELD, list_typed, return_form
 from baobab.http.console.visit import Visit
+from baobab.http.console.waiting import count_waiting
 from baobab.http.forms import ForeignForm, read_form, require_own_page
 from baobab.http.open_streams import OpenStreams, StreamLimits, stream_while_allowed
 from baobab.http.public_document import PublicDocument
@@ -106,14 +109,22 @@ _FRAME_HEADERS = {
 }
 
 
+def find_origin(url: str) -> str:
+    """Returns the origin of an address as a part of a policy, with a space before it; nothing if it is none that may
+    stand there.
+    """
+    origin = re.match(r"https?://[A-Za-z0-9.-]+(:\d+)?(?=[/?#]|$)", url)
+    return f" {origin[0]}" if origin else ""
+
+
 class Console:
     def __init__(self, registry: Registry) -> None:
         services = registry.services
         self._registry = registry
         self._operator_id: str | None = None
-        self._entrance = Entrance(registry, self._render, self._begin_session, self._find_session)
         self._services = services
         self._prefix = urlsplit(services.options.base_url).path.rstrip("/") + "/console"
+        self._entrance = Entrance(registry, self._prefix, self._render, self._begin_session, self._find_session)
         self._cookies = Cookies(services.options.base_url)
         self._environment = build_environment(now=services.clock.now)
         self._page_headers = {**_HEADERS, "Content-Type": "text/html; charset=utf-8"}
@@ -200,12 +211,17 @@ class Console:
         visit = self._build_visit(session, context, parts, dict(request.query_params))
         try:
             values = {"page": page, "title": page.title, "feed": feed, **await page.show(visit)}
+            if "waiting_count" not in values:
+                values["waiting_count"] = await count_waiting(visit)
         except BadRequest as error:
             # What was asked for by a form of the page itself, such as a filter.
             return await self._return_form(path, path, session, context, visit.query, error)
         answer = self._render(page.template, values, session)
         if page.frame:
             answer.headers.update(_FRAME_HEADERS)
+        if media_url := values.get("media_url"):
+            policy = f"{self._page_headers['Content-Security-Policy']}; media-src 'self'{find_origin(media_url)}"
+            answer.headers["Content-Security-Policy"] = policy
         return answer
 
     def _find_page(self, path: str) -> tuple[Page, dict[str, str]]:
@@ -261,6 +277,8 @@ class Console:
             page, parts = self._find_page(address.path.rstrip("/") if page_address else "")
             visit = self._build_visit(session, context, parts, dict(parse_qsl(address.query)))
             values = {"page": page, "title": page.title, "feed": "", **await page.show(visit)}
+            if "waiting_count" not in values:
+                values["waiting_count"] = await count_waiting(visit)
             html = self._render_html(page.template, values, session)
             if returned_html := return_form(html, self._prefix + path, fields, error, page_address):
                 return Response(returned_html, error.status, self._page_headers)
@@ -300,6 +318,8 @@ class Console:
     async def _begin_session(self, credentials: Mapping[str, Any], context: RequestContext, path: str) -> Response:
         """Signs in, and leads to a path of the console. Raises what the sign-in is refused with."""
         session = await self._registry.call("console_sign_in", credentials, ANONYMOUS, context)
+        if not path and (await find_session(self._services, session["session"])).is_new_owner:
+            path = FIRST_STEPS
         answer = RedirectResponse(self._prefix + path, 303, _HEADERS)
         self._cookies.set(answer, session["session"], session["expires_at"], self._services.clock.now())
         return answer
@@ -399,6 +419,7 @@ class Console:
             "stamps": self._stamps,
             "page": None,
             "now": self._services.clock.now(),
+            "is_copy": self._services.liveness.is_copy,
         }
         return render_page(self._environment, template, page_values | dict(values))
 

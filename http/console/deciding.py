@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from baobab.http.console.call_view import name_deed
+from baobab.http.console.call_view import build_view
 from baobab.http.console.page import Context
 from baobab.http.console.visit import Visit
-from baobab.http.console.waiting import load_waiting, parse_filters
+from baobab.http.console.waiting import load_places, parse_filters
 from baobab.tools.approvals.inbox.errors import MustBeConfirmed, TooLateToTakeBack
 
 
@@ -15,7 +15,7 @@ async def decide(visit: Visit, decision: str, **given: Any) -> str | Context:
     """
     approval_id = visit.parts["id"]
     origin, _, query = visit.came_from.partition("?")
-    waiting = await load_waiting(visit, parse_filters(query))
+    waiting = await load_places(visit, parse_filters(query))
     try:
         answer = await visit.call(
             "approvals_hold",
@@ -45,7 +45,9 @@ async def _ask_to_confirm(visit: Visit) -> Context:
         "title": details["approval"]["title"],
         "approval": details["approval"],
         "preview": (details["preview"] or "").split("\n")[0],
-        "deed": name_deed(details, visit.registry.find(details["approval"]["tool"]).toolset.name),
+        **build_view(details),
+        # What a question's answer writes is not tried before there is an answer.
+        "undo": "unknown" if details["then"] else details["approval"]["undo"],
         "then": details["then"],
         "repeated": {name: value for name, value in visit.form.items() if name not in ("csrf", "confirmed")},
         "action": visit.context.path.partition("/console")[2],

@@ -5,12 +5,13 @@ from typing import Any
 from urllib.parse import quote
 
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 
 from baobab.http.console.roles import ROLE_NAMES
 from baobab.http.forms import read_form, require_own_page
 from baobab.tools.console.errors import ConsoleSignedOut
 from baobab.tools.console.sessions import LiveSession
+from baobab.tools.core.auth.callers import Account, Caller
 from baobab.tools.core.auth.credentials import ANONYMOUS
 from baobab.tools.core.context import RequestContext
 from baobab.tools.core.errors import BaobabError, RateLimited
@@ -25,9 +26,14 @@ Find = Callable[[Request], Awaitable[LiveSession]]
 
 
 class Entrance:
-    def __init__(self, registry: Registry, render: Render, begin_session: Begin, find_session: Find) -> None:
-        """begin_session: signs in with credentials, and leads to a path of the console."""
+    def __init__(
+        self, registry: Registry, prefix: str, render: Render, begin_session: Begin, find_session: Find
+    ) -> None:
+        """prefix: of the console's addresses. begin_session: signs in with credentials, and leads to a path of the
+        console.
+        """
         self._registry = registry
+        self._prefix = prefix
         self._render = render
         self._begin_session = begin_session
         self._find_session = find_session
@@ -64,11 +70,18 @@ class Entrance:
         if visitor.is_form and offer["status"] == "open" and not offer["has_account"]:
             fields = {"email": offer["email"], "password": visitor.read("password"), "name": visitor.read("name")}
             try:
-                await visitor.call("platform_signup", invitation=token, **fields)
+                new_account = await visitor.call("platform_signup", invitation=token, **fields)
+                caller = Account(new_account["user"]["id"], new_account["organization"]["id"])
+                await visitor.call("organisations_accept_invitation", caller, token=token)
                 credentials = {"email": fields["email"], "password": fields["password"]}
-                return await self._begin_session(credentials, visitor.context, f"/invitation?token={quote(token)}")
+                return await self._begin_session(credentials, visitor.context, "?joined=1")
             except BaobabError as error:
                 problem = _say(error)
+        signed_in = await self._find_email(visitor.request)
+        if offer["status"] == "open" and signed_in == offer["email"]:
+            return RedirectResponse(
+                f"{self._prefix}/invitation?token={quote(token)}", 303, {"Cache-Control": "no-store"}
+            )
         values = {
             "title": f"Join {offer['organization_name']}",
             "offer": offer,
@@ -77,7 +90,7 @@ class Entrance:
             "role_name": ROLE_NAMES[offer["role"]],
             "problem": problem,
             "given_name": visitor.read("name"),
-            "signed_in": await self._find_email(visitor.request),
+            "signed_in": signed_in,
             "feed": "",
         }
         return self._render("join.html", values, status=400 if problem else 200)
@@ -156,8 +169,8 @@ class _Visitor:
         """Returns a field of the form, else of the address."""
         return (self._fields.get(name) or self.request.query_params.get(name, "")).strip()
 
-    async def call(self, tool: str, /, **arguments: Any) -> Any:
-        return await self._registry.call(tool, arguments, ANONYMOUS, self.context)
+    async def call(self, tool: str, caller: Caller = ANONYMOUS, /, **arguments: Any) -> Any:
+        return await self._registry.call(tool, arguments, caller, self.context)
 
 
 def _say(error: BaobabError) -> str:

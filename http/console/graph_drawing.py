@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from baobab.tools.core.escaping import escape_text
+from baobab.tools.core.guard.escaping import escape_text
 
 _WIDTH, _HEIGHT, _GAP_X, _GAP_Y, _MARGIN = 172, 46, 28, 40, 16
 _LETTERS = 20

@@ -5,7 +5,7 @@ import secrets
 from collections.abc import AsyncGenerator, Callable
 from functools import partial
 
-from baobab.storage.notices import Notices
+from baobab.storage.sql.notices import Notices
 from baobab.tools.approvals.tables import NOTICE as APPROVALS
 from baobab.tools.console.sessions import NOTICE
 

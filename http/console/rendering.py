@@ -13,8 +13,9 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from baobab.http.console.app_page import name_app
 from baobab.http.console.returned_form import say_remedy
-from baobab.tools.core.escaping import escape_json, escape_text
+from baobab.tools.core.guard.escaping import escape_json, escape_text
 
 _QUOTED = re.compile(r'("(?:[^"\\]|\\.)*")')
 """A JSON string in a title, which a proposer chose."""
@@ -46,6 +47,8 @@ def build_environment(folder: Path = _FOLDER / "templates", now: Callable[[], da
         "to_the_second": lambda moment: f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC",
         "near": lambda moment: say_near(moment, now()),
         "remedy_for_person": say_remedy,
+        "upfirst": lambda html: Markup(str(html)[:1].upper() + str(html)[1:]),  # noqa: S704 (rendered already)
+        "app_title": name_app,
         "initials": find_initials,
         "colour": lambda name: sum(str(name).encode()) % _COLOURS_OF_AVATARS,
         "clock": lambda moment: f"{moment.astimezone(UTC):%H:%M:%S}",

@@ -8,7 +8,7 @@ from typing import Any
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from baobab.tools.core.errors import BaobabError, Forbidden
-from baobab.tools.core.escaping import escape_text
+from baobab.tools.core.guard.escaping import escape_text
 
 PAGE_FIELD = "of_page"
 """The hidden field of a returned form that says where its page is: the address of the answer is that of the form."""

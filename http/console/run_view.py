@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from baobab.tools.core.escaping import escape_json
+from baobab.tools.core.guard.escaping import escape_json
 
 ENDED = frozenset(["completed", "failed", "cancelled", "timed_out"])
 STATUSES = ("queued", "running", "paused", "cancelling", "completed", "failed", "cancelled", "timed_out")

@@ -9,10 +9,13 @@ from urllib.parse import parse_qsl, urlencode
 
 from baobab.http.console.rendering import say_ago, say_duration
 from baobab.http.console.visit import Visit
+from baobab.tools.core.errors import Forbidden, RateLimited
 
 _PAGE = 500
 FILTERS = ("kind", "app", "agent")
 KINDS = {"change": "Changes", "question": "Questions", "outside": "Leaves the house", "delete": "Deletes"}
+_WORDS = {"key": "API key", "user": "User of the app"}
+"""What stands before the name of whoever asks; before that of a person, nothing."""
 _SHORT = timedelta(hours=2)
 """A list says how much time is left only where it is less than this."""
 
@@ -84,6 +87,27 @@ async def load_waiting(visit: Visit, chosen: Mapping[str, str]) -> Waiting:
     return all_that_waits
 
 
+async def load_places(visit: Visit, chosen: Mapping[str, str]) -> Waiting:
+    """Loads the same in brief, without what the calls say: to find the next one, and to count them."""
+    key = f"waiting?{build_query(chosen)}"
+    if key not in visit.memory:
+        places: list[dict[str, Any]] = []
+        for organisation in await visit.list_organisations():
+            calls = (await visit.call("approvals_waiting", organisation["id"]))["calls"]
+            places += [{**row, "place": organisation["name"], **_find_keys(row, row["by"])} for row in calls]
+        visit.memory[key] = _arrange(places, chosen, await read_state(visit))
+    all_that_waits: Waiting = visit.memory[key]
+    return all_that_waits
+
+
+async def count_waiting(visit: Visit) -> int | None:
+    """Returns how many calls wait for the person; None where the session's key does not tell."""
+    try:
+        return (await load_places(visit, read_filters({}))).total
+    except (Forbidden, RateLimited):
+        return None
+
+
 async def _read_waiting(visit: Visit, chosen: Mapping[str, str]) -> Waiting:
     state = await read_state(visit)
     rows: list[dict[str, Any]] = []
@@ -95,8 +119,17 @@ async def _read_waiting(visit: Visit, chosen: Mapping[str, str]) -> Waiting:
             if page["next_cursor"] is None:
                 break
             filters["cursor"] = page["next_cursor"]
-    rows = [row for row in rows if row["id"] not in state["open_ids"]]
-    mine = [row for row in rows if row["may_decide"]]
+    return _arrange([row for row in rows if row["may_decide"]], chosen, state, rows)
+
+
+def _arrange(
+    mine: Sequence[Mapping[str, Any]],
+    chosen: Mapping[str, str],
+    state: Mapping[str, Any],
+    all_rows: Sequence[Mapping[str, Any]] = (),
+) -> Waiting:
+    """Returns the calls in the order of the inbox. mine: those that the person may decide about, of all."""
+    mine = [row for row in mine if row["id"] not in state["open_ids"]]
     later_calls = [{**row, "until": state["snoozed"][row["id"]]} for row in mine if row["id"] in state["snoozed"]]
     waiting = [row for row in mine if row["id"] not in state["snoozed"]]
     listed_calls = [
@@ -104,7 +137,7 @@ async def _read_waiting(visit: Visit, chosen: Mapping[str, str]) -> Waiting:
     ]
     return Waiting(
         _group(listed_calls),
-        sorted((row for row in rows if not row["may_decide"]), key=lambda row: row["expires_at"]),
+        sorted((row for row in all_rows if not row["may_decide"]), key=lambda row: row["expires_at"]),
         sorted(later_calls, key=lambda row: row["until"]),
         chosen,
         {name: _count(waiting, name) for name in FILTERS},
@@ -117,19 +150,27 @@ def _describe(visit: Visit, row: dict[str, Any], organisation: Any) -> dict[str,
     left = row["expires_at"] - visit.now
     asker = row["asker"]
     by = row["agent"] or asker["name"] or asker["account"] or "a visitor"
-    kind = find_kind(row)
     return {
         **row,
+        **_find_keys({**row, "asker_kind": asker["kind"]}, by),
         "left": say_duration(left.total_seconds()) if left < _SHORT else None,
         "ago": say_ago((visit.now - row["created_at"]).total_seconds()),
         "place": row["app_name"] or organisation["name"],
+    }
+
+
+def _find_keys(row: Mapping[str, Any], by: str) -> dict[str, Any]:
+    """Returns by what a call is grouped and filtered, in which `by` names who asks."""
+    kind, app_id = find_kind(row), row["app_id"] or ""
+    return {
         "by": by,
-        "by_program": row["agent"] is not None or asker["kind"] == "key",
+        "by_program": row["agent"] is not None or row["asker_kind"] == "key",
+        "by_word": "Agent" if row["agent"] else _WORDS.get(row["asker_kind"], ""),
         "kind_key": kind,
         "kind_name": KINDS[kind],
-        "app_key": row["app_id"] or "",
-        "agent_key": f"{row['app_id'] or ''}:{by}",
-        "group_key": f"{row['app_id'] or ''}:{by}:{kind}",
+        "app_key": app_id,
+        "agent_key": f"{app_id}:{by}",
+        "group_key": f"{app_id}:{by}:{kind}",
     }
 
 
@@ -163,7 +204,13 @@ def find_alike(calls: Sequence[Mapping[str, Any]], call: Mapping[str, Any]) -> l
 def _group(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     groups: dict[str, dict[str, Any]] = {}
     for row in sorted(rows, key=lambda row: (row["expires_at"], row["created_at"], row["id"])):
-        first = {"key": row["group_key"], "by": row["by"], "is_program": row["by_program"], "kind": row["kind_key"]}
+        first = {
+            "key": row["group_key"],
+            "by": row["by"],
+            "is_program": row["by_program"],
+            "word": row["by_word"],
+            "kind": row["kind_key"],
+        }
         groups.setdefault(row["group_key"], {**first, "place": row["place"], "calls": []})["calls"].append(row)
     for group in groups.values():
         counts = Counter(find_likeness(row) for row in group["calls"])
@@ -176,11 +223,17 @@ def _group(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 def _count(rows: Sequence[Mapping[str, Any]], name: str) -> dict[str, tuple[str, int]]:
     label = {"kind": "kind_name", "app": "place", "agent": "by"}[name]
     counts: dict[str, tuple[str, int]] = {}
+    places: dict[str, str] = {}
     for row in rows:
         key = row[f"{name}_key"]
         if key:
             counts[key] = (row[label], counts.get(key, ("", 0))[1] + 1)
-    return counts
+            places[key] = row["place"]
+    namesakes = Counter(words for words, _ in counts.values())
+    return {
+        key: (f"{words} ({places[key]})" if namesakes[words] > 1 and places[key] != words else words, number)
+        for key, (words, number) in counts.items()
+    }
 
 
 async def read_state(visit: Visit) -> Mapping[str, Any]:

@@ -6,6 +6,7 @@ It calls the tools of approvals as the signed-in user, who sees no more here tha
 import hmac
 import secrets
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,14 +19,14 @@ from baobab.http.console.call_form import CallForm, build_answer_form, build_cal
 from baobab.http.console.rendering import build_environment, render_page, say_duration
 from baobab.http.forms import ForeignForm, name_source, read_form, require_own_page
 from baobab.http.login_page.page import ACCENT, HEADERS, contrast
-from baobab.http.login_page.user_sessions import TO_APPROVALS, UserSessions
+from baobab.http.login_page.user_sessions import FLOW, TO_APPROVALS, UserSessions
 from baobab.http.request import Request as RestRequest
 from baobab.http.request import Scope
-from baobab.tools.core.approvals import AlreadyDecided
 from baobab.tools.core.auth.callers import EndUser
 from baobab.tools.core.auth.credentials import ANONYMOUS
 from baobab.tools.core.context import RequestContext
 from baobab.tools.core.errors import BadRequest, BaobabError, Unauthenticated
+from baobab.tools.core.guard.approvals import AlreadyDecided
 from baobab.tools.core.outages import STORE_OUTAGES, translate_outage
 from baobab.tools.core.registry import Registry
 
@@ -61,6 +62,12 @@ class UserApprovals:
         sessions = UserSessions(self._registry, app_id)
         page = await self._registry.call("auth_page", {"app_id": app_id}, ANONYMOUS, context)
         try:
+            if FLOW in request.query_params:
+                # A link that somebody else made signs nobody in, and nobody out.
+                with suppress(Unauthenticated):
+                    came_back = await sessions.end_flow(request)
+                    came_back.headers.update({**HEADERS, "Referrer-Policy": "no-referrer"})
+                    return came_back
             user, renewed_tokens = await sessions.open(request, context)
         except Unauthenticated:
             leaving = RedirectResponse(f"login-page?wish={TO_APPROVALS}", 303, HEADERS)

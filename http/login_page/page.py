@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode, urlsplit
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import RedirectResponse, Response
@@ -17,7 +18,7 @@ from baobab.http.answer import reply_to
 from baobab.http.console.rendering import build_environment, render_page
 from baobab.http.forms import name_source, read_form, require_own_page
 from baobab.http.login_page.second_steps import SHOWN, STEPS, VIEWS, ask_for_code, go_on, resume, take_step
-from baobab.http.login_page.user_sessions import TO_APPROVALS, UserSessions
+from baobab.http.login_page.user_sessions import FLOW, TO_APPROVALS, UserSessions
 from baobab.http.request import Request as RestRequest
 from baobab.http.request import Scope
 from baobab.tools.core.auth.callers import Caller
@@ -140,9 +141,12 @@ class Visit:
     origin: str | None = None
     """The origin of the page, as the browser sends it with a form."""
     wish: str = ""
-    """What the user wants beside signing in: `passkey`, to add one."""
+    """What the user wants beside signing in: `passkey`, to add one; `approvals`, to stay on our pages."""
+    host: str = ""
+    """The host at which the browser has opened the page."""
 
     async def answer(self, request: Request) -> Response:
+        self.host = request.headers.get("host", "")
         if request.method == "POST":
             require_own_page(request.headers)
             self.origin = request.headers.get("origin")
@@ -233,6 +237,7 @@ class Visit:
             "views": [(name, words) for name, words in _LINKS.items() if is_choice and name not in hidden_views],
             "problem": "" if error is None else _describe(error),
             "redirect_to": self.redirect_to or "",
+            "after_provider": self.redirect_to or "",
             # It is used up when the first factor was shown.
             "link": None if view in VIEWS else self.link,
             "email": self.email,
@@ -241,8 +246,23 @@ class Visit:
             "passkeys": view in ("password", "register", "enrol") or "passkey" in view_values.get("methods", ()),
             "providers_root": f"{self.registry.services.options.base_url}/auth/{self.app_id}/oauth",
         }
+        flow = None
+        if self.wish == TO_APPROVALS and view == "password" and page["providers"]:
+            flow = secrets.token_urlsafe(32)
+            values["after_provider"] = f"{self._find_approvals()}?{urlencode({FLOW: flow})}"
         values |= dict.fromkeys(SHOWN) | view_values
-        return self.owner.render(values, status if error is None else error.status, self.redirect_to)
+        answer = self.owner.render(values, status if error is None else error.status, self.redirect_to)
+        if flow is not None:
+            UserSessions(self.registry, self.app_id).begin_flow(answer, flow)
+        return answer
+
+    def _find_approvals(self) -> str:
+        """Returns the address of the page of approvals at the host where this one was opened: its cookies are there."""
+        base_url = self.registry.services.options.base_url
+        base = urlsplit(base_url)
+        if self.host.lower() == base.netloc.lower():
+            return f"{base_url}/auth/{self.app_id}/{TO_APPROVALS}"
+        return f"{base.scheme}://{self.host}/auth/{self.app_id}/{TO_APPROVALS}"
 
     async def call(self, tool: str, **arguments: Any) -> Any:
         return await self.call_as(ANONYMOUS, tool, **arguments)

@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 
 from baobab.storage.secrets import SecretUnreadable
 from baobab.tools.core.auth.callers import EndUser
@@ -16,9 +16,12 @@ from baobab.tools.core.context import RequestContext
 from baobab.tools.core.errors import BaobabError, Unauthenticated
 from baobab.tools.core.registry import Registry
 
+FLOW = "flow"
+"""The part of the query by which a browser that comes back from a provider is recognised."""
 TO_APPROVALS = "approvals"
 """The `wish` of the sign-in page for somebody who wants to approve calls, and stays on our pages."""
 _DAYS = 7
+_MINUTES_OF_FLOW = 15
 _KEPT = ("access_token", "refresh_token")
 
 
@@ -31,15 +34,34 @@ class UserSessions:
         self._is_secure = urlsplit(registry.services.options.base_url).scheme == "https"
         # With `__Host-`, no other host can set it. On a host of its own an app has the same path without its id.
         self._name = f"{'__Host-' if self._is_secure else ''}baobab_user_{app_id}"
+        self._flow_name = f"{'__Host-' if self._is_secure else ''}baobab_flow_{app_id}"
         self._context = f"user session:{app_id}"
 
     def keep(self, answer: Response, tokens: Mapping[str, Any]) -> None:
         text = json.dumps({name: tokens[name] for name in _KEPT})
         sealed_tokens = self._registry.services.vault.seal(text.encode(), self._context)
-        self._set(answer, sealed_tokens, _DAYS * 86400)
+        self._set(self._name, answer, sealed_tokens, _DAYS * 86400)
 
     def clear(self, answer: Response) -> None:
-        self._set(answer, "", 0)
+        self._set(self._name, answer, "", 0)
+
+    def begin_flow(self, answer: Response, flow: str) -> None:
+        """Notes in the browser that it leaves for a provider, to come back to our pages with tokens."""
+        self._set(self._flow_name, answer, flow, _MINUTES_OF_FLOW * 60)
+
+    async def end_flow(self, request: Request) -> Response:
+        """Keeps the tokens with which a browser comes back. Raises Unauthenticated if this one has not left for them:
+        nobody signs somebody else in as themselves with a link.
+        """
+        query, flow = request.query_params, request.cookies.get(self._flow_name, "")
+        if not flow or not hmac.compare_digest(flow.encode(), query.get(FLOW, "").encode()):
+            raise Unauthenticated
+        tokens = {name: query.get(name, "") for name in _KEPT}
+        await self._identify(tokens["access_token"])
+        answer = RedirectResponse(TO_APPROVALS, 303)
+        self.keep(answer, tokens)
+        self._set(self._flow_name, answer, "", 0)
+        return answer
 
     async def open(self, request: Request, context: RequestContext) -> tuple[EndUser, Mapping[str, Any] | None]:
         """Returns the user, and new tokens if the old ones had expired. Raises Unauthenticated."""
@@ -70,7 +92,5 @@ class UserSessions:
             raise Unauthenticated
         return caller
 
-    def _set(self, answer: Response, value: str, seconds: int) -> None:
-        answer.set_cookie(
-            self._name, value, max_age=seconds, path="/", secure=self._is_secure, httponly=True, samesite="lax"
-        )
+    def _set(self, name: str, answer: Response, value: str, seconds: int) -> None:
+        answer.set_cookie(name, value, max_age=seconds, path="/", secure=self._is_secure, httponly=True, samesite="lax")

@@ -23,7 +23,7 @@ from baobab.runtime.oauth.errors import OAuthError, RedirectRefused
 from baobab.tools.core.auth.credentials import ANONYMOUS
 from baobab.tools.core.context import RequestContext
 from baobab.tools.core.errors import BadRequest, BaobabError, Conflict
-from baobab.tools.core.plan_room import PlanLimitReached
+from baobab.tools.core.limits.plan_room import PlanLimitReached
 from baobab.tools.core.registry import Registry
 from baobab.tools.oauth import requests
 

@@ -71,7 +71,7 @@ async def answer_app_resource(registry: Registry, address: str, request: Request
             "resource": build_resource(address, app.id),
             "authorization_servers": [build_issuer(address, app.id), address],
             "scopes_supported": [SCOPE],
-            "resource_name": app.name,
+            "resource_name": app.title,
         }
     )
     return await ProtectedResourceMetadataHandler(metadata).handle(request)

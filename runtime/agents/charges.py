@@ -6,12 +6,12 @@ from sqlalchemy import bindparam, func, select
 
 from baobab.runtime.agents.event_log import EventLog
 from baobab.runtime.agents.tables import AGENT_OF_RUN, ENDED, agents, runs
-from baobab.storage.database import Database
-from baobab.tools.core.credits import Credits, Spender
+from baobab.storage.sql.database import Database
+from baobab.tools.core.limits.credits import Credits, Spender
 from baobab.tools.core.services import Services
 
-_FIND_PARENT = (
-    select(runs.c.agent_id, runs.c.parent_run_id, agents.c.daily_budget)
+_FIND_RUN = (
+    select(runs.c.id, runs.c.agent_id, runs.c.parent_run_id, agents.c.daily_budget)
     .outerjoin(agents, AGENT_OF_RUN)
     .where(runs.c.id == bindparam("run"))
 )
@@ -19,6 +19,29 @@ RAISE_BUDGET = (
     "Raise the agent's `daily_budget_usd` (agents_update), lower `max_tokens` of the node, or wait until midnight UTC."
 )
 OUT_OF_BUDGET = "The agent's daily budget does not allow another call of a model."
+
+
+async def find_spender(database: Database, run_id: str) -> Spender | None:
+    """Returns who pays for the calls of a run that is stored in this database; None if the run is no longer there."""
+    run = (await database.execute(_FIND_RUN, {"run": run_id})).first()
+    return None if run is None else await _load_spender(database, run)
+
+
+async def _load_spender(database: Database, run: Any) -> Spender:
+    """Loads the budgets that a run counts against: those of its agent and of the agents of its parent runs.
+
+    run: its row, with the `daily_budget` of its agent.
+    """
+    # An agent may be its own ancestor, through another one.
+    daily_budgets, parent_id = {run.agent_id: run.daily_budget}, run.parent_run_id
+    # None of it depends on the moment of another: parents and agents of a run stay the same.
+    while parent_id is not None:
+        parent = (await database.execute(_FIND_RUN, {"run": parent_id})).first()
+        if parent is None:
+            break
+        daily_budgets[parent.agent_id] = parent.daily_budget
+        parent_id = parent.parent_run_id
+    return Spender(run.id, tuple(daily_budgets.items()))
 
 
 class RunCharges:
@@ -37,17 +60,8 @@ class RunCharges:
         """Whether a call that may have been charged has failed."""
 
     async def load(self) -> None:
-        """Loads the budgets that the run counts against: those of its agent and of the agents of its parent runs."""
-        # An agent may be its own ancestor, through another one.
-        daily_budgets, parent_id = {self._run.agent_id: self._run.daily_budget}, self._run.parent_run_id
-        # None of it depends on the moment of another: parents and agents of a run stay the same.
-        while parent_id is not None:
-            rows = await self._database.fetch_once(_FIND_PARENT, {"run": parent_id})
-            if not rows:
-                break
-            daily_budgets[rows[0].agent_id] = rows[0].daily_budget
-            parent_id = rows[0].parent_run_id
-        self.spender = Spender(self._run.id, tuple(daily_budgets.items()))
+        """Loads the budgets that the run counts against."""
+        self.spender = await _load_spender(self._database, self._run)
 
     async def count_missing(self) -> None:
         """Adds charges that the run's row lacks, because a process ended between a model call and its record."""

@@ -23,8 +23,8 @@ from baobab.runtime.agents.event_log import EventLog
 from baobab.runtime.agents.failures import RunFailed
 from baobab.runtime.agents.pieces import CheckpointPacker, CheckpointRow, read_pieces, save_checkpoints
 from baobab.runtime.agents.tables import Write, checkpoints, pieces, writes
-from baobab.storage.database import Database
-from baobab.storage.statements import Statements
+from baobab.storage.sql.database import Database
+from baobab.storage.sql.statements import Statements
 
 _LARGEST = 16 * 2**20
 _INSERT_WRITE = (

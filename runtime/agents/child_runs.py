@@ -12,12 +12,12 @@ from baobab.runtime.agents.failures import ChildRunPending, RunFailed
 from baobab.runtime.agents.job_kinds import ADVANCE
 from baobab.runtime.agents.run_rows import build_run_row, copy_caller, insert_run
 from baobab.runtime.agents.run_session import RunResult
-from baobab.runtime.agents.spec import AgentNode
+from baobab.runtime.agents.spec.spec import AgentNode
 from baobab.runtime.agents.tables import ENDED, agents, runs
-from baobab.storage.database import Database
-from baobab.storage.statements import Statements
+from baobab.storage.sql.database import Database
+from baobab.storage.sql.statements import Statements
 from baobab.tools.core.auth.deciders import Approvers
-from baobab.tools.core.money import usd
+from baobab.tools.core.limits.money import usd
 from baobab.tools.core.services import Services
 
 DEEPEST = 5

@@ -4,13 +4,13 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from baobab.runtime.agents.answer_schema import find_mismatch
-from baobab.runtime.agents.bounds import find_violations
 from baobab.runtime.agents.failures import RunFailed
 from baobab.runtime.agents.model_answers import ModelAnswer
 from baobab.runtime.agents.rendering import render_text
 from baobab.runtime.agents.run_session import Message
-from baobab.runtime.agents.spec import LlmNode
+from baobab.runtime.agents.spec.answer_schema import find_mismatch
+from baobab.runtime.agents.spec.bounds import find_violations
+from baobab.runtime.agents.spec.spec import LlmNode
 from baobab.runtime.agents.state import State
 
 _LONGEST_REPAIRED = 64 * 1024

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from baobab.runtime.agents.conditions import Condition
 from baobab.runtime.agents.failures import RunFailed
-from baobab.runtime.agents.spec import GraphSpec
+from baobab.runtime.agents.spec.conditions import Condition
+from baobab.runtime.agents.spec.spec import GraphSpec
 from baobab.runtime.json_logic.context import EvaluationContext, RuleError
 
 

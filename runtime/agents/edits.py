@@ -5,11 +5,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from baobab.runtime.agents.answer_schema import find_mismatch
-from baobab.runtime.agents.app_rights import is_covered, list_changed_fields
 from baobab.runtime.agents.offers import BOUND, REMOTE
-from baobab.tools.core.app_rights import name_editable_fields
-from baobab.tools.core.approvals import AlreadyDecided, Edit
+from baobab.runtime.agents.spec.answer_schema import find_mismatch
+from baobab.runtime.agents.spec.app_rights import is_covered, list_changed_fields
 from baobab.tools.core.auth.access import authorise_call
 from baobab.tools.core.auth.callers import Anonymous, EndUser
 from baobab.tools.core.auth.deciders import Decider, person
@@ -17,8 +15,10 @@ from baobab.tools.core.auth.names import find_decider
 from baobab.tools.core.auth.roles import APPROVER
 from baobab.tools.core.call import Call, Tool
 from baobab.tools.core.errors import BadRequest, Forbidden, MissingField
+from baobab.tools.core.guard.app_rights import name_editable_fields
+from baobab.tools.core.guard.approvals import AlreadyDecided, Edit
+from baobab.tools.core.guard.wording import redact_arguments, restore_hidden
 from baobab.tools.core.invalid import invalid
-from baobab.tools.core.wording import redact_arguments, restore_hidden
 
 _QUESTION = "interrupt"
 

@@ -8,8 +8,8 @@ from typing import Any
 from sqlalchemy import delete, exists, select
 
 from baobab.runtime.agents.tables import AGENT_OF_RUN, agents, counts, live_texts, runs, threads
-from baobab.storage.database import Database
-from baobab.storage.statements import Statements
+from baobab.storage.sql.database import Database
+from baobab.storage.sql.statements import Statements
 from baobab.tools.core.services import Services
 
 BATCH = 20

@@ -14,8 +14,8 @@ from baobab.runtime.agents.run_tree import INSERT_EVENT, emit_to_parents
 from baobab.runtime.agents.run_watcher import RUN_EVENTS
 from baobab.runtime.agents.tables import Write
 from baobab.storage.clock import Clock
-from baobab.storage.database import Database
-from baobab.storage.statements import Statements
+from baobab.storage.sql.database import Database
+from baobab.storage.sql.statements import Statements
 from baobab.tools.core.job import Job
 from baobab.tools.core.jobs import RetryLater
 

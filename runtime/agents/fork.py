@@ -10,9 +10,9 @@ from sqlalchemy import insert, select
 from baobab.runtime.agents.checkpoint_json import dumps, loads
 from baobab.runtime.agents.edges import Edges
 from baobab.runtime.agents.pieces import CheckpointPacker, add_pieces, read_pieces
-from baobab.runtime.agents.spec import GraphSpec
+from baobab.runtime.agents.spec.spec import GraphSpec
 from baobab.runtime.agents.tables import checkpoints, writes
-from baobab.storage.database import Database, Execute, Unit
+from baobab.storage.sql.database import Database, Execute, Unit
 
 _BRANCH = "branch:to:"
 """The prefix of LangGraph's channels that make a node start."""

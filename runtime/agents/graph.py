@@ -16,8 +16,6 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import Runtime
 from langgraph.types import Command, Send, interrupt
 
-from baobab.runtime.agents.announcements import CallingNode, announce_write
-from baobab.runtime.agents.asks import keep_ask
 from baobab.runtime.agents.conversation import (
     REPAIR,
     describe_cut,
@@ -36,7 +34,18 @@ from baobab.runtime.agents.model_answers import ModelAnswer
 from baobab.runtime.agents.offers import function_names
 from baobab.runtime.agents.rendering import render_each, render_tree, template_values
 from baobab.runtime.agents.run_session import Message, RecalledMessages, RunResult, RunSession
-from baobab.runtime.agents.spec import AgentNode, EndNode, GraphSpec, LlmNode, MapNode, ToolNode, ToolRef, parse_graph
+from baobab.runtime.agents.spec.announcements import CallingNode, announce_write
+from baobab.runtime.agents.spec.asks import keep_ask
+from baobab.runtime.agents.spec.spec import (
+    AgentNode,
+    EndNode,
+    GraphSpec,
+    LlmNode,
+    MapNode,
+    ToolNode,
+    ToolRef,
+    parse_graph,
+)
 from baobab.runtime.agents.state import State
 from baobab.runtime.agents.tool_calls import as_text, delegate_run, is_quoting, make_call, refuse_call
 

@@ -14,6 +14,7 @@ class GraphLibrary:
     initial_state: Any
     checkpointer: Any
     find_fork_point: Any
+    read_state: Any
 
 
 async def load_graph_library() -> GraphLibrary:
@@ -23,11 +24,11 @@ async def load_graph_library() -> GraphLibrary:
 
 def _import_library() -> GraphLibrary:
     from baobab.runtime.agents.checkpointer import Checkpointer
-    from baobab.runtime.agents.fork import find_fork_point
+    from baobab.runtime.agents.fork import find_fork_point, read_state
     from baobab.runtime.agents.graph import compile_graph
     from baobab.runtime.agents.state import build_initial_state
 
-    return GraphLibrary(compile_graph, build_initial_state, Checkpointer, find_fork_point)
+    return GraphLibrary(compile_graph, build_initial_state, Checkpointer, find_fork_point, read_state)
 
 
-_library = LateImport(_import_library)
+_library = LateImport(_import_library, packages=("langgraph", "langchain_core", "langsmith", "baobab.runtime.agents"))

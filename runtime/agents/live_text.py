@@ -15,8 +15,8 @@ from sqlalchemy import select
 
 from baobab.runtime.agents.run_watcher import RunWatcher
 from baobab.runtime.agents.tables import live_texts
-from baobab.storage.database import Database, DatabaseUnavailable
-from baobab.storage.statements import Statements
+from baobab.storage.sql.database import Database, DatabaseUnavailable
+from baobab.storage.sql.statements import Statements
 from baobab.tools.core.services import Services
 
 MAX_CHARACTERS = 2**20

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from baobab.storage.statements import Statements
+from baobab.storage.sql.statements import Statements
 
 MOST_CHARACTERS = 16_000
 """The most characters that are kept of a prompt and of an answer."""

@@ -9,19 +9,21 @@ from functools import partial
 from hashlib import sha256
 from typing import Any
 
-from baobab.runtime.agents.app_rights import ActingNode, find_edit_issues, find_right_issues, list_edit_paths
-from baobab.runtime.agents.arguments import find_argument_issues
-from baobab.runtime.agents.issue import Issue
 from baobab.runtime.agents.remote.errors import ToolServerNotFound
 from baobab.runtime.agents.remote.server import ToolServer, load_servers
 from baobab.runtime.agents.remote.tool_description import ToolDescription
-from baobab.runtime.agents.spec import Exposure, GraphSpec, LlmNode, Mode, ToolKey, ToolRef
-from baobab.runtime.agents.validation import ToolOffer, narrow_offer
-from baobab.storage.database import Execute
+from baobab.runtime.agents.spec.app_rights import ActingNode, find_edit_issues, find_right_issues, list_edit_paths
+from baobab.runtime.agents.spec.arguments import find_argument_issues
+from baobab.runtime.agents.spec.issue import Issue
+from baobab.runtime.agents.spec.spec import Exposure, GraphSpec, LlmNode, Mode, ToolKey, ToolRef
+from baobab.runtime.agents.spec.validation import ToolOffer, narrow_offer
+from baobab.runtime.functions.agent_tools import FunctionTool, load_function_tools
+from baobab.storage.sql.database import Execute
 from baobab.tools.core.auth.callers import Anonymous, Caller, EndUser
 from baobab.tools.core.call import GraphName, Tool, ToolRunner
 from baobab.tools.core.effects import Effect
 from baobab.tools.core.errors import BadRequest, BaobabError, name_operations_within
+from baobab.tools.core.spellings import read_ids
 
 BOUND = "app_id"
 """The argument that is set to the agent's app; neither graphs nor models choose it."""
@@ -31,6 +33,8 @@ DIGEST = "digest"
 """Its argument that pins the description of the tool at the time when the call was proposed."""
 SERVER = "server_id"
 """Its argument that pins the server by id: a graph may use a name, which another server may get later."""
+CALL_FUNCTION, READ_FUNCTION = "functions_call", "functions_read"
+"""The tools that call functions of the app: those that may change something, and those that cannot."""
 _SOMEBODY = EndUser("app_000000000000", "somebody")
 _NO_NAME = re.compile(r"[^A-Za-z0-9_-]+")
 _LONGEST_NAME = 64
@@ -43,11 +47,18 @@ class ToolOffers:
     registry: ToolRunner
     servers: Mapping[str, ToolServer] = field(default_factory=dict)
     """The app's tool servers, by name and by id."""
+    functions: Mapping[str, FunctionTool] = field(default_factory=dict)
+    """The app's functions that agents may call, by name."""
 
     def get_offer(self, ref: ToolRef) -> ToolOffer | str:
         """Returns how a tool may be used, or why it may not be."""
         if ref.source == "function":
-            return f"there is no function {ref.name}: use a builtin tool, or one of a tool server (mcp)"
+            function = self.functions.get(ref.name)
+            if function is None:
+                return f"there is no function {ref.name} with agent_tool: deploy it with that (functions_deploy)"
+            effect_of_function: Effect = "read" if function.mode == "read_only" else "external"
+            schema = function.input_schema
+            return ToolOffer(function.mode, function.exposed_to, effect=effect_of_function, schema=schema)
         if ref.source == "mcp":
             try:
                 tool = self.get_remote_tool(ref)
@@ -117,6 +128,10 @@ class ToolOffers:
 
     def get_calling_tool(self, ref: ToolRef) -> Tool:
         """Returns the registered tool that makes the calls of an offered one."""
+        if ref.source == "function":
+            function = self.functions.get(ref.name)
+            is_reading = function is not None and function.mode == "read_only"
+            return self.registry.find(READ_FUNCTION if is_reading else CALL_FUNCTION)
         return self.registry.find(REMOTE) if ref.source == "mcp" else self._find_builtin(ref)[0]
 
     def _find_builtin(self, ref: ToolRef) -> tuple[Tool, GraphName]:
@@ -129,6 +144,11 @@ class ToolOffers:
 
     def describe_tool(self, ref: ToolRef, name: str) -> dict[str, Any]:
         """Describes an offered tool for a model. name: what the model calls it."""
+        if ref.source == "function":
+            app_function = self.functions[ref.name]
+            parameters = {"type": "object", **app_function.input_schema}
+            shown_function = {"name": name, "description": app_function.description, "parameters": parameters}
+            return {"type": "function", "function": shown_function}
         if ref.source != "mcp":
             return describe_function(*self._find_builtin(ref), name)
         tool, server = self.get_remote_tool(ref), self._get_server(ref)
@@ -141,12 +161,14 @@ class ToolOffers:
         """Builds the arguments of the tool that makes a call: those of the run, and those that the run does not
         choose.
         """
+        if ref.source == "function":
+            return {BOUND: app_id, "name": ref.name, "arguments": dict(arguments_of_run)}
         if ref.source != "mcp":
             tool, graph_name = self._find_builtin(ref)
             if tool.app_parameter == BOUND and arguments_of_run.get(BOUND, app_id) != app_id:
                 raise BadRequest(f"`{BOUND}` is bound to the agent's own app.", remediation=f"Leave `{BOUND}` out.")
             own_names = {field_name: own for own, field_name in graph_name.arguments.items()}
-            arguments = {own_names.get(name, name): value for name, value in arguments_of_run.items()}
+            arguments = read_ids(tool, {own_names.get(name, name): each for name, each in arguments_of_run.items()})
             return {**arguments, BOUND: app_id} if tool.app_parameter == BOUND else arguments
         try:
             digest = self.get_remote_tool(ref).digest
@@ -172,13 +194,15 @@ def _find_right_issues(tool: Tool, graph_name: GraphName, node: ActingNode) -> I
 
 async def load_offers(registry: ToolRunner, execute: Execute, app_id: str) -> ToolOffers:
     """Loads the tools that an app offers its agents. execute: of the database of the app's region."""
-    return ToolOffers(registry, await load_servers(execute, app_id))
+    return ToolOffers(registry, await load_servers(execute, app_id), await load_function_tools(execute, app_id))
 
 
 def is_usable(tool: Tool) -> bool:
     """Returns whether agents may call a tool: it must be bound to an app or be open to linked apps, and it must
-    neither grant rights nor act as a person.
+    neither grant rights nor act as a person. Functions are called as such, by their own names.
     """
+    if tool.name in (CALL_FUNCTION, READ_FUNCTION):
+        return False
     if tool.toolset.name == "agents":
         return tool.name == "interrupt"
     return (tool.app_parameter == BOUND or tool.for_linked_apps) and not tool.grants and tool.mcp

@@ -14,8 +14,8 @@ from pydantic_core import to_json
 from sqlalchemy import select
 
 from baobab.runtime.agents.tables import pieces
-from baobab.storage.database import Execute
-from baobab.storage.statements import Statements
+from baobab.storage.sql.database import Execute
+from baobab.storage.sql.statements import Statements
 
 # Here and not in checkpoint_json.py, which imports LangGraph: the event log of a run needs this module without it.
 MARK = "$"

@@ -13,7 +13,7 @@ from typing import Any
 from sqlalchemy import select
 
 from baobab.runtime.agents.tables import events, runs
-from baobab.storage.database import Database
+from baobab.storage.sql.database import Database
 from baobab.tools.core.call import Tool
 
 FindName = Callable[[str], Awaitable[str | None]]
@@ -71,11 +71,12 @@ async def describe_reading(
 async def _load_reading(database: Database, run: Any) -> Reading:
     """Reads the events of a run, of those above it and of those that it has delegated to."""
     reading = Reading()
-    of_stranger = run.caller_kind in ("end_user", "anonymous")
+    brings_outside_text = run.caller.get("brings_outside_text", False)
+    of_stranger = run.caller_kind in ("end_user", "anonymous") or brings_outside_text
     reading.own_texts.append(json.dumps(run.graph_spec, ensure_ascii=False))
     input_text = json.dumps(run.input, ensure_ascii=False)
     if of_stranger:
-        source = {"kind": "input", "own": False}
+        source = {"kind": "start" if brings_outside_text else "input", "own": False}
         if run.caller_user_id is not None:
             source["user"] = run.caller_user_id
         reading.sources.append(source)

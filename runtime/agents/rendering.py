@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from baobab.runtime.agents.failures import RunFailed
-from baobab.runtime.agents.templates import Template, TemplateError, fill_each, fill_tree
+from baobab.runtime.agents.spec.templates import Template, TemplateError, fill_each, fill_tree
 
 
 def template_values(state: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,16 +10,16 @@ from typing import Any
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.memory import InMemorySaver
 
-from baobab.runtime.agents.announcements import CallingNode
 from baobab.runtime.agents.child_runs import derive_child_id
 from baobab.runtime.agents.failures import CallDenied, RunFailed, ToolFailed
 from baobab.runtime.agents.graph import compile_graph
 from baobab.runtime.agents.model_answers import ModelAnswer
 from baobab.runtime.agents.run_record import Event, RunRecord, load_record
 from baobab.runtime.agents.run_session import CallResult, Message, RecalledMessages, RunResult, RunSession
-from baobab.runtime.agents.spec import AgentNode, GraphSpec, LlmNode, NamedApprovers, ToolRef
+from baobab.runtime.agents.spec.announcements import CallingNode
+from baobab.runtime.agents.spec.spec import AgentNode, GraphSpec, LlmNode, NamedApprovers, ToolRef
 from baobab.runtime.agents.state import build_initial_state
-from baobab.storage.database import Database
+from baobab.storage.sql.database import Database
 
 _CALLS = ("tool_call_start", "tool_call_end")
 _COMPARED_EVENTS = ("run_start", "node_start", "node_end", *_CALLS, "run_failed", "run_end")

@@ -14,18 +14,18 @@ from baobab.runtime.agents.charges import RunCharges
 from baobab.runtime.agents.child_runs import ChildRuns
 from baobab.runtime.agents.event_log import EventLog, RunEnd
 from baobab.runtime.agents.failures import RunFailed, RunTimedOut
-from baobab.runtime.agents.job_kinds import ADVANCE, WEBHOOK
+from baobab.runtime.agents.job_kinds import ADVANCE, RUN_ENDED, RUN_PAUSED, WEBHOOK
 from baobab.runtime.agents.langgraph_import import load_graph_library
 from baobab.runtime.agents.live_text import LiveTexts
 from baobab.runtime.agents.offers import ToolOffers, load_offers
 from baobab.runtime.agents.run_session import RunSession
 from baobab.runtime.agents.run_toolbox import RunToolbox
-from baobab.runtime.agents.run_tree import close_run
+from baobab.runtime.agents.run_tree import close_run, tell_triggers
 from baobab.runtime.agents.run_watcher import RunWatcher
-from baobab.runtime.agents.spec import parse_graph
+from baobab.runtime.agents.spec.spec import parse_graph
 from baobab.runtime.agents.tables import AGENT_OF_RUN, ENDED, FROZEN, agents, checkpoints, events, runs
 from baobab.runtime.agents.threads import ThreadMemory, add_turns
-from baobab.storage.statements import Statements
+from baobab.storage.sql.statements import Statements
 from baobab.tools.core.auth import proposers
 from baobab.tools.core.auth.callers import Caller
 from baobab.tools.core.errors import BaobabError, Unavailable
@@ -80,6 +80,8 @@ class RunExecutor:
         if run is None:
             return
         self._run = run
+        # So that this process knows for what the app waits when the run pauses or ends.
+        await self._services.subscriptions.waits_for(run.app_id, RUN_ENDED)
         clock, notify = self._services.clock, self._watcher.notify_listeners
         self._event_log = EventLog(
             self._job, run, self._job.database, clock, emitted_subjects=self._emitted_subjects, notify=notify
@@ -112,7 +114,7 @@ class RunExecutor:
             caller = await self._restore_caller(run)
             registry, base_url = self._job.registry, self._services.options.base_url
             offers = ToolOffers(registry)
-            if self._spec.tools.mcp_servers:
+            if self._spec.tools.mcp_servers or self._spec.tools.functions:
                 async with self._job.database.reading() as connection:
                     offers = await load_offers(registry, connection.execute, run.app_id)
             child_runs = ChildRuns(self._services, self._job.database, self._event_log, run)
@@ -155,9 +157,9 @@ class RunExecutor:
             raise RunFailed("outdated", message) from exc
 
     async def _restore_caller(self, run: Any) -> Caller:
-        fetch, now = self._services.database.fetch_once, self._services.clock.now()
+        execute, now = self._services.database.execute, self._services.clock.now()
         try:
-            caller = await proposers.restore_caller(fetch, self._services.credits, run.caller, now)
+            caller = await proposers.restore_caller(execute, self._services.credits, run.caller, now)
         except proposers.CallerUnreadable as exc:
             # A server of the version that stored the run may go on with it.
             raise RetryLater(_OTHER_VERSION_SECONDS, exc.message) from exc
@@ -171,7 +173,7 @@ class RunExecutor:
         Raises RetryLater while another job executes it. The run is claimed by the first transaction of its event log,
         if nobody has changed it until then.
         """
-        rows = await self._job.database.fetch_once(_FIND_RUN, {"run": self._run_id})
+        rows = (await self._job.database.execute(_FIND_RUN, {"run": self._run_id})).all()
         run: Any = rows[0] if rows else None
         # A frozen run is continued after its app has been moved.
         if run is None or run.status in ENDED or run.job_id == FROZEN:
@@ -287,7 +289,10 @@ class RunExecutor:
             if released_rows and released_rows[0][0] == "cancelling":
                 job_id = f"run:{self._run_id}:after:{self._job.id}"[-200:]
                 self._services.jobs.enqueue_in(statements, ADVANCE, {"run_id": self._run_id}, job_id)
-            elif released_rows and new_approvals and self._run.webhook_url is not None:
+                return
+            if released_rows and new_approvals:
+                tell_triggers(statements, self._services.jobs, self._run, RUN_PAUSED, approvals=new_approvals)
+            if released_rows and new_approvals and self._run.webhook_url is not None:
                 # In the transaction of the events: each pause is told, and an attempt after a crash tells none anew.
                 arguments = {"run_id": self._run_id, "approvals": new_approvals}
                 job_id = f"webhook:{self._run_id}:{new_approvals[0]['approval_id']}"
@@ -347,6 +352,7 @@ class RunExecutor:
             if turns_by_node:
                 add_turns(statements, self._run, turns_by_node, self._services.ids.uuid(), now)
             has_jobs |= close_run(statements, self._services.jobs, self._run, usage)
+            has_jobs |= tell_triggers(statements, self._services.jobs, self._run, RUN_ENDED, status=status)
             if url is not None:
                 arguments = {"run_id": self._run_id}
                 self._services.jobs.enqueue_in(statements, WEBHOOK, arguments, f"webhook:{self._run_id}")

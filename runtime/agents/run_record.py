@@ -13,9 +13,9 @@ from sqlalchemy import select
 from baobab.runtime.agents.checkpoint_json import loads
 from baobab.runtime.agents.pieces import read_pieces
 from baobab.runtime.agents.run_session import Message
-from baobab.runtime.agents.spec import GraphSpec, LlmNode
+from baobab.runtime.agents.spec.spec import GraphSpec, LlmNode
 from baobab.runtime.agents.tables import checkpoints, events
-from baobab.storage.database import Database
+from baobab.storage.sql.database import Database
 
 Event = dict[str, Any]
 

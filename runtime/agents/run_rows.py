@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from baobab.storage.statements import Statements
+from baobab.storage.sql.statements import Statements
 
 _CALLER = ("caller_kind", "caller", "subject", "person", "caller_user_id", "caller_ip", "organisation_id", "account_id")
 

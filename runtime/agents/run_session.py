@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from baobab.runtime.agents.announcements import CallingNode
 from baobab.runtime.agents.model_answers import ModelAnswer
-from baobab.runtime.agents.spec import AgentNode, LlmNode, NamedApprovers, ToolRef
+from baobab.runtime.agents.spec.announcements import CallingNode
+from baobab.runtime.agents.spec.spec import AgentNode, LlmNode, NamedApprovers, ToolRef
 
 Message = dict[str, Any]
 

@@ -10,9 +10,6 @@ from typing import Any
 
 from pydantic_core import from_json, to_json
 
-from baobab.runtime.agents.announcements import Announcement, CallingNode
-from baobab.runtime.agents.app_rights import AppRightWithdrawn, digest_node, require_app_right
-from baobab.runtime.agents.bounds import MAX_HELD_DEPTH, is_too_deep
 from baobab.runtime.agents.charges import OUT_OF_BUDGET, RAISE_BUDGET, RunCharges
 from baobab.runtime.agents.child_runs import ChildRuns, derive_child_id
 from baobab.runtime.agents.event_log import EventLog
@@ -23,23 +20,26 @@ from baobab.runtime.agents.model_calls import ModelCallRecord
 from baobab.runtime.agents.offers import BOUND, DIGEST, SERVER, ToolOffers, function_names
 from baobab.runtime.agents.reading import describe_reading
 from baobab.runtime.agents.run_session import CallResult, Message, RunResult
-from baobab.runtime.agents.spec import AgentNode, GraphSpec, LlmNode, NamedApprovers, ToolRef
-from baobab.runtime.agents.validation import ToolOffer, find_node_right_issues
-from baobab.runtime.agents.wiring import is_output
-from baobab.runtime.job_slots import network_wait
-from baobab.tools.core.app_rights import AppRight
-from baobab.tools.core.approvals import ApprovalExpired, TooManyPending, caller_requires_approval
+from baobab.runtime.agents.spec.announcements import Announcement, CallingNode
+from baobab.runtime.agents.spec.app_rights import AppRightWithdrawn, digest_node, require_app_right
+from baobab.runtime.agents.spec.bounds import MAX_HELD_DEPTH, is_too_deep
+from baobab.runtime.agents.spec.spec import AgentNode, GraphSpec, LlmNode, NamedApprovers, ToolRef
+from baobab.runtime.agents.spec.validation import ToolOffer, find_node_right_issues
+from baobab.runtime.agents.spec.wiring import is_output
+from baobab.runtime.jobs.job_slots import network_wait
 from baobab.tools.core.auth import proposers
 from baobab.tools.core.auth.callers import ActingApp, Anonymous, AppKey, Caller, EndUser
 from baobab.tools.core.auth.deciders import ADMIN, MEMBER, OWNER_OF_KEY, STARTER, Approvers, starter_of, starters_of
 from baobab.tools.core.call import Call, Tool, ToolRunner
 from baobab.tools.core.context import RequestContext
-from baobab.tools.core.credits import BudgetExhausted
 from baobab.tools.core.errors import ApprovalRejected, ApprovalRequired, BaobabError, Unavailable
-from baobab.tools.core.money import usd
-from baobab.tools.core.read_text import shorten_texts
-from baobab.tools.core.steps import Step
-from baobab.tools.core.wording import redact_arguments
+from baobab.tools.core.guard.app_rights import AppRight
+from baobab.tools.core.guard.approvals import ApprovalExpired, TooManyPending, caller_requires_approval
+from baobab.tools.core.guard.read_text import shorten_texts
+from baobab.tools.core.guard.steps import Step
+from baobab.tools.core.guard.wording import redact_arguments
+from baobab.tools.core.limits.credits import BudgetExhausted
+from baobab.tools.core.limits.money import usd
 
 # A call that must wait longer than this for a rate limit pauses its run, for at least as long.
 _LONGEST_WAIT_SECONDS = 10
@@ -111,6 +111,7 @@ class RunToolbox:
             approvers=deciders.of,
             persons=deciders.persons,
             starter=starter_of(self.run),
+            trigger=(self.run.caller.get("trigger") or {}).get("name", ""),
             agent=self.run.agent,
             app_id=self.run.app_id,
             voucher=proposers.find_voucher(self.run.caller),
@@ -132,6 +133,9 @@ class RunToolbox:
                 await self.event_log.flush()
             result, finished_call = await self._run_with_waits(tool, bound_arguments, caller, context)
             self.event_log.add_usage(cost=finished_call.cost or 0)
+            if finished_call.cost is None and tool.effect == "external":
+                # What it costs, if anything, is in the ledger.
+                self.charges.may_be_incomplete = True
         except ApprovalRequired as exc:
             expires_at = exc.details["expires_at"] if exc.details["status"] == "pending" else None
             details = {
@@ -244,7 +248,7 @@ class RunToolbox:
             raise ToolFailed({"code": "TOOL_NOT_ALLOWED", "message": f"Users may not use {ref.name} here."})
         try:
             app = await self.registry.services.directory.app(self.run.app_id)
-            await require_app_right(self.event_log.database.fetch_once, app, right.agent_id, right.node, right.digest)
+            await require_app_right(self.event_log.database.execute, app, right.agent_id, right.node, right.digest)
         except BaobabError as exc:
             raise ToolFailed(_error_payload(exc)) from exc
 

@@ -11,11 +11,11 @@ from typing import Any
 from pydantic_core import to_json
 
 from baobab.runtime.agents.failures import RunFailed
-from baobab.runtime.agents.job_kinds import ADVANCE, ORPHANS, WEBHOOK
+from baobab.runtime.agents.job_kinds import ADVANCE, ORPHANS, RUN_ENDED, WEBHOOK
 from baobab.runtime.agents.run_watcher import RUN_CANCELS, RUN_EVENTS, RunWatcher
 from baobab.runtime.agents.tables import ENDED, FROZEN
-from baobab.storage.database import Database
-from baobab.storage.statements import Statements
+from baobab.storage.sql.database import Database
+from baobab.storage.sql.statements import Statements
 from baobab.tools.core.jobs import JOBS, Jobs
 from baobab.tools.core.services import Services
 
@@ -75,6 +75,15 @@ def close_run(statements: Statements, jobs: Jobs, run: Any, usage_columns: Seque
     return parent_id is not None or has_children
 
 
+def tell_triggers(statements: Statements, jobs: Jobs, run: Any, type_: str, **data: Any) -> bool:
+    """Emits an event of a run for triggers, unless it is a step of another run. Returns whether one may wait for it."""
+    if run.parent_run_id is not None:
+        return False
+    data = {"run_id": run.id, "agent": run.agent, **data}
+    origin = {"run_id": run.id, "outside": run.caller_kind in ("end_user", "anonymous")}
+    return jobs.emit_in(statements, type_, app_id=run.app_id, data=data, origin=origin)
+
+
 def emit_to_parents(
     statements: Statements,
     app_id: str,
@@ -117,6 +126,7 @@ async def fail_lost_run(services: Services, database: Database, run: Any) -> Non
                 INSERT_EVENT, run.app_id, run.id, seq, "run_failed", to_json(failure.event).decode(), "run_end", now
             )
             close_run(statements, services.jobs, run, usage)
+            tell_triggers(statements, services.jobs, run, RUN_ENDED, status="failed")
             if webhook_url is not None:
                 services.jobs.enqueue_in(statements, WEBHOOK, {"run_id": run.id}, f"webhook:{run.id}")
 
@@ -143,6 +153,7 @@ async def request_cancel(services: Services, database: Database, run: Any) -> st
             seq, webhook_url, *usage = ended_rows[0]
             statements.rows(INSERT_EVENT, run.app_id, run.id, seq, "run_cancelled", "{}", "run_end", now)
             close_run(statements, services.jobs, run, usage)
+            tell_triggers(statements, services.jobs, run, RUN_ENDED, status="cancelled")
             if webhook_url is not None:
                 services.jobs.enqueue_in(statements, WEBHOOK, {"run_id": run.id}, f"webhook:{run.id}")
             return "cancelled"

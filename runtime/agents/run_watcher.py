@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from sqlalchemy import bindparam, select
 
 from baobab.runtime.agents.tables import runs
-from baobab.storage.database import Database, DatabaseUnavailable
+from baobab.storage.sql.database import Database, DatabaseUnavailable
 from baobab.tools.core.services import Services
 
 _LIST_STATES = select(runs.c.id, runs.c.last_seq, runs.c.status).where(runs.c.id.in_(bindparam("ids", expanding=True)))
@@ -129,7 +129,7 @@ class RunWatcher:
 
     async def _refresh_runs(self, database: Database, ids: list[str]) -> None:
         for start in range(0, len(ids), 500):
-            for row in (await database.read_once(_LIST_STATES, {"ids": ids[start : start + 500]})).all():
+            for row in (await database.execute(_LIST_STATES, {"ids": ids[start : start + 500]})).all():
                 for cancel in self._cancels.get(row.id, ()) if row.status == "cancelling" else ():
                     cancel()
                 if row.id in self._databases and self._last_seqs.get(row.id) != row.last_seq:

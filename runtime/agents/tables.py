@@ -18,8 +18,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.sql.schema import SchemaItem
 
-from baobab.storage.statements import Statements
-from baobab.storage.tables import Instant, Json, Sealed, metadata
+from baobab.storage.sql.statements import Statements
+from baobab.storage.sql.tables import Instant, Json, Sealed, metadata
 
 Write = Callable[[Statements], None]
 """A function that writes within a transaction."""

@@ -14,10 +14,10 @@ from typing import Any
 from sqlalchemy import and_, select
 
 from baobab.runtime.agents.run_session import Message, RecalledMessages
-from baobab.runtime.agents.spec import LlmNode
+from baobab.runtime.agents.spec.spec import LlmNode
 from baobab.runtime.agents.tables import messages, threads
-from baobab.storage.database import Database
-from baobab.storage.statements import Statements
+from baobab.storage.sql.database import Database
+from baobab.storage.sql.statements import Statements
 
 _INSERT_THREAD = (
     "INSERT INTO agent_threads (id, app_id, agent_id, person, name, last_position, created_at, updated_at)"

@@ -7,7 +7,6 @@ from typing import Any
 
 from langgraph.types import interrupt
 
-from baobab.runtime.agents.announcements import CallingNode
 from baobab.runtime.agents.failures import (
     ApprovalPending,
     CallDenied,
@@ -17,7 +16,8 @@ from baobab.runtime.agents.failures import (
     ToolFailed,
 )
 from baobab.runtime.agents.run_session import CallResult, RunResult, RunSession
-from baobab.runtime.agents.spec import AgentNode, NamedApprovers, ToolRef
+from baobab.runtime.agents.spec.announcements import CallingNode
+from baobab.runtime.agents.spec.spec import AgentNode, NamedApprovers, ToolRef
 
 _MOST_REFUSED, _LONGEST_NAME = 2000, 200
 """The most characters of the arguments and of the name of a call that cannot be made."""

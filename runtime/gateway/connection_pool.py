@@ -10,10 +10,10 @@ from typing import Any
 
 from aiohappyeyeballs import start_connection
 
-from baobab.runtime.addresses import Target
 from baobab.runtime.gateway.connection import Connection, HttpAnswer, RequestNotSent, encode_head
 from baobab.runtime.gateway.retry_timeouts import RetryTimeouts
-from baobab.runtime.host_resolver import get_host_resolver
+from baobab.runtime.net.addresses import Target
+from baobab.runtime.net.host_resolver import get_host_resolver
 
 # Connects to (host, port). Raises OSError or EgressError.
 Dial = Callable[[str, int], Awaitable[socket.socket]]

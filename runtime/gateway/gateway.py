@@ -43,7 +43,8 @@ from baobab.runtime.gateway.usage_meter import UsageMeter
 from baobab.runtime.gateway.wires import chunks
 from baobab.runtime.gateway.wires.history import place_results
 from baobab.runtime.gateway.wires.wire import AnswerMetadata, Wire
-from baobab.runtime.job_slots import network_wait
+from baobab.runtime.jobs.job_slots import network_wait
+from baobab.runtime.net.egress import always_open
 from baobab.storage.clock import Clock, Ids
 
 T = TypeVar("T")
@@ -80,6 +81,7 @@ class Gateway:
     catalogue: lists the models that can be called. providers: the providers that this installation can call.
     vendors: the providers that customers may call with keys of their own; these have no key here.
     relay: a relay with other limits than the default ones. files: fetches the pictures that requests refer to by URL.
+    require_open: raises what forbids calls of providers now; the built-in models can always be called.
     """
 
     def __init__(
@@ -92,8 +94,10 @@ class Gateway:
         vendors: Sequence[Provider] = (),
         relay: Relay | None = None,
         files: RemoteFiles | None = None,
+        require_open: Callable[[], None] = always_open,
     ) -> None:
         self.catalogue = catalogue
+        self._require_open = require_open
         self._vendors = {vendor.name: vendor for vendor in vendors}
         self._providers = {provider.name: provider for provider in providers}
         self._clock = clock
@@ -381,6 +385,7 @@ class Gateway:
 
         A request that may already have been billed is not sent again.
         """
+        self._require_open()
         upstreams = self._list_upstreams(model, own_provider)
         bounds = self.retry_timeouts.tighten(retry_timeouts)
         if own_provider is not None:

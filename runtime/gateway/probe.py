@@ -11,11 +11,11 @@ from typing import Any
 
 from pydantic_core import from_json
 
-from baobab.runtime.egress import EgressResponse
 from baobab.runtime.gateway.json_weight import is_heavy
 from baobab.runtime.gateway.model import Modality, Model, Price
 from baobab.runtime.gateway.pricing import to_nanos, to_nanos_per_million
 from baobab.runtime.gateway.providers import Provider, build_own_server
+from baobab.runtime.net.egress import EgressResponse
 from baobab.tools.core.errors import BaobabError
 
 PORTS: Mapping[str, int] = {"ollama": 11434, "llamacpp": 8080, "vllm": 8000, "lmstudio": 1234}

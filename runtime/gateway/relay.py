@@ -11,8 +11,6 @@ from typing import Any
 
 from pydantic_core import from_json, to_json
 
-from baobab.runtime.addresses import Target
-from baobab.runtime.egress import USER_AGENT, Egress, EgressError
 from baobab.runtime.gateway.completion_events import stream_completion
 from baobab.runtime.gateway.connection import HttpAnswer, IncompleteAnswer, NoAnswer, RequestNotSent
 from baobab.runtime.gateway.connection_pool import ConnectionPool, dial_host
@@ -30,6 +28,8 @@ from baobab.runtime.gateway.retry_timeouts import DEFAULT_TIMEOUTS, RetryTimeout
 from baobab.runtime.gateway.upstream import Upstream
 from baobab.runtime.gateway.usage_meter import UsageMeter
 from baobab.runtime.gateway.wires.wire import Wire
+from baobab.runtime.net.addresses import Target
+from baobab.runtime.net.egress import USER_AGENT, Egress, EgressError
 from baobab.tools.core.types import parse_json
 
 _HEADERS = {

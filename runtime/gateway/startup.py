@@ -3,11 +3,10 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
-from baobab.runtime.egress import Egress, EgressError
 from baobab.runtime.gateway import built_in
 from baobab.runtime.gateway.catalogue import Catalogue
 from baobab.runtime.gateway.gateway import Gateway
@@ -17,6 +16,7 @@ from baobab.runtime.gateway.probe import ModelListFailed, fetch_models, probe_se
 from baobab.runtime.gateway.providers import DeclaredServer, Provider, list_providers, list_vendors
 from baobab.runtime.gateway.relay import Relay
 from baobab.runtime.gateway.retry_timeouts import DEFAULT_TIMEOUTS, RetryTimeouts
+from baobab.runtime.net.egress import Egress, EgressError
 from baobab.storage.clock import Clock, Ids
 
 _AGAIN_SECONDS = 600.0
@@ -36,12 +36,14 @@ async def open_gateway(
     *,
     own_port: int | None,
     retry_timeouts: RetryTimeouts = DEFAULT_TIMEOUTS,
+    wait_until_open: Callable[[], Awaitable[None]] | None = None,
 ) -> AsyncIterator[Gateway]:
     """Opens the gateway. A background task fetches the lists of servers that list their models themselves.
 
     outgoing: the egress client with whose rules customers' servers are called and pictures are fetched.
     own_port: this server's port, which is skipped when local model servers are searched; None searches for none.
     retry_timeouts: how long any provider may take.
+    wait_until_open: returns once providers may be asked for their models; None if they may be at once.
     """
     providers = list_providers(environment, servers)
     catalogue = Catalogue(clock, {provider.name for provider in providers})
@@ -54,11 +56,12 @@ async def open_gateway(
         vendors=list_vendors(environment),
         relay=Relay(outgoing, retry_timeouts=retry_timeouts),
         files=RemoteFiles(outgoing),
+        require_open=outgoing.require_open,
     )
     # Servers that the operator has declared are trusted at any address.
-    trusted_egress = Egress(_ANYWHERE)
+    trusted_egress = Egress(_ANYWHERE, require_open=outgoing.require_open)
     has_looked = asyncio.Event()
-    discovery = _discover_models(gateway, providers, trusted_egress, own_port, has_looked)
+    discovery = _discover_models(gateway, providers, trusted_egress, own_port, has_looked, wait_until_open)
     tasks: list[asyncio.Task[Any]] = [asyncio.create_task(discovery, name="model servers")]
     if _will_need_litellm(providers):
         # Imported now, because the first call would otherwise wait for seconds and slow down others.
@@ -77,9 +80,17 @@ async def open_gateway(
 
 
 async def _discover_models(
-    gateway: Gateway, providers: list[Provider], client: Egress, own_port: int | None, has_looked: asyncio.Event
+    gateway: Gateway,
+    providers: list[Provider],
+    client: Egress,
+    own_port: int | None,
+    has_looked: asyncio.Event,
+    wait_until_open: Callable[[], Awaitable[None]] | None,
 ) -> None:
     """Registers the models of servers that list them, again and again. has_looked: set after the first time."""
+    if wait_until_open is not None:
+        has_looked.set()
+        await wait_until_open()
     listing_providers = [provider for provider in providers if provider.lists_models]
     if own_port is not None:
         declared_names = [provider.name for provider in providers]

@@ -5,7 +5,7 @@ from typing import Annotated
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from baobab.tools.core.escaping import is_seen
+from baobab.tools.core.guard.escaping import is_seen
 from baobab.tools.core.types import Text
 
 LONGEST_NAME = 100

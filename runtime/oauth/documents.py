@@ -10,12 +10,12 @@ from urllib.parse import urlsplit
 
 from pydantic_core import from_json
 
-from baobab.runtime.addresses import EgressError
+from baobab.runtime.net.addresses import EgressError
 from baobab.runtime.oauth import redirects
 from baobab.runtime.oauth.clients import MOST_REDIRECTS, Client, readable_name
 from baobab.runtime.oauth.errors import DocumentRefused, RedirectRefused
 from baobab.storage.keyed_semaphore import KeyedSemaphore
-from baobab.tools.core.rate_limits import resolve_answer
+from baobab.tools.core.limits.rate_limits import resolve_answer
 from baobab.tools.core.services import Services
 from baobab.tools.core.tenancy import current_tenant
 

@@ -11,23 +11,26 @@ from urllib.parse import urlsplit
 from baobab import __version__, tools
 from baobab.region_stores import RegionStores, RegionUnavailable, RegionWatch
 from baobab.runtime.agents.job_kinds import ADVANCE
-from baobab.runtime.egress import Egress
+from baobab.runtime.functions.engine import FunctionEngine
 from baobab.runtime.gateway.gateway import Gateway
 from baobab.runtime.gateway.media.media import Media
 from baobab.runtime.gateway.providers import list_providers, parse_servers
 from baobab.runtime.gateway.retry_timeouts import RetryTimeouts
 from baobab.runtime.gateway.startup import open_gateway
-from baobab.runtime.jobs import DurableJobs
-from baobab.runtime.smtp import SmtpServer
+from baobab.runtime.integrations.opening import Integrations, open_integrations
+from baobab.runtime.jobs.jobs import DurableJobs
+from baobab.runtime.meetings.opening import Meetings, open_meetings
+from baobab.runtime.net.egress import Egress
+from baobab.runtime.net.smtp import SmtpServer
 from baobab.runtime.tracing import Tracing, open_tracing
 from baobab.settings import Settings
 from baobab.storage import secrets
 from baobab.storage.clock import Clock, Ids, SystemClock
-from baobab.storage.database import Database, DatabaseUnavailable
 from baobab.storage.kv.errors import KvError
-from baobab.storage.notices import Notices
 from baobab.storage.objects.errors import ObjectError
 from baobab.storage.secrets import Vault
+from baobab.storage.sql.database import Database, DatabaseUnavailable
+from baobab.storage.sql.notices import Notices
 from baobab.storage.valkey.errors import ValkeyUnavailable
 from baobab.storage.valkey.pipeline import Pipeline
 from baobab.storage.valkey.windows import SlidingWindows
@@ -40,14 +43,22 @@ from baobab.tools.core.auth.credentials import Credentials
 from baobab.tools.core.auth.directory import Directory
 from baobab.tools.core.auth.signing import PLATFORM, Signers
 from baobab.tools.core.failures import Failures
-from baobab.tools.core.proposals import Decisions, Proposals
-from baobab.tools.core.rate_limits import Limiter, RateLimits, SharedRateLimits
+from baobab.tools.core.guard.proposals import Decisions, Proposals
+from baobab.tools.core.limits.rate_limits import Limiter, RateLimits, SharedRateLimits
+from baobab.tools.core.liveness import Liveness
+from baobab.tools.core.own_door import OwnDoor
 from baobab.tools.core.registry import Registry
-from baobab.tools.core.services import Options, Services
+from baobab.tools.core.services import HttpClient, Options, Services
 from baobab.tools.core.setting import InstallationSettings
 from baobab.tools.core.stores import Cell
 from baobab.tools.core.toolset import Toolset
 from baobab.tools.mail.mailer import OutboxMailer, Postbox
+from baobab.tools.people.providers.enrich_layer import EnrichLayer
+from baobab.tools.people.providers.exa import Exa
+from baobab.tools.people.providers.port import PeopleProvider
+from baobab.tools.people.providers.simulator import Simulator
+from baobab.tools.people.slots import Slot, SlotName, Slots, parse_routes
+from baobab.tools.triggers.subscriptions import TriggerSubscriptions
 from baobab.tools.users.session_check import SessionCheck
 from baobab.waiting import Waiting, survey_calls, survey_runs
 
@@ -113,10 +124,13 @@ async def open_application(
         # The first start creates the platform's key pair. Later starts fail here if they do not have the secret key
         # that encrypted it, instead of at the first secret that a call needs.
         await signers.public_keys(PLATFORM)
-        http_client = Egress(allow=settings.egress_allow)
+        liveness = Liveness()
+        await liveness.load(database, settings.data, own_notices, clock)
+        http_client = Egress(allow=settings.egress_allow, require_open=liveness.require_live)
         stack.push_async_callback(http_client.close)
         audit_log = AuditLog(database, clock, ids)
-        jobs = DurableJobs(registry.jobs.values(), clock, ids)
+        subscriptions = TriggerSubscriptions(registry.app_events)
+        jobs = DurableJobs(registry.jobs.values(), clock, ids, subscriptions)
         stack.push_async_callback(credits_.close)
         own_port = settings.port if environment is not None and settings.ai_probe else None
         gateway = await stack.enter_async_context(
@@ -130,6 +144,7 @@ async def open_application(
                 retry_timeouts=RetryTimeouts(
                     settings.ai_first_seconds, settings.ai_between_seconds, settings.ai_total_seconds
                 ),
+                wait_until_open=liveness.wait_until_live if liveness.is_copy else None,
             )
         )
         tracing = await stack.enter_async_context(open_tracing(settings.otel_url, content=settings.trace_content))
@@ -137,6 +152,8 @@ async def open_application(
         stack.push_async_callback(media.close)
         # The usage of streams that are still open at the stop is recorded before the ledger closes.
         stack.push_async_callback(wait_for_endings)
+        engine = FunctionEngine()
+        stack.push_async_callback(engine.close)
         approvals = ApprovalService(database, clock, ids, secret_vault, audit_log, jobs, own_notices, settings.address)
         services = Services(
             options=options,
@@ -156,18 +173,44 @@ async def open_application(
             jobs=jobs,
             credits=credits_,
             http_client=http_client,
-            mailer=OutboxMailer(build_postbox(settings), directory, secret_vault, jobs, clock, ids),
+            mailer=OutboxMailer(build_postbox(settings), directory, secret_vault, jobs, clock, ids, liveness),
+            subscriptions=subscriptions,
+            liveness=liveness,
             parts={
                 Proposals: approvals.proposals,
                 Decisions: approvals.decisions,
                 Credits: credits_,
                 Gateway: gateway,
                 Media: media,
+                FunctionEngine: engine,
+                OwnDoor: OwnDoor(),
+                Meetings: open_meetings(
+                    settings.meetings_provider,
+                    settings.meetings_key,
+                    settings.meetings_url,
+                    settings.meetings_webhook_secret,
+                    http_client,
+                    clock,
+                    simulated=options.simulators,
+                ),
+                Integrations: open_integrations(
+                    settings.integrations,
+                    settings.integrations_key,
+                    settings.integrations_url,
+                    settings.integrations_webhook_secret,
+                    settings.integrations_clients,
+                    http_client,
+                    clock,
+                    options.base_url,
+                    simulated=options.simulators,
+                ),
+                Slots: build_slots(settings, http_client),
                 InstallationSettings: InstallationSettings(settings.list_for_operator()),
                 **({} if tracing is None else {Tracing: tracing}),
             },
         )
         registry.bind(services)
+        subscriptions.bind(services)
         work = _RegionWork(services, jobs, registry, settings.jobs, {database: own_notices})
         stack.push_async_callback(work.stop_notices)
         await stack.enter_async_context(_run_housekeeping(services))
@@ -282,6 +325,7 @@ def build_options(settings: Settings) -> Options:
         base_url=settings.address,
         allowed_hosts=tuple(settings.allowed_hosts),
         files_domain=settings.files_domain,
+        sites_domain=settings.sites_domain,
         base_domain="localhost" if nameless else host,
         default_plan=settings.plan,
         default_region=settings.region,
@@ -295,12 +339,31 @@ def build_options(settings: Settings) -> Options:
         ai_markup=settings.ai_markup,
         ai_drop_params=settings.ai_drop_params,
         ai_web_search=settings.ai_web_search,
+        simulators=settings.simulators_on,
         run_retention_days=settings.run_retention_days,
         realtime_connections=settings.realtime_connections,
         undo_days=settings.undo_days,
         undo_bytes=settings.undo_megabytes * 2**20,
         slow_seconds=settings.slow_statement_ms / 1000,
     )
+
+
+def build_slots(settings: Settings, client: HttpClient) -> Slots:
+    """Builds the slots of people: those of real providers, else the simulator in each, if simulators are on."""
+    wires: dict[str, Callable[[HttpClient, str, str], PeopleProvider]] = {"enrich_layer": EnrichLayer, "exa": Exa}
+    slot_settings: dict[SlotName, tuple[str, str, str]] = {
+        "primary": (settings.people_primary, settings.people_primary_key, settings.people_primary_url),
+        "secondary": (settings.people_secondary, settings.people_secondary_key, settings.people_secondary_url),
+        "tertiary": (settings.people_tertiary, settings.people_tertiary_key, settings.people_tertiary_url),
+    }
+    slots = {
+        name: Slot(name, wires[provider](client, key, url), settings.people_price_percent)
+        for name, (provider, key, url) in slot_settings.items()
+        if provider
+    }
+    if not slots and settings.simulators_on:
+        slots = {name: Slot(name, Simulator(), settings.people_price_percent) for name in slot_settings}
+    return Slots(slots, parse_routes(settings.people_routes), settings.people_live, bool(settings.base_url))
 
 
 def build_postbox(settings: Settings) -> Postbox:
@@ -320,7 +383,9 @@ async def _run_housekeeping(services: Services) -> AsyncIterator[None]:
 
     def list_sweeps() -> MaintenanceTasks:
         stores = list(services.regions.values())
-        return (services.notices.prune, *(each.kv.sweep for each in stores), *(each.objects.sweep for each in stores))
+        look_again = partial(services.liveness.look_again, services.database)
+        sweeps = (*(each.kv.sweep for each in stores), *(each.objects.sweep for each in stores))
+        return (services.notices.prune, look_again, *sweeps)
 
     rounds = (("flush", _FLUSH_SECONDS, list_flushes), ("sweep", _SWEEP_SECONDS, list_sweeps))
     tasks = [asyncio.create_task(_run_periodically(seconds, works), name=name) for name, seconds, works in rounds]

@@ -24,6 +24,11 @@ from baobab.tools.core.errors import Unavailable
 from baobab.tools.core.registry import Registry
 
 _WAIT_SECONDS = 30
+"""How long a request waits for the interfaces to load: enough on a machine that is ten times slower than usual. Clients
+wait longer than that.
+"""
+_RETRY_AFTER = 10
+"""In how many seconds a request that was not answered is to be sent again."""
 _RETRY_SECONDS = (1, 2, 5, 10)
 """Pauses between attempts to load; the last is repeated."""
 _PART = "mcp"
@@ -76,7 +81,7 @@ class LazyMount:
     async def __call__(self, scope: Scope, receive: Any, respond: Any) -> None:
         if not self._ready.is_set() and not await self._wait_until_ready():
             docs = f"{self._settings.address}/docs"
-            error = Unavailable("This part of the server is still starting.")
+            error = Unavailable("This part of the server is still starting.", retry_after=_RETRY_AFTER)
             await send_error(reply_to(scope, respond), error, STRUCTURED, docs, [])
             return
         # Every MCP call comes this way, so it does not pass through FastAPI.

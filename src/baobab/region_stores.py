@@ -8,20 +8,20 @@ from collections.abc import Awaitable, Callable, Sequence
 from baobab.settings import Settings
 from baobab.storage.clock import Clock
 from baobab.storage.data.stores import data_store_at
-from baobab.storage.database import Database, DatabaseUnavailable
-from baobab.storage.databases import database_at
 from baobab.storage.identity import Identity, StoreLost
 from baobab.storage.kv.engines import engine_at
 from baobab.storage.kv.errors import KvError, StoreUnavailable
-from baobab.storage.kv.old_tiers import holds_entries
+from baobab.storage.kv.valkey.contents import holds_entries
 from baobab.storage.kv.valkey.engine import ValkeyEngine
-from baobab.storage.migrate import SchemaTooNew, migrate
 from baobab.storage.objects.errors import ObjectError
 from baobab.storage.objects.stores import store_at
+from baobab.storage.sql.database import Database, DatabaseUnavailable
+from baobab.storage.sql.databases import database_at
+from baobab.storage.sql.migrate import SchemaTooNew, migrate
 from baobab.storage.valkey.errors import ValkeyUnavailable
 from baobab.storage.vectors.extension import complete_vectors
 from baobab.tools.core.stores import Stores
-from baobab.tools.data.own_tables import upgrade_databases
+from baobab.tools.data.migration.own_tables import upgrade_databases
 
 _WATCH_SECONDS = 3.0
 
@@ -172,7 +172,7 @@ async def _require_nothing_left_in_valkey(region: str, valkey_url: str, installa
         return
     if has_entries:
         raise StoreLost(
-            f"the key-value store of the region {region} is in the database, but Valkey holds keys of it too, as "
-            "earlier versions stored them: stop all servers and run `baobab transfer --kv database`, or "
-            "`baobab transfer --kv valkey` and set BAOBAB_KV=valkey"
+            f"the key-value store of the region {region} is in the database, but Valkey holds keys of it too: set "
+            "BAOBAB_KV=valkey if the store is there; if `baobab transfer --kv` was interrupted, stop all servers and "
+            "run the same command again"
         )

@@ -46,17 +46,5 @@ def read_regions(path: Path) -> dict[str, Region]:
         # The value is left out: it may hold a password.
         message = str(fault["msg"]).removeprefix("Value error, ")
         if fault["type"] == "extra_forbidden":
-            message = (
-                explain_old_setting("kv_durable", "kv")
-                if where.endswith(".kv_durable")
-                else f"there is no such field; the fields are {', '.join(Region.model_fields)}"
-            )
+            message = f"there is no such field; the fields are {', '.join(Region.model_fields)}"
         raise ValueError(f"{path}: {where}: {message}") from exc
-
-
-def explain_old_setting(old: str, new: str) -> str:
-    """Builds the error for a setting of earlier versions, which chose where the durable tier is."""
-    return (
-        f"{old} is now {new}: write {new}=valkey for {old}=valkey, and leave {old}=database out. "
-        "Both tiers are then in the database; `baobab transfer --kv database` moves the keys that Valkey still holds"
-    )

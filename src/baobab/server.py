@@ -21,9 +21,11 @@ from baobab.logs import configure
 from baobab.runtime.gateway.gateway import Gateway
 from baobab.runtime.tracing import Tracing
 from baobab.settings import Settings, load_settings
+from baobab.storage.copies import CopyMark
 from baobab.tools.accounts.first_account import ensure_first_account, first_account
 from baobab.tools.console.sessions import create_link
 from baobab.tools.core.lifecycle import Lifecycle
+from baobab.tools.core.own_door import OwnDoor
 from baobab.waiting import Waiting
 
 
@@ -56,6 +58,8 @@ class Server:
         """How long the one-time link to the console is valid that is made at the start; None: none is made."""
         self.console_link: str | None = None
         self.waiting = Waiting()
+        self.mark: CopyMark | None = None
+        """Set if the installation was a copy at the start."""
 
     async def __call__(self, scope: Scope, receive: Any, send: Any) -> None:
         if scope["type"] == "lifespan":
@@ -72,6 +76,7 @@ class Server:
             application = await stack.enter_async_context(open_application(settings, **self._parts))
             self.lifecycle = application.services.lifecycle
             self.waiting = application.waiting
+            self.mark = application.services.liveness.mark
             self.first_key = await ensure_first_account(application.services, settings.bootstrap_key or None)
             if self.link_lifetime is not None:
                 owner = await first_account(application.services)
@@ -94,6 +99,7 @@ class Server:
             self.rest_app = RestApp(
                 application.registry, lazy_mount, hosts=list_own_hosts(settings), access_log=settings.access_log
             )
+            application.services.part(OwnDoor).app = self.rest_app
             yield application
 
     async def _lifespan(self, receive: Any, send: Any) -> None:

@@ -22,9 +22,10 @@ from uvicorn.supervisors import Multiprocess
 from baobab import __version__, server
 from baobab.http.protocol import FileProtocol
 from baobab.logs import configure
-from baobab.mcp_server.client_setup import render_client_lines
+from baobab.neighbours import join_data_folder
 from baobab.runtime.gateway.providers import list_providers, parse_servers
 from baobab.settings import Settings
+from baobab.storage.copies import CopyMark
 from baobab.tools.console.sessions import LINK_LIFETIME, LOGGED_LINK_LIFETIME
 
 _BACKLOG = 2048
@@ -35,17 +36,28 @@ MOST_MESSAGE_BYTES = 8192
 """The most bytes of an incoming WebSocket message, whole or in fragments; a larger one closes it with 1009."""
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _KEY_ELSEWHERE = "the one shown at the first start; `baobab keys create NAME` creates another"
+_KEY_CHOSEN = "the one of BAOBAB_BOOTSTRAP_KEY; `baobab keys create NAME` creates another"
 
 
 def run(settings: Settings) -> None:
     """Serves requests until the process is told to stop."""
     configure(settings.log_level)
     # Bind the port first: if it is in use, the first API key must not be created and then lost.
-    with _create_listener(settings) as listener:
+    with _create_listener(settings) as listener, join_data_folder(settings.data) as neighbours:
+        if neighbours:
+            click.echo(_warn_of_neighbours(settings, neighbours), err=True)
         if settings.workers == 1:
             _serve_in_process(settings, listener)
         else:
             _serve_in_workers(settings, listener)
+
+
+def _warn_of_neighbours(settings: Settings, neighbours: list[int]) -> str:
+    processes = ", ".join(map(str, neighbours))
+    return (
+        f"Another server runs on the data folder {settings.data.resolve()} already (process {processes}). Both serve "
+        "the same apps. If you did not mean this, stop one of them, or choose another folder with BAOBAB_DATA."
+    )
 
 
 def _create_listener(settings: Settings) -> socket.socket:
@@ -85,7 +97,7 @@ def _serve_in_workers(settings: Settings, listener: socket.socket) -> None:
         os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder
         click.echo(render_welcome(settings, asgi_server), err=True)
         config = uvicorn.Config(
-            app="baobab.server:create",
+            app="baobab.cli.servers:create_server",
             factory=True,
             workers=settings.workers,
             lifespan="on",
@@ -138,34 +150,38 @@ def render_link(settings: Settings, secret: str, lifetime: timedelta) -> str:
 
 
 def render_welcome(settings: Settings, asgi_server: "server.Server") -> str:
-    """Renders what the operator reads at the start: the key, the addresses and the first steps."""
+    """Renders what the operator reads at the start: where to begin, the key at the first start, and the addresses."""
     address, key = settings.address, asgi_server.first_key
-    link = "`baobab sign-in-link` prints a link that signs you in"
+    link = f"{address}/console   (`baobab sign-in-link` prints a link that signs you in)"
     if asgi_server.console_link is not None and asgi_server.link_lifetime is not None:
         link = render_link(settings, asgi_server.console_link, asgi_server.link_lifetime)
-    key_text = f"{key}   (shown this once)" if key else _KEY_ELSEWHERE
-    bearer = f"Bearer {key or 'YOUR_KEY'}"
-    clients = render_client_lines(f"{address}/mcp", key or "YOUR_KEY")
+    # A key that the operator has chosen is not written into the log.
+    key_text = _KEY_CHOSEN if settings.bootstrap_key else f"{key}   (shown this once)" if key else _KEY_ELSEWHERE
     lines = [
         f"Baobab {__version__} is ready.",
         "",
+        f"  {'Set up' if key else 'Console':8} {link}",
         f"  API key  {key_text}",
-        f"  Console  {address}/console",
-        f"  Sign in  {link}",
         f"  REST     {address}",
-        f"  MCP      {address}/mcp",
+        f"  MCP      {address}/mcp   (`baobab connect` prints the line of your client)",
         f"  Docs     {address}/docs",
-        f"  Guides   {address}/docs/guides",
         f"  Models   {_describe_models(settings)}",
         *(f"  Waiting  {line}" for line in asgi_server.waiting.describe()),
-        "",
-        "  Add it to an MCP client, in a shell or in the file that is named:",
-        *(f"  - {name}\n    {line}" for name, line in clients.items()),
-        "  Create an app:",
-        f'    curl -s {address}/init -H "Authorization: {bearer}" -d \'{{"name": "hello"}}\'',
+        *_describe_copy(asgi_server.mark),
         "",
     ]
     return "\n".join(lines)
+
+
+def _describe_copy(mark: CopyMark | None) -> list[str]:
+    if mark is None:
+        return []
+    return [
+        "",
+        f"  THIS IS A COPY since {mark.since:%Y-%m-%d %H:%M} UTC: {mark.how}.",
+        "  It sends no mail or webhook and starts no agent. If it is the one that shall live, stop the original, then",
+        "  start this one with `baobab serve --live`. Requests that it would send are refused until then.",
+    ]
 
 
 async def _run_first_start(asgi_server: "server.Server") -> None:

@@ -13,16 +13,24 @@ from pydantic import Field, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
 from baobab.addresses import DatabaseUrl, KvPlace, NoticesUrl, ObjectsUrl, RegionName, ValkeyUrl
-from baobab.regions import Region, explain_old_setting, read_regions
+from baobab.regions import Region, read_regions
 from baobab.runtime.gateway.providers import parse_servers
-from baobab.runtime.smtp import SmtpServer
+from baobab.runtime.integrations.provider import parse_client
+from baobab.runtime.meetings.provider import ProviderName
+from baobab.runtime.net.smtp import SmtpServer
 from baobab.storage.secrets import decode_keys
-from baobab.tools.core.plans import PLANS
+from baobab.tools.core.limits.plans import PLANS
 from baobab.tools.core.setting import Setting
+from baobab.tools.core.simulators import Simulators, are_simulators_on
 
 PREFIX = "BAOBAB_"
 _EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - compared with, not bound to
+PeopleProvider = Literal["", "enrich_layer", "exa"]
+_PEOPLE_ROUTE = re.compile(r"(search_person|search_company|profile|profile_email)=(primary|secondary|tertiary)")
 WordList = Annotated[tuple[str, ...], NoDecode]
+_INTEGRATION_PROVIDERS = ("oauth", "composio")
+_LIVE_PROVIDERS = ("integrations", "meetings_provider", "people_primary", "people_secondary", "people_tertiary")
+"""The settings that name a real provider of integrations, meetings or people."""
 
 
 class SettingsError(Exception):
@@ -131,6 +139,79 @@ class Settings(BaseSettings):
     ai_probe: bool = Field(
         default=True, description="Whether the server looks for model servers on this machine, such as Ollama."
     )
+    simulators: Simulators = Field(
+        "auto",
+        description="Whether simulators stand in for integrations, meetings and people; `auto`: on loopback, if no "
+        "provider is set.",
+    )
+    integrations: WordList = Field(
+        (),
+        description="Providers of integrations, first choice first: `oauth` (the services themselves), `composio`; if "
+        "empty, none.",
+    )
+    integrations_clients: WordList = Field(
+        (),
+        repr=False,
+        description="The operator's OAuth clients for `oauth`, such as `gmail=ID:SECRET,slack=ID:SECRET`; apps may "
+        "bring their own.",
+    )
+    integrations_key: str = Field("", repr=False, description="API key of Composio.")
+    integrations_url: str = Field(
+        "", description="Address of Composio, if not its own public one: `https://backend.composio.dev`."
+    )
+    integrations_webhook_secret: str = Field(
+        "",
+        repr=False,
+        description="Secret with which Composio signs webhooks; without it, they are refused, and expired accounts are "
+        "noticed at their next call.",
+    )
+    meetings_provider: ProviderName = Field(
+        "", description="Provider of meeting bots: `recall` (Recall.ai), `attendee` or `vexa`; if empty, none."
+    )
+    meetings_key: str = Field("", repr=False, description="API key for the provider of meeting bots.")
+    meetings_url: str = Field(
+        "",
+        description="Address of the provider of meeting bots, if not its own public one: "
+        "`https://eu-central-1.recall.ai`.",
+    )
+    meetings_webhook_secret: str = Field(
+        "",
+        repr=False,
+        description="Secret with which the provider of meeting bots signs webhooks; without it, they are refused and "
+        "bots are polled every 20 seconds.",
+    )
+    people_primary: PeopleProvider = Field(
+        "", description="Provider of people in the slot `primary`: `enrich_layer` or `exa`; if empty, none."
+    )
+    people_primary_key: str = Field("", repr=False, description="API key of the provider of people in `primary`.")
+    people_primary_url: str = Field(
+        "", description="Address of the API of the provider in `primary`; if empty, the provider's own."
+    )
+    people_secondary: PeopleProvider = Field(
+        "", description="Provider of people in the slot `secondary`: `enrich_layer` or `exa`; if empty, none."
+    )
+    people_secondary_key: str = Field("", repr=False, description="API key of the provider of people in `secondary`.")
+    people_secondary_url: str = Field(
+        "", description="Address of the API of the provider in `secondary`; if empty, the provider's own."
+    )
+    people_tertiary: PeopleProvider = Field(
+        "", description="Provider of people in the slot `tertiary`: `enrich_layer` or `exa`; if empty, none."
+    )
+    people_tertiary_key: str = Field("", repr=False, description="API key of the provider of people in `tertiary`.")
+    people_tertiary_url: str = Field(
+        "", description="Address of the API of the provider in `tertiary`; if empty, the provider's own."
+    )
+    people_routes: WordList = Field(
+        (),
+        description="Slots of single actions, such as `search_person=secondary`; else the first slot with a provider.",
+    )
+    people_live: bool = Field(
+        default=False,
+        description="Whether real people may be looked up; read the guide `people` about lawful use first.",
+    )
+    people_price_percent: int = Field(
+        100, ge=0, le=1000, description="Percent of the usual prices that is charged for people; 0 for no price."
+    )
     run_retention_days: int = Field(
         90, ge=0, le=3650, description="Days that ended runs are kept, unless their agent says otherwise; 0 for ever."
     )
@@ -179,6 +260,13 @@ class Settings(BaseSettings):
         description="Domain below which each app's files have a host of their own, such as `files.example.com`; "
         "if empty, the API's host.",
     )
+    sites_domain: str = Field(
+        "",
+        pattern=r"^([a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*)?$",
+        max_length=200,
+        description="Domain below which each app's site has a host, such as `pages.example`; if empty, that of "
+        "`BAOBAB_BASE_URL`.",
+    )
     trusted_proxies: WordList = Field(
         (), description="Proxies whose `X-Forwarded-For` is trusted: addresses or networks, comma separated."
     )
@@ -198,7 +286,15 @@ class Settings(BaseSettings):
     )
     trace_content: bool = Field(default=False, description="Whether spans of model calls contain prompts and answers.")
 
-    @field_validator("allowed_hosts", "trusted_proxies", "egress_allow", mode="before")
+    @field_validator(
+        "allowed_hosts",
+        "trusted_proxies",
+        "egress_allow",
+        "people_routes",
+        "integrations",
+        "integrations_clients",
+        mode="before",
+    )
     @classmethod
     def _words(cls, value: Any) -> Any:
         return tuple(word.strip() for word in value.split(",") if word.strip()) if isinstance(value, str) else value
@@ -210,18 +306,71 @@ class Settings(BaseSettings):
             ip_network(word, strict=False)
         return value
 
-    @field_validator("base_url", "otel_url")
+    @field_validator(
+        "base_url",
+        "otel_url",
+        "integrations_url",
+        "meetings_url",
+        "people_primary_url",
+        "people_secondary_url",
+        "people_tertiary_url",
+    )
     @classmethod
     def _http_address(cls, value: str) -> str:
         if value and (urlsplit(value).scheme not in ("http", "https") or not urlsplit(value).hostname):
             raise ValueError("must be an http:// or https:// address")
         return value.rstrip("/")
 
+    @field_validator("integrations")
+    @classmethod
+    def _integrations(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for word in value:
+            if word not in _INTEGRATION_PROVIDERS:
+                raise ValueError(f"must be words of {', '.join(_INTEGRATION_PROVIDERS)}, and not {word[:60]}")
+        return tuple(dict.fromkeys(value))
+
+    @field_validator("integrations_clients")
+    @classmethod
+    def _integrations_clients(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for word in value:
+            parse_client(word)
+        return value
+
+    @field_validator("integrations_key")
+    @classmethod
+    def _composio_key(cls, value: str, info: ValidationInfo) -> str:
+        if bool(value) != ("composio" in info.data.get("integrations", ())):
+            raise ValueError(f"must be set together with `composio` in {PREFIX}INTEGRATIONS")
+        return value
+
+    @field_validator("people_routes")
+    @classmethod
+    def _routes(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for word in value:
+            if not _PEOPLE_ROUTE.fullmatch(word):
+                raise ValueError(f"must be words such as search_person=secondary, and not {word[:60]}")
+        return value
+
+    @field_validator("people_primary_key", "people_secondary_key", "people_tertiary_key")
+    @classmethod
+    def _provider_key(cls, value: str, info: ValidationInfo) -> str:
+        name = (info.field_name or "").removesuffix("_key")
+        if bool(value) != bool(info.data.get(name)):
+            raise ValueError(f"must be set together with {PREFIX}{name.upper()}")
+        return value
+
     @field_validator("files_domain")
     @classmethod
     def _another_domain(cls, value: str, info: ValidationInfo) -> str:
         if value and value == urlsplit(info.data.get("base_url", "")).hostname:
             raise ValueError("must be another domain than that of BASE_URL, below which apps have their own hosts")
+        return value
+
+    @field_validator("sites_domain")
+    @classmethod
+    def _domain_of_its_own(cls, value: str, info: ValidationInfo) -> str:
+        if value and value in (urlsplit(info.data.get("base_url", "")).hostname, info.data.get("files_domain")):
+            raise ValueError("must be another domain than that of BASE_URL and of FILES_DOMAIN")
         return value
 
     @field_validator("regions")
@@ -300,6 +449,12 @@ class Settings(BaseSettings):
         return self.base_url or f"http://{host}:{self.port}"
 
     @property
+    def simulators_on(self) -> bool:
+        """Whether simulators answer where no real provider is set."""
+        has_live_provider = any(getattr(self, name) for name in _LIVE_PROVIDERS)
+        return are_simulators_on(self.simulators, self.host, self.address, has_live_provider=has_live_provider)
+
+    @property
     def rows_url(self) -> str:
         return self.database_url or f"sqlite:///{self.data / 'baobab.db'}"
 
@@ -364,8 +519,6 @@ def load_settings(environment: Mapping[str, str] | None = None, **overrides: Any
     """
     known_variables = {PREFIX + name.upper(): name for name in Settings.model_fields}
     for variable in os.environ if environment is None else environment:
-        if variable == f"{PREFIX}KV_DURABLE":
-            raise SettingsError(explain_old_setting(variable, f"{PREFIX}KV"))
         if variable.upper().startswith(PREFIX) and variable not in known_variables:
             # Without the prefix, which would make every name look similar.
             near = difflib.get_close_matches(variable[len(PREFIX) :].lower(), known_variables.values(), n=1)

@@ -9,10 +9,10 @@ from typing import Any
 from pydantic import ValidationError
 from sqlalchemy import Connection, inspect, select
 
-from baobab.runtime.agents.spec import parse_graph
+from baobab.runtime.agents.spec.spec import parse_graph
 from baobab.runtime.agents.tables import runs
-from baobab.storage.database import Database
 from baobab.storage.secrets import SecretUnreadable, Vault
+from baobab.storage.sql.database import Database
 from baobab.tools.approvals.carrying_over import require_makeable
 from baobab.tools.approvals.errors import CallOutdated
 from baobab.tools.approvals.tables import FieldCipher, approvals

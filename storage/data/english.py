@@ -15,7 +15,7 @@ from functools import cached_property, lru_cache
 from threading import Lock
 from typing import Any
 
-from baobab.storage.deadline import Check
+from baobab.storage.sql.deadline import Check
 
 MOST_SEARCHED = 200_000
 """Characters of a text that are searched: Postgres's index of one text has at most a megabyte."""

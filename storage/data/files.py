@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Literal, TypeVar
 
 from baobab.storage.data import functions
-from baobab.storage.database import DatabaseBusy, StatementTimeout, Unit
-from baobab.storage.deadline import Deadline
 from baobab.storage.fair_slots import FairSlots
-from baobab.storage.sqlite import SqliteDatabase
-from baobab.storage.statements import Statements
+from baobab.storage.sql.database import DatabaseBusy, StatementTimeout, Unit
+from baobab.storage.sql.deadline import Deadline
+from baobab.storage.sql.sqlite import SqliteDatabase
+from baobab.storage.sql.statements import Statements
 
 T = TypeVar("T")
 
@@ -87,7 +87,7 @@ class FileStore:
 
     async def _read_within(self, seconds: float, app_id: str, work: Callable[[Statements], T]) -> T:
         async with self._use(app_id, reads=True) as file, file.reading(seconds=seconds) as connection:
-            return await connection.run_statements(work, in_thread=True)
+            return await connection.run_while_awaited(work)
 
     async def write(self, app_id: str, work: Callable[[Statements], T], unit: Unit | None = None) -> T:
         async with self._use(app_id) as file:

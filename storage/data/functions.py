@@ -13,7 +13,7 @@ from typing import Any
 from baobab.storage.data.english import search_text
 from baobab.storage.data.json_sets import JsonSets
 from baobab.storage.data.patterns import is_like
-from baobab.storage.deadline import Check, Deadline
+from baobab.storage.sql.deadline import Check, Deadline
 from baobab.storage.vectors.numpy_import import import_numpy
 
 _EXACT = Context(prec=4000)

@@ -3,7 +3,7 @@
 from itertools import count
 from typing import Any
 
-from baobab.storage.deadline import Check
+from baobab.storage.sql.deadline import Check
 
 _ASK_EVERY = 1024
 

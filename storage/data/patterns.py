@@ -2,7 +2,7 @@
 
 from functools import lru_cache
 
-from baobab.storage.deadline import Check
+from baobab.storage.sql.deadline import Check
 
 _ASK_EVERY = 4096
 _MOST_TRIES = 256

@@ -7,10 +7,10 @@ from typing import Literal, TypeVar
 
 from sqlalchemy import text
 
-from baobab.storage.data.row_security import RowSecurity, prepare_roles
-from baobab.storage.database import Database, StatementTimeout, Unit
+from baobab.storage.data.row_security import SQL_ROLES, RowSecurity, prepare_roles
 from baobab.storage.fair_slots import FairSlots
-from baobab.storage.statements import Statements
+from baobab.storage.sql.database import Database, StatementTimeout, Unit
+from baobab.storage.sql.statements import Statements
 
 T = TypeVar("T")
 
@@ -23,6 +23,10 @@ _LIST = text(
     "SELECT schemaname FROM pg_tables AS known WHERE tablename = '_catalogue' AND NOT EXISTS ("
     "SELECT 1 FROM pg_attribute WHERE attrelid = to_regclass(format('%I.%I', schemaname, CAST(:table AS text))) "
     "AND attname = CAST(:column AS text) AND NOT attisdropped) ORDER BY schemaname"
+)
+_DROP_ROLE = (
+    # Another database of the server may still need it, for a copy of the app.
+    'DO $$ BEGIN DROP ROLE IF EXISTS "{name}"; EXCEPTION WHEN dependent_objects_still_exist THEN NULL; END $$'
 )
 _EXISTS = text("SELECT to_regclass(:catalogue) IS NOT NULL")
 
@@ -96,6 +100,9 @@ class SchemaStore:
     async def erase(self, app_id: str, unit: Unit | None = None) -> None:
         async with self._unit(app_id, unit) as writing:
             await writing.execute(text(f'DROP SCHEMA IF EXISTS "{app_id}" CASCADE'))
+            if self.row_security is not None:
+                for role in SQL_ROLES:
+                    await writing.execute(text(_DROP_ROLE.format(name=self.row_security.name_sql_role(app_id, role))))
 
     async def close(self) -> None:
         """Does nothing, because the caller who opened the database closes it."""

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from sqlalchemy import text
 
-from baobab.storage.database import Database
+from baobab.storage.sql.database import Database
 
 Job = Literal["user_reads", "user_writes", "visitor_reads", "visitor_writes"]
 JOBS: tuple[Job, ...] = ("user_reads", "user_writes", "visitor_reads", "visitor_writes")
@@ -19,10 +19,18 @@ _LOOK = text(
     "FROM pg_roles WHERE rolname = :name"
 )
 _DATABASE = text("SELECT oid FROM pg_database WHERE datname = current_database()")
+SqlRole = Literal["sql", "sql_user", "sql_anon"]
+SQL_ROLES: tuple[SqlRole, ...] = ("sql", "sql_user", "sql_anon")
+"""The roles of one app under which the SQL of its own code runs: for the app itself, for its users, for visitors."""
+
 _SETTINGS = ("role", "baobab.user_id", "baobab.user_role", "baobab.user_claims", "baobab.now", "baobab.upserts")
 # It finds no row. libpq would cut the answer to the first statement of a pipeline into pieces, if the rows of the
 # statement before it were read piece by piece.
 _BECOME = "SELECT 1 WHERE concat(" + ", ".join(f"set_config('{name}', ?, true)" for name in _SETTINGS) + ") IS NULL"
+_SQL_SETTINGS = (*_SETTINGS[:-1], "statement_timeout", "search_path")
+_BECOME_SQL = (
+    "SELECT 1 WHERE concat(" + ", ".join(f"set_config('{name}', ?, true)" for name in _SQL_SETTINGS) + ") IS NULL"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +48,28 @@ class RowSecurity:
     ) -> tuple[str, tuple[Any, ...]]:
         """Returns the statement, with its values, that makes the rest of a transaction run as a user or a visitor."""
         return _BECOME, (self.names[job], user_id or "", user_role or "", claims, now, "yes" if upserts else "")
+
+    def name_sql_role(self, app_id: str, role: SqlRole) -> str:
+        """Returns the name of a role of one app. Postgres allows 63 bytes."""
+        owner = self.names["user_reads"].removesuffix("_user_reads").encode("ascii", "ignore").decode()
+        return f"{owner[:16]}_{app_id[:36]}_{role}"
+
+    def become_sql(
+        self,
+        app_id: str,
+        role: SqlRole,
+        user_id: str | None,
+        user_role: str | None,
+        now: str,
+        *,
+        seconds: float,
+        claims: str = "",
+    ) -> tuple[str, tuple[Any, ...]]:
+        """Returns the statement, with its values, that makes the rest of a transaction run as a role of one app, each
+        statement for so many seconds at most.
+        """
+        name, milliseconds = self.name_sql_role(app_id, role), f"{max(1, int(seconds * 1000))}ms"
+        return _BECOME_SQL, (name, user_id or "", user_role or "", claims, now, milliseconds, "pg_catalog")
 
 
 async def prepare_roles(database: Database) -> RowSecurity | None:

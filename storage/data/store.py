@@ -4,8 +4,8 @@ from collections.abc import Callable, Hashable
 from typing import Literal, Protocol, TypeVar
 
 from baobab.storage.data.row_security import RowSecurity
-from baobab.storage.database import Unit
-from baobab.storage.statements import Statements
+from baobab.storage.sql.database import Unit
+from baobab.storage.sql.statements import Statements
 
 T = TypeVar("T")
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from baobab.storage.data.files import FileStore
 from baobab.storage.data.store import DataStore
-from baobab.storage.database import Database
+from baobab.storage.sql.database import Database
 
 
 def data_store_at(database: Database, folder: Path) -> DataStore:

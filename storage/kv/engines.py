@@ -4,9 +4,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
-from baobab.storage.databases import POSTGRES
 from baobab.storage.kv.engine import Engine
 from baobab.storage.kv.sqlite import SqliteEngine
+from baobab.storage.sql.databases import POSTGRES
 
 
 def engine_at(

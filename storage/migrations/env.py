@@ -2,7 +2,7 @@
 
 from alembic import context
 
-from baobab.storage.tables import metadata
+from baobab.storage.sql.tables import metadata
 
 connection = context.config.attributes["connection"]
 context.configure(

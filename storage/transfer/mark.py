@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from sqlalchemy import Column, MetaData, String, Table, insert, select, text
 
-from baobab.storage.database import INSTALLATION, Database
-from baobab.storage.migrate import SchemaTooNew, list_revisions, migrate, read_revision
+from baobab.storage.copies import forget_place
+from baobab.storage.sql.database import INSTALLATION, Database
+from baobab.storage.sql.migrate import SchemaTooNew, list_revisions, migrate, read_revision
 from baobab.storage.transfer import rows
 from baobab.storage.transfer.errors import TransferRefused
 
@@ -65,5 +66,6 @@ async def finish_transfer(target: Database) -> None:
     """Removes the mark; from then on the target is a normal installation."""
     async with target.writing(lock=INSTALLATION, bulk=True) as connection:
         await rows.set_sequences(connection)
+        await forget_place(connection.execute)
         await connection.run_sync(_mark.drop)
         await connection.execute(_SET_REVISION, {"revision": list_revisions()[-1]})

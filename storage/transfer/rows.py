@@ -8,8 +8,8 @@ from typing import Any
 from sqlalchemy import Select, Table, func, insert, inspect, select, text
 from sqlalchemy.exc import IntegrityError
 
-from baobab.storage.database import INSTALLATION, Database, DatabaseConnection, DatabaseUnavailable
-from baobab.storage.tables import metadata
+from baobab.storage.sql.database import INSTALLATION, Database, DatabaseConnection, DatabaseUnavailable
+from baobab.storage.sql.tables import metadata
 from baobab.storage.transfer.digest import Digest, hash_item
 from baobab.storage.transfer.errors import TransferRefused
 

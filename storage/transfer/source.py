@@ -9,13 +9,13 @@ from typing import Any
 
 import psycopg
 
-from baobab.storage.database import DatabaseUnavailable
-from baobab.storage.databases import SQLITE
-from baobab.storage.deadline import Deadline
-from baobab.storage.migrate import list_revisions, read_revision
-from baobab.storage.pooler import leads_to_pooler
-from baobab.storage.postgres import PostgresDatabase
-from baobab.storage.sqlite import SqliteDatabase
+from baobab.storage.sql.database import DatabaseUnavailable
+from baobab.storage.sql.databases import SQLITE
+from baobab.storage.sql.deadline import Deadline
+from baobab.storage.sql.migrate import list_revisions, read_revision
+from baobab.storage.sql.pooler import leads_to_pooler
+from baobab.storage.sql.postgres import PostgresDatabase
+from baobab.storage.sql.sqlite import SqliteDatabase
 from baobab.storage.transfer.errors import TransferRefused
 
 _NAME = "baobab transfer"

@@ -6,7 +6,7 @@ the extension.
 
 from sqlalchemy import Connection, text
 
-from baobab.storage.database import INSTALLATION, Database, Execute
+from baobab.storage.sql.database import INSTALLATION, Database, Execute
 
 INDEXED_DIMENSIONS = (256, 384, 512, 768, 1024, 1536, 3072)
 """The dimensions of common models. Vectors of other dimensions are compared one by one."""

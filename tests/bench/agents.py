@@ -21,8 +21,8 @@ from sqlalchemy import func, select, text
 from baobab.composition import Application, open_application
 from baobab.runtime.agents.tables import runs
 from baobab.settings import load_settings
-from baobab.storage.database import Database
-from baobab.storage.databases import database_at
+from baobab.storage.sql.database import Database
+from baobab.storage.sql.databases import database_at
 from baobab.tools.accounts.first_account import ensure_first_account
 from baobab.tools.core.auth.callers import Caller
 from baobab.tools.core.context import RequestContext
@@ -345,7 +345,7 @@ async def _watch_lock_waits(database: Database) -> AsyncIterator[_LockWaits]:
         while database.dialect == "postgresql":
             began = time.monotonic()
             await asyncio.sleep(_LOCK_WATCH_SECONDS)
-            waiting = (await database.read_once(_COUNT_LOCK_WAITS)).scalar_one()
+            waiting = (await database.execute(_COUNT_LOCK_WAITS)).scalar_one()
             lock_waits.seconds += waiting * (time.monotonic() - began)
 
     watching = asyncio.create_task(watch())

@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 
 from baobab.runtime.gateway.builtin import echo
 from baobab.runtime.work_budget import OverBudget
+from tests.bench.size import size
 from tests.tools.ai.test_bombs import FILLED, SCHEMAS, build_requests, build_tool
 
-_ROUNDS = 5
+_ROUNDS = size(5)
 _MOST_MS, _MOST_MB = 50, 20
 
 

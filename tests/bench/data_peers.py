@@ -199,7 +199,3 @@ def report(costs: Costs) -> list[str]:
         lines.append(line)
     lines += [f"{peer} was not measured: `.bench` does not have it." for peer in _TARGETS if peer not in costs]
     return lines
-
-
-def main(servers: Servers) -> None:
-    print("\n".join(report(asyncio.run(run(servers)))), flush=True)

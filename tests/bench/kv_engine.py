@@ -1,16 +1,15 @@
 """How the engine compares with the same work written plainly on SQLAlchemy and aiosqlite.
 
-Run it: `python tests/bench/kv_engine.py`. Both sides write distinct values to WAL files at synchronous=FULL, in one
+Both sides write distinct values to WAL files at synchronous=FULL, in one
 run and on one disk, so the ratios travel better than the numbers.
 """
 
 from __future__ import annotations
 
 import asyncio
-import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,9 +18,10 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from baobab.storage.kv.engine import Quota, Tier
 from baobab.storage.kv.sqlite import SqliteEngine
+from tests.bench.size import size
 
 CALLERS = 64
-SECONDS = 0.8
+SECONDS = 0.8 / size(1, 20)
 MONTH = 30 * 24 * 3600
 QUOTA = Quota(max_keys=1_000_000, max_bytes=1_000_000_000)
 
@@ -176,15 +176,10 @@ def run() -> dict[str, dict[str, float]]:
     return asyncio.run(measure_operations())
 
 
-def main() -> None:
-    out = sys.stdout
-    out.write(f"{'':<18}{'engine/s':>10}{'peer/s':>10}{'ratio':>8}{'engine us':>11}{'peer us':>10}\n")
-    for operation, row in run().items():
-        out.write(
+def report(results: dict[str, dict[str, float]]) -> Iterator[str]:
+    yield f"{'':<18}{'engine/s':>10}{'peer/s':>10}{'ratio':>8}{'engine us':>11}{'peer us':>10}"
+    for operation, row in results.items():
+        yield (
             f"{operation:<18}{row['engine_per_second']:>10.0f}{row['peer_per_second']:>10.0f}{row['ratio']:>8.1f}"
-            f"{row['engine_cpu_us']:>11.1f}{row['peer_cpu_us']:>10.1f}\n"
+            f"{row['engine_cpu_us']:>11.1f}{row['peer_cpu_us']:>10.1f}"
         )
-
-
-if __name__ == "__main__":
-    main()

@@ -44,7 +44,7 @@ async def start_server(
     )
     try:
         await _wait_for_port(port, process)
-        await _wait_until_idle(process.pid)
+        await wait_until_idle(process.pid)
         yield process.pid
     finally:
         process.terminate()
@@ -68,7 +68,7 @@ async def _wait_for_port(port: int, process: "subprocess.Popen[bytes]") -> None:
     raise RuntimeError("the server does not listen")
 
 
-async def _wait_until_idle(pid: int) -> None:
+async def wait_until_idle(pid: int) -> None:
     """What a server does after its start, all its workers included, is no part of what a request costs."""
     end = time.monotonic() + _TIMEOUT_SECONDS
     quiet, before = 0, cpu_by_process(pid)

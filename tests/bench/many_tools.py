@@ -13,6 +13,7 @@ from baobab.tools.core.call import Call
 from baobab.tools.core.registry import Registry
 from baobab.tools.core.types import AppId
 from baobab.tools.system.toolset import system
+from tests.bench.wide_server import raise_limits
 
 COUNT = 200
 
@@ -43,5 +44,6 @@ def add_tools() -> None:
 
 
 if __name__ == "__main__":
+    raise_limits()
     add_tools()
     main()

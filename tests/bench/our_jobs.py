@@ -13,12 +13,12 @@ from typing import cast
 import uvloop
 from sqlalchemy import Column, Float, MetaData, Table, insert
 
-from baobab.runtime.jobs import DurableJobs
+from baobab.runtime.jobs.jobs import DurableJobs
 from baobab.storage.clock import Ids, SystemClock
-from baobab.storage.database import Database
-from baobab.storage.databases import database_at
-from baobab.storage.migrate import migrate
-from baobab.storage.notices import Notices
+from baobab.storage.sql.database import Database
+from baobab.storage.sql.databases import database_at
+from baobab.storage.sql.migrate import migrate
+from baobab.storage.sql.notices import Notices
 from baobab.tools.core.job import Job, JobKind
 from baobab.tools.core.registry import Registry
 from baobab.tools.core.services import Services

@@ -23,7 +23,7 @@ from baobab.runtime.gateway.builtin.embeddings import load_best
 from baobab.runtime.retrieval.rankings import measure_ndcg, measure_recall
 from baobab.settings import load_settings
 from baobab.storage.clock import SystemClock
-from baobab.storage.full_text import split_words, tag_words
+from baobab.storage.sql.full_text import split_words, tag_words
 from baobab.tools.core.auth.callers import Account
 from baobab.tools.rag.tables import chunks, collections, documents, vectors
 from tests.bench.peers.environments import LLAMA_INDEX, install_peer

@@ -6,16 +6,17 @@ import tempfile
 import urllib.request
 
 from tests.bench.load import build_request, free_port, measure_microseconds, start_server
+from tests.bench.size import size
 
 KEY = "bb_sk_" + "B" * 40
 _APPS = 24
-_ROUNDS = 10
+_ROUNDS = size(10)
 _VALUE = {"items": [1, 2, 3], "name": "cart", "total": 12.5}
 
 Costs = dict[str, float]
 
 
-async def run(requests: int = 3000) -> dict[str, Costs]:
+async def run(requests: int = size(3000, 200)) -> dict[str, Costs]:
     """Microseconds of server CPU for one PUT and one GET, the least of ten rounds taken in turns."""
     with tempfile.TemporaryDirectory() as folder:
         ours, bare, plain = free_port(), free_port(), free_port()

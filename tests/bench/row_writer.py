@@ -12,10 +12,10 @@ from datetime import UTC, datetime
 import uvloop
 from sqlalchemy import bindparam, func, insert, select
 
-from baobab.runtime.job_tables import events
-from baobab.storage.database import Database
-from baobab.storage.databases import database_at
-from baobab.storage.migrate import migrate
+from baobab.runtime.jobs.job_tables import events
+from baobab.storage.sql.database import Database
+from baobab.storage.sql.databases import database_at
+from baobab.storage.sql.migrate import migrate
 
 _CALLERS = 16
 _SECONDS = 2.0

@@ -23,15 +23,15 @@ from tests.bench.load import build_request, check_answer, fetch_body, free_port,
 from tests.bench.mcp_endpoint import build_message
 from tests.bench.processes import cpu_by_process, cpu_seconds
 from tests.bench.rest import KEY, make_apps
+from tests.bench.size import size
 from tests.bench.table import Cell, best_cell, render_table
 
-WORKERS = (1, 2, 4)
+WORKERS = (1, 2, 4)[: size(3)]
 _CALLERS, _CALLERS_OF_ROWS = 64, 16
-_ROUNDS = 3
+_ROUNDS = size(3)
 _SECONDS = 0.5
 _WARM_SECONDS = 0.1
 _KEYS_OF_CALLER = 8
-# An account's key may make 600 calls a minute that name no app: so many keys take turns.
 _ACCOUNT_KEYS = 20
 
 Rows = dict[str, dict[str, Cell]]
@@ -180,7 +180,7 @@ async def _start_installation(workers: int, settings: dict[str, str]) -> AsyncIt
             "BAOBAB_DATA": folder, "BAOBAB_PORT": str(port), "BAOBAB_BOOTSTRAP_KEY": KEY, "BAOBAB_PLAN": "certified",
             "BAOBAB_WORKERS": str(workers),
         }  # fmt: skip
-        async with start_server("-m", "baobab", "serve", port=port, environment=environment) as pid:
+        async with start_server("-m", "tests.bench.wide_server", "serve", port=port, environment=environment) as pid:
             apps = await asyncio.to_thread(make_apps, port)
             installation = _Installation(pid, port, apps, [await _create_key(port) for _ in range(_ACCOUNT_KEYS)])
             await run_callers(port, [_fill_keys(installation, caller) for caller in range(_CALLERS)])

@@ -46,7 +46,7 @@ def main() -> None:
 
 def _import_everything() -> None:
     """Imports and builds what a server has loaded some seconds after its start, and always alike."""
-    for name in ("baobab.cli", "baobab.interfaces", "baobab.serving", "baobab.storage.migrate"):
+    for name in ("baobab.cli", "baobab.interfaces", "baobab.serving", "baobab.storage.sql.migrate"):
         importlib.import_module(name)
     from baobab.tools import toolsets
     from baobab.tools.core.registry import Registry

@@ -24,7 +24,7 @@ from tests.ports import free_port
 TIMEOUT_SECONDS = 180
 """Seconds, for a machine that has much else to do."""
 
-_READY = re.compile(r"curl -s .*\n")
+_READY = re.compile(r"is ready\.\n(?:.*\n)*?  Models .*\n")
 _INHERITED = {name: value for name, value in os.environ.items() if not name.startswith("BAOBAB_")}
 
 

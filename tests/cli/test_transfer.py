@@ -23,14 +23,14 @@ from sqlalchemy import text
 from baobab.cli import main
 from baobab.server import Server
 from baobab.settings import load_settings
-from baobab.storage.databases import database_at
 from baobab.storage.kv.engine import Engine, Quota
 from baobab.storage.kv.engines import engine_at
 from baobab.storage.kv.postgres.engine import PostgresEngine
 from baobab.storage.kv.sqlite import SqliteEngine
-from baobab.storage.migrate import list_revisions, migrate
 from baobab.storage.objects.store import ObjectStore
 from baobab.storage.objects.stores import store_at
+from baobab.storage.sql.databases import database_at
+from baobab.storage.sql.migrate import list_revisions, migrate
 from baobab.storage.vectors import extension
 from tests.cli.server_process import TIMEOUT_SECONDS, run_baobab, run_server, start_baobab
 from tests.conftest import ADDRESS

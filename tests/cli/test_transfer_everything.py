@@ -11,9 +11,9 @@ from sqlalchemy import insert, select
 
 from baobab.server import Server
 from baobab.settings import load_settings
-from baobab.storage.databases import database_at
 from baobab.storage.objects.stores import store_at
-from baobab.storage.tables import metadata
+from baobab.storage.sql.databases import database_at
+from baobab.storage.sql.tables import metadata
 from baobab.tools.billing.ledger.credits import Credits
 from baobab.tools.core.auth.credentials import ANONYMOUS
 from baobab.tools.core.auth.oauth_endpoints import INTERFACE_NAME
@@ -180,7 +180,8 @@ def target() -> Iterator[str]:
 async def test_every_table_holds_rows_once_every_tool_has_been_used(used_data: Path) -> None:
     # Files need no locks of tenants, no operator drains a cell here, nobody follows a run from another process, no user
     # of an app is just signing in from an MCP client, has shown a code of an authenticator app, or has stored a file or
-    # a key, and no tick is due.
+    # a key, no tick is due, no bot has come back from a meeting, no function has claimed or remembered anything, nobody
+    # has visited a site, and whoever wants to be told of clones has changed their mind.
     assert await _empty_tables(f"sqlite:///{used_data / 'baobab.db'}") == {
         "tenant_locks",
         "draining_cells",
@@ -190,6 +191,11 @@ async def test_every_table_holds_rows_once_every_tool_has_been_used(used_data: P
         "user_recovery_codes",
         "file_usage_by_user",
         "substrate_attention_rule_firings",
+        "meeting_usage",
+        "function_claims",
+        "function_steps",
+        "site_traffic",
+        "clone_webhooks",
     }
 
 

@@ -1,6 +1,4 @@
-"""`baobab transfer --kv`: the key-value store goes to Valkey or to the database, also from the layout of earlier
-versions: durable entries beside the rows, ephemeral ones in Valkey.
-"""
+"""`baobab transfer --kv`: the key-value store goes to Valkey, and back to the database."""
 
 import contextlib
 import time
@@ -16,7 +14,7 @@ import redis
 from baobab.server import Server
 from baobab.settings import load_settings
 from baobab.storage.identity import StoreLost
-from baobab.storage.kv.engine import Entry, Quota, Tier
+from baobab.storage.kv.engine import Entry, Tier
 from baobab.storage.kv.engines import engine_at
 from tests.cli.server_process import TIMEOUT_SECONDS
 from tests.cli.test_transfer import run_command, stall_command
@@ -27,8 +25,7 @@ pytestmark = pytest.mark.long_file
 
 OWNER = {"authorization": f"Bearer {KEY}"}
 FAR = "eu-west-1"
-VALUES = {"lasting": 1, "both": 2, "light": 3, "brief": 4}
-"""What the store answers; of `both` there is another value in Valkey, which a crash has left."""
+VALUES = {"lasting": 1, "light": 3, "brief": 4}
 
 
 @pytest.fixture(scope="module")
@@ -62,16 +59,11 @@ class Installation:
                 yield client
 
     async def fill(self) -> None:
-        """Stores entries as earlier versions did."""
         async with self.open() as client:
             self.app = (await client.post("/init", json={"name": "todo"})).json()["app_id"]
-            for key in ("lasting", "both"):
-                body = {"value": VALUES[key], "ttl": None}
+            for key, tier in (("lasting", {}), ("light", {"ephemeral": True}), ("brief", {"ephemeral": True})):
+                body = {"value": VALUES[key], "ttl": 3600 if key == "brief" else None, **tier}
                 assert (await client.put(f"/v1/{self.app}/kv/{key}", json=body)).status_code == 204
-        deadline = int(time.time() * 1000) + 3_600_000
-        write_old_tier(
-            self.valkey_url, self.app, {"light": (b"3", None), "both": (b"9", None), "brief": (b"4", deadline)}
-        )
 
     async def read_values(self, **variables: str) -> dict[str, Any]:
         async with self.open(**variables) as client:
@@ -116,32 +108,11 @@ class Installation:
         return {name.removeprefix("BAOBAB_").lower(): value for name, value in {**self.variables, **variables}.items()}
 
 
-def write_old_tier(valkey_url: str, app: str, entries: dict[str, tuple[bytes, int | None]]) -> None:
-    """Writes what the engine on two servers had in Valkey for these ephemeral entries, and its functions.
-
-    Also a lock, a key in doubt, and the result of an increment of `brief` by an attempt that may be repeated.
-    """
-    space = f"kv:{{{app}}}"
-    with redis.Redis.from_url(valkey_url) as client:
-        for key, (value, deadline) in entries.items():
-            expiry = f"{deadline}:3600" if deadline else ":"
-            client.hset(f"{space}:entries", key, f"e:{expiry}:".encode() + value)
-            client.zadd(f"{space}:keys", {key: 0})
-            if deadline:
-                client.zadd(f"{space}:expiries", {key: deadline})
-        client.set(f"{space}:bytes", sum(len(key) + len(value) for key, (value, _) in entries.items()))
-        client.hset(f"{space}:holders", "worker:1", "1:0:1:7")
-        client.sadd(f"{space}:doubt", "both")
-        client.set(f"{space}:kept:call:0", b"4", ex=604800)
-        code = "redis.register_function('baobab_tiers_0123456789ab_look', function() return 1 end)"
-        client.function_load(f"#!lua name=baobab_tiers_0123456789ab\n{code}", replace=True)
-
-
 @pytest.fixture(params=["files", "postgres"])
 async def here(
     request: pytest.FixtureRequest, tmp_path: Path, postgres: PostgresServer, valkey_server: ValkeyServer
 ) -> Installation:
-    """In the layout of earlier versions."""
+    """With its store in the database."""
     rows_url = "" if request.param == "files" else postgres.create_database(f"kv_{tmp_path.name}")
     with redis.Redis.from_url(valkey_server.url) as client:
         client.flushall()
@@ -151,26 +122,6 @@ async def here(
     return installation
 
 
-async def test_a_start_on_the_old_layout_says_what_to_do_and_changes_nothing(here: Installation) -> None:
-    before = here.list_names()
-    line = await here.catch_refusal()
-    assert "baobab transfer --kv database" in line
-    assert "BAOBAB_KV=valkey" in line
-    assert here.list_names() == before
-    assert "baobab transfer --kv" in await here.catch_refusal(BAOBAB_KV="valkey")
-
-
-async def test_the_ephemeral_tier_comes_into_the_database(here: Installation) -> None:
-    output = here.transfer("--kv", "database")
-    # With the mark of the installation, and the result of an attempt.
-    assert "6 keys" in output
-    assert "without BAOBAB_KV" in output
-    assert await here.read_values() == VALUES
-    tiers = {entry.key: entry.tier for entry in await here.export()}
-    assert tiers == {"lasting": Tier.DURABLE, "both": Tier.DURABLE, "light": Tier.EPHEMERAL, "brief": Tier.EPHEMERAL}
-    assert here.list_names() == []
-
-
 async def test_both_tiers_go_into_valkey_and_back(here: Installation) -> None:
     output = here.transfer("--kv", "valkey")
     assert "BAOBAB_KV=valkey" in output
@@ -178,28 +129,17 @@ async def test_both_tiers_go_into_valkey_and_back(here: Installation) -> None:
     assert "baobab transfer --kv" in await here.catch_refusal()
     assert await here.read_values(BAOBAB_KV="valkey") == VALUES
     tiers = {entry.key: entry.tier for entry in await here.export("valkey")}
-    assert tiers == {"lasting": Tier.DURABLE, "both": Tier.DURABLE, "light": Tier.EPHEMERAL, "brief": Tier.EPHEMERAL}
-    assert not [name for name in here.list_names() if name.endswith((":holders", ":doubt", ":kept:call:0"))]
+    assert tiers == {"lasting": Tier.DURABLE, "light": Tier.EPHEMERAL, "brief": Tier.EPHEMERAL}
     here.transfer("--kv", "database", BAOBAB_KV="valkey")
     assert here.list_names() == []
     assert await here.read_values() == VALUES
 
 
-async def test_a_write_that_an_attempt_made_to_the_ephemeral_tier_is_not_made_again(here: Installation) -> None:
-    here.transfer("--kv", "database")
-    engine = engine_at(here.data / "kv/local", here.rows_url, "", time.time)
-    await engine.open()
-    assert await engine.has_written(here.app, "call")
-    assert await engine.for_attempt("call").incr(here.app, "brief", 1, None, Quota()) == 4
-    assert await engine.get(here.app, "brief") == b"4"
-    await engine.close()
-
-
 async def test_a_dry_run_counts_and_changes_nothing(here: Installation) -> None:
-    before = here.list_names()
-    assert "6 keys" in here.transfer("--kv", "database", "--dry-run")
-    assert here.list_names() == before
-    assert [entry.key for entry in await here.export()] == ["both", "lasting"]
+    # With the mark of the installation.
+    assert "4 keys" in here.transfer("--kv", "valkey", "--dry-run")
+    assert here.list_names() == []
+    assert [entry.key for entry in await here.export()] == sorted(VALUES)
 
 
 async def test_a_store_that_is_where_it_should_be_stays_there(here: Installation) -> None:
@@ -212,7 +152,6 @@ async def test_a_store_that_is_where_it_should_be_stays_there(here: Installation
 
 
 async def test_a_running_server_is_one_line(here: Installation) -> None:
-    here.transfer("--kv", "database")
     async with here.open():
         assert "in use" in here.read_refusal("--kv", "valkey")
     assert await here.read_values() == VALUES
@@ -240,29 +179,19 @@ async def test_without_a_valkey_or_a_place_to_go_it_is_one_line(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("here", ["postgres"], indirect=True)
-async def test_the_old_layout_moves_back_to_files_in_one_step(here: Installation, tmp_path: Path) -> None:
-    assert "without BAOBAB_DATABASE_URL, BAOBAB_VALKEY_URL and BAOBAB_KV" in here.transfer(
-        "--to", str(tmp_path / "files")
-    )
-    installation = Installation(tmp_path / "files", "", "")
-    installation.app = here.app
-    assert await installation.read_values() == VALUES
-
-
-@pytest.mark.parametrize("here", ["postgres"], indirect=True)
 async def test_every_region_is_moved(
     here: Installation, postgres: PostgresServer, tmp_path: Path, valkey_server: ValkeyServer
 ) -> None:
     far_url, far_valkey = postgres.create_database("far_region"), valkey_server.url.replace("/0", "/1")
     file = tmp_path / "regions.toml"
     file.write_text(f'[{FAR}]\ndatabase_url = "{far_url}"\nvalkey_url = "{far_valkey}"\n')
-    here.transfer("--kv", "database")
     async with here.open(BAOBAB_REGIONS=str(file)) as client:
         far_app = (await client.post("/init", json={"name": "far", "region": FAR})).json()["app_id"]
-    write_old_tier(far_valkey, far_app, {"light": (b"5", None)})
-    assert f"the region {FAR}" in await here.catch_refusal(BAOBAB_REGIONS=str(file))
-    here.transfer("--kv", "database", BAOBAB_REGIONS=str(file))
-    async with here.open(BAOBAB_REGIONS=str(file)) as client:
+        assert (await client.put(f"/v1/{far_app}/kv/light", json={"value": 5})).status_code == 204
+    here.transfer("--kv", "valkey", BAOBAB_REGIONS=str(file))
+    assert "the region local" in await here.catch_refusal(BAOBAB_REGIONS=str(file))
+    file.write_text(f'{file.read_text()}kv = "valkey"\n')
+    async with here.open(BAOBAB_REGIONS=str(file), BAOBAB_KV="valkey") as client:
         assert (await client.get(f"/v1/{far_app}/kv/light")).json() == {"value": 5}
 
 
@@ -298,11 +227,15 @@ _LOCK = b"SELECT pg_advisory_xact_lock(77)"
 async def test_killed_anywhere_no_server_starts_and_it_ends_right_the_next_time(
     here: Installation, to: str, event: bytes, row: bytes, spaces: bytes
 ) -> None:
+    kv = "database"
+    if to == "database":
+        here.transfer("--kv", "valkey")
+        kv = "valkey"
     with psycopg.connect(here.rows_url, autocommit=True) as connection:
         connection.execute(_STALL_AT_THE_MARK % (event, row, spaces))
-    kill_transfer(here, to, "database", _LOCK)
+    kill_transfer(here, to, kv, _LOCK)
     assert "baobab transfer --kv" in await here.catch_refusal()
     with psycopg.connect(here.rows_url, autocommit=True) as connection:
         connection.execute(b"DROP TRIGGER stall ON kv.entries")
-    here.transfer("--kv", to)
+    here.transfer("--kv", to, BAOBAB_KV=kv)
     assert await here.read_values(BAOBAB_KV=to) == VALUES

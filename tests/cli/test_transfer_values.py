@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from baobab.storage.data.files import FileStore
 from baobab.storage.data.postgres import SchemaStore
-from baobab.storage.databases import database_at
-from baobab.storage.migrate import migrate
+from baobab.storage.sql.databases import database_at
+from baobab.storage.sql.migrate import migrate
 from baobab.storage.vectors.extension import complete_vectors
-from baobab.tools.data.copying import copy_tables, find_difference, survey_tables
+from baobab.tools.data.exchange.copying import copy_tables, find_difference, survey_tables
 from tests.conftest import Baobab
 from tests.installation import open_installation
 from tests.servers import start_postgres

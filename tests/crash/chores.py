@@ -14,8 +14,8 @@ from sqlalchemy.schema import CreateTable
 from baobab.composition import open_application
 from baobab.logs import configure
 from baobab.settings import load_settings
-from baobab.storage.database import Database
 from baobab.storage.kv.engine import Engine, Quota
+from baobab.storage.sql.database import Database
 from baobab.tools.core.auth.access import EVERYBODY
 from baobab.tools.core.call import Call
 from baobab.tools.core.job import Job

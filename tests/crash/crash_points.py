@@ -8,10 +8,10 @@ from typing import Any, TypeVar
 
 from sqlalchemy import select, update
 
-from baobab.runtime.job_attempt import JobAttempt
-from baobab.runtime.job_tables import jobs
-from baobab.storage.database import Database
-from baobab.storage.statements import Statements
+from baobab.runtime.jobs.job_attempt import JobAttempt
+from baobab.runtime.jobs.job_tables import jobs
+from baobab.storage.sql.database import Database
+from baobab.storage.sql.statements import Statements
 from baobab.tools.core.jobs import JobLost, RetryLater
 from baobab.tools.core.services import Services
 from baobab.tools.core.toolset import Toolset

@@ -12,8 +12,8 @@ import httpx
 
 from baobab.server import Server
 from baobab.settings import load_settings
-from baobab.tools.data import importing
-from baobab.tools.data.attempts import Attempts
+from baobab.tools.data.exchange import importing
+from baobab.tools.data.rows.attempts import Attempts
 
 
 def kill_at_second(owner: Any, name: str) -> None:

@@ -12,8 +12,8 @@ import aiohttp
 from sqlalchemy import func, select
 
 from baobab.runtime.agents.tables import ENDED
-from baobab.runtime.job_tables import jobs
-from baobab.storage.databases import database_at
+from baobab.runtime.jobs.job_tables import jobs
+from baobab.storage.sql.databases import database_at
 from baobab.tools.approvals.tables import approvals
 from tests.cli.server_process import TIMEOUT_SECONDS, ServerProcess
 from tests.crash.machines import Installation, create_app

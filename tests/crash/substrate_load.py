@@ -14,7 +14,7 @@ import aiohttp
 from sqlalchemy import select, update
 
 from baobab.storage.clock import SystemClock
-from baobab.storage.database import Database
+from baobab.storage.sql.database import Database
 from baobab.tools.substrate import tables
 from baobab.tools.substrate.forgetting import ERASED
 from tests.cli.server_process import TIMEOUT_SECONDS, ServerProcess

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from sqlalchemy import func, select, update
 
-from baobab.runtime.job_tables import jobs
+from baobab.runtime.jobs.job_tables import jobs
 from baobab.tools.approvals.tables import approvals
 from baobab.tools.core.auth.access import EVERYBODY
 from baobab.tools.core.call import Call

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select, update
 
-from baobab.runtime.job_tables import jobs
-from baobab.storage.databases import database_at
+from baobab.runtime.jobs.job_tables import jobs
+from baobab.storage.sql.databases import database_at
 from tests.cli.server_process import TIMEOUT_SECONDS, run_server
 from tests.crash.approvals_load import ApprovalsLoad as Proposals
 from tests.crash.machines import Installation, create_app, open_session

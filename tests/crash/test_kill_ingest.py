@@ -9,8 +9,8 @@ import aiohttp
 import pytest
 from sqlalchemy import func, select
 
-from baobab.runtime.job_tables import events
-from baobab.storage.databases import database_at
+from baobab.runtime.jobs.job_tables import events
+from baobab.storage.sql.databases import database_at
 from baobab.tools.rag import tables
 from tests.cli.server_process import ServerProcess
 from tests.crash.machines import Installation, create_app, open_session

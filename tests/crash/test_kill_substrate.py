@@ -4,7 +4,7 @@ import asyncio
 import random
 from pathlib import Path
 
-from baobab.storage.databases import database_at
+from baobab.storage.sql.databases import database_at
 from tests.crash.machines import Installation, open_session
 from tests.crash.rounds import list_rounds
 from tests.crash.substrate_load import Receiver, SubstrateLoad

@@ -10,9 +10,9 @@ from alembic import command
 from alembic.config import Config
 from sqlalchemy import Connection, text
 
-from baobab.storage import migrate
-from baobab.storage.databases import database_at
-from baobab.storage.migrate import list_revisions, read_revision
+from baobab.storage.sql import migrate
+from baobab.storage.sql.databases import database_at
+from baobab.storage.sql.migrate import list_revisions, read_revision
 from tests.crash.machines import Installation, open_session
 
 SERVERS = 4
@@ -38,7 +38,7 @@ async def here(tmp_path: Path) -> Installation:
 async def migrate_to_first(here: Installation) -> None:
     def upgrade(connection: Connection) -> None:
         config = Config()
-        config.set_main_option("script_location", str(Path(migrate.__file__).with_name("migrations")))
+        config.set_main_option("script_location", str(Path(migrate.__file__).parents[1] / "migrations"))
         config.attributes["connection"] = connection
         command.upgrade(config, list_revisions()[0])
 

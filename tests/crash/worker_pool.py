@@ -16,11 +16,11 @@ from typing import Any
 import httpx
 from sqlalchemy import Select, func, select
 
-from baobab.runtime.job_tables import jobs
+from baobab.runtime.jobs.job_tables import jobs
 from baobab.server import Server
 from baobab.settings import load_settings
-from baobab.storage.database import DatabaseUnavailable
 from baobab.storage.kv.engine import Engine
+from baobab.storage.sql.database import DatabaseUnavailable
 from baobab.tools.core.services import Services
 from tests.cli.server_process import TIMEOUT_SECONDS
 from tests.conftest import Baobab
@@ -31,7 +31,7 @@ PROGRAM = Path(__file__).with_name("chores.py")
 AT_ONCE = 8
 """Jobs that a worker makes at once."""
 OF_ONE_TENANT = 6
-"""So many of them may be one tenant's (runtime/job_slots.py)."""
+"""So many of them may be one tenant's (runtime/jobs/job_slots.py)."""
 
 
 @dataclass

@@ -9,8 +9,8 @@ from baobab.http import protocol
 from baobab.http.error_page import name_operation_routes
 from baobab.mcp_server.errors import ERRORS
 from baobab.runtime.agents.offers import ToolOffers
-from baobab.runtime.agents.spec import ToolRef
-from baobab.runtime.agents.validation import ToolOffer
+from baobab.runtime.agents.spec.spec import ToolRef
+from baobab.runtime.agents.spec.validation import ToolOffer
 from baobab.settings import PREFIX, Settings
 from baobab.tools import toolsets
 from baobab.tools.core.auth.callers import Anonymous, EndUser
@@ -27,7 +27,7 @@ from baobab.tools.core.errors import (
     WrongHost,
     name_operations,
 )
-from baobab.tools.core.plans import GB, MB, PLANS
+from baobab.tools.core.limits.plans import GB, MB, PLANS
 from baobab.tools.core.registry import Registry
 from baobab.tools.core.tool_errors import errors_of
 from baobab.tools.system.guidance import guidance
@@ -59,7 +59,7 @@ _SETTINGS: Mapping[str, tuple[str, ...]] = {
     "The server": ("data", "host", "port", "base_url", "workers", "drain_seconds", "jobs", "log_level", "access_log"),
     "Stores": ("database_url", "notices_url", "valkey_url", "kv", "objects_url", "row_security", "slow_statement_ms"),
     "Secrets": ("secret_key", "bootstrap_key", "metrics_token"),
-    "Network": ("allowed_hosts", "trusted_proxies", "files_domain", "egress_allow"),
+    "Network": ("allowed_hosts", "trusted_proxies", "files_domain", "sites_domain", "egress_allow"),
     "Accounts and mail": ("signup", "plan", "smtp_url", "mail_from"),
     "Models": (
         "ai_servers",
@@ -70,6 +70,30 @@ _SETTINGS: Mapping[str, tuple[str, ...]] = {
         "ai_first_seconds",
         "ai_between_seconds",
         "ai_total_seconds",
+    ),
+    "Providers": (
+        "simulators",
+        "integrations",
+        "integrations_clients",
+        "integrations_key",
+        "integrations_url",
+        "integrations_webhook_secret",
+        "meetings_provider",
+        "meetings_key",
+        "meetings_url",
+        "meetings_webhook_secret",
+        "people_live",
+        "people_primary",
+        "people_primary_key",
+        "people_primary_url",
+        "people_secondary",
+        "people_secondary_key",
+        "people_secondary_url",
+        "people_tertiary",
+        "people_tertiary_key",
+        "people_tertiary_url",
+        "people_routes",
+        "people_price_percent",
     ),
     "Data of apps": ("run_retention_days", "undo_days", "undo_megabytes", "realtime_connections"),
     "Regions": ("region", "geography", "max_apps", "regions"),

@@ -15,7 +15,7 @@ import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
-from baobab.storage.migrate import list_revisions
+from baobab.storage.sql.migrate import list_revisions
 from tests.cli.server_process import TIMEOUT_SECONDS, ServerProcess, run_server
 from tests.docs.blocks import find_blocks
 

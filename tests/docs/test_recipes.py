@@ -1,5 +1,6 @@
 """What the pages with recipes tell a reader to type works as written."""
 
+import hmac
 import json
 import re
 import secrets
@@ -17,11 +18,11 @@ import pytest
 from tests.cli.server_process import TIMEOUT_SECONDS, ServerProcess, run_server
 from tests.docs.blocks import find_blocks
 from tests.docs.generate import ROOT
-from tests.docs.shell import check_order, run_shell
+from tests.docs.shell import check_order, run_shell, set_variables
 from tests.docs.test_first_steps import wait_until_it_answers
 from tests.ports import free_port
 
-REFUSED, LEAKED, PUBLIC, BUDGETS, FILES, REPOSITORY, DATA, APPROVALS, RETRIEVAL = (
+REFUSED, LEAKED, PUBLIC, BUDGETS, FILES, REPOSITORY, DATA, APPROVALS, RETRIEVAL, SITES, FUNCTIONS = (
     (ROOT / "docs" / f"{page}.md").read_text()
     for page in (
         "refused",
@@ -33,6 +34,8 @@ REFUSED, LEAKED, PUBLIC, BUDGETS, FILES, REPOSITORY, DATA, APPROVALS, RETRIEVAL 
         "data",
         "approvals",
         "retrieval",
+        "sites",
+        "functions",
     )
 )
 
@@ -261,6 +264,41 @@ def test_files_are_pushed_and_pulled_as_the_page_says(server: ServerProcess, tmp
     _, variables = keep_variables(server)
     push, pull = find_blocks(REPOSITORY, "sh")
     check_order(run_shell(f"cd {tmp_path}\n{variables}{push}{pull}"), '"file_count":1', "# My app")
+
+
+def test_a_site_is_deployed_as_the_page_says_also_from_continuous_integration(
+    server: ServerProcess, tmp_path: Path
+) -> None:
+    _, variables = keep_variables(server)
+    in_one_call, by_zip = find_blocks(SITES, "sh")
+    (workflow,) = find_blocks(SITES, "yaml")
+    (lines,) = re.findall(r"- run: \|\n((?: {10}.*\n)+)", workflow)
+    (tmp_path / "dist" / "assets").mkdir(parents=True)
+    (tmp_path / "dist" / "index.html").write_text("<h1>Built</h1>")
+    (tmp_path / "dist" / "assets" / "app.js").write_text("let a = 1")
+    recipe = "".join(line[10:] + "\n" for line in lines.splitlines())
+    output = run_shell(f"cd {tmp_path}\n{variables}{in_one_call}{recipe}{by_zip}")
+    check_order(output, '"status":"READY"', "true", '"status":"READY"', '"files_count":2')
+
+
+def test_functions_are_deployed_and_called_as_the_page_says(server: ServerProcess) -> None:
+    output = run_shell(set_variables(server) + "echo $APP\n" + "\n".join(find_blocks(FUNCTIONS, "sh")))
+    check_order(output, '{"hello":"Ada"}', '"webhook_url"', '"type":"cron"', '{"thanks":true}', '"name":"lookup"')
+    app_id = output.split()[0]
+    base, owner = f"{server.address}/v1/{app_id}", {"authorization": f"Bearer {server.key}"}
+    content = json.dumps({"id": "evt_1", "data": {"object": {"id": "pi_1", "amount": 500}}}).encode()
+    at = str(int(time.time()))
+    digest = hmac.new(b"whsec_test", f"{at}.".encode() + content, "sha256").hexdigest()
+    signature = {"stripe-signature": f"t={at},v1={digest}"}
+    answers = [httpx.post(f"{base}/webhook/stripe", content=content, headers=signature) for _ in range(5)]
+    assert [answer.status_code for answer in answers] == [200] * 5
+    assert [answer.text == "ok" for answer in answers] == [True, False, False, False, False]
+    assert httpx.get(f"{base}/kv/paid:pi_1", headers=owner).json()["value"] == {"id": "pi_1", "amount": 500}
+    (program,) = find_blocks(FUNCTIONS, "python")
+    deployment = {"name": "orders", "language": "python", "code": program}
+    assert httpx.post(f"{base}/functions", json=deployment, headers=owner).status_code == 200
+    answer = httpx.post(f"{base}/fn/orders", json={"id": "7"}, headers=owner)
+    assert answer.json() == {"stored": "7"}
 
 
 def test_a_visitor_gets_an_answer_from_the_documents_of_a_public_collection(server: ServerProcess) -> None:

@@ -264,16 +264,15 @@ async def test_the_page_looks_as_the_app_says_and_shows_hostile_text_as_text(vis
     assert html.escape(hostile, quote=False).replace('"', "&#34;") in answer.text
 
 
-async def test_the_page_is_at_the_apps_own_host_too(visitor: Visitor) -> None:
+async def test_the_apps_own_host_sends_to_the_page_because_a_site_may_be_there(visitor: Visitor) -> None:
     app = (await visitor.baobab.client.get(f"/v1/{visitor.app}/config", headers=visitor.baobab.owner)).json()
-    host = f"{app['subdomain']}.localhost:8000"
-    headers = {"host": host}
-    page = await visitor.baobab.client.get("/auth/login-page", params={"redirect_to": BACK}, headers=headers)
+    headers = {"host": f"{app['subdomain']}.localhost:8000"}
+    sent_on = await visitor.baobab.client.get("/auth/login-page", params={"redirect_to": BACK}, headers=headers)
+    assert sent_on.status_code == 307
+    address = urlsplit(sent_on.headers["location"])
+    assert (f"{address.scheme}://{address.netloc}", address.path) == (ADDRESS, f"/auth/{visitor.app}/login-page")
+    page = await visitor.baobab.client.get(sent_on.headers["location"])
     assert page.status_code == 200, page.text
-    await visitor.sign_up()
-    form = {"step": "password", "email": EMAIL, "password": PASSWORD, "redirect_to": BACK}
-    same = {**headers, "origin": f"http://{host}", "sec-fetch-site": "same-origin"}
-    await visitor.read_tokens(await visitor.baobab.client.post("/auth/login-page", data=form, headers=same))
 
 
 async def test_limits_count_each_visitor(visitor: Visitor) -> None:

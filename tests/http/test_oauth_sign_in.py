@@ -5,11 +5,12 @@ import contextlib
 import hashlib
 import hmac
 import json
+import re
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
 
 import pytest
 from aiohttp import web
@@ -552,3 +553,37 @@ async def test_a_second_factor_after_a_provider_is_asked_for_on_our_page(site: S
     assert f"{address.scheme}://{address.netloc}{address.path}" == f"{ADDRESS}/auth/{site.app}/login-page"
     page = await site.baobab.client.get(back.headers["location"])
     assert (page.status_code, "Set up a second factor" in page.text) == (200, True)
+
+
+async def test_staff_of_an_app_come_to_the_page_of_approvals_by_a_provider_and_nobody_by_a_link(site: Site) -> None:
+    await site.configure()
+    site.provider.claims = {"email": "sam@example.com", "email_verified": True, "name": "Sam"}
+    page = await site.baobab.client.get(f"/auth/{site.app}/login-page", params={"wish": "approvals"})
+    (link,) = re.findall(r'<a class="provider" href="[^"?]+\?redirect_to=([^"]+)">Continue with Google', page.text)
+    flow_cookie = page.headers["set-cookie"].partition(";")[0]
+    back = await site.sign_in(redirect_to=unquote(link))
+    assert back.status_code == 302, back.text
+    address = urlsplit(back.headers["location"])
+    assert address.path == f"/auth/{site.app}/approvals"
+    site.baobab.client.cookies.clear()
+    # In a browser that has not begun the sign-in, the same address signs nobody in.
+    stranger = await site.baobab.client.get(f"{address.path}?{address.query}")
+    assert (stranger.status_code, stranger.headers["location"]) == (303, "login-page?wish=approvals")
+    arrival = await site.baobab.client.get(f"{address.path}?{address.query}", headers={"cookie": flow_cookie})
+    assert (arrival.status_code, arrival.headers["location"]) == (303, "approvals")
+    site.baobab.client.cookies.clear()
+    session = next(
+        text.partition(";")[0] for text in arrival.headers.get_list("set-cookie") if text.startswith("baobab_user_")
+    )
+    calls = await site.baobab.client.get(address.path, headers={"cookie": session})
+    assert (calls.status_code, "Requests that wait for you" in calls.text) == (200, True)
+
+
+async def test_a_provider_leads_back_to_the_host_where_the_page_of_approvals_was_opened(site: Site) -> None:
+    await site.configure()
+    client, base = site.baobab.client, urlsplit(ADDRESS)
+    for host in ("localhost:8000", "127.0.0.1:8000"):
+        path = f"/auth/{site.app}"
+        page = await client.get(f"{path}/login-page", params={"wish": "approvals"}, headers={"host": host})
+        (link,) = re.findall(r'<a class="provider" href="[^"?]+\?redirect_to=([^"]+)">Continue with Google', page.text)
+        assert unquote(link).partition("?")[0] == f"{base.scheme}://{host}{path}/approvals"

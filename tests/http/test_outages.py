@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from baobab.storage.database import DatabaseUnavailable
+from baobab.storage.sql.database import DatabaseUnavailable
 from baobab.tools.core.auth.directory import Directory
 from tests.conftest import Baobab
 

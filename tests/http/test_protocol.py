@@ -2,155 +2,28 @@
 
 import asyncio
 import base64
-import functools
-import inspect
-import json
 import logging
 import re
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from typing import Any
 
 import pytest
-import uvicorn
-import uvloop
 
 from baobab.http.protocol import FileProtocol, GuardedProtocol
 from baobab.http.refusal_log import RefusalLog
-
-GET = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
-App = Callable[[Any, Any, Any], Coroutine[Any, Any, None]]
-
-
-def on_both_loops(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """uvloop is what serves in production; asyncio is what serves where uvloop has no wheel."""
-
-    @functools.wraps(test)
-    def run(loop_factory: Callable[[], asyncio.AbstractEventLoop], **arguments: Any) -> None:
-        with asyncio.Runner(loop_factory=loop_factory) as runner:
-            runner.run(asyncio.wait_for(test(**arguments), 10))
-
-    signature = inspect.signature(test)
-    extra = inspect.Parameter("loop_factory", inspect.Parameter.KEYWORD_ONLY)
-    run.__signature__ = signature.replace(parameters=[*signature.parameters.values(), extra])  # type: ignore[attr-defined]
-    factories = [pytest.param(asyncio.new_event_loop, id="asyncio"), pytest.param(uvloop.new_event_loop, id="uvloop")]
-    parametrized_test: Callable[..., None] = pytest.mark.parametrize("loop_factory", factories)(run)
-    return parametrized_test
-
-
-class QuickProtocol(GuardedProtocol):
-    """The same wall with short times, so that tests need not wait."""
-
-    head_seconds = 0.15
-    body_seconds = 0.15
-    upload_idle_seconds = 0.3
-    linger_seconds = 0.3
-
-    @staticmethod
-    def is_upload(method: str, raw_path: bytes) -> bool:
-        return method == "PUT" and raw_path.startswith(b"/files/")
-
-
-_PATIENCE_SECONDS = 30
-
-
-class Server:
-    def __init__(self, port: int) -> None:
-        self.port = port
-
-    async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        return await asyncio.open_connection("127.0.0.1", self.port)
-
-    async def exchange(self, *pieces: bytes, pause: float = 0.02) -> bytes:
-        """Send the pieces one after the other and read until the server closes."""
-        reader, writer = await self.connect()
-        # Read from the first moment: what is written to a connection that the server has closed would break it.
-        reading = asyncio.create_task(reader.read())
-        for piece in pieces:
-            if reading.done():
-                break
-            writer.write(piece)
-            await asyncio.sleep(pause)
-        # A connection that nobody closes fails the test here, and a loaded machine does not.
-        answer = await asyncio.wait_for(reading, _PATIENCE_SECONDS)
-        writer.close()
-        return answer
-
-
-@asynccontextmanager
-async def start_server(app: App, protocol: type[GuardedProtocol] = GuardedProtocol) -> AsyncIterator[Server]:
-    config = uvicorn.Config(
-        app,
-        host="127.0.0.1",
-        port=0,
-        http=protocol,
-        lifespan="off",
-        log_config=None,
-        access_log=False,
-        timeout_keep_alive=0.4,  # type: ignore[arg-type]  # whole seconds are for people
-        timeout_graceful_shutdown=3,
-    )
-    server = uvicorn.Server(config)
-    task = asyncio.create_task(server.serve())
-    while not server.started and not task.done():
-        await asyncio.sleep(0.005)
-    try:
-        yield Server(server.servers[0].sockets[0].getsockname()[1])
-    finally:
-        server.should_exit = True
-        await asyncio.wait_for(task, _PATIENCE_SECONDS)
-
-
-async def read_body(receive: Any) -> bytes | None:
-    """The whole body, or None if the client went away."""
-    body = bytearray()
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            return None
-        body += message["body"]
-        if not message["more_body"]:
-            return bytes(body)
-
-
-async def respond(send: Any, body: bytes) -> None:
-    headers = [(b"content-length", b"%d" % len(body))]
-    await send({"type": "http.response.start", "status": 200, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
-
-
-async def echo(scope: Any, receive: Any, send: Any) -> None:
-    """Answers with the path and the body."""
-    body = await read_body(receive)
-    if body is not None:
-        await respond(send, b"%b %b;" % (scope["raw_path"], body))
-
-
-async def fail_if_called(scope: Any, receive: Any, send: Any) -> None:
-    raise AssertionError("the application was called")
-
-
-def parse_refusals(answer: bytes) -> list[tuple[int, dict[str, str]]]:
-    """The (status, error) of the one refusal in these bytes, after checking its shape."""
-    refusals = []
-    for part in re.split(rb"HTTP/1\.1 (?=\d{3} )", answer)[1:]:
-        head, _, body = part.partition(b"\r\n\r\n")
-        if not head.startswith(b"2"):
-            assert b"\r\nconnection: close" in head
-            assert b"\r\ncontent-type: application/json" in head
-            assert b"\r\ncontent-length: %d\r\n" % len(body) in head
-            error = json.loads(body)["error"]
-            assert error.keys() == {"code", "message", "remediation"}
-            assert all(error.values())
-            refusals.append((int(head[:3]), error))
-    return refusals
-
-
-def parse_refusal(answer: bytes) -> tuple[int, str]:
-    [(status, error)] = parse_refusals(answer)
-    return status, error["code"]
-
+from tests.http.raw_server import (
+    GET,
+    PATIENCE_SECONDS,
+    QuickProtocol,
+    echo,
+    fail_if_called,
+    on_both_loops,
+    parse_refusal,
+    parse_refusals,
+    read_body,
+    respond,
+    start_server,
+)
 
 # -- size -------------------------------------------------------------------------------------------------------------
 
@@ -350,151 +223,6 @@ async def test_trailers_do_not_join_the_headers() -> None:
     assert names == [b"host", b"connection", b"transfer-encoding"]
 
 
-# -- time -------------------------------------------------------------------------------------------------------------
-
-
-async def measure_time(work: Coroutine[Any, Any, bytes]) -> tuple[bytes, float]:
-    loop = asyncio.get_running_loop()
-    start = loop.time()
-    return await work, loop.time() - start
-
-
-@on_both_loops
-async def test_a_head_that_does_not_end_is_refused() -> None:
-    async with start_server(fail_if_called, QuickProtocol) as server:
-        answer = await server.exchange(b"GET / HTTP/1.1\r\nHo")
-    assert parse_refusal(answer) == (408, "HTTP_REQUEST_TIMEOUT")
-
-
-@on_both_loops
-async def test_dripping_does_not_buy_time() -> None:
-    head, body = b"GET / HTTP/1.1\r\nHost: x\r\nA: ", b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 90\r\n\r\n"
-    async with start_server(echo, QuickProtocol) as server:
-        for start in (head, body):
-            assert parse_refusal(await server.exchange(start, *[b"v"] * 20))[0] == 408
-
-
-@on_both_loops
-async def test_the_second_request_has_a_deadline_of_its_own() -> None:
-    async with start_server(echo, QuickProtocol) as server:
-        answer, seconds = await measure_time(server.exchange(GET, b"", GET, b"G", pause=0.1))
-    assert answer.count(b" 200 OK") == 2
-    assert parse_refusal(answer)[0] == 408
-    assert seconds > 0.4
-
-
-@on_both_loops
-async def test_a_connection_without_a_request_is_closed_without_a_word(caplog: pytest.LogCaptureFixture) -> None:
-    async with start_server(fail_if_called, QuickProtocol) as server:
-        for pieces in ([], [b"\r\n"] * 3):
-            assert await server.exchange(*pieces) == b""
-    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
-
-
-@on_both_loops
-async def test_a_body_that_does_not_end_is_refused() -> None:
-    async with start_server(echo, QuickProtocol) as server:
-        answer = await server.exchange(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n", b"abc")
-        assert parse_refusal(answer) == (408, "HTTP_REQUEST_TIMEOUT")
-
-
-@on_both_loops
-async def test_an_upload_may_take_long_as_long_as_it_moves() -> None:
-    head = b"PUT /files/a HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 8\r\n\r\n"
-    async with start_server(echo, QuickProtocol) as server:
-        assert (await server.exchange(head, *[b"v"] * 8, pause=0.05)).endswith(b"/files/a vvvvvvvv;")
-        assert parse_refusal(await server.exchange(head, b"vvv"))[0] == 408
-
-
-@on_both_loops
-async def test_the_time_in_which_the_application_does_not_read_is_not_the_clients() -> None:
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        await asyncio.sleep(0.4)
-        body = await read_body(receive)
-        await respond(send, b"%d" % len(body or b""))
-
-    size = 8_000_000
-    head = b"POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % size
-    async with start_server(app, QuickProtocol) as server:
-        assert (await server.exchange(head, b"v" * size)).endswith(b"\r\n%d" % size)
-
-
-@on_both_loops
-async def test_a_pause_that_we_made_in_between_does_not_count_either() -> None:
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        await asyncio.sleep(0.4)
-        await respond(send, b"%d" % len(await read_body(receive) or b""))
-
-    class Scaled(GuardedProtocol):
-        body_seconds = 0.6
-
-    request = b"POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 200002\r\n\r\nv"
-    async with start_server(app, Scaled) as server:
-        reader, writer = await server.connect()
-        for piece, pause in ((request, 0.1), (b"v" * 200_000, 0.7), (b"v", 0)):
-            writer.write(piece)
-            await asyncio.sleep(pause)
-        assert (await reader.read()).endswith(b"\r\n200002")
-        writer.close()
-
-
-@on_both_loops
-async def test_a_client_told_to_wait_for_100_continue_is_not_late() -> None:
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        await asyncio.sleep(0.4)
-        await respond(send, await read_body(receive) or b"")
-
-    async with start_server(app, QuickProtocol) as server:
-        reader, writer = await server.connect()
-        writer.write(
-            b"POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n"
-        )
-        assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 100 ")
-        writer.write(b"ok")
-        assert (await reader.read()).endswith(b"\r\n\r\nok")
-        writer.close()
-
-
-@on_both_loops
-async def test_a_slow_application_is_not_a_slow_client() -> None:
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        await asyncio.sleep(0.5)
-        await respond(send, b"slow but fine")
-
-    async with start_server(app, QuickProtocol) as server:
-        reader, writer = await server.connect()
-        writer.write(GET)
-        await asyncio.sleep(0.05)
-        writer.write(b"\r\n")
-        assert b"slow but fine" in await reader.read()
-        writer.close()
-
-
-@on_both_loops
-async def test_an_early_answer_to_a_stalled_body_leaves_no_connection_behind() -> None:
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        await respond(send, b"early")
-
-    request = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\n"
-    async with start_server(app, QuickProtocol) as server:
-        for pieces in ([request, b"a"], [request, b"abc"]):
-            assert (await server.exchange(*pieces)).endswith(b"early")
-
-
-@on_both_loops
-async def test_a_blank_line_does_not_keep_a_connection_open_for_ever() -> None:
-    async with start_server(echo, QuickProtocol) as server:
-        assert (await server.exchange(GET, b"\r\n")).endswith(b"/ ;")
-
-
-@on_both_loops
-async def test_the_keep_alive_timeout_stays_uvicorns() -> None:
-    async with start_server(echo, QuickProtocol) as server:
-        answer, seconds = await measure_time(server.exchange(GET))
-    assert answer.endswith(b"/ ;")
-    assert seconds > 0.35
-
-
 # -- what must keep working -------------------------------------------------------------------------------------------
 
 
@@ -564,7 +292,7 @@ async def answer_at_once(scope: Any, receive: Any, send: Any) -> None:
     """Answers without waiting for anything, unless the path says so. Each request sees a context of its own."""
     left_by_another, task = AT_ONCE.get(), asyncio.current_task()
     AT_ONCE.set(scope["path"])
-    async with asyncio.timeout(_PATIENCE_SECONDS):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         if scope["path"].startswith("/wait"):
             await asyncio.sleep(0.01)
     assert task is not None
@@ -649,7 +377,7 @@ async def test_a_client_that_leaves_in_the_middle_ends_a_request_that_waits_for_
         writer.write(b"POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\nab")
         await asyncio.sleep(0.05)
         writer.close()
-        await asyncio.wait_for(end_event.wait(), _PATIENCE_SECONDS)
+        await asyncio.wait_for(end_event.wait(), PATIENCE_SECONDS)
 
 
 async def websocket_echo(scope: Any, receive: Any, send: Any) -> None:

@@ -10,6 +10,8 @@ from tests.http.console.test_console import sign_in
 
 DOCUMENTS = [
     "/openapi.json",
+    "/llms.txt",
+    "/llms-full.txt",
     "/docs",
     "/docs/docs.js",
     "/docs/errors",

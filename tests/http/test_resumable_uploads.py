@@ -11,7 +11,7 @@ import httpx
 import pytest
 from sqlalchemy import update
 
-from baobab.storage.tables import metadata
+from baobab.storage.sql.tables import metadata
 from tests.conftest import Baobab
 from tests.http.live_server import serve_installation
 from tests.jobs import run_due_jobs, run_job

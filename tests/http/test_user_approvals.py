@@ -129,6 +129,38 @@ async def test_staff_change_what_the_author_lets_them_and_nothing_else(desk: Des
     assert value.json() == {"value": {"amount": 25, "order": "A-7"}}
 
 
+async def test_staff_learn_nothing_from_values_that_they_try(desk: Desk) -> None:
+    columns = {"id": {"type": "integer", "primaryKey": True}, "code": {"type": "text", "unique": True}}
+    base, owner = f"/v1/{desk.app}", desk.baobab.owner
+    schema = {"schema": {"tables": {"codes": {"columns": columns}}}}
+    for path, body in (("/schema/apply", schema), ("/codes", {"id": 1, "code": "secret"})):
+        response = await desk.baobab.client.post(base + path, json=body, headers=owner)
+        assert response.status_code < 300, response.text
+    ada, sam = await desk.create_user("ada"), await desk.create_user("sam", "staff")
+    template = {"table": "codes", "values": {"id": 2, "code": "{{ input.code }}"}}
+    ref = {"source": "builtin", "name": "data_insert"}
+    await desk.ask(ada, write_node(tool_ref=ref, args_template=template, edit=["values.code"]), code="free")
+    approval_id = await find_call(desk, await desk.sign_in("sam"))
+    path = f"/v1/approvals/{approval_id}/approve"
+    edited_call = {"arguments": {"table": "codes", "values": {"id": 2, "code": "secret"}}}
+    error = (await desk.baobab.client.post(path, json=edited_call, headers=sam)).json()["error"]
+    assert (error["code"], error.get("details")) == ("APPROVAL_WOULD_FAIL", None)
+    assert error["message"] == "The call would fail now, so it was not approved."
+    # Who sees the table is told.
+    error = (await desk.baobab.client.post(path, json=edited_call, headers=owner)).json()["error"]
+    assert error["details"]["code"] == "VALIDATION_UNIQUE_CONSTRAINT_VIOLATION", error
+
+
+async def test_a_link_signs_nobody_out(desk: Desk) -> None:
+    await desk.create_user("sam", "staff")
+    staff = await desk.sign_in("sam")
+    page = await desk.open(staff, flow="x", access_token="y", refresh_token="z")
+    assert (page.status_code, page.headers.get("set-cookie")) == (200, None)
+    assert "Requests that wait for you" in page.text
+    stranger = await desk.open({}, flow="x")
+    assert (stranger.status_code, stranger.headers["location"]) == (303, "login-page?wish=approvals")
+
+
 async def test_staff_deny_with_a_reason_and_answer_questions(desk: Desk) -> None:
     ada = await desk.create_user("ada")
     await desk.create_user("sam", "staff")

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from baobab.storage.database import DatabaseUnavailable
+from baobab.storage.sql.database import DatabaseUnavailable
 from tests.cli.server_process import TIMEOUT_SECONDS
 from tests.conftest import Baobab
 from tests.mcp_server.mcp_requests import EARLIER, ERAS, MODERN, Answer, call_tool, read_refusal, send_message
@@ -280,7 +280,7 @@ async def test_the_outcome_of_an_approved_call_is_told_though_the_call_would_fai
     assert again["code"] not in ("APPROVAL_REQUIRED", "APPROVED_CALL_FAILED")
 
 
-async def test_one_approval_serves_the_same_call_through_every_door(baobab: Baobab) -> None:
+async def test_one_approval_serves_the_same_call_through_every_interface(baobab: Baobab) -> None:
     app_id, agent = await baobab.create_app(), await create_approval_key(baobab)
     over_mcp = read_refusal(await call_tool(baobab, "kv_put", {"app_id": app_id, "key": "a", "value": 1}, by=agent))
     over_rest = await baobab.client.put(f"/v1/{app_id}/kv/a", json={"value": 1}, headers=agent)

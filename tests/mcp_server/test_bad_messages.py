@@ -246,7 +246,7 @@ JSON = st.recursive(
         max_size=4,
     ),
 )
-async def test_no_parameters_whatever_break_the_door(
+async def test_no_parameters_whatever_break_the_endpoint(
     baobab: Baobab, era: str, method: str, params: dict[str, Any]
 ) -> None:
     body, headers = build_message(method, {}, era=era)

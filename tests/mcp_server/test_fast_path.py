@@ -1,4 +1,4 @@
-"""The lane: what it answers is what the protocol server would answer, and whatever it should not take it leaves."""
+"""What the fast path answers is what the protocol server would answer, and whatever it should not take it leaves."""
 
 import json
 from base64 import b64encode
@@ -17,15 +17,15 @@ each_era = pytest.mark.parametrize("era", [*ERAS, "2025-11-25"])
 async def answer_both(
     baobab: Baobab, era: str, method: str, params: Mapping[str, Any], path: str = "/mcp"
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """One message answered by the lane, and spelled so that the lane leaves it to the protocol server."""
+    """One message answered by the fast path, and spelled so that the fast path leaves it to the protocol server."""
     body, headers = build_message(method, params, era=era)
     answers = []
     for spelling in (headers, {**headers, **_other_spelling(headers)}):
         answer = await baobab.client.post(path, json=body, headers={**spelling, **baobab.owner})
         (message,) = parse_messages(answer)
         answers.append(message)
-    lane, server = (_without_mark(answer) for answer in answers)
-    return lane, server
+    ours, server = (_without_mark(answer) for answer in answers)
+    return ours, server
 
 
 def _without_mark(message: dict[str, Any]) -> dict[str, Any]:
@@ -38,15 +38,15 @@ def _without_mark(message: dict[str, Any]) -> dict[str, Any]:
 def _other_spelling(headers: Mapping[str, str]) -> dict[str, str]:
     if "mcp-name" in headers:
         return {"mcp-name": f"=?base64?{b64encode(headers['mcp-name'].encode()).decode()}?="}
-    # Any media type will do for JSON, but only one is plain enough for the lane.
+    # Any media type will do for JSON, but only one is plain enough for the fast path.
     return {"accept": "*/*"}
 
 
 @each_era
 @pytest.mark.parametrize("path", ["/mcp", "/mcp?results=text", "/mcp?toolsets=kv", "/mcp?toolsets=all&read_only=true"])
 async def test_lists_are_the_same_either_way(baobab: Baobab, era: str, path: str) -> None:
-    lane, server = await answer_both(baobab, era, "tools/list", {}, path)
-    assert lane == server
+    ours, server = await answer_both(baobab, era, "tools/list", {}, path)
+    assert ours == server
 
 
 @each_era
@@ -74,8 +74,8 @@ async def test_calls_are_answered_the_same_either_way(
     app_id = await baobab.create_app()
     await baobab.client.put(f"/v1/{app_id}/kv/a", json={"value": "x"}, headers=baobab.owner)
     payload = json.loads(json.dumps(arguments).replace("APP", app_id))
-    lane, server = await answer_both(baobab, era, "tools/call", {"name": tool, "arguments": payload}, path)
-    assert lane == server
+    ours, server = await answer_both(baobab, era, "tools/call", {"name": tool, "arguments": payload}, path)
+    assert ours == server
 
 
 async def test_a_header_that_stands_twice_is_refused(baobab: Baobab) -> None:

@@ -18,8 +18,8 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.auth import OAuthClientMetadata
 from pydantic import AnyUrl
 
-from baobab.runtime.egress import EgressResponse
-from baobab.tools.core.plans import PLANS
+from baobab.runtime.net.egress import EgressResponse
+from baobab.tools.core.limits.plans import PLANS
 from tests.conftest import ADDRESS, Baobab
 from tests.installation import get_asgi_app
 from tests.mcp_server.oauth_client import REDIRECT, Storage, parse_query

@@ -21,6 +21,7 @@ HOPELESS: list[tuple[str, dict[str, Any], str]] = [
     ("agents_runs_delete", {"name": "nobody", "id": RUN}, "run_not_found"),
     ("agents_runs_cancel", {"name": "nobody", "id": RUN}, "run_not_found"),
     ("agents_runs_fork", {"name": "nobody", "id": RUN}, "run_not_found"),
+    ("people_erase", {"networkProfileUrl": "nothing"}, "VALIDATION_INVALID_INPUT"),
     ("agents_threads_delete", {"name": "nobody", "thread_id": "t"}, "agent_not_found"),
     ("mcp_servers_delete", {"id": RUN}, "tool_server_not_found"),
     ("mcp_servers_probe", {"id": RUN}, "tool_server_not_found"),
@@ -33,6 +34,7 @@ HOPELESS: list[tuple[str, dict[str, Any], str]] = [
     ("moves_reverse", {"migration_id": RUN}, "RESOURCE_NOT_FOUND"),
     ("moves_abort", {"migration_id": RUN}, "RESOURCE_NOT_FOUND"),
     ("kv_flush", {}, "CONFIRM_REQUIRED"),
+    ("triggers_delete", {"name": "nothing"}, "TRIGGER_NOT_FOUND"),
     ("users_delete", {"user_id": RUN}, "RESOURCE_NOT_FOUND"),
     ("users_providers_delete", {"provider": "google"}, "RESOURCE_NOT_FOUND"),
 ]

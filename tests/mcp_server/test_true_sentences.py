@@ -104,3 +104,41 @@ async def test_an_order_is_corrected_with_an_order(baobab: Baobab) -> None:
     refusal = read_refusal(await call(baobab, "data_list", app_id=app_id, table="items", order="price desc"))
     assert refusal["remediation"].startswith("Write `order=id.desc`")
     assert not (await call(baobab, "data_list", app_id=app_id, table="items", order="id.desc")).get("isError")
+
+
+async def test_a_number_is_lowered_safely_by_naming_the_value_that_was_read(baobab: Baobab) -> None:
+    for question in ("stock minus one", "Lagerbestand um eins verringern", "reducir existencias", "diminuer le stock"):
+        matches = (await call_tool(baobab, "search_tools", {"query": question}))["structuredContent"]
+        assert matches["tools"][0]["name"] in ("data_update_many", "kv_decr"), question
+    app_id = await baobab.create_app()
+    columns = {"id": {"type": "integer", "primaryKey": True}, "stock": "integer"}
+    await call(baobab, "schema_apply", app_id=app_id, schema={"tables": {"items": {"columns": columns}}})
+    await call(baobab, "data_insert", app_id=app_id, table="items", values={"id": 7, "stock": 5})
+    step = {"where": {"id": "eq.7", "stock": "eq.5"}, "changes": {"stock": 4}}
+    first, late = [await call(baobab, "data_update_many", app_id=app_id, table="items", **step) for _ in range(2)]
+    assert first["structuredContent"]["rows"] == [{"id": 7, "stock": 4}]
+    assert late["structuredContent"]["rows"] == []
+
+
+async def test_the_remedy_of_a_second_row_with_a_unique_value_updates_the_first(baobab: Baobab) -> None:
+    app_id = await create_table(baobab)
+    arguments = {"app_id": app_id, "table": "items", "values": {"id": 1, "name": "b"}}
+    refusal = read_refusal(await call(baobab, "data_insert", **arguments))
+    assert refusal["code"] == "VALIDATION_UNIQUE_CONSTRAINT_VIOLATION"
+    assert "data_insert does if its `on_conflict` names the unique columns" in refusal["remediation"]
+    result = await call(baobab, "data_insert", **arguments, on_conflict="id")
+    assert result["structuredContent"]["rows"] == [{"id": 1, "name": "b"}]
+
+
+async def test_who_acts_as_a_user_whom_the_app_does_not_have_is_told(baobab: Baobab) -> None:
+    app_id = await create_table(baobab)
+    changes = {"where": {"id": "eq.1"}, "changes": {"name": "b"}}
+    for tool, arguments in (("data_list", {}), ("data_update_many", changes)):
+        answer = await call(baobab, tool, app_id=app_id, table="items", as_user=_USER, **arguments)
+        assert f"The app has no user {_USER}" in answer["content"][-1]["text"], tool
+    person = {"email": "ada@example.com", "password": "A long enough passw0rd"}
+    signup = await baobab.client.post(f"/auth/{app_id}/signup", json=person)
+    assert signup.status_code < 300, signup.text
+    users = (await call(baobab, "users_list", app_id=app_id))["structuredContent"]["users"]
+    own_answer = await call(baobab, "data_list", app_id=app_id, table="items", as_user=users[0]["id"])
+    assert len(own_answer["content"]) == 1

@@ -83,5 +83,18 @@ async def test_adding_a_document_waits_until_it_can_be_found(baobab: Baobab) -> 
     text = {"app_id": app_id, "name": "house", "text": "The keys are under the mat."}
     document = await call(baobab, "rag_ingest", **text, wait_seconds=55)
     assert document["status"] == "ready", document
+    assert document["message"] == "The document has been read."
+    again = await call(baobab, "rag_ingest", **text, wait_seconds=55)
+    assert "already" in again["message"]
     found_chunks = await call(baobab, "rag_query", app_id=app_id, name="house", query="Where are the keys?")
     assert "mat" in found_chunks["chunks"][0]["text"]
+
+
+async def test_a_document_that_cannot_be_read_does_not_say_that_it_will_be(baobab: Baobab) -> None:
+    app_id = await baobab.create_app()
+    await call(baobab, "rag_collections_create", app_id=app_id, name="house")
+    page = {"app_id": app_id, "name": "house", "text": "not a page", "filename": "a.pdf"}
+    document = await call(baobab, "rag_ingest", **page, wait_seconds=55)
+    assert document["status"] == "failed", document
+    assert document["errorMessage"]
+    assert document["message"] == "The document could not be read: `errorMessage` says why."

@@ -13,7 +13,23 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 LAYERS = ("http", "mcp_server", "runtime", "storage", "tools")
-KINDS = {".css", ".html", ".js", ".lua", ".mako", ".md", ".mp4", ".png", ".py", ".svg", ".toml", ".typed", ""}
+KINDS = {
+    ".css",
+    ".html",
+    ".js",
+    ".json",
+    ".lua",
+    ".mako",
+    ".md",
+    ".monty",
+    ".mp4",
+    ".png",
+    ".py",
+    ".svg",
+    ".toml",
+    ".typed",
+    "",
+}
 
 
 def list_package_files() -> set[str]:

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from baobab.runtime.egress import (
+from baobab.runtime.net.egress import (
     Egress,
     EgressError,
 )

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from baobab.runtime.cron import Cron, CronInvalid
+from baobab.runtime.jobs.cron import Cron, CronInvalid
 
 
 @pytest.mark.parametrize(
@@ -41,9 +41,9 @@ def test_the_next_minute_is_the_first_that_fits(expression: str, after: str, exp
         ("5-1 * * * *", "ends before it begins"),
         ("*/0 * * * *", "a step is from 1 to 59"),
         ("x * * * *", "is not from 0 to 59"),
-        ("1,,2 * * * *", "is no number"),
-        ("*-5 * * * *", "is no end of a range"),
-        ("٣ * * * *", "is no number"),
+        ("1,,2 * * * *", "is not a number"),
+        ("*-5 * * * *", "is not the end of a range"),
+        ("٣ * * * *", "is not a number"),
         ("0 0 30 2 *", "a day that never comes"),
         ("1,1" * 90 + " * * * *", "has five fields"),
     ],

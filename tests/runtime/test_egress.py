@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from baobab.runtime.addresses import CredentialInClear
-from baobab.runtime.egress import (
+from baobab.runtime.net.addresses import CredentialInClear
+from baobab.runtime.net.egress import (
     AddressRefused,
     Egress,
     EgressError,
@@ -278,5 +278,5 @@ async def test_a_credential_is_sent_in_clear_where_the_operator_names_the_networ
 
 
 def test_importing_the_client_does_not_load_aiohttp() -> None:
-    code = "import sys, baobab.runtime.egress; sys.exit('aiohttp' in sys.modules or 'yarl' in sys.modules)"
+    code = "import sys, baobab.runtime.net.egress; sys.exit('aiohttp' in sys.modules or 'yarl' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

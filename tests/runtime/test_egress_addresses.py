@@ -7,8 +7,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from baobab.runtime.addresses import AddressPolicy
-from baobab.runtime.egress import (
+from baobab.runtime.net.addresses import AddressPolicy
+from baobab.runtime.net.egress import (
     AddressRefused,
     Egress,
     UrlRefused,

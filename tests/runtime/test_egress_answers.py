@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from baobab.runtime.egress import (
+from baobab.runtime.net.egress import (
     Egress,
     EgressTimeout,
     EgressTooLarge,

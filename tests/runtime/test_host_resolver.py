@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from baobab.runtime.egress import Egress, EgressTimeout, EgressUnavailable
-from baobab.runtime.host_resolver import HostResolver
+from baobab.runtime.net.egress import Egress, EgressTimeout, EgressUnavailable
+from baobab.runtime.net.host_resolver import HostResolver
 from baobab.tools.core.tenancy import set_tenant
 
 TIMEOUT_SECONDS = 120

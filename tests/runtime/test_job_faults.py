@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from baobab.storage.database import DatabaseUnavailable
 from baobab.storage.kv import errors as kv
 from baobab.storage.objects import errors as objects
+from baobab.storage.sql.database import DatabaseUnavailable
 from baobab.tools.core.job import Job
 from baobab.tools.core.toolset import Toolset
 from tests import jobs

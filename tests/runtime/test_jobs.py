@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from sqlalchemy import func, insert, select, update
 
-from baobab.runtime.job_attempt import LEASE
-from baobab.storage.database import DatabaseUnavailable
-from baobab.storage.databases import database_at
+from baobab.runtime.jobs.job_attempt import LEASE
+from baobab.storage.sql.database import DatabaseUnavailable
+from baobab.storage.sql.databases import database_at
 from baobab.tools.core.binding import RegistrationError
 from baobab.tools.core.job import Job
 from baobab.tools.core.jobs import Event, RetryLater

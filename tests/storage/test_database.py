@@ -17,6 +17,7 @@ from sqlalchemy import (
     Column,
     Connection,
     Date,
+    Executable,
     Float,
     Integer,
     LargeBinary,
@@ -32,19 +33,19 @@ from sqlalchemy import (
     text,
     update,
 )
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy.exc import IntegrityError, MultipleResultsFound, NoResultFound, StatementError
 
-from baobab.storage.database import Database, DatabaseUnavailable, Unit
-from baobab.storage.databases import database_at
-from baobab.storage.sqlite import SqliteDatabase
-from baobab.storage.tables import Instant, Json
+from baobab.storage.sql.database import Database, DatabaseUnavailable, Unit
+from baobab.storage.sql.databases import database_at
+from baobab.storage.sql.sqlite import SqliteDatabase
+from baobab.storage.sql.tables import Instant, Json
 from tests.backends import database_url, release_data
 from tests.servers import TIMEOUT_SECONDS
 
 _INCREMENT = """
 import asyncio, sys
 from sqlalchemy import delete, table, text
-from baobab.storage.databases import database_at
+from baobab.storage.sql.databases import database_at
 
 
 async def main():
@@ -303,8 +304,9 @@ async def test_what_is_written_unread_and_fetched_is_what_is_executed(database: 
     insertion = insert(_everything)
     change = update(_everything).where(_everything.c.id == bindparam("of_id")).values(said=bindparam("to_said"))
     try:
+        async with database.writing() as connection:
+            await connection.run_sync(_everything.create)
         async with database.writing_unit() as unit:
-            await unit.run(_everything.create)
             for number, row in enumerate([*rows, *rows]):
                 await unit.write(insertion, {"id": f"w{number}", **row})
                 await unit.execute(insert(_everything), {"id": f"x{number}", **row})
@@ -317,8 +319,8 @@ async def test_what_is_written_unread_and_fetched_is_what_is_executed(database: 
         query = query.order_by(_everything.c.id)
         for from_id in ("", "x", "y"):
             async with database.writing_unit() as unit:
-                fetched_rows = await unit.fetch(query, {"from_id": from_id})
-            rows_fetched_once = await database.fetch_once(query, {"from_id": from_id})
+                fetched_rows = (await unit.execute(query, {"from_id": from_id})).all()
+            rows_fetched_once = (await database.execute(query, {"from_id": from_id})).all()
             for rows_read in (fetched_rows, rows_fetched_once):
                 assert [row._mapping for row in rows_read] == [row._mapping for row in stored_rows if row.id >= from_id]
         values_by_id = {row.id: row[1:] for row in stored_rows}
@@ -335,18 +337,81 @@ async def test_what_is_written_unread_and_fetched_is_what_is_executed(database: 
             await connection.execute(text("DROP TABLE IF EXISTS everything"))
 
 
+_READINGS: list[Callable[[Any], Any]] = [
+    lambda result: [tuple(row) for row in result],
+    lambda result: result.all(),
+    lambda result: result.first(),
+    lambda result: result.one(),
+    lambda result: result.one_or_none(),
+    lambda result: result.scalar(),
+    lambda result: result.scalar_one(),
+    lambda result: result.scalar_one_or_none(),
+    lambda result: result.scalars().all(),
+    lambda result: result.mappings().all(),
+    lambda result: result.mappings().first(),
+    lambda result: [row[_counter.c.n] for row in result.mappings()],
+    lambda result: [(row.n, row[0], row._asdict(), row._fields) for row in result],
+]
+
+
+async def read_or_fail(database: Database, query: Executable, least: int, reading: Callable[[Any], Any]) -> Any:
+    async with database.reading() as connection:
+        try:
+            return reading(await connection.execute(query, {"least": least}))
+        except (NoResultFound, MultipleResultsFound) as exc:
+            return type(exc)
+
+
+@pytest.mark.parametrize("reading", range(len(_READINGS)))
+async def test_a_result_is_read_in_the_same_ways_however_often_its_statement_has_run(
+    database: Database, reading: int
+) -> None:
+    query = select(_counter.c.n, _counter.c.n.label("again")).where(_counter.c.n >= bindparam("least"))
+    twice = query.union_all(query.where(_counter.c.n >= 0)).order_by("n")
+    few = select(_counter.c.n).where(_counter.c.n >= bindparam("least"))
+    for statement in (twice, few):
+        for least in (0, 1):
+            answers = [await read_or_fail(database, statement, least, _READINGS[reading]) for _ in range(4)]
+            assert answers[1:] == answers[:1] * 3
+
+
+async def test_a_change_tells_how_many_rows_it_has_changed_and_returns_them_however_often_it_has_run(
+    database: Database,
+) -> None:
+    more = update(_counter).where(_counter.c.n < bindparam("end")).values(n=_counter.c.n + bindparam("by"))
+    returning = more.returning(_counter.c.n)
+    async with database.writing_unit() as unit:
+        for _ in range(4):
+            assert (await unit.execute(more, {"by": 1, "end": 100})).rowcount == 1
+            assert (await unit.execute(more, {"by": 1, "end": -1})).rowcount == 0
+    answers = []
+    for _ in range(4):
+        answers.append((await database.write(returning, {"by": 1, "end": 100})).scalars().all())
+        assert (await database.write(returning, {"by": 1, "end": -1})).all() == []
+    assert answers == [[5], [6], [7], [8]]
+
+
+async def test_a_value_that_is_missing_is_an_error_however_often_a_statement_has_run(database: Database) -> None:
+    above = select(_counter.c.n).where(_counter.c.n >= bindparam("least"))
+    async with database.reading() as connection:
+        for _ in range(3):
+            with pytest.raises(StatementError, match="A value is required for bind parameter 'least'"):
+                await connection.execute(above, {"other": 1})
+            assert (await connection.execute(above, {"least": 0})).scalar() == 0
+
+
 async def test_queries_that_are_sent_together_see_what_the_unit_has_written_before(database: Database) -> None:
     more = update(_counter).where(_counter.c.n >= bindparam("least")).values(n=_counter.c.n + bindparam("by"))
     all_of_it, count = select(_counter.c.n), select(func.count()).select_from(_counter)
     below = select(_counter.c.n).where(_counter.c.n < bindparam("end"))
     for _ in range(8):
         async with database.writing_unit() as unit:
-            assert await unit.change(more, {"least": 0, "by": 2}) == 1
-            assert await unit.change(more, {"least": 90_000, "by": 2}) == 0
+            assert (await unit.execute(more, {"least": 0, "by": 2})).rowcount == 1
+            assert (await unit.execute(more, {"least": 90_000, "by": 2})).rowcount == 0
             await unit.write(more, {"least": 0, "by": -1})
-            rows_read, counts, no_rows = await unit.fetch_all((all_of_it, {}), (count, {}), (below, {"end": 0}))
-            assert (counts[0][0], no_rows) == (1, [])
-    assert (rows_read[0].n, await _read_number(database)) == (8, 8)
+            all_rows, row_count, no_rows = await unit.execute_all((all_of_it, {}), (count, {}), (below, {"end": 0}))
+            assert (row_count.scalar(), no_rows.all()) == (1, [])
+    assert (all_rows.scalar_one(), await _read_number(database)) == (8, 8)
 
 
 async def test_a_query_that_fails_among_those_sent_together_undoes_the_unit(database: Database) -> None:
@@ -355,21 +420,21 @@ async def test_a_query_that_fails_among_those_sent_together_undoes_the_unit(data
 
     async def change_and(ask: Callable[[Unit], Awaitable[object]]) -> None:
         async with database.writing_unit() as unit:
-            await unit.change(more, {"by": 1})
+            await unit.execute(more, {"by": 1})
             await ask(unit)
 
     for _ in range(8):
         with pytest.raises(DatabaseUnavailable):
-            await change_and(lambda unit: unit.fetch_all((select(_counter.c.n), {}), (missing, {}), (missing, {})))
+            await change_and(lambda unit: unit.execute_all((select(_counter.c.n), {}), (missing, {}), (missing, {})))
         with pytest.raises(IntegrityError):
-            await change_and(lambda unit: unit.change(more, {"by": 200_000}))
+            await change_and(lambda unit: unit.execute(more, {"by": 200_000}))
     assert await _read_number(database) == 0
 
 
 async def test_of_many_reads_at_once_each_gets_its_own_rows(database: Database) -> None:
     above = select(_counter.c.n + bindparam("by", type_=Integer)).where(_counter.c.n < bindparam("end"))
     for _ in range(8):
-        reads = [database.fetch_once(above, {"by": number, "end": number}) for number in range(100)]
+        reads = [database.execute(above, {"by": number, "end": number}) for number in range(100)]
         answers = [[row[0] for row in rows] for rows in await asyncio.gather(*reads)]
         assert answers == [[], *([number] for number in range(1, 100))]
 

@@ -11,7 +11,7 @@ from baobab.storage.data import patterns
 from baobab.storage.data.functions import FUNCTIONS, add_to
 from baobab.storage.data.json_sets import JsonSets
 from baobab.storage.data.patterns import is_like
-from baobab.storage.deadline import Deadline, DeadlinePassed
+from baobab.storage.sql.deadline import Deadline, DeadlinePassed
 
 LARGE: dict[str, tuple[Any, ...]] = {
     "like": ("%" + "aab_" * 50 + "c%", "aab" * 300_000, "\\"),

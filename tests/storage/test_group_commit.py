@@ -12,9 +12,9 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import IntegrityError
 
-from baobab.storage.database import DatabaseUnavailable, StatementTimeout
-from baobab.storage.sqlite import SqliteDatabase
-from baobab.storage.statements import Statements
+from baobab.storage.sql.database import DatabaseUnavailable, StatementTimeout
+from baobab.storage.sql.sqlite import SqliteDatabase
+from baobab.storage.sql.statements import Statements
 
 _ENDLESS = (
     "WITH RECURSIVE numbers(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers) "

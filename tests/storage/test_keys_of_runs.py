@@ -10,10 +10,10 @@ import pytest
 from sqlalchemy import Table, select
 
 from baobab.runtime.agents import tables
-from baobab.storage import migrate as migrating
-from baobab.storage.database import Database
-from baobab.storage.databases import database_at
-from baobab.storage.statements import Statements
+from baobab.storage.sql import migrate as migrating
+from baobab.storage.sql.database import Database
+from baobab.storage.sql.databases import database_at
+from baobab.storage.sql.statements import Statements
 from tests.backends import ACTIVE_BACKEND, PostgresBackend
 from tests.storage.test_migrations import migrate_to
 

@@ -11,10 +11,10 @@ from alembic.config import Config
 from sqlalchemy import JSON, Connection, DateTime, MetaData, Table, delete, insert, select, text, update
 
 from baobab.runtime.agents.tables import messages, threads
-from baobab.storage import migrate as migrating
-from baobab.storage.database import Database
-from baobab.storage.databases import database_at
-from baobab.storage.tables import build_upsert
+from baobab.storage.sql import migrate as migrating
+from baobab.storage.sql.database import Database
+from baobab.storage.sql.databases import database_at
+from baobab.storage.sql.tables import build_upsert
 from tests.backends import ACTIVE_BACKEND, PostgresBackend
 from tests.jobs import events, jobs
 
@@ -31,7 +31,7 @@ def url(tmp_path: Path) -> str:
 async def migrate_to(database: Database, revision: str) -> None:
     def upgrade(connection: Connection) -> None:
         config = Config()
-        config.set_main_option("script_location", str(Path(migrating.__file__).parent / "migrations"))
+        config.set_main_option("script_location", str(Path(migrating.__file__).parents[1] / "migrations"))
         config.attributes["connection"] = connection
         command.upgrade(config, revision)
 

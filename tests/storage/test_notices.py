@@ -8,9 +8,9 @@ import pytest
 from sqlalchemy import select
 
 from baobab.storage.clock import Ids, SystemClock
-from baobab.storage.database import Database
-from baobab.storage.databases import database_at
-from baobab.storage.notices import Notices
+from baobab.storage.sql.database import Database
+from baobab.storage.sql.databases import database_at
+from baobab.storage.sql.notices import Notices
 from tests.backends import database_url, release_data
 from tests.clock import FixedClock
 from tests.servers import BEHIND_POOLER, TIMEOUT_SECONDS

@@ -15,12 +15,12 @@ import pytest
 from sqlalchemy import text
 
 from baobab.storage.clock import Ids, SystemClock
-from baobab.storage.database import Database
 from baobab.storage.kv.engine import Quota, Tier
 from baobab.storage.kv.postgres.engine import PostgresEngine
-from baobab.storage.migrate import migrate
-from baobab.storage.notices import Notices
-from baobab.storage.postgres import PostgresDatabase
+from baobab.storage.sql.database import Database
+from baobab.storage.sql.migrate import migrate
+from baobab.storage.sql.notices import Notices
+from baobab.storage.sql.postgres import PostgresDatabase
 from baobab.storage.transfer.errors import TransferRefused
 from baobab.storage.transfer.source import build_source
 from tests.servers import POOL_SIZE, TIMEOUT_SECONDS, PostgresServer, start_postgres

@@ -18,9 +18,9 @@ from sqlalchemy.exc import DBAPIError
 
 from baobab.server import Server
 from baobab.settings import load_settings
-from baobab.storage import postgres, postgres_session
 from baobab.storage.clock import Ids, SystemClock
-from baobab.storage.database import (
+from baobab.storage.sql import postgres, postgres_session
+from baobab.storage.sql.database import (
     INSTALLATION,
     Database,
     DatabaseUnavailable,
@@ -28,10 +28,10 @@ from baobab.storage.database import (
     StatementRefused,
     StatementTimeout,
 )
-from baobab.storage.databases import database_at
-from baobab.storage.migrate import list_revisions, migrate
-from baobab.storage.notices import Notices
-from baobab.storage.postgres import POOL
+from baobab.storage.sql.databases import database_at
+from baobab.storage.sql.migrate import list_revisions, migrate
+from baobab.storage.sql.notices import Notices
+from baobab.storage.sql.postgres import POOL
 from tests.conftest import ADDRESS, KEY
 from tests.servers import TIMEOUT_SECONDS, PostgresServer, start_postgres
 
@@ -39,8 +39,8 @@ _FREEZE = """
 import asyncio, os, signal, sys
 from sqlalchemy import Integer, bindparam, select, text
 from sqlalchemy.exc import DBAPIError
-from baobab.storage.database import DatabaseUnavailable
-from baobab.storage.databases import database_at
+from baobab.storage.sql.database import DatabaseUnavailable
+from baobab.storage.sql.databases import database_at
 
 async def main():
     database = database_at(sys.argv[1])
@@ -59,7 +59,7 @@ asyncio.run(main())
 """
 
 
-_IMPATIENT = """from baobab.storage import postgres_session
+_IMPATIENT = """from baobab.storage.sql import postgres_session
     postgres_session.SETTINGS["idle_in_transaction_session_timeout"] = "1s"
 """
 
@@ -388,7 +388,7 @@ async def test_a_migration_may_take_longer_than_other_statements(url: str, monke
         async with database.writing(lock=INSTALLATION, bulk=True) as connection:
             await connection.execute(slow)
         with pytest.raises(StatementTimeout):
-            await database.read_once(slow)
+            await database.execute(slow)
     finally:
         await database.close()
 
@@ -445,20 +445,21 @@ async def test_reads_that_wait_for_a_connection_are_each_answered_whatever_becom
     database: Database,
 ) -> None:
     quotient = select(bindparam("number", type_=Integer) / bindparam("by", type_=Integer))
+    await database.execute(quotient, {"number": 0, "by": 1})
     for _ in range(8):
         async with occupy_connections(database):
             tasks = [
-                asyncio.create_task(database.fetch_once(quotient, {"number": number * 10, "by": by}))
+                asyncio.create_task(database.execute(quotient, {"number": number * 10, "by": by}))
                 for number, by in enumerate((10, 10, 0, 10, 10, 10))
             ]
             # More than are sent together.
-            more = [asyncio.create_task(database.fetch_once(quotient, {"number": 7, "by": 1})) for _ in range(70)]
+            more = [asyncio.create_task(database.execute(quotient, {"number": 7, "by": 1})) for _ in range(70)]
             await asyncio.sleep(0.01)
             tasks[4].cancel()
         answers = await asyncio.gather(*tasks, return_exceptions=True)
-        assert [answer[0][0] for answer in answers if isinstance(answer, list)] == [0, 1, 3, 5]
+        assert [answer.scalar() for answer in answers if not isinstance(answer, BaseException)] == [0, 1, 3, 5]
         assert [type(answers[number]) for number in (2, 4)] == [StatementRefused, asyncio.CancelledError]
-        assert [(await task)[0][0] for task in more] == [7] * 70
+        assert [(await task).scalar() for task in more] == [7] * 70
     assert database.connections_in_use == 0
 
 
@@ -466,12 +467,13 @@ async def test_reads_that_wait_for_a_connection_are_answered_after_a_restart_of_
     database: Database, server: PostgresServer
 ) -> None:
     number = select(bindparam("number", type_=Integer))
+    await database.execute(number, {"number": 0})
     async with occupy_connections(database):
-        tasks = [asyncio.create_task(database.fetch_once(number, {"number": each})) for each in range(6)]
+        tasks = [asyncio.create_task(database.execute(number, {"number": each})) for each in range(6)]
         await asyncio.sleep(0.01)
         server.stop(signal.SIGQUIT)
         server.start()
-    assert [(await task)[0][0] for task in tasks] == list(range(6))
+    assert [(await task).scalar() for task in tasks] == list(range(6))
 
 
 async def test_reads_for_which_no_connection_becomes_free_are_all_told_at_once(
@@ -479,14 +481,15 @@ async def test_reads_for_which_no_connection_becomes_free_are_all_told_at_once(
 ) -> None:
     monkeypatch.setattr(postgres, "_FREE_SECONDS", 0.2)
     number = select(bindparam("number", type_=Integer))
+    await database.execute(number, {"number": 0})
     async with occupy_connections(database):
-        tasks = [asyncio.create_task(database.fetch_once(number, {"number": each})) for each in range(100)]
+        tasks = [asyncio.create_task(database.execute(number, {"number": each})) for each in range(100)]
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         await asyncio.sleep(0)
         assert all(task.done() for task in tasks)
     answers = await asyncio.gather(*tasks, return_exceptions=True)
     assert {type(answer) for answer in answers} == {DatabaseUnavailable}
-    assert await database.fetch_once(number, {"number": 7})
+    assert (await database.execute(number, {"number": 7})).all()
 
 
 @contextlib.asynccontextmanager

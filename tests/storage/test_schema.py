@@ -12,9 +12,9 @@ from alembic.migration import MigrationContext
 from sqlalchemy import Connection, inspect
 
 import baobab
-from baobab.storage.databases import database_at
-from baobab.storage.migrate import migrate
-from baobab.storage.tables import metadata
+from baobab.storage.sql.databases import database_at
+from baobab.storage.sql.migrate import migrate
+from baobab.storage.sql.tables import metadata
 from tests.backends import ACTIVE_BACKEND, PostgresBackend
 
 FOR_SEARCH = ("_fts", "words_vector", "ix_rag_vectors_near_")

@@ -9,10 +9,10 @@ import pytest
 from sqlalchemy import Column, Date, Integer, MetaData, String, Table, func, insert, select, text
 from sqlalchemy.exc import IntegrityError
 
-from baobab.storage.database import Database, DatabaseUnavailable
-from baobab.storage.databases import database_at
-from baobab.storage.statements import Statements
-from baobab.storage.tables import Instant
+from baobab.storage.sql.database import Database, DatabaseUnavailable
+from baobab.storage.sql.databases import database_at
+from baobab.storage.sql.statements import Statements
+from baobab.storage.sql.tables import Instant
 from tests.backends import database_url, release_data
 
 _COUNT = "SELECT n FROM counted locked WHERE name IN ? FOR NO KEY UPDATE OF locked"

@@ -226,8 +226,8 @@ class World:
             await self.request("PATCH", path, self.owner.headers, visibility="private")
         # 426: no WebSocket, whoever asks. 502: somebody's server, which is none, does not answer those who may ask.
         # 415: the bytes of an upload have a type of their own.
-        # 302: to a provider's sign-in. 400: back from one, by a browser that has not begun there.
-        if answer.status_code == 302 or (tool.startswith("auth_oauth_callback") and answer.status_code == 400):
+        # 302: to a provider's sign-in. 307: to the host of a page. 400: back from a provider, in another browser.
+        if answer.status_code in (302, 307) or (tool.startswith("auth_oauth_callback") and answer.status_code == 400):
             return "ok"
         if answer.is_success or answer.status_code in (409, 415, 426, 502):
             return "ok"
@@ -254,7 +254,7 @@ def hang_up(application: ASGIApp) -> ASGIApp:
     """Answers as the application does, to a client that hangs up as soon as a stream without an end has begun."""
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
-        if not scope["path"].endswith("/realtime/changes"):
+        if not scope["path"].endswith(("/realtime/changes", "/logs/stream")):
             await application(scope, receive, send)
             return
         has_begun, requests = asyncio.Event(), iter([receive])

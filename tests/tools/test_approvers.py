@@ -1,4 +1,4 @@
-"""Approvers: members who decide about calls of agents, and reach nothing else, through any door."""
+"""Approvers: members who decide about calls of agents, and reach nothing else, through any interface."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -22,6 +22,7 @@ FOR_APPROVERS = {
     "approvals_take_back",
     "approvals_snooze",
     "approvals_inbox_state",
+    "approvals_waiting",
     "notices_get",
     "notices_update",
     "notices_channel_add",

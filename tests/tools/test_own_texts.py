@@ -29,8 +29,8 @@ class Shop:
     agency: Agency
     numbers: Any
 
-    async def call(self, tool: str, by: Caller | None = None, door: str = "rest", **arguments: Any) -> Any:
-        context = RequestContext(door, f"r{next(self.numbers)}")
+    async def call(self, tool: str, by: Caller | None = None, interface: str = "rest", **arguments: Any) -> Any:
+        context = RequestContext(interface, f"r{next(self.numbers)}")
         arguments = {"app_id": self.agency.app_id, **arguments}
         return await self.agency.harness.registry.call(tool, arguments, by or self.agency.owner, context)
 
@@ -54,9 +54,9 @@ class Shop:
             case "files":
                 await self.call("files_own_text", by, prefix="place/", own=own)
 
-    async def store(self, place: str, text: str, by: Caller | None = None, door: str = "rest") -> None:
+    async def store(self, place: str, text: str, by: Caller | None = None, interface: str = "rest") -> None:
         tool, arguments = write_to(place, text)
-        await self.call(tool, by, door, **arguments)
+        await self.call(tool, by, interface, **arguments)
         await self.run_jobs()
 
     async def store_by_run(self, place: str, *, reads: str | None, by: Caller | None = None) -> None:
@@ -125,10 +125,10 @@ async def test_what_a_key_stored_comes_from_outside_until_an_admin_marks_the_pla
 
 @pytest.mark.parametrize("place", ["collection", "files"])
 async def test_what_a_person_stored_in_the_console_is_the_apps_own_in_any_place(shop: Shop, place: str) -> None:
-    await shop.store(place, "Returns within 30 days.", door="console")
+    await shop.store(place, "Returns within 30 days.", interface="console")
     assert not await shop.is_tainted_by(place)
-    # What comes in by another door may be what a program sends.
-    await shop.store(place, "Returns within 31 days.", door="rest")
+    # What comes in by another interface may be what a program sends.
+    await shop.store(place, "Returns within 31 days.", interface="rest")
     assert await shop.is_tainted_by(place)
 
 

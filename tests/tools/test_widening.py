@@ -18,8 +18,10 @@ HARMLESS = {
     "ai_config_update.allowedModels": "what models cost is bounded by budgets; a key that must ask asks",
     **{
         f"data_{tool}.as_role": "it shows those who run the app less than they may see"
-        for tool in ("insert", "batch", "import", "update", "update_many", "delete", "delete_many")
+        for tool in ("insert", "batch", "sql", "import", "update", "update_many", "delete", "delete_many")
     },
+    "people_search_person.currentRoleTitle": "the role of somebody who is searched for",
+    "people_search_person.pastRoleTitle": "the role of somebody who is searched for",
     "config_jwt.accessTokenTtl": "how long a token lives is no right of its own",
 }
 

@@ -1,14 +1,7 @@
 """The errors of accounts and sessions."""
 
-from baobab.tools.core.errors import (
-    AlreadyExists,
-    BadRequest,
-    Conflict,
-    Forbidden,
-    InvalidToken,
-    NotFound,
-    Unauthenticated,
-)
+from baobab.tools.core import BadRequest, Conflict, Forbidden, NotFound, Unauthenticated
+from baobab.tools.core.errors import AlreadyExists, InvalidToken
 
 
 class InvalidCredentials(Unauthenticated):

@@ -3,16 +3,15 @@
 from sqlalchemy import insert, select, update
 
 from baobab.runtime.passwords import hash_password
-from baobab.storage.database import INSTALLATION, DatabaseConnection
 from baobab.storage.secrets import digest_token
+from baobab.storage.sql.database import INSTALLATION, DatabaseConnection
 from baobab.tools.accounts.errors import NoAccountYet
 from baobab.tools.accounts.tables import refresh_tokens
+from baobab.tools.core import Account, Services
 from baobab.tools.core.auth import keys
-from baobab.tools.core.auth.callers import Account
-from baobab.tools.core.auth.membership import create_organisation_row, select_memberships
+from baobab.tools.core.auth.membership import UNNAMED, create_organisation_row, select_memberships
 from baobab.tools.core.auth.passwords import check_password
 from baobab.tools.core.auth.tables import accounts, api_keys
-from baobab.tools.core.services import Services
 
 EMAIL = "owner@localhost"
 
@@ -81,7 +80,7 @@ async def _create(connection: DatabaseConnection, services: Services) -> str:
     account_id = services.ids.uuid()
     account = {"id": account_id, "email": EMAIL, "name": "Owner", "created_at": services.clock.now()}
     await connection.execute(insert(accounts), account)
-    await create_organisation_row(connection.execute, services, "Owner", account_id, personal=True)
+    await create_organisation_row(connection.execute, services, UNNAMED, account_id, personal=True)
     return account_id
 
 

@@ -2,12 +2,12 @@
 
 from baobab.tools.accounts.mailed_links import find_account, make_link
 from baobab.tools.accounts.toolset import accounts
+from baobab.tools.core import Job
 from baobab.tools.core.auth.tables import accounts as rows
-from baobab.tools.core.job import Job
 from baobab.tools.core.mail import Mail
 
 
-@accounts.job()
+@accounts.job(drop=True)
 async def accounts_mail_new_password(job: Job, email: str) -> None:
     """Mails the link for a new password to an address, if it has an account. Whoever asked is not told whether it has,
     not even by how long the answer took.

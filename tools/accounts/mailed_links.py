@@ -12,12 +12,11 @@ from typing import Any, Literal
 
 from sqlalchemy import Row, select
 
-from baobab.storage.database import Execute
 from baobab.storage.secrets import SecretUnreadable
+from baobab.storage.sql.database import Execute
 from baobab.tools.accounts.errors import AccountLinkSpent
+from baobab.tools.core import Call, Services
 from baobab.tools.core.auth.tables import accounts
-from baobab.tools.core.call import Call
-from baobab.tools.core.services import Services
 
 LIFETIME = timedelta(hours=1)
 Kind = Literal["new_password", "new_email"]

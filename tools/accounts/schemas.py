@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from baobab.tools.core.auth.roles import Role
+from baobab.tools.core import Role
 
 
 class User(TypedDict):
@@ -62,6 +62,7 @@ class Me(TypedDict):
 
     user: User
     organizations: list[Organization]
+    has_password: Annotated[bool, Field(description="Whether the account can sign in with a password.")]
 
 
 class Updated(TypedDict):

@@ -17,9 +17,8 @@ from sqlalchemy import delete, insert, select, update
 from baobab.storage.secrets import Vault, digest_token
 from baobab.tools.accounts.errors import InvalidRefreshToken
 from baobab.tools.accounts.tables import refresh_tokens
+from baobab.tools.core import Call, Services
 from baobab.tools.core.auth.tables import accounts
-from baobab.tools.core.call import Call
-from baobab.tools.core.services import Services
 
 LIFETIME = timedelta(days=7)
 GRACE = timedelta(seconds=10)

@@ -2,7 +2,7 @@
 
 from sqlalchemy import Column, ForeignKey, String, Table
 
-from baobab.storage.tables import Instant, metadata
+from baobab.storage.sql.tables import Instant, metadata
 
 refresh_tokens = Table(
     "refresh_tokens",

@@ -2,7 +2,17 @@
 
 from baobab.tools.agents import gauges, jobs
 from baobab.tools.agents.tools import agents as agents_tools
-from baobab.tools.agents.tools import deletion, forks, interrupts, public, runs, tool_servers, validation, webhooks
+from baobab.tools.agents.tools import (
+    deletion,
+    forks,
+    interrupts,
+    public,
+    runs,
+    threads,
+    tool_servers,
+    validation,
+    webhooks,
+)
 from baobab.tools.agents.toolset import agents
 
 TOOLSETS = (agents,)
@@ -17,6 +27,7 @@ MODULES = (
     interrupts,
     public,
     runs,
+    threads,
     tool_servers,
     webhooks,
 )

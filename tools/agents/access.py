@@ -4,10 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from baobab.tools.core import Anonymous, AppNotFound, BaobabError, Call, Caller, Forbidden, Unauthenticated
 from baobab.tools.core.auth.access import OF_APP
-from baobab.tools.core.auth.callers import Anonymous, Caller
-from baobab.tools.core.call import Call
-from baobab.tools.core.errors import AppNotFound, BaobabError, Forbidden, Unauthenticated
 
 
 @dataclass(frozen=True, slots=True)

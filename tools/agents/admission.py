@@ -1,6 +1,6 @@
 """Admission of runs: limits by the hour, budgets and concurrent runs. Each is counted exactly, in a transaction."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -8,12 +8,12 @@ from sqlalchemy import Executable, bindparam, func, select, update
 
 from baobab.runtime.agents.charges import find_spent_budget
 from baobab.runtime.agents.tables import UNENDED, counts, runs
-from baobab.storage.database import Database
-from baobab.storage.tables import build_upsert
+from baobab.storage.sql.database import Database
+from baobab.storage.sql.tables import build_upsert
 from baobab.tools.agents.errors import LimitExceeded, Overloaded
-from baobab.tools.core.call import Call
-from baobab.tools.core.money import usd
-from baobab.tools.core.rate_limits import network
+from baobab.tools.core import Call
+from baobab.tools.core.limits.money import usd
+from baobab.tools.core.limits.rate_limits import network
 
 _HOUR = 3600
 _MOST_QUEUED = 1000
@@ -76,7 +76,7 @@ def count_under_way(agent: Any) -> tuple[Executable, dict[str, Any]]:
     return _COUNT_UNENDED, {"app": agent.app_id, "agent": agent.id}
 
 
-def require_room(agent: Any, rows: Sequence[Any]) -> None:
+def require_room(agent: Any, rows: Iterable[Any]) -> None:
     """Raises LimitExceeded or Overloaded.
 
     rows: what `count_under_way` finds in the transaction that inserts the run, under the write lock.

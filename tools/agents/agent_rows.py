@@ -10,13 +10,12 @@ from sqlalchemy import Text as LongText
 from sqlalchemy import bindparam, cast, func, select
 
 from baobab.runtime.agents.tables import agents as rows
-from baobab.storage.database import Fetch, Unit
+from baobab.storage.sql.database import Execute, Unit
 from baobab.tools.agents.errors import AgentNotFound
 from baobab.tools.agents.schemas.agents import Agent, Name, agent_of
+from baobab.tools.core import OMITTED, AppId, Call
 from baobab.tools.core.auth.deciders import Approvers
-from baobab.tools.core.call import Call
-from baobab.tools.core.plan_room import require_room
-from baobab.tools.core.types import OMITTED, AppId
+from baobab.tools.core.limits.plan_room import require_room
 
 # Arguments that name the agent and are not settings of it.
 _NOT_COLUMNS = frozenset(["call", "app_id", "name"])
@@ -32,12 +31,12 @@ _COLUMN_NAMES = {"daily_budget_usd": "daily_budget", "dedupe_window_seconds": "d
 
 async def get_agent_row(call: Call, app_id: str, name: str) -> Any:
     """Returns the row of an app's agent, read in the database of the app's region. Raises AgentNotFound."""
-    return await load_agent_row(call.fetch_once, app_id, name)
+    return await load_agent_row(call.read, app_id, name)
 
 
-async def load_agent_row(fetch: Fetch, app_id: str, name: str) -> Any:
+async def load_agent_row(execute: Execute, app_id: str, name: str) -> Any:
     """Returns the row of an app's agent, as a transaction sees it. Raises AgentNotFound."""
-    rows_found = await fetch(_FIND_AGENT, {"app": app_id, "agent": name})
+    rows_found = (await execute(_FIND_AGENT, {"app": app_id, "agent": name})).all()
     if not rows_found:
         raise AgentNotFound(f"There is no agent `{name}`.")
     return rows_found[0]

@@ -7,8 +7,10 @@ from sqlalchemy import select
 from baobab.runtime.agents.run_tree import has_agent_nodes
 from baobab.runtime.agents.tables import UNENDED, runs
 from baobab.tools.agents.schemas.agents import Awaited, Decision
+from baobab.tools.core import Call
 from baobab.tools.core.auth.deciders import PendingDecision
-from baobab.tools.core.call import Call
+
+_MOST_TOLD = 5
 
 
 async def list_awaited_runs(call: Call, run: Any) -> list[Awaited]:
@@ -34,6 +36,17 @@ async def list_awaited_runs(call: Call, run: Any) -> list[Awaited]:
         }
         for row in descendants
     ]
+
+
+async def tell_what_a_run_waits_for(call: Call, run: Any) -> None:
+    """Says for which decisions a paused run waits. run: its row."""
+    if run.status == "paused":
+        pending = await call.services.approvals.list_pending_of_runs(call.execute, [run.id])
+        for row in pending[:_MOST_TOLD]:
+            tool = "a question" if row.tool == "interrupt" else row.tool
+            call.warn(f"The run waits for a person's decision about {tool}: approvals_get shows {row.id}.")
+        if len(pending) > _MOST_TOLD:
+            call.warn(f"It waits for {len(pending) - _MOST_TOLD} more decisions, which approvals_list shows.")
 
 
 async def list_descendant_runs(call: Call, run: Any) -> list[Any]:

@@ -3,11 +3,12 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from baobab.runtime.agents.issue import MAX_ISSUES, Path
-from baobab.runtime.agents.spec import GraphSpec, LlmNode, MapNode, ToolNode
-from baobab.runtime.agents.validation import list_node_refs
+from baobab.runtime.agents.spec.issue import MAX_ISSUES, Path
+from baobab.runtime.agents.spec.spec import GraphSpec, LlmNode, MapNode, ToolNode
+from baobab.runtime.agents.spec.table_uses import is_fixed
+from baobab.runtime.agents.spec.validation import list_node_refs
 from baobab.tools.agents.schemas.agents import Issue
-from baobab.tools.core.call import Call
+from baobab.tools.core import Call
 
 _COMMANDS = {
     "data_insert": "INSERT",
@@ -70,22 +71,18 @@ def _list_writes(call: Call, spec: GraphSpec) -> Iterator[Write]:
 
 def _list_node_writes(path: Path, call: Call, node: ToolNode | MapNode) -> Iterator[Write]:
     own_name, arguments = _find_own_name(call, node.tool_ref.name), node.args_template
-    if own_name in _COMMANDS and _is_fixed(arguments.get("table")):
+    if own_name in _COMMANDS and is_fixed(arguments.get("table")):
         yield (*path, "table"), str(arguments["table"]), _COMMANDS[own_name]
     writes: Any = arguments.get("writes") if own_name == _BATCH else None
     for index, write in enumerate(writes if isinstance(writes, list) else ()):
         command = str(write.get("op")).upper() if isinstance(write, dict) else ""
-        if command in _VERBS and _is_fixed(write.get("table")):
+        if command in _VERBS and is_fixed(write.get("table")):
             yield (*path, "writes", index, "table"), write["table"], command
 
 
 def _find_own_name(call: Call, name: str) -> str:
     registration = call.registry.find_for_graphs(name)
     return name if registration is None else registration[0].name
-
-
-def _is_fixed(value: Any) -> bool:
-    return isinstance(value, str) and "{{" not in value
 
 
 def _is_opened(listing: Mapping[str, Any], table: str, command: str, role: str) -> bool:

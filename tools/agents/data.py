@@ -18,9 +18,8 @@ from baobab.runtime.agents.tables import (
     webhook_secrets,
     writes,
 )
-from baobab.storage.database import Execute
-from baobab.tools.core.app_data import AppTable
-from baobab.tools.core.app_freezes import Freezes
+from baobab.storage.sql.database import Execute
+from baobab.tools.core import AppTable, Freezes
 
 FREEZES = Freezes("agents")
 

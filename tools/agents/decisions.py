@@ -13,12 +13,11 @@ from baobab.tools.agents.errors import NotPaused, RunEnded, TokenInvalid
 from baobab.tools.agents.run_ownership import get_run_row
 from baobab.tools.agents.schemas.agents import RunState
 from baobab.tools.agents.tokens import find_matching_row
-from baobab.tools.core.approvals import AlreadyDecided
+from baobab.tools.core import AppMigrating, Call
 from baobab.tools.core.auth.deciders import Decider, NotYoursToDecide, PendingDecision, person, starter_of
 from baobab.tools.core.auth.names import find_decider
-from baobab.tools.core.call import Call
-from baobab.tools.core.errors import AppMigrating
-from baobab.tools.core.proposals import Decisions
+from baobab.tools.core.guard.approvals import AlreadyDecided
+from baobab.tools.core.guard.proposals import Decisions
 
 
 async def get_cancellable_run(call: Call, app_id: str, run_id: str, agent: str | None = None) -> Any:

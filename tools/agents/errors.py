@@ -2,9 +2,7 @@
 
 from typing import Any
 
-from baobab.tools.core.envelopes import Envelope, Schema
-from baobab.tools.core.errors import (
-    AlreadyExists,
+from baobab.tools.core import (
     AppNotFound,
     BadRequest,
     BaobabError,
@@ -14,6 +12,8 @@ from baobab.tools.core.errors import (
     RateLimited,
     Unavailable,
 )
+from baobab.tools.core.envelopes import Envelope, Schema
+from baobab.tools.core.errors import AlreadyExists
 
 _NO_APP = "App not found"
 

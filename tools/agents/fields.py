@@ -4,9 +4,8 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, StringConstraints
 
-from baobab.runtime.agents.bounds import MAX_HELD_DEPTH, is_too_deep
-from baobab.tools.core.secret import NotSecret, Secret
-from baobab.tools.core.types import JsonObject, Text, Uuid
+from baobab.runtime.agents.spec.bounds import MAX_HELD_DEPTH, is_too_deep
+from baobab.tools.core import JsonObject, NotSecret, Secret, Text, Uuid
 
 PAGE = 500
 """The largest number of events in one answer."""

@@ -4,8 +4,8 @@ from sqlalchemy import func, select
 
 from baobab.runtime.agents.tables import UNENDED, runs
 from baobab.tools.agents.toolset import agents
+from baobab.tools.core import Services
 from baobab.tools.core.gauges import Reading
-from baobab.tools.core.services import Services
 
 
 @agents.gauge("baobab_agent_runs", labels=("status",))

@@ -6,21 +6,20 @@ from typing import Any
 
 from sqlalchemy import select
 
-from baobab.runtime.agents.app_rights import list_lenders
-from baobab.runtime.agents.issue import MAX_ISSUES
-from baobab.runtime.agents.issue import Issue as GraphIssue
 from baobab.runtime.agents.offers import ToolOffers, load_offers
-from baobab.runtime.agents.spec import AgentNode, GraphSpec, LlmNode, MapNode, ToolNode, ToolRef
+from baobab.runtime.agents.spec.app_rights import list_lenders
+from baobab.runtime.agents.spec.issue import MAX_ISSUES
+from baobab.runtime.agents.spec.issue import Issue as GraphIssue
+from baobab.runtime.agents.spec.spec import AgentNode, GraphSpec, LlmNode, MapNode, ToolNode, ToolRef
+from baobab.runtime.agents.spec.validation import find_issues, find_self_approvals, list_node_refs, narrow_offer
+from baobab.runtime.agents.spec.wiring import is_inevitable
 from baobab.runtime.agents.tables import agents as rows
-from baobab.runtime.agents.validation import find_issues, find_self_approvals, list_node_refs, narrow_offer
-from baobab.runtime.agents.wiring import is_inevitable
 from baobab.tools.agents.errors import InvalidGraph
 from baobab.tools.agents.schemas.agents import Issue
-from baobab.tools.core.auth.callers import Anonymous, Caller, EndUser
+from baobab.tools.core import Anonymous, Call, Caller, EndUser
 from baobab.tools.core.auth.deciders import ADMIN, Approvers
-from baobab.tools.core.call import Call
 from baobab.tools.core.errors import KeyLimited
-from baobab.tools.core.escaping import escape_name
+from baobab.tools.core.guard.escaping import escape_name
 
 MOST_GRAPH_BYTES = 2 * 2**20
 _APP = "app_000000000000"

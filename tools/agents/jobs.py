@@ -14,26 +14,35 @@ from baobab.runtime.agents.job_kinds import ADVANCE, WEBHOOK
 from baobab.runtime.agents.run_executor import RunExecutor
 from baobab.runtime.agents.run_tree import fail_lost_run, request_cancel
 from baobab.runtime.agents.tables import FROZEN, UNENDED, runs, webhook_secrets
-from baobab.runtime.egress import EgressError
-from baobab.runtime.job_tables import jobs
-from baobab.runtime.webhooks import build_headers
-from baobab.storage.database import Database, Unit
+from baobab.runtime.jobs.job_tables import jobs
+from baobab.runtime.net.egress import EgressError
+from baobab.runtime.net.webhooks import build_headers
 from baobab.storage.secrets import Vault
+from baobab.storage.sql.database import Database, Unit
 from baobab.tools.agents.data import FREEZES
 from baobab.tools.agents.redaction import redact_failure
 from baobab.tools.agents.toolset import agents
+from baobab.tools.core import AppNotFound, Job, RetryLater, Services
 from baobab.tools.core.app_data import MOVE_ENDED
-from baobab.tools.core.errors import AppNotFound
-from baobab.tools.core.job import Job
-from baobab.tools.core.jobs import Event, RetryLater
-from baobab.tools.core.services import Services
-from baobab.tools.core.steps import ENDED as APPROVAL_ENDED
+from baobab.tools.core.guard.steps import ENDED as APPROVAL_ENDED
+from baobab.tools.core.jobs import Event
 
 _ROUND = 500
 _MADE = func.coalesce(runs.c.job_id, "") != FROZEN
 
 
-@agents.job(attempts=1000, cancel="agents_runs_cancel")
+async def _drop_runs(services: Services, database: Database, jobs_dropped: Sequence[Mapping[str, Any]]) -> None:
+    """Cancels runs without telling their webhooks: what the original did with them is not known here."""
+    is_one = (UNENDED, runs.c.id.in_([each["run_id"] for each in jobs_dropped]))
+    async with database.writing(lock=None) as connection:
+        await connection.execute(update(runs).where(*is_one).values(webhook_url=None))
+    async with database.reading() as connection:
+        rows = (await connection.execute(select(runs).where(*is_one))).all()
+    for run in rows:
+        await request_cancel(services, database, run)
+
+
+@agents.job(attempts=1000, cancel="agents_runs_cancel", drop=_drop_runs)
 async def agents_advance(job: Job, run_id: str) -> None:
     """Executes a run until it ends or pauses. If its worker is killed, another continues the run."""
     with contextlib.suppress(RunTakenOver):

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from baobab.runtime.agents.failures import INTERNAL_FIELDS
-from baobab.tools.core.auth.callers import Anonymous, Caller, EndUser
+from baobab.tools.core import Anonymous, Caller, EndUser
 
 _HELD_BY_TYPE = {
     "llm_token_usage": {"model", "cost_usd"},

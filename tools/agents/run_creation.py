@@ -1,7 +1,7 @@
 """Creates runs: checks who may start one, finds repeated starts, inserts the row and the first job."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from hashlib import sha256
@@ -10,10 +10,10 @@ from typing import Any
 
 from sqlalchemy import Executable, bindparam, insert, select
 
-from baobab.runtime.agents.job_kinds import ADVANCE
+from baobab.runtime.agents.job_kinds import ADVANCE, RUN_STARTED
 from baobab.runtime.agents.run_rows import build_run_row
 from baobab.runtime.agents.tables import runs
-from baobab.storage.database import Unit
+from baobab.storage.sql.database import Unit
 from baobab.tools.agents.admission import count_run, count_under_way, find_budget_refusal, require_room
 from baobab.tools.agents.agent_rows import dedupe_seconds
 from baobab.tools.agents.data import FREEZES
@@ -25,10 +25,9 @@ from baobab.tools.agents.run_ownership import (
     is_agent_available,
     visitor_owner,
 )
+from baobab.tools.core import Account, Anonymous, AppKey, Call, Caller, EndUser
 from baobab.tools.core.auth import proposers
-from baobab.tools.core.auth.callers import Account, Anonymous, AppKey, Caller, EndUser
 from baobab.tools.core.auth.deciders import name_starter
-from baobab.tools.core.call import Call
 
 _MOST_NAMESAKES = 100
 """How many earlier runs of one address and idempotency key are compared."""
@@ -96,9 +95,7 @@ async def start_run(call: Call, agent: Any, request: RunRequest) -> tuple[Any, b
     repeated_query = _build_query_of_repeated(call, agent, subject, request)
     if isinstance(call.caller, (EndUser, Anonymous)):
         # A repeated start does not count against the limits.
-        earlier = (
-            None if repeated_query is None else _select_repeated(call, request, await call.fetch_once(*repeated_query))
-        )
+        earlier = None if repeated_query is None else _select_repeated(call, request, await call.read(*repeated_query))
         if earlier is not None:
             return earlier, False
         await count_run(call, agent, subject)
@@ -123,6 +120,8 @@ async def _insert_run(call: Call, unit: Unit, agent: Any, request: RunRequest, c
             **proposers.encode_caller(caller, _voucher(call, caller)),
             # Whoever has a run started does not approve what it asks with the app's right.
             "started_by": name_starter(call.caller),
+            "brings_outside_text": call.context.brings_outside_text,
+            **({} if call.context.trigger is None else {"trigger": dict(call.context.trigger)}),
         },
         "subject": subject,
         "person": _resolve_person(call, request, caller, run_id),
@@ -134,6 +133,7 @@ async def _insert_run(call: Call, unit: Unit, agent: Any, request: RunRequest, c
         "payload_hash": request.digest,
         "thread_id": request.thread_id,
         "webhook_url": request.webhook_url,
+        "tainted": call.context.brings_outside_text,
     }
     if request.origin is not None:
         run, point = request.origin.run, request.origin.point
@@ -143,6 +143,16 @@ async def _insert_run(call: Call, unit: Unit, agent: Any, request: RunRequest, c
         values |= {"approvers": agent.approvers or run.approvers}
         await point.save_to_run(unit, app.id, run_id)
     await unit.write(_INSERT_RUN, values)
+    is_outside = call.context.brings_outside_text or isinstance(caller, (EndUser, Anonymous))
+    await call.services.jobs.emit(
+        unit,
+        RUN_STARTED,
+        app_id=app.id,
+        data={"run_id": run_id, "agent": agent.name},
+        tenant=app.organisation_id,
+        origin={"run_id": run_id, "outside": is_outside},
+        only_awaited=True,
+    )
     # The tenant is the app's organisation, so that many visitors get no more of the workers than one.
     arguments, tenant = {"run_id": run_id}, app.organisation_id
     await call.services.jobs.enqueue(unit, ADVANCE, arguments, job_id=f"run:{run_id}", tenant=tenant)
@@ -168,14 +178,14 @@ def _build_query_of_repeated(
     return None
 
 
-def _select_repeated(call: Call, request: RunRequest, rows: Sequence[Any]) -> Any:
+def _select_repeated(call: Call, request: RunRequest, rows: Iterable[Any]) -> Any:
     """Returns the run that this start repeats. Raises RunConflict or KeyReused if that had another body."""
     is_stranger = isinstance(call.caller, Anonymous)
     if is_stranger and request.visitor_id is None:
         # A visitor with an id of its own is known by that id and not by its address.
         vault = call.services.vault
         rows = [row for row in rows if row.person == visitor_owner(derive_visitor_id(vault, row.id))]
-    row = rows[0] if rows else None
+    row = next(iter(rows), None)
     if row is None or row.payload_hash == request.digest:
         return row
     error_kind = RunConflict if request.idempotency_key is None else KeyReused

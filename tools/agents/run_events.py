@@ -11,17 +11,15 @@ from sqlalchemy import bindparam, select
 from baobab.runtime.agents.live_text import LiveText, LiveTexts
 from baobab.runtime.agents.run_watcher import RunWatcher
 from baobab.runtime.agents.tables import AGENT_OF_RUN, ENDED, agents, events, runs
-from baobab.storage.database import Database, DatabaseUnavailable
+from baobab.storage.sql.database import Database, DatabaseUnavailable
 from baobab.tools.agents.fields import PAGE
 from baobab.tools.agents.redaction import is_outsider, redact_event
 from baobab.tools.agents.run_ownership import is_agent_available
 from baobab.tools.agents.schemas.agents import Events
 from baobab.tools.agents.tokens import approval_token
-from baobab.tools.core.auth.callers import Anonymous, Caller, EndUser
+from baobab.tools.core import Anonymous, Call, Caller, EndUser, Services
 from baobab.tools.core.auth.deciders import ADMIN, STARTER, Decider, PendingDecision
 from baobab.tools.core.auth.tables import apps
-from baobab.tools.core.call import Call
-from baobab.tools.core.services import Services
 from baobab.tools.core.stream import Stream
 
 _LIST_EVENTS = (
@@ -44,7 +42,7 @@ async def read_events(
 ) -> list[dict[str, Any]]:
     """Lists events after a seq, oldest first, with approval tokens only for readers who may decide. run: its row."""
     values = {"app": run.app_id, "run": run.id, "after": after, "most": limit}
-    rows = await database.fetch_once(_LIST_EVENTS, values)
+    rows = (await database.execute(_LIST_EVENTS, values)).all()
     visible_events = (
         {
             "seq": row.seq,
@@ -232,5 +230,5 @@ def _payload(services: Services, run: Any, row: Any, reader: Decider) -> dict[st
 
 async def _read_run_state(database: Database, run: Any) -> tuple[str, int]:
     """Returns the run's status, and the seq of its latest event."""
-    rows = await database.fetch_once(_FIND_STATE, {"app": run.app_id, "run": run.id})
+    rows = (await database.execute(_FIND_STATE, {"app": run.app_id, "run": run.id})).all()
     return (rows[0].status, rows[0].last_seq) if rows else ("cancelled", 0)

@@ -9,10 +9,9 @@ from sqlalchemy import bindparam, select
 from baobab.runtime.agents.tables import AGENT_OF_RUN, agents, runs
 from baobab.storage.secrets import Vault, digest_token
 from baobab.tools.agents.errors import NotYourRun, RunNotFound
+from baobab.tools.core import Account, Anonymous, AppKey, Call, Caller, EndUser
 from baobab.tools.core.auth import proposers
-from baobab.tools.core.auth.callers import Account, Anonymous, AppKey, Caller, EndUser
-from baobab.tools.core.call import Call
-from baobab.tools.core.rate_limits import network
+from baobab.tools.core.limits.rate_limits import network
 
 _ID_LENGTH = 40
 # Built once: every look at a run asks this.
@@ -47,6 +46,11 @@ def visitor_owner(visitor_id: str) -> str:
     return f"visitor:{digest_token(visitor_id)}"[:80]
 
 
+def resolve_person(user_id: str) -> str:
+    """Returns the owner of the conversations of a user, or of a visitor by the visitor's id."""
+    return visitor_owner(user_id) if user_id.startswith("vis_") else f"user:{user_id}"[:80]
+
+
 def derive_visitor_id(vault: Vault, run_id: str) -> str:
     """Derives the id of a visitor who came without one from the first run."""
     mac = hmac.new(vault.derive("visitor"), run_id.encode(), sha256)
@@ -59,7 +63,7 @@ async def get_run_row(call: Call, app_id: str, run_id: str, agent: str | None = 
     RunNotFound for a stranger's as for none, NotYourRun where the agent is no longer for such callers.
     is_asked: whether the caller is asked to decide about it.
     """
-    rows = await call.fetch_once(_FIND_RUN, {"run": run_id, "app": app_id})
+    rows = (await call.read(_FIND_RUN, {"run": run_id, "app": app_id})).all()
     row: Any = rows[0] if rows else None
     if row is None or (agent is not None and row.agent != agent):
         raise RunNotFound

@@ -1,6 +1,6 @@
 """The domain of models: chat, embeddings, the catalogue, an app's settings and its usage."""
 
-from baobab.tools.ai import jobs, media
+from baobab.tools.ai import jobs, media, meetings
 from baobab.tools.ai.tools import administration, chat, embeddings, models, provider_keys, responses, servers
 from baobab.tools.ai.tools import messages as messages_tools
 from baobab.tools.ai.toolset import ai, app_messages, gateway, messages, model_servers
@@ -11,6 +11,7 @@ TOOLSETS = (
     ai,
     app_messages,
     *media.TOOLSETS,
+    *meetings.TOOLSETS,
     model_servers,
 )
 """The toolsets of this domain, in the order in which catalogues show them."""

@@ -4,11 +4,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from baobab.tools.core import (
+    Account,
+    Anonymous,
+    AppKey,
+    BaobabError,
+    Call,
+    Caller,
+    Forbidden,
+    Unauthenticated,
+    require_role,
+)
 from baobab.tools.core.auth.access import owner_role
-from baobab.tools.core.auth.callers import Account, Anonymous, AppKey, Caller, ScopedKey
-from baobab.tools.core.auth.roles import require_role
-from baobab.tools.core.call import Call
-from baobab.tools.core.errors import BaobabError, Forbidden, Unauthenticated
+from baobab.tools.core.auth.callers import ScopedKey
 
 SCOPE = "ai:gateway"
 

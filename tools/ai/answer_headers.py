@@ -4,7 +4,7 @@ import logging
 
 from baobab.runtime.gateway.model import Model
 from baobab.runtime.gateway.reason import ProviderRefusal
-from baobab.tools.core.call import Call
+from baobab.tools.core import Call
 
 _log = logging.getLogger(__name__)
 

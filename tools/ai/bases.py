@@ -8,11 +8,9 @@ from typing import Any, Literal
 from baobab.tools.ai.access import GATEWAY_CALLERS
 from baobab.tools.ai.errors import ModelNotAllowed
 from baobab.tools.ai.toolset import ai, app_messages, gateway, messages
+from baobab.tools.core import AppId, BaobabError, Call, Mcp, Rest, Toolset
 from baobab.tools.core.auth.access import OF_APP
-from baobab.tools.core.call import Call, Handler, Limit
-from baobab.tools.core.errors import BaobabError
-from baobab.tools.core.toolset import Mcp, Rest, Toolset
-from baobab.tools.core.types import AppId
+from baobab.tools.core.call import Handler, Limit
 
 _MCP, _REST = Mcp(), Rest()
 _APP = inspect.Parameter("app_id", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=AppId)

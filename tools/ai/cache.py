@@ -15,14 +15,13 @@ from baobab.runtime.gateway.completion_events import CompletionAssembler
 from baobab.runtime.gateway.events import DONE
 from baobab.runtime.gateway.model import Model
 from baobab.runtime.gateway.provider_access import ProviderAccess
-from baobab.storage.database import Database, DatabaseUnavailable
 from baobab.storage.secrets import SecretUnreadable
+from baobab.storage.sql.database import Database, DatabaseUnavailable
 from baobab.tools.ai import cache_rows
 from baobab.tools.ai.metered_call import MeteredCall, payer_of
 from baobab.tools.ai.schemas import _USUAL_SECONDS, CacheOptions
 from baobab.tools.ai.spans import start_span
-from baobab.tools.core.auth.callers import EndUser
-from baobab.tools.core.call import Call
+from baobab.tools.core import Call, EndUser
 
 LARGEST = 2**20
 """The most bytes of an answer that is cached."""

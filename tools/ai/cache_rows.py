@@ -6,8 +6,8 @@ from typing import Any
 
 from sqlalchemy import delete, func, select
 
-from baobab.storage.database import Database, DatabaseConnection
-from baobab.storage.tables import build_upsert
+from baobab.storage.sql.database import Database, DatabaseConnection
+from baobab.storage.sql.tables import build_upsert
 from baobab.tools.ai.tables import response_cache
 from baobab.tools.core.stores import Stores
 

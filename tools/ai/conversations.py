@@ -17,15 +17,14 @@ from sqlalchemy import delete
 from baobab.runtime.gateway.errors import UpstreamMalformed
 from baobab.runtime.gateway.events import event_data
 from baobab.runtime.gateway.wires.chunks import encode_named_event
-from baobab.storage.database import Database, DatabaseUnavailable
 from baobab.storage.secrets import SecretUnreadable
+from baobab.storage.sql.database import Database, DatabaseUnavailable
 from baobab.tools.ai import cache_rows
 from baobab.tools.ai.errors import ItemNotFound, ResponseNotFound
 from baobab.tools.ai.metered_call import payer_of
 from baobab.tools.ai.stored_items import find_items, item_digests, item_rows
 from baobab.tools.ai.tables import response_cache
-from baobab.tools.core.auth.callers import EndUser
-from baobab.tools.core.call import Call
+from baobab.tools.core import Call, EndUser
 
 DAYS = 30
 LARGEST = 8 * 2**20

@@ -2,14 +2,19 @@
 
 from typing import Any
 
-from baobab.tools.core.credits import BudgetExhausted, CreditsExhausted
-from baobab.tools.core.envelopes import Envelope, Schema
-from baobab.tools.core.errors import (
+from baobab.tools.core import (
     AppNotFound,
     BadRequest,
     BaobabError,
     Conflict,
     Forbidden,
+    NotFound,
+    RateLimited,
+    Unauthenticated,
+    Unavailable,
+)
+from baobab.tools.core.envelopes import Envelope, Schema
+from baobab.tools.core.errors import (
     Internal,
     InvalidApiKey,
     InvalidToken,
@@ -17,12 +22,9 @@ from baobab.tools.core.errors import (
     InvalidUserToken,
     MalformedBody,
     MissingField,
-    NotFound,
-    RateLimited,
-    Unauthenticated,
-    Unavailable,
     UnknownField,
 )
+from baobab.tools.core.limits.credits import BudgetExhausted, CreditsExhausted
 
 
 class ModelNotAllowed(Forbidden):

@@ -2,10 +2,10 @@
 
 from baobab.tools.ai import cache_rows
 from baobab.tools.ai.toolset import ai
-from baobab.tools.core.job import Job
+from baobab.tools.core import Job
 
 
-@ai.job(every=60)
+@ai.job(every=60, in_copies=True)
 async def response_cache_sweep(job: Job) -> None:
     """Remove expired answers from the response cache."""
     services = job.services

@@ -11,14 +11,13 @@ from baobab.runtime.gateway.model import Model, Price
 from baobab.runtime.gateway.provider_access import UNLISTED
 from baobab.runtime.gateway.retry_timeouts import NO_TIMEOUTS, RetryTimeouts
 from baobab.runtime.gateway.usage_meter import UsageMeter
-from baobab.storage.database import DatabaseUnavailable
+from baobab.storage.sql.database import DatabaseUnavailable
 from baobab.tools.ai.answer_headers import log_refusal
 from baobab.tools.ai.spans import ModelSpan
-from baobab.tools.core.auth.callers import Account, AppKey, EndUser, ScopedKey
-from baobab.tools.core.call import Call
-from baobab.tools.core.credits import Reservation, Usage
-from baobab.tools.core.errors import BaobabError
-from baobab.tools.core.money import MOST
+from baobab.tools.core import Account, AppKey, BaobabError, Call, EndUser
+from baobab.tools.core.auth.callers import ScopedKey
+from baobab.tools.core.limits.credits import Reservation, Usage
+from baobab.tools.core.limits.money import MOST
 
 _MILLION = 1_000_000
 _USUAL_OUTPUT = 4096
@@ -87,7 +86,7 @@ class MeteredCall:
         amount, least_amount = 0 if self.byok else cost(price, UsageMeter(prompt=prompt, completion=most_output)), None
         if limit is None and amount:
             least_amount = cost(price, UsageMeter(prompt=prompt, completion=min(longest, _USUAL_OUTPUT) * answers))
-        self._reservation = await services.credits.reserve(
+        self._reservation = await self.call.credits.reserve(
             self.payer.organisation_id,
             amount,
             least=least_amount,
@@ -174,21 +173,21 @@ class MeteredCall:
         if self._reservation is not None:
             # The charge at the end does not depend on the extension.
             with contextlib.suppress(DatabaseUnavailable):
-                await self.call.services.credits.extend(self._reservation, ttl)
+                await self.call.credits.extend(self._reservation, ttl)
         if self._reservation is not None:
             self._renew_later(ttl, until)
 
     async def _settle(self, reservation: Reservation) -> None:
-        services, meter = self.call.services, self.meter
+        meter = self.meter
         if not meter.has_begun:
             # The reservation expires by itself, and the provider's error is of more use than this one.
             with contextlib.suppress(DatabaseUnavailable):
-                await services.credits.release(reservation)
+                await self.call.credits.release(reservation)
             return
         usage = Usage(_usage_name(self.model), meter.prompt, meter.completion, byok=self.byok)
         for attempt in range(_LATE_TRIES):
             try:
-                await services.credits.settle(reservation, self.cost, usage)
+                await self.call.credits.settle(reservation, self.cost, usage)
             except DatabaseUnavailable:
                 # The usage is still charged if the sweeper releases the reservation meanwhile.
                 if attempt < _LATE_TRIES - 1:

@@ -28,10 +28,8 @@ from baobab.tools.ai.metered_call import MeteredCall, payer_of
 from baobab.tools.ai.read_ahead import ReadAheadBuffer
 from baobab.tools.ai.settings import AiSettings
 from baobab.tools.ai.spans import start_span
-from baobab.tools.core.auth.callers import EndUser
-from baobab.tools.core.call import Call
-from baobab.tools.core.credits import BudgetExhausted, CreditsExhausted
-from baobab.tools.core.errors import BaobabError, Unavailable
+from baobab.tools.core import BaobabError, Call, EndUser, Unavailable
+from baobab.tools.core.limits.credits import BudgetExhausted, CreditsExhausted
 
 T = TypeVar("T")
 

@@ -13,7 +13,8 @@ from baobab.runtime.gateway.gateway import Gateway
 from baobab.runtime.gateway.model import Modality, Model
 from baobab.tools.ai.errors import ModelNotAllowed
 from baobab.tools.ai.settings import AiSettings, get_call_settings
-from baobab.tools.core.call import Call, Handler
+from baobab.tools.core import Call
+from baobab.tools.core.call import Handler
 
 
 def select_models(call: Call, name: str | None, ai_settings: AiSettings, modality: Modality) -> list[Model]:

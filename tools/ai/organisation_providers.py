@@ -11,8 +11,7 @@ from baobab.storage.cache import Cache
 from baobab.storage.secrets import Vault
 from baobab.tools.ai.tables import model_servers, provider_keys
 from baobab.tools.ai.timeouts import retry_timeouts_of
-from baobab.tools.core.call import Call
-from baobab.tools.core.services import Services
+from baobab.tools.core import Call, Services
 
 _NOTICE = "ai_reach"
 _LONG = 12

@@ -12,9 +12,8 @@ from baobab.tools.ai import organisation_providers
 from baobab.tools.ai.schemas import Timeouts
 from baobab.tools.ai.tables import app_ai
 from baobab.tools.ai.timeouts import read_timeout, retry_timeouts_of
-from baobab.tools.core.auth.callers import Account, ScopedKey
-from baobab.tools.core.call import Call
-from baobab.tools.core.services import Services
+from baobab.tools.core import Account, Call, Services
+from baobab.tools.core.auth.callers import ScopedKey
 
 NOTICE = "app_ai"
 

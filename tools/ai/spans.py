@@ -14,9 +14,8 @@ from baobab.runtime.gateway.reason import ProviderRefusal
 from baobab.runtime.gateway.usage_meter import UsageMeter
 from baobab.runtime.tracing import Tracing
 from baobab.tools.ai.span_content import LARGEST, request_messages, response_messages
-from baobab.tools.core.call import Call
-from baobab.tools.core.errors import BaobabError
-from baobab.tools.core.money import usd
+from baobab.tools.core import BaobabError, Call
+from baobab.tools.core.limits.money import usd
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span

@@ -10,8 +10,8 @@ from typing import Any
 
 from pydantic_core import from_json, to_json
 
-from baobab.storage.database import Database
 from baobab.storage.secrets import SecretUnreadable, Vault
+from baobab.storage.sql.database import Database
 from baobab.tools.ai import cache_rows
 
 

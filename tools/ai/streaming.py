@@ -11,8 +11,7 @@ from baobab.tools.ai import read_ahead
 from baobab.tools.ai.answer_headers import set_answer_headers
 from baobab.tools.ai.metered_call import MeteredCall
 from baobab.tools.ai.model_calls import keep_ending, meter_stream, render_error_event
-from baobab.tools.core.call import Call
-from baobab.tools.core.errors import BaobabError
+from baobab.tools.core import BaobabError, Call
 from baobab.tools.core.stream import Stream
 
 Pieces = AsyncGenerator[bytes, None]

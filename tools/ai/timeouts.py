@@ -7,8 +7,7 @@ from pydantic import Field
 
 from baobab.runtime.gateway.retry_timeouts import LONGEST_SECONDS, NO_TIMEOUTS, RetryTimeouts
 from baobab.tools.ai.schemas import Timeouts
-from baobab.tools.core.errors import BadRequest
-from baobab.tools.core.types import Text
+from baobab.tools.core import BadRequest, Text
 
 _PART = re.compile(r"(first|between|total)=([0-9]{1,4}(?:\.[0-9]{1,3})?)")
 

@@ -17,11 +17,10 @@ from baobab.runtime.gateway.errors import (
     WrongEndpoint,
 )
 from baobab.tools.ai.cache_rows import KeptAnswers
+from baobab.tools.ai.clones import CLONES
 from baobab.tools.ai.errors import AI_ENVELOPE, APP_AI_ENVELOPE, MESSAGES_ENVELOPE, ModelNotAllowed
-from baobab.tools.core.binding import Audit
-from baobab.tools.core.credits import BudgetExhausted, CreditsExhausted
-from baobab.tools.core.errors import RateLimited, Unavailable
-from baobab.tools.core.toolset import Toolset
+from baobab.tools.core import Audit, RateLimited, Toolset, Unavailable
+from baobab.tools.core.limits.credits import BudgetExhausted, CreditsExhausted
 
 CALLING = (
     NoModel,
@@ -82,4 +81,5 @@ ai = Toolset(
     raises=(RateLimited, Unavailable),
     key_header="x-api-key",
     data=KeptAnswers(),
+    clones=CLONES,
 )

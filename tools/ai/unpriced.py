@@ -6,7 +6,7 @@ from typing import Any
 
 from baobab.runtime.gateway.errors import RequestRefused
 from baobab.tools.ai.answer_headers import set_dropped_header
-from baobab.tools.core.call import Call
+from baobab.tools.core import Call
 
 # Fields with a surcharge that the catalogue's prices do not include: another speed or region, searches by the provider,
 # containers that it runs.

@@ -16,8 +16,7 @@ from baobab.tools.ai.model_calls import call_models, settle_call
 from baobab.tools.ai.model_choice import select_models
 from baobab.tools.ai.settings import AiSettings
 from baobab.tools.ai.streaming import stream_answer
-from baobab.tools.core.call import Call
-from baobab.tools.core.errors import BaobabError
+from baobab.tools.core import BaobabError, Call
 
 
 async def answer_on_wire(

@@ -1,6 +1,6 @@
 """The errors of API keys."""
 
-from baobab.tools.core.errors import BadRequest, NotFound
+from baobab.tools.core import BadRequest, NotFound
 
 
 class KeyNotFound(NotFound):

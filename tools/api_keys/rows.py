@@ -7,10 +7,10 @@ from sqlalchemy import select
 
 from baobab.tools.api_keys.errors import KeyNotFound
 from baobab.tools.api_keys.schemas import ListedKey
+from baobab.tools.core import Call, Role
 from baobab.tools.core.auth.membership import load_role
-from baobab.tools.core.auth.roles import Role, rank
+from baobab.tools.core.auth.roles import rank
 from baobab.tools.core.auth.tables import api_keys as rows
-from baobab.tools.core.call import Call
 
 LISTED = tuple(rows.c[name] for name in ListedKey.__annotations__)
 

@@ -6,9 +6,9 @@ from typing import Annotated, Literal
 from pydantic import Field
 from typing_extensions import TypedDict
 
+from baobab.tools.core import NameText, Uuid
 from baobab.tools.core.effects import Ask, Policy
-from baobab.tools.core.money import Usd
-from baobab.tools.core.types import NameText, Uuid
+from baobab.tools.core.limits.money import Usd
 
 KeyName = Annotated[str, NameText(100, min_length=1)]
 KeyId = Annotated[Uuid, Field(description="The key's id, as the list shows it.")]

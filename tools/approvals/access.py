@@ -4,12 +4,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from baobab.tools.core.auth.access import AnyAccount
-from baobab.tools.core.auth.callers import Account, Anonymous, AppKey, Caller, EndUser, ScopedKey
+from baobab.tools.core import (
+    Account,
+    Anonymous,
+    AnyAccount,
+    AppKey,
+    BaobabError,
+    Call,
+    Caller,
+    EndUser,
+    Forbidden,
+    Role,
+    Unauthenticated,
+)
+from baobab.tools.core.auth.callers import ScopedKey
 from baobab.tools.core.auth.deciders import NotYoursToDecide
-from baobab.tools.core.auth.roles import APPROVER, Role
-from baobab.tools.core.call import Call
-from baobab.tools.core.errors import BaobabError, Forbidden, Unauthenticated
+from baobab.tools.core.auth.roles import APPROVER
 
 _ACCOUNT = AnyAccount(APPROVER)
 

@@ -3,13 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
-from baobab.runtime.agents.app_rights import require_app_right
-from baobab.storage.database import DatabaseConnection, Unit
+from baobab.runtime.agents.spec.app_rights import require_app_right
+from baobab.storage.sql.database import DatabaseConnection, Unit
+from baobab.tools.core import Caller, Forbidden, Services
 from baobab.tools.core.auth import proposers
-from baobab.tools.core.auth.callers import ActingApp, Caller
+from baobab.tools.core.auth.callers import ActingApp
 from baobab.tools.core.call import Tool
-from baobab.tools.core.errors import Forbidden
-from baobab.tools.core.services import Services
 
 
 async def restore_acting_caller(
@@ -21,14 +20,14 @@ async def restore_acting_caller(
     lent, and Forbidden if the tool no longer acts as the app.
     """
     if row.app_right is None:
-        return await proposers.restore_caller(connection.fetch, services.credits, row.caller, services.clock.now())
+        return await proposers.restore_caller(connection.execute, services.credits, row.caller, services.clock.now())
     if tool.as_app is None:
         raise Forbidden(f"{tool.name} no longer acts with the app's right.")
     app, right = await services.directory.app(row.app_id), row.app_right
     region = services.stores_of(app.region).database
     # Whoever holds a connection must not wait for another to the same database.
-    fetch = connection.fetch if region is services.database else region.fetch_once
-    await require_app_right(fetch, app, right["agent_id"], right["node"], right["digest"])
+    execute = connection.execute if region is services.database else region.execute
+    await require_app_right(execute, app, right["agent_id"], right["node"], right["digest"])
     return ActingApp(app.id, right["agent_id"])
 
 

@@ -6,15 +6,13 @@ from typing import Any
 
 from sqlalchemy import Row, select
 
-from baobab.runtime.agents.fork import read_state
-from baobab.runtime.agents.spec import GraphSpec, LlmNode, Node
+from baobab.runtime.agents.langgraph_import import load_graph_library
+from baobab.runtime.agents.spec.spec import GraphSpec, LlmNode, Node
+from baobab.runtime.agents.spec.wiring import is_output, written_keys
 from baobab.runtime.agents.tables import runs
-from baobab.runtime.agents.wiring import is_output, written_keys
-from baobab.storage.database import Execute
-from baobab.tools.core.auth.callers import EndUser
+from baobab.storage.sql.database import Execute
+from baobab.tools.core import AppNotFound, Call, EndUser
 from baobab.tools.core.auth.deciders import PendingDecision
-from baobab.tools.core.call import Call
-from baobab.tools.core.errors import AppNotFound
 
 _COLUMNS = (runs.c.id, runs.c.app_id, runs.c.input, runs.c.graph_spec)
 _LONGEST_ANSWER = 10_000
@@ -51,6 +49,7 @@ async def read_answers(call: Call, row: Any, run: Row[Any]) -> dict[str, Any]:
     People and keys that run the app, and users with a role that the graph names as approvers, see all of it; other
     users what becomes part of the run's output. A text that is too long is cut, and says so.
     """
+    read_state = (await load_graph_library()).read_state
     async with _reading_app(call, run.app_id) as execute:
         state = await read_state(execute, run)
     spec = GraphSpec.model_validate(run.graph_spec)

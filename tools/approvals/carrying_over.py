@@ -7,9 +7,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from baobab.tools.approvals.errors import CallOutdated
+from baobab.tools.core import BaobabError
 from baobab.tools.core.auth import proposers
 from baobab.tools.core.call import Tool, ToolRunner
-from baobab.tools.core.errors import BaobabError
 
 
 def list_effects(tool: Tool) -> tuple[str, ...]:

@@ -13,14 +13,14 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from baobab.runtime.agents.announcements import complete_arguments, list_open_fields, sketch_arguments
-from baobab.runtime.agents.templates import TemplateError
+from baobab.runtime.agents.spec.announcements import complete_arguments, list_open_fields, sketch_arguments
+from baobab.runtime.agents.spec.templates import TemplateError
 from baobab.tools.approvals.tables import FieldCipher
+from baobab.tools.core import BadRequest
 from baobab.tools.core.auth.deciders import Approvers, Decider, PendingDecision
 from baobab.tools.core.call import Tool, ToolRunner
-from baobab.tools.core.errors import BadRequest
+from baobab.tools.core.guard.steps import Step
 from baobab.tools.core.invalid import invalid
-from baobab.tools.core.steps import Step
 
 
 def digest_consent(announced: Mapping[str, Any], run_id: str, tool: Tool, arguments: Mapping[str, Any]) -> str:

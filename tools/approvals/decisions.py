@@ -7,7 +7,7 @@ from typing import Any, Literal
 from sqlalchemy import select, update
 
 from baobab.runtime.agents.edits import require_answer
-from baobab.storage.notices import Notices
+from baobab.storage.sql.notices import Notices
 from baobab.tools.approvals.carrying_over import require_makeable
 from baobab.tools.approvals.consents import AnnouncedCall
 from baobab.tools.approvals.executor import enqueue_execution
@@ -15,14 +15,14 @@ from baobab.tools.approvals.foreseeing import require_success
 from baobab.tools.approvals.inbox.holding import end_held
 from baobab.tools.approvals.tables import NOTICE, approvals
 from baobab.tools.approvals.texts import ApprovalTexts, build_fields, describe_row
-from baobab.tools.core.approvals import AlreadyDecided, Edit, EditsTakeOne
+from baobab.tools.core import Account, AppKey, Call, Caller, EndUser
 from baobab.tools.core.auth import proposers
-from baobab.tools.core.auth.callers import Account, AppKey, Caller, EndUser, Limits
+from baobab.tools.core.auth.callers import Limits
 from baobab.tools.core.auth.deciders import Decider, NeedsAnother, PendingDecision, person
 from baobab.tools.core.auth.names import find_decider
-from baobab.tools.core.call import Call
+from baobab.tools.core.guard.approvals import AlreadyDecided, Edit, EditsTakeOne
+from baobab.tools.core.guard.steps import ENDED
 from baobab.tools.core.jobs import Jobs
-from baobab.tools.core.steps import ENDED
 
 
 class CallDecisions:

@@ -7,13 +7,13 @@ from typing import Any
 from sqlalchemy import select, update
 
 from baobab.storage.clock import Clock
-from baobab.storage.database import Execute, Unit
-from baobab.storage.notices import Notices
+from baobab.storage.sql.database import Execute, Unit
+from baobab.storage.sql.notices import Notices
 from baobab.tools.approvals.executor import job_id_of
 from baobab.tools.approvals.inbox.holding import erase_held
 from baobab.tools.approvals.tables import NOTICE, FieldCipher, approvals
+from baobab.tools.core.guard.steps import ENDED
 from baobab.tools.core.jobs import Jobs
-from baobab.tools.core.steps import ENDED
 
 _AT_ONCE = 200
 _REASON = "What it is about was forgotten."
@@ -59,7 +59,8 @@ async def erase_calls(
         if row is None:
             continue
         values: dict[str, Any] = {"fields": None, "asked_fields": None, "used": None, "result": None, "ask": None} | {
-            "reading": None
+            "reading": None,
+            "warnings": None,
         }
         # One whose job has begun waits for this transaction, and then finds that what it names is gone.
         is_withdrawn = row.status == "pending" or (

@@ -1,6 +1,6 @@
 """The errors of approvals."""
 
-from baobab.tools.core.errors import BadRequest, BaobabError, Conflict, NotFound
+from baobab.tools.core import BadRequest, BaobabError, Conflict, NotFound
 
 
 class ApprovalNotFound(NotFound):

@@ -6,7 +6,7 @@ there, and a later attempt does not repeat it.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
@@ -14,19 +14,20 @@ from typing import Any
 from pydantic_core import from_json, to_json
 from sqlalchemy import select, update
 
+from baobab.runtime.agents.charges import find_spender
 from baobab.storage.clock import Clock
-from baobab.storage.database import Database, Unit
+from baobab.storage.sql.database import Database, Unit
 from baobab.tools.approvals.acting import describe_right, restore_acting_caller
 from baobab.tools.approvals.carrying_over import require_makeable
 from baobab.tools.approvals.errors import Unfinished
 from baobab.tools.approvals.tables import NOTICE, FieldCipher, approvals
+from baobab.tools.core import AppMigrating, AppNotFound, BaobabError, Call, Job, RetryLater, Services, Unavailable
 from baobab.tools.core.auth.proposers import CallerUnreadable
-from baobab.tools.core.call import Call
 from baobab.tools.core.context import RequestContext
-from baobab.tools.core.errors import AppMigrating, BaobabError, Internal, Unavailable
-from baobab.tools.core.job import Job
-from baobab.tools.core.jobs import Jobs, RetryLater
-from baobab.tools.core.steps import ENDED
+from baobab.tools.core.errors import Internal
+from baobab.tools.core.guard.steps import ENDED
+from baobab.tools.core.jobs import Jobs
+from baobab.tools.core.limits.credits import Spender
 from baobab.tools.core.stores import Stores
 
 JOB = "approvals_execute"
@@ -36,6 +37,7 @@ MOST_ATTEMPTS = 10
 GOOD_FOR = timedelta(days=1)
 _PATIENCE = timedelta(minutes=2)
 _PAUSE_SECONDS = 5.0
+_MOST_WARNINGS = 20
 
 
 @dataclass(slots=True)
@@ -70,6 +72,8 @@ class ApprovedCall:
             "status": "executed",
             "finished_at": call.now,
             "result": self.seals.seal(self.id, "result", result_json),
+            "warnings": seal_warnings(self.seals, self.id, call.warnings or ()),
+            "action_id": call.action_id,
             **self.seals.without_arguments(self.id),
         }
         # Locks the approval before its job, in the order of a withdrawal, so that the two cannot deadlock.
@@ -80,6 +84,16 @@ class ApprovedCall:
         if self.run_id is not None:
             event = {"approval_id": self.id, "run_id": self.run_id}
             await call.services.jobs.emit(call.unit, ENDED, app_id=self.app_id, data=event)
+
+
+def seal_warnings(seals: FieldCipher, approval_id: str, warnings: Sequence[str]) -> str | None:
+    """Seals the warnings of a call as its row keeps them: the first, and how many more there were."""
+    if not warnings:
+        return None
+    kept_warnings = list(warnings[:_MOST_WARNINGS])
+    if len(warnings) > _MOST_WARNINGS:
+        kept_warnings.append(f"There were {len(warnings) - _MOST_WARNINGS} more warnings.")
+    return seals.seal(approval_id, "warnings", json.dumps(kept_warnings, separators=(",", ":")))
 
 
 def render_refusal(error: BaobabError) -> dict[str, Any]:
@@ -102,6 +116,17 @@ async def enqueue_execution(jobs: Jobs, unit: Unit, approval_id: str, organisati
     """Enqueues the execution of an approved call; it begins when the decision is committed."""
     arguments = {"approval_id": approval_id}
     await jobs.enqueue(unit, JOB, arguments, job_id=job_id_of(approval_id), tenant=organisation_id)
+
+
+async def _find_spender(services: Services, row: Any) -> Spender | None:
+    """Returns the run that pays for the call of a row, if one proposed it and is still there."""
+    if row.run_id is None or row.app_id is None:
+        return None
+    try:
+        app = await services.directory.app(row.app_id)
+    except AppNotFound:
+        return None
+    return await find_spender(services.stores_of(app.region).database, row.run_id)
 
 
 class Executor:
@@ -139,6 +164,8 @@ class Executor:
         async with self._database.reading() as connection:
             caller = await restore_acting_caller(job.services, connection, row, tool)
         context = RequestContext(row.door, row.request_id, base_url=self._base_url)
+        context.spender = await _find_spender(job.services, row)
+        context.credits = job.services.credits.for_attempt(row.id)
         approved_call = ApprovedCall(
             row.id,
             job,

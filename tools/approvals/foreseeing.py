@@ -9,12 +9,13 @@ from baobab.tools.approvals.carrying_over import require_makeable
 from baobab.tools.approvals.consents import AnnouncedCall
 from baobab.tools.approvals.errors import CallOutdated
 from baobab.tools.approvals.tables import FieldCipher
-from baobab.tools.core.approvals import WouldFail
+from baobab.tools.core import BaobabError, Call, EndUser, Unavailable
 from baobab.tools.core.auth import proposers
 from baobab.tools.core.auth.deciders import Decider
-from baobab.tools.core.call import Call, Preview
+from baobab.tools.core.call import Preview
 from baobab.tools.core.context import RequestContext
-from baobab.tools.core.errors import BaobabError, Internal, Unavailable
+from baobab.tools.core.errors import Internal
+from baobab.tools.core.guard.approvals import WouldFail
 from baobab.tools.core.outages import STORE_OUTAGES
 
 
@@ -62,5 +63,8 @@ async def require_success(
         # Nobody knows what it would delete.
         return True
     except BaobabError as error:
+        if isinstance(call.caller, EndUser) and (arguments is not None or data is not None):
+            # The call may see more than its decider, who could try values of their own to learn what is stored.
+            raise WouldFail from error
         raise WouldFail.of(error) from error
     return any(change["after"] is None for preview in previews for change in preview.changes or ())

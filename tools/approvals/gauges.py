@@ -4,8 +4,8 @@ from sqlalchemy import func, select
 
 from baobab.tools.approvals.tables import approvals as rows
 from baobab.tools.approvals.toolset import approvals
+from baobab.tools.core import Services
 from baobab.tools.core.gauges import Reading
-from baobab.tools.core.services import Services
 
 
 @approvals.gauge("baobab_approvals_pending")

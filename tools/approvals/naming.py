@@ -7,22 +7,24 @@ from typing import Any
 
 from sqlalchemy import select
 
-from baobab.runtime.agents.asks import is_sure
-from baobab.storage.database import Execute
+from baobab.runtime.agents.spec.asks import is_sure
+from baobab.storage.sql.database import Execute
 from baobab.tools.approvals.schemas import Asker
 from baobab.tools.approvals.service import service_of
+from baobab.tools.core import AppNotFound, Services
 from baobab.tools.core.auth import proposers
 from baobab.tools.core.auth.names import find_name
 from baobab.tools.core.auth.tables import accounts, api_keys
 from baobab.tools.core.call import Tool
-from baobab.tools.core.errors import AppNotFound
-from baobab.tools.core.escaping import escape_name, escape_text
-from baobab.tools.core.services import Services
-from baobab.tools.core.titles import TitlePart, is_plain, split_quoted
-from baobab.tools.core.wording import COUNTED, EXCERPT, LABELLED, OUTCOME, TITLE, quote_text
+from baobab.tools.core.guard.escaping import escape_name, escape_text
+from baobab.tools.core.guard.titles import TitlePart, is_plain, split_quoted
+from baobab.tools.core.guard.wording import BUTTON, COUNTED, EXCERPT, LABELLED, OUTCOME, TITLE, quote_text
 
 _TELLING = ("key", "name", "tool", "email", "filename", "table", "table_name")
 _MOST = 120
+_REMOTE, _APPROVE = "mcp_servers_call", "Approve"
+_MOST_OF_BUTTON = 40
+_FIRST_CLAUSE = re.compile(r"[,;:.](?:\s|$)")
 _HALF_ESCAPE = re.compile(r"(?<!\\)((?:\\\\)*)\\$")
 
 
@@ -61,6 +63,22 @@ class ApprovalLabels:
         subject = next(iter((*counts, *subjects)), "")
         return split_quoted(f"{words}: {subject}" if subject else words)
 
+    def button(self, row: Any) -> str:
+        """Returns what a button says that approves the call. Nothing in it is a stranger's but a number."""
+        fields = dict(service_of(self._services).texts.render_fields(row, self._tools.get(row.tool)))
+        tool = self._tools.get(row.tool)
+        if BUTTON in fields:
+            return fields[BUTTON]
+        if TITLE in fields:
+            return str(json.loads(fields[TITLE])[0][0]).rstrip(": ")
+        if row.tool == "interrupt" or tool is None:
+            return "Answer" if tool is not None else _APPROVE
+        if row.tool == _REMOTE:
+            name = fields.get("tool", "").strip('"')
+            return f"Call {name}" if is_plain(name) else _APPROVE
+        words = _FIRST_CLAUSE.split(tool.summary, maxsplit=1)[0].replace("`", "")
+        return words if len(words) <= _MOST_OF_BUTTON else _APPROVE
+
     def excerpt(self, row: Any) -> str | None:
         """Returns one line of the text that a call proposes, which is a stranger's; None if it proposes none."""
         fields = service_of(self._services).texts.render_fields(row, self._tools.get(row.tool))
@@ -70,12 +88,18 @@ class ApprovalLabels:
         if row.app_id is None:
             return None
         try:
-            return escape_text((await self._services.directory.app(row.app_id)).name)
+            return escape_text((await self._services.directory.app(row.app_id)).title)
         except AppNotFound:
             return None
 
     async def asker(self, row: Any) -> Asker:
         """Says who proposed the call, in parts. For a run, that is who started it."""
+        asker = await self._asker(row)
+        if row.caller.get("trigger"):
+            asker["trigger"] = row.caller["trigger"]
+        return asker
+
+    async def _asker(self, row: Any) -> Asker:
         caller, account = row.caller, await self._account(row.account_id)
         kind, key_id = caller.get("kind"), caller.get("key_id")
         if (user_id := proposers.find_user(caller)) is not None:
@@ -106,6 +130,8 @@ class ApprovalLabels:
                 name = await self._key(row.caller["key_id"])
                 key = "a key that is revoked," if name is None else f"the key {escape_name(name)}"
                 proposer = f"{key} of {asker['account']}"
+        if row.caller.get("trigger"):
+            proposer = f"trigger:{row.caller['trigger']}, with the right of {proposer},"
         return f"the agent {escape_name(row.agent)}, in a run that {proposer} started" if row.agent else proposer
 
     async def asks(self, row: Any) -> str:

@@ -17,8 +17,8 @@ from typing import Any
 from sqlalchemy import Select, and_, func, insert, or_, select, update
 
 from baobab.storage.clock import Clock, Ids
-from baobab.storage.database import Database, DatabaseConnection, Unit
-from baobab.storage.notices import Notices
+from baobab.storage.sql.database import Database, DatabaseConnection, Unit
+from baobab.storage.sql.notices import Notices
 from baobab.tools.approvals.carrying_over import list_effects
 from baobab.tools.approvals.consents import digest_step
 from baobab.tools.approvals.executor import GOOD_FOR, enqueue_execution
@@ -26,15 +26,16 @@ from baobab.tools.approvals.notices.rows import has_channel
 from baobab.tools.approvals.notices.tables import notice_settings
 from baobab.tools.approvals.tables import NOTICE, FieldCipher, approvals
 from baobab.tools.approvals.texts import ApprovalTexts, build_fields, describe_row
-from baobab.tools.core.approvals import ApprovalExpired, CallFailed, TooLargeToPropose, TooManyPending
+from baobab.tools.core import BaobabError, Call, Caller
 from baobab.tools.core.audit import AuditLog
 from baobab.tools.core.auth import proposers
-from baobab.tools.core.auth.callers import Caller
 from baobab.tools.core.auth.tables import members
-from baobab.tools.core.call import Call
-from baobab.tools.core.errors import ApprovalRejected, ApprovalRequired, BaobabError
+from baobab.tools.core.errors import ApprovalRejected, ApprovalRequired
+from baobab.tools.core.guard.approvals import ApprovalExpired, CallFailed, TooLargeToPropose, TooManyPending
+from baobab.tools.core.guard.steps import ASKED
+from baobab.tools.core.guard.texts import find_origin
+from baobab.tools.core.guard.wording import Fields
 from baobab.tools.core.jobs import Jobs
-from baobab.tools.core.wording import Fields
 
 LIFETIME = timedelta(hours=24)
 COLLECTABLE = timedelta(hours=24)
@@ -106,9 +107,19 @@ class ProposedCalls:
                     await enqueue_execution(self._jobs, connection, values["id"], belongs_to[0])
                 else:
                     await self._ask_for_notices(connection, values["id"], belongs_to[0])
+                    data = {"approval_id": values["id"], "run_id": values["run_id"], "tool": call.tool.name}
+                    await self._jobs.emit(
+                        connection,
+                        ASKED,
+                        app_id=values["app_id"],
+                        data=data,
+                        tenant=belongs_to[0],
+                        origin=find_origin(call),
+                        only_awaited=True,
+                    )
                 summary = describe_row(call.tool, SimpleNamespace(**values), fields)
                 refusal: BaobabError = self._approval_error(
-                    values["id"], values["status"], summary, values["expires_at"]
+                    values["id"], values["status"], summary, values["expires_at"], call.warnings or ()
                 )
             elif row.status in _FINISHED:
                 # The outcome is read before it is erased: one that cannot be read is kept.
@@ -256,7 +267,10 @@ class ProposedCalls:
             "account_id": account,
             "app_id": call.app.id if call.app else step and step.app_id,
             "proposer": proposer,
-            "caller": proposers.encode_caller(_asker(call), step.voucher if step else None),
+            "caller": {
+                **proposers.encode_caller(_asker(call), step.voucher if step else None),
+                **({"trigger": step.trigger} if step and step.trigger else {}),
+            },
             "tool": call.tool.name,
             "tool_version": call.tool.version,
             "effect": call.effect,
@@ -319,19 +333,21 @@ class ProposedCalls:
             return None, CallFailed(
                 "The call was made; its outcome is no longer kept.", details={"approval_id": row.id}
             )
+        call.warn(*self._texts.read_warnings(row))
         outcome = self._texts.seals.open(row.id, "result", row.result)
         return None if outcome == "null" else call.tool.decode(outcome), None
 
-    def _approval_error(self, approval_id: str, status: str, summary: str, expires_at: datetime) -> ApprovalRequired:
-        return ApprovalRequired(
-            details={
-                "approval_id": approval_id,
-                "status": status,
-                "summary": summary,
-                "decide_at": approval_url(self._base_url, approval_id),
-                "expires_at": expires_at.isoformat(),
-            }
-        )
+    def _approval_error(
+        self, approval_id: str, status: str, summary: str, expires_at: datetime, warnings: Sequence[str] = ()
+    ) -> ApprovalRequired:
+        details: dict[str, Any] = {
+            "approval_id": approval_id,
+            "status": status,
+            "summary": summary,
+            "decide_at": approval_url(self._base_url, approval_id),
+            "expires_at": expires_at.isoformat(),
+        }
+        return ApprovalRequired(details=details | ({"warnings": list(warnings)} if warnings else {}))
 
 
 def _asker(call: Call) -> Caller:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from baobab.tools.approvals.schemas import ForeignValue, Source, Warned
-from baobab.tools.core.escaping import escape_text
+from baobab.tools.core.guard.escaping import escape_text
 
 _LONGEST = 80
 _CHECK = "That text comes from outside. Check that your own people want this, and not only what it asks for."
@@ -14,6 +14,7 @@ _FACTS = {
     "rights": "This gives rights, and the agent has read {source}.",
     "other_person": "This writes to {target}, and the agent has read {source}.",
 }
+_UNNAMED = {"start": "what the run was started with", "conversation": "earlier messages of the conversation"}
 
 
 def render_read(reading: Mapping[str, Any]) -> list[Source]:
@@ -59,8 +60,8 @@ def _describe(source: Mapping[str, Any]) -> str:
     match source["kind"]:
         case "input":
             return f"what {author or 'a user'} asked" if "user" in source else "what a visitor asked"
-        case "conversation":
-            return "earlier messages of the conversation"
+        case "start" | "conversation":
+            return _UNNAMED[source["kind"]]
         case "row":
             return (f"“{name}” in {place}" if name else f"rows of {place}") + (f" by {author}" if author else "")
         case "key":

@@ -11,14 +11,13 @@ from baobab.tools.approvals.reading_texts import render_read, render_warning
 from baobab.tools.approvals.schemas import AnnouncedWrite, Approval, Status
 from baobab.tools.approvals.service import service_of
 from baobab.tools.approvals.texts import describe_row
-from baobab.tools.core.app_rights import name_editable_fields
+from baobab.tools.core import Call, EndUser
 from baobab.tools.core.auth import proposers
-from baobab.tools.core.auth.callers import EndUser
 from baobab.tools.core.auth.deciders import Decider, PendingDecision
 from baobab.tools.core.auth.membership import decider_of
-from baobab.tools.core.call import Call
-from baobab.tools.core.titles import join_parts
-from baobab.tools.core.wording import redact_arguments, render_fields
+from baobab.tools.core.guard.app_rights import name_editable_fields
+from baobab.tools.core.guard.titles import join_parts
+from baobab.tools.core.guard.wording import redact_arguments, render_fields
 
 _MOST_IN_LIST = 2000
 """The most bytes of arguments, and of a run's input, that lists show."""
@@ -37,6 +36,7 @@ _COLUMNS = (
     "reason",
     "finished_at",
     "error",
+    "action_id",
     "tainted",
     "edited",
     "run_id",
@@ -68,8 +68,13 @@ class ApprovalRenderer:
             "read": None if reading is None or not sees_data else render_read(reading),
             "warning": None if reading is None else render_warning(reading, names_sources=sees_data),
             "status": read_status(self._call, row),
+            "warnings": texts.read_warnings(row) if sees_data else [],
             "title": join_parts(title),
             "title_parts": [{"text": text, "own": own} for text, own in title],
+            "button": self._labels.button(row),
+            # Only trying the call shows more, which approvals_get does.
+            "undo": "never" if tool is None or tool.undone_by is None else "unknown",
+            "undo_days": None,
             "excerpt": self._labels.excerpt(row),
             "asked_by": await self._labels.asked_by(row),
             "asker": await self._labels.asker(row),

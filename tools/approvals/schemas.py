@@ -1,14 +1,15 @@
 """The schemas of the approval tools' arguments and answers."""
 
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NotRequired
 
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from baobab.tools.core.changes import Change
+from baobab.tools.core import JsonObject
 from baobab.tools.core.effects import Effect
-from baobab.tools.core.types import Json, JsonObject
+from baobab.tools.core.guard.changes import Change
+from baobab.tools.core.types import Json
 
 Status = Literal["pending", "approved", "executed", "failed", "rejected", "expired"]
 
@@ -35,6 +36,7 @@ class Asker(TypedDict):
     ]
     account: Annotated[str | None, Field(description="The person, or whose key it is: a name and an e-mail address.")]
     door: Annotated[str, Field(description="Where the call came in, such as `rest`, `mcp` or `agent`.")]
+    trigger: NotRequired[Annotated[str, Field(description="The trigger that started the run, with their right.")]]
 
 
 class AnnouncedWrite(TypedDict):
@@ -97,6 +99,22 @@ class Approval(TypedDict):
         Field(description="What would happen, on one line. A stranger's words are quoted, or stand after a colon."),
     ]
     title_parts: Annotated[list[TitlePart], Field(description="The same in its parts.")]
+    button: Annotated[
+        str,
+        Field(
+            description="What a button says that approves it, such as `Refund 240 EUR`: words of the server or of the "
+            "graph's author, and at most a number of the call. op:approvals_get tries the call, and counts what it "
+            "would change now."
+        ),
+    ]
+    undo: Annotated[
+        Literal["possible", "never", "unknown"],
+        Field(
+            description="Whether op:data_undo could take back what it writes. `possible` and `never` are what trying "
+            "the waiting call has shown, or that its tool has no undo; lists do not try calls."
+        ),
+    ]
+    undo_days: Annotated[int | None, Field(description="For how many days, if `undo` is `possible`.")]
     excerpt: Annotated[
         str | None, Field(description="One line of the text that the call proposes, as its proposer wrote it.")
     ]
@@ -139,6 +157,16 @@ class Approval(TypedDict):
     reason: str | None
     finished_at: datetime | None
     error: Refusal | None
+    warnings: Annotated[
+        list[str],
+        Field(
+            description="What the executed call said beside its result, such as which keys it left out; of one that "
+            "waits, what it would say, where that approval alone is read."
+        ),
+    ]
+    action_id: Annotated[
+        str | None, Field(description="The write of rows that the executed call made: op:data_undo takes it back.")
+    ]
     tainted: Annotated[
         bool | None, Field(description="Whether the run that asks has read text that strangers may have written.")
     ]

@@ -13,24 +13,22 @@ from typing import Any
 from sqlalchemy import delete, select, update
 
 from baobab.storage.clock import Clock, Ids
-from baobab.storage.database import Database, Execute, Unit
-from baobab.storage.notices import Notices
 from baobab.storage.secrets import Vault
+from baobab.storage.sql.database import Database, Execute, Unit
+from baobab.storage.sql.notices import Notices
 from baobab.tools.approvals.decisions import CallDecisions
 from baobab.tools.approvals.erasing import erase_calls, find_naming
 from baobab.tools.approvals.executor import Executor, job_id_of, render_refusal
 from baobab.tools.approvals.proposals import COLLECTABLE, ProposedCalls, approval_url, expire
 from baobab.tools.approvals.tables import NOTICE, FieldCipher, approvals
 from baobab.tools.approvals.texts import ApprovalTexts
-from baobab.tools.core.approvals import Decision
+from baobab.tools.core import BaobabError, Caller, Services
 from baobab.tools.core.audit import AuditLog
 from baobab.tools.core.auth import proposers
-from baobab.tools.core.auth.callers import Caller
 from baobab.tools.core.auth.names import find_decider
-from baobab.tools.core.errors import BaobabError
+from baobab.tools.core.guard.approvals import Decision
+from baobab.tools.core.guard.steps import ENDED
 from baobab.tools.core.jobs import Jobs
-from baobab.tools.core.services import Services
-from baobab.tools.core.steps import ENDED
 
 _KEPT = timedelta(days=90)
 _LOOK_SECONDS = 0.5
@@ -189,9 +187,12 @@ class ApprovalService:
         """Erases what calls were asked with and what they answered. Those that are not made yet are rejected."""
         await erase_calls(unit, self._jobs, self._notices, self._clock, self.texts.seals, organisation_id, ids)
 
-    async def refuse_outdated(self, approval_id: str, error: BaobabError) -> None:
-        """Marks a waiting call that no server can make any more as failed, and lets the run that proposed it go on."""
-        is_pending = (approvals.c.id == approval_id, approvals.c.status == "pending")
+    async def refuse_outdated(self, approval_id: str, error: BaobabError, *, status: str = "pending") -> None:
+        """Marks a waiting call that no server can make any more as failed, and lets the run that proposed it go on.
+
+        status: `approved` for one that was approved and not executed.
+        """
+        is_pending = (approvals.c.id == approval_id, approvals.c.status == status)
         async with self._database.writing_unit(lock=None) as unit:
             row: Any = (await unit.execute(select(approvals).where(*is_pending).with_for_update())).first()
             if row is None:

@@ -6,7 +6,7 @@ from sqlalchemy import Boolean, Column, Index, Integer, String, Table, text
 from sqlalchemy import Text as LongText
 
 from baobab.storage.secrets import Vault
-from baobab.storage.tables import Instant, Json, Sealed, metadata
+from baobab.storage.sql.tables import Instant, Json, Sealed, metadata
 
 NOTICE = "approvals"
 """The topic of the notice that a call waits, or has been decided or made; its subject is the organisation."""
@@ -42,6 +42,8 @@ approvals = Table(
     # Erased when it was handed out, or after a day.
     Column("result", Sealed),
     Column("error", Json),
+    # The write of rows that the executed call made, by which it is undone.
+    Column("action_id", String(20)),
     Column("collected_at", Instant),
     # The agent's run that continues when this call has an outcome.
     Column("run_id", String(36)),
@@ -72,6 +74,8 @@ approvals = Table(
     Column("ask", Sealed),
     # What the run had read, and why whoever approves is warned (texts.py).
     Column("reading", Sealed),
+    # What the executed call said beside its result, such as which keys it left out.
+    Column("warnings", Sealed),
     Index("ix_approvals_organisation_id_created_at", "organisation_id", "created_at"),
     Index("ix_approvals_run_id", "run_id"),
     Index("ix_approvals_status_expires_at", "status", "expires_at"),

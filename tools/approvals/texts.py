@@ -5,13 +5,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from baobab.runtime.agents.asks import ARGUMENTS, list_shown, write_title
+from baobab.runtime.agents.spec.asks import ARGUMENTS, list_shown, write_button, write_title
 from baobab.tools.approvals.schemas import ShownValue
 from baobab.tools.approvals.tables import FieldCipher
 from baobab.tools.core.auth import proposers
 from baobab.tools.core.call import Tool
-from baobab.tools.core.titles import write_excerpt
-from baobab.tools.core.wording import (
+from baobab.tools.core.guard.titles import write_excerpt
+from baobab.tools.core.guard.wording import (
+    BUTTON,
     EXCERPT,
     LABEL,
     LABELLED,
@@ -80,6 +81,10 @@ class ApprovalTexts:
         """Returns what the run that asks had read, and why a person is warned; None if it had read nothing."""
         return None if row.reading is None else json.loads(self.seals.open(row.id, "reading", row.reading))
 
+    def read_warnings(self, row: Any) -> list[str]:
+        """Returns what the executed call said beside its result."""
+        return [] if row.warnings is None else json.loads(self.seals.open(row.id, "warnings", row.warnings))
+
     def seal_fields(self, approval_id: str, column: str, fields: Fields) -> str:
         return self.seals.seal(approval_id, column, json.dumps(fields, separators=(",", ":")))
 
@@ -87,15 +92,15 @@ class ApprovalTexts:
 def build_fields(tool: Tool, arguments: Mapping[str, Any], wording: Mapping[str, Any]) -> Fields:
     """Returns the arguments of a call as a person reads them, and before them the sentences that are made of them.
 
-    wording: `ask` of the node that asks (runtime/agents/asks.py), the `label` of the row that the call is about, each
+    wording: `ask` of the node that asks (agents/spec/asks.py), the `label` of the row that the call is about, each
     of them None where there is none, and the `effect` of the call.
     """
     safe_arguments = redact_arguments(tool, arguments)
     marks: list[tuple[str, str]] = []
     ask, label = wording["ask"], wording["label"]
     title = None if ask is None else write_title(ask, safe_arguments, wording["effect"])
-    if title is not None:
-        marks.append((TITLE, json.dumps(title)))
+    if ask is not None and title is not None:
+        marks += [(TITLE, json.dumps(title)), (BUTTON, write_button(ask, safe_arguments))]
     if label is not None and tool.outcome is not None:
         sentence = tool.outcome({**safe_arguments, LABEL: label})
         marks += [] if sentence is None else [(LABELLED, sentence)]

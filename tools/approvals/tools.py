@@ -9,17 +9,33 @@ from sqlalchemy import and_, or_, select
 from baobab.runtime.agents.edits import edit_call, may_edit
 from baobab.tools.approvals.access import DECIDERS, READERS
 from baobab.tools.approvals.asking_runs import load_runs, read_answers
+from baobab.tools.approvals.deeds import name_deed
 from baobab.tools.approvals.errors import ApprovalNotFound, CallOutdated, OnlyRunsAreEdited
 from baobab.tools.approvals.foreseeing import foresee_row
 from baobab.tools.approvals.rendering import ApprovalRenderer, read_status, shorten_approval
-from baobab.tools.approvals.schemas import ApprovalDetail, Approvals, OneApproval, Status
+from baobab.tools.approvals.schemas import Approval, ApprovalDetail, Approvals, OneApproval, Status
 from baobab.tools.approvals.service import service_of
 from baobab.tools.approvals.tables import approvals as rows
 from baobab.tools.approvals.toolset import approvals
 from baobab.tools.approvals.visibility import find_approval, select_visible
-from baobab.tools.core.approvals import AlreadyDecided, EditsTakeOne, WouldFail
+from baobab.tools.core import (
+    Account,
+    AppId,
+    AppNotFound,
+    Audit,
+    BadRequest,
+    BaobabError,
+    Call,
+    Cursor,
+    Guard,
+    JsonObject,
+    Mcp,
+    PageSize,
+    Text,
+    decode_cursor,
+    encode_cursor,
+)
 from baobab.tools.core.auth import proposers
-from baobab.tools.core.auth.callers import Account
 from baobab.tools.core.auth.deciders import (
     NeedsAnother,
     NotAnApprover,
@@ -28,14 +44,13 @@ from baobab.tools.core.auth.deciders import (
 )
 from baobab.tools.core.auth.membership import decider_of
 from baobab.tools.core.auth.roles import APPROVER
-from baobab.tools.core.binding import Audit
-from baobab.tools.core.call import Call, Preview
-from baobab.tools.core.errors import AppNotFound, BadRequest, BaobabError
-from baobab.tools.core.escaping import escape_json
-from baobab.tools.core.pagination import Cursor, PageSize, decode_cursor, encode_cursor
-from baobab.tools.core.proposals import Decisions
-from baobab.tools.core.toolset import Guard
-from baobab.tools.core.types import AppId, JsonObject, Text
+from baobab.tools.core.binding import Brief
+from baobab.tools.core.call import Preview
+from baobab.tools.core.guard.approvals import AlreadyDecided, EditsTakeOne, WouldFail
+from baobab.tools.core.guard.escaping import escape_json
+from baobab.tools.core.guard.proposals import Decisions
+from baobab.tools.core.list_totals import count_list
+from baobab.tools.core.waiting import WAIT, Waits
 
 ApprovalId = Annotated[
     str,
@@ -46,6 +61,19 @@ ApprovalId = Annotated[
     ),
 ]
 Reason = Annotated[str, Text(1000)]
+_SHORT = {
+    *("id", "status", "tool", "title", "effect", "app_id", "agent", "asked_by", "created_at", "expires_at"),
+    *("decided_by_name", "reason", "error", "warnings", "action_id", "warning", "question", "run_id", "may_decide"),
+}
+"""What models are sent of an approval, where they do not read it alone."""
+_LEFT_OUT = frozenset(Approval.__annotations__) - _SHORT
+_NOTE = "approvals_get reads all of an approval."
+_BRIEF = Brief("approval", _LEFT_OUT, _NOTE)
+_TO_OUTCOME = Waits(
+    lambda state: state["approval"]["status"] != "approved",
+    "approvals_get",
+    answer=lambda _, state: {"approval": state["approval"]},
+)
 
 
 @approvals.tool(
@@ -53,6 +81,7 @@ Reason = Annotated[str, Text(1000)]
     access=READERS,
     effect="read",
     raises=(AppNotFound,),
+    mcp=Mcp(brief=Brief("approvals", _LEFT_OUT, _NOTE)),
 )
 async def approvals_list(
     call: Call,
@@ -83,13 +112,15 @@ async def approvals_list(
     if app_id is not None:
         await call.services.directory.app(app_id)
         query = query.where(rows.c.app_id == app_id)
-    of = f"approvals:{proposers.proposer_name(call.caller)}"
+    of, whole_query = f"approvals:{proposers.proposer_name(call.caller)}", query
     if cursor is not None:
         at, last = decode_cursor(call.services.vault, of, cursor)
         moment = datetime.fromisoformat(at)
         earlier = or_(rows.c.created_at < moment, and_(rows.c.created_at == moment, rows.c.id < last))
         query = query.where(earlier)
     approval_rows = (await call.execute(query.limit(limit + 1))).all()
+    is_all = cursor is None and len(approval_rows) <= limit
+    await count_list(call, call.execute, whole_query, is_all=is_all)
     page = approval_rows[:limit]
     next_cursor, renderer = None, ApprovalRenderer(call, await load_runs(call, page))
     if len(approval_rows) > limit:
@@ -100,6 +131,7 @@ async def approvals_list(
 
 @approvals.tool(
     "GET /{approval_id}",
+    waits=Waits(lambda state: state["approval"]["status"] not in ("pending", "approved")),
     access=READERS,
     effect="read",
     raises=(ApprovalNotFound,),
@@ -107,7 +139,7 @@ async def approvals_list(
 async def approvals_get(call: Call, approval_id: ApprovalId) -> ApprovalDetail:
     """Read one approval: what the call would do, a preview of it, and its outcome."""
     row = await find_approval(call, approval_id)
-    preview, failure, asking_runs = Preview(None), None, await load_runs(call, [row])
+    preview, failure, asking_runs = Preview(), None, await load_runs(call, [row])
     if read_status(call, row) == "pending":
         preview, failure = await _preview(call, row, call.services.approvals.arguments(row))
     renderer = ApprovalRenderer(call, asking_runs)
@@ -120,6 +152,18 @@ async def approvals_get(call: Call, approval_id: ApprovalId) -> ApprovalDetail:
     # The app's users and keys with limits do not see stored data here, because one of them may have proposed the call.
     is_member = isinstance(call.caller, Account) and call.caller.limits is None and decider.role is not None
     is_member = is_member and (decider.role != APPROVER or approval["may_decide"])
+    # What the app sees is not for its users, but why the call would fail is for whoever decides about it.
+    is_shown = is_member or row.app_right is None
+    if is_shown and preview.warnings:
+        approval["warnings"] = list(preview.warnings)
+    if approval["undo"] == "unknown" and preview.is_undoable is not None:
+        approval["undo"] = "possible" if preview.is_undoable else "never"
+        approval["undo_days"] = call.services.options.undo_days if preview.is_undoable else None
+    shown_text = preview.text if is_shown or (failure and approval["may_decide"]) else None
+    changes = preview.changes if is_member else None
+    button_text = name_deed(call.registry.tools.get(row.tool), row.effect, arguments or {}, shown_text, changes)
+    if button_text is not None:
+        approval["button"] = button_text
     return {
         "approval": approval,
         "proposer_name": await proposers.find_key_name(call, row.caller),
@@ -127,11 +171,10 @@ async def approvals_get(call: Call, approval_id: ApprovalId) -> ApprovalDetail:
         "arguments_text": None if arguments is None else escape_json(arguments, indent=2),
         "shown": service_of(call.services).texts.list_shown(row, arguments or {}),
         "run_input": run_input,
-        # What the app sees is not for its users, but why the call would fail is for whoever decides about it.
-        "preview": preview.text if is_member or row.app_right is None or (failure and approval["may_decide"]) else None,
+        "preview": shown_text,
         "would_fail": failure is not None,
         "then": approval["then"],
-        "changes": preview.changes if is_member else None,
+        "changes": changes,
         "may_decide": approval["may_decide"],
         "may_edit": approval["may_decide"] and row.run_id is not None and may_edit(row, decider),
     }
@@ -156,6 +199,8 @@ async def approvals_get(call: Call, approval_id: ApprovalId) -> ApprovalDetail:
     ),
     audit=Audit("approval.approve", resource="approval"),
     guard=Guard(overwrites=True),
+    waits=_TO_OUTCOME,
+    mcp=Mcp(defaults={WAIT: 10}, brief=_BRIEF),
 )
 async def approvals_approve(
     call: Call,
@@ -167,7 +212,8 @@ async def approvals_approve(
     """Approve a waiting call: it is executed at once, exactly once, with its proposer's rights. Or answer a question.
 
     Only a person decides: not the credential that proposed the call, nor a key that needs approval itself. A call that
-    would fail now is not approved.
+    would fail now is not approved. The answer's `status` says whether it was `executed` or `failed` (with its `error`);
+    `approved` if that has not ended yet, `pending` if another person must agree.
 
     arguments: for a call of a run: arguments in place of those that it proposed.
     data: the answer to a question (`question` of the approval), as its `answer_schema` describes it.
@@ -184,6 +230,7 @@ async def approvals_approve(
     effect="write",
     raises=(ApprovalNotFound, NotYoursToDecide, NotAnApprover, AlreadyDecided),
     audit=Audit("approval.reject", resource="approval"),
+    mcp=Mcp(brief=_BRIEF),
 )
 async def approvals_reject(call: Call, approval_id: ApprovalId, reason: Reason | None = None) -> OneApproval:
     """Reject a waiting call: it is never executed.

@@ -6,13 +6,11 @@ from sqlalchemy import and_, or_, select
 
 from baobab.tools.approvals.errors import ApprovalNotFound
 from baobab.tools.approvals.tables import approvals as rows
+from baobab.tools.core import Account, AppKey, Call, EndUser, Forbidden
 from baobab.tools.core.auth import proposers
-from baobab.tools.core.auth.callers import Account, AppKey, EndUser
 from baobab.tools.core.auth.deciders import MEMBER, OWNER_OF_KEY, STARTER, USER, person
 from baobab.tools.core.auth.membership import decider_of
 from baobab.tools.core.auth.roles import APPROVER, rank
-from baobab.tools.core.call import Call
-from baobab.tools.core.errors import Forbidden
 
 
 async def find_approval(call: Call, approval_id: str) -> Any:

@@ -1,6 +1,7 @@
 """The errors of apps."""
 
-from baobab.tools.core.errors import AlreadyExists, BadRequest
+from baobab.tools.core import BadRequest
+from baobab.tools.core.errors import AlreadyExists
 
 
 class RegionUnknown(BadRequest):

@@ -7,12 +7,12 @@ memory for a moment.
 
 from sqlalchemy import delete
 
-from baobab.storage.tables import tenant_locks
+from baobab.storage.sql.tables import tenant_locks
 from baobab.tools.apps.toolset import apps
+from baobab.tools.core import Job, RetryLater
 from baobab.tools.core.app_data import erase_app
 from baobab.tools.core.failures import failures
-from baobab.tools.core.job import Job
-from baobab.tools.core.jobs import Event, RetryLater
+from baobab.tools.core.jobs import Event
 
 # Longer than any worker keeps a deleted app in memory.
 _SETTLED_SECONDS = 60.0

@@ -4,9 +4,8 @@ from typing import Any
 
 from sqlalchemy import select
 
+from baobab.tools.core import AppNotFound, Call
 from baobab.tools.core.auth.tables import apps
-from baobab.tools.core.call import Call
-from baobab.tools.core.errors import AppNotFound
 
 
 async def get_app_row(call: Call) -> Any:

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, NotRequired
 from pydantic import ConfigDict, Field, with_config
 from typing_extensions import TypedDict
 
-from baobab.tools.core.types import Text
+from baobab.tools.core import Text
 
 
 class NextAction(TypedDict):
@@ -40,6 +40,7 @@ class CreatedApp(TypedDict):
 class AppRow(TypedDict):
     id: str
     name: str
+    display_name: str | None
     subdomain: str
     db_name: str
     db_provisioned: bool
@@ -97,6 +98,7 @@ class JwtConfig(TypedDict):
 class Config(TypedDict):
     id: str
     name: str
+    display_name: Annotated[str | None, Field(description="What people read in place of the name.")]
     subdomain: str
     organization_id: str
     db_name: str
@@ -125,6 +127,17 @@ class Config(TypedDict):
             "read."
         ),
     ]
+    open_agents: Annotated[
+        list[str] | None,
+        Field(description="A sentence for each agent that visitors may run; null while the agents cannot be read."),
+    ]
+    open_keys: Annotated[
+        list[str] | None,
+        Field(
+            description="A sentence for each rule that lets visitors read or write keys; null while the rules cannot "
+            "be read. For the same key, a more specific rule may be closed."
+        ),
+    ]
     paused: bool
     paused_at: datetime | None
     paused_reason: str | None
@@ -137,7 +150,9 @@ class Config(TypedDict):
 
 
 class AccessModeSet(TypedDict):
-    """warnings: of a public app, the tables of which visitors or any user reach every row, and public collections."""
+    """warnings: of a public app, the tables of which visitors or any user reach every row, and what visitors reach of
+    collections, agents and keys.
+    """
 
     message: str
     app_id: str
@@ -174,7 +189,9 @@ class AuthHookSet(TypedDict):
 
 
 class VisibilitySet(TypedDict):
-    """warnings: of a public app, the tables of which visitors or any user reach every row, and public collections."""
+    """warnings: of a public app, what looks like a secret in what clones have, the tables of which visitors or any user
+    reach every row, and what visitors reach of collections, agents and keys.
+    """
 
     message: str
     app_id: str

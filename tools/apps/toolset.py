@@ -1,5 +1,5 @@
 """The toolset of apps."""
 
-from baobab.tools.core.toolset import Toolset
+from baobab.tools.core import Toolset
 
 apps = Toolset("apps", "Apps: create, list, rename and delete them.")

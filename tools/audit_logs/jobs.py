@@ -7,10 +7,10 @@ from typing import Any
 from sqlalchemy import ColumnElement, and_, delete, func, not_, select
 
 from baobab.tools.audit_logs.toolset import audit_logs
+from baobab.tools.core import Job
 from baobab.tools.core.audit import audit_logs as table
 from baobab.tools.core.auth.tables import organisations
-from baobab.tools.core.job import Job
-from baobab.tools.core.plans import PLANS
+from baobab.tools.core.limits.plans import PLANS
 
 GUARDED_DAYS = 90
 """For so many days, rows of changes and sign-ins by the organisation's own accounts and keys may exceed the cap."""
@@ -22,7 +22,7 @@ _AT_ONCE = 1000
 _log = logging.getLogger(__name__)
 
 
-@audit_logs.job(every=3600)
+@audit_logs.job(every=3600, in_copies=True)
 async def audit_logs_trim(job: Job) -> None:
     """Remove the oldest rows of organisations that have more than their plan allows."""
     services = job.services

@@ -9,12 +9,10 @@ from sqlalchemy import func, select
 from typing_extensions import TypedDict
 
 from baobab.tools.audit_logs.toolset import audit_logs
+from baobab.tools.core import AppId, AppOwner, Call, Mcp, Text
 from baobab.tools.core.audit import audit_logs as table
-from baobab.tools.core.auth.access import AppOwner
 from baobab.tools.core.auth.names import load_account_names, load_key_names
-from baobab.tools.core.call import Call
-from baobab.tools.core.toolset import Mcp
-from baobab.tools.core.types import AppId, DefaultBy, Moment, Text
+from baobab.tools.core.types import DefaultBy, Moment
 
 Word = Annotated[str, Text(200, min_length=1)]
 Category = Literal["auth", "admin", "function", "ai", "data", "agents"]

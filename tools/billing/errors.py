@@ -1,6 +1,6 @@
 """The errors of billing."""
 
-from baobab.tools.core.errors import BadRequest, Conflict, NotFound
+from baobab.tools.core import BadRequest, Conflict, NotFound
 
 
 class SubjectNotFound(NotFound):

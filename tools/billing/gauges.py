@@ -4,9 +4,9 @@ from sqlalchemy import func, select
 
 from baobab.tools.billing.tables import credit_reservations
 from baobab.tools.billing.toolset import billing
+from baobab.tools.core import Services
 from baobab.tools.core.gauges import Reading
-from baobab.tools.core.money import usd
-from baobab.tools.core.services import Services
+from baobab.tools.core.limits.money import usd
 
 
 @billing.gauge("baobab_credits_reserved_usd")

@@ -3,11 +3,11 @@
 from baobab.tools.billing.ledger.budgets import BudgetPeriod
 from baobab.tools.billing.ledger.credits import Credits
 from baobab.tools.billing.toolset import billing
-from baobab.tools.core.job import Job
+from baobab.tools.core import Job
 from baobab.tools.core.jobs import Event
 
 
-@billing.job(every=30)
+@billing.job(every=30, in_copies=True)
 async def credits_sweep(job: Job) -> None:
     """Releases expired reservations."""
     await job.services.part(Credits).sweep()

@@ -4,10 +4,8 @@ from typing import Annotated
 
 from pydantic import Field
 
+from baobab.tools.core import Call, Role, Uuid, require_role
 from baobab.tools.core.auth.membership import resolve_organisation_id
-from baobab.tools.core.auth.roles import Role, require_role
-from baobab.tools.core.call import Call
-from baobab.tools.core.types import Uuid
 
 OrganizationId = Annotated[Uuid, Field(description="Another organisation that you belong to; else the caller's own.")]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import BigInteger, Boolean, Column, Date, ForeignKey, Index, String, Table, Text, exists
 
-from baobab.storage.tables import Instant, metadata
+from baobab.storage.sql.tables import Instant, metadata
 from baobab.tools.core.auth.tables import api_keys
 
 _ID = String(36)

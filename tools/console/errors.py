@@ -1,6 +1,6 @@
 """The errors of the console's sessions."""
 
-from baobab.tools.core.errors import BadRequest, Conflict, Forbidden, NotFound, Unauthenticated
+from baobab.tools.core import BadRequest, Conflict, Forbidden, NotFound, Unauthenticated
 
 
 class ConsoleSignedOut(Unauthenticated):

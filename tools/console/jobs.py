@@ -6,10 +6,10 @@ from sqlalchemy import delete, or_
 
 from baobab.tools.console.tables import console_links, console_sessions, console_spent_attempts
 from baobab.tools.console.toolset import console
-from baobab.tools.core.job import Job
+from baobab.tools.core import Job
 
 
-@console.job(every=3600)
+@console.job(every=3600, in_copies=True)
 async def console_forget(job: Job) -> None:
     """Forget sessions and links that have ended."""
     now = job.services.clock.now()

@@ -6,11 +6,10 @@ from typing import Any
 from sqlalchemy import exists, select, update
 
 from baobab.runtime.passkeys import Ceremonies, PasskeyRefused, PasskeysUnavailable, Site
-from baobab.storage.tables import build_upsert
+from baobab.storage.sql.tables import build_upsert
 from baobab.tools.console.tables import console_passkeys as rows
 from baobab.tools.console.tables import console_spent_attempts
-from baobab.tools.core.call import Call
-from baobab.tools.core.services import Services
+from baobab.tools.core import Call, Services
 
 MOST_PASSKEYS = 20
 

@@ -6,8 +6,7 @@ from typing import Annotated
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from baobab.tools.core.secret import NotSecret
-from baobab.tools.core.types import JsonObject
+from baobab.tools.core import JsonObject, NotSecret
 
 
 class SignedInToConsole(TypedDict):

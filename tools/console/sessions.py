@@ -13,19 +13,17 @@ from typing import Any
 
 from sqlalchemy import insert, select, update
 
-from baobab.storage.database import Execute
 from baobab.storage.secrets import digest_token
+from baobab.storage.sql.database import Execute
 from baobab.tools.console.errors import ConsoleLinkSpent, ConsoleSignedOut, ConsoleSignInTooOld
 from baobab.tools.console.tables import console_links, console_sessions
+from baobab.tools.core import Account, Call, Caller, Forbidden, Role, Services
 from baobab.tools.core.auth import proposers
-from baobab.tools.core.auth.callers import Account, Caller
 from baobab.tools.core.auth.membership import select_memberships
-from baobab.tools.core.auth.roles import Role, rank
+from baobab.tools.core.auth.roles import rank
 from baobab.tools.core.auth.tables import accounts, api_keys, apps
 from baobab.tools.core.auth.tables import organisations as organisations_table
-from baobab.tools.core.call import Call
-from baobab.tools.core.errors import Forbidden, InvalidApiKey
-from baobab.tools.core.services import Services
+from baobab.tools.core.errors import InvalidApiKey
 
 LIFETIME, OF_KEY = timedelta(days=7), timedelta(hours=12)
 LINK_LIFETIME = timedelta(minutes=10)
@@ -48,9 +46,15 @@ class LiveSession:
     """The token that every form of the session carries. It is derived from the secret, which no page shows."""
     expires_at: datetime
     organisations: tuple[Mapping[str, Any], ...] = ()
-    """Those of the person, each with its `id`, `name`, `personal` and the person's `role`. A personal one in which
-    there is nothing is left out where there is another.
+    """Those of the person, each with its `id`, `name`, `personal`, the person's `role`, and whether it `has_apps`. A
+    personal one in which there is nothing is left out where there is another.
     """
+
+    @property
+    def is_new_owner(self) -> bool:
+        """Whether the person may do everything in their organisations, none of which has an app yet."""
+        is_new = all(row["role"] == "owner" and not row["has_apps"] for row in self.organisations)
+        return is_new and bool(self.organisations) and self.caller.limits is None
 
     def find_role(self, organisation_id: str | None) -> Role | None:
         """Returns the role in an organisation, or without one the highest that the person has anywhere."""
@@ -101,7 +105,7 @@ async def find_session(services: Services, secret: str) -> LiveSession:
         if not hmac.compare_digest(row.password, _digest_password(row.password_hash)):
             raise ConsoleSignedOut
         try:
-            caller = await proposers.restore_caller(connection.fetch, services.credits, row.caller, now)
+            caller = await proposers.restore_caller(connection.execute, services.credits, row.caller, now)
         except (InvalidApiKey, Forbidden) as exc:
             raise ConsoleSignedOut from exc
         organisations = await _list_organisations(connection.execute, caller)
@@ -121,7 +125,9 @@ async def _list_organisations(execute: Execute, caller: Caller) -> tuple[Mapping
     has_apps = select(apps.c.id).where(apps.c.organisation_id == organisations_table.c.id).exists()
     is_live = (api_keys.c.organisation_id == organisations_table.c.id, api_keys.c.revoked_at.is_(None))
     has_keys = select(api_keys.c.id).where(*is_live).exists()
-    query = select_memberships(caller.account_id).add_columns((has_apps | has_keys).label("is_used"))
+    query = select_memberships(caller.account_id).add_columns(
+        has_apps.label("has_apps"), (has_apps | has_keys).label("is_used")
+    )
     rows = [dict(row) for row in (await execute(query)).mappings()]
     if caller.key_id is not None:
         return tuple(row for row in rows if row["id"] == caller.organisation_id)

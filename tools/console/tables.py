@@ -2,7 +2,7 @@
 
 from sqlalchemy import BigInteger, Column, ForeignKey, String, Table, Text
 
-from baobab.storage.tables import Instant, Json, metadata
+from baobab.storage.sql.tables import Instant, Json, metadata
 
 console_sessions = Table(
     "console_sessions",

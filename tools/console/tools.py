@@ -6,7 +6,7 @@ from pydantic import Field
 from sqlalchemy import delete, select, update
 
 from baobab.runtime.passkeys import Owner, PasskeyRefused, PasskeysUnavailable
-from baobab.storage.tables import build_upsert
+from baobab.storage.sql.tables import build_upsert
 from baobab.tools.console.errors import (
     AccountPasskeyNotFound,
     AccountPasskeysFull,
@@ -30,19 +30,26 @@ from baobab.tools.console.sessions import NOTICE, require_recent_sign_in, start_
 from baobab.tools.console.tables import console_passkeys
 from baobab.tools.console.tables import console_sessions as rows
 from baobab.tools.console.toolset import console
-from baobab.tools.core.auth.access import EVERYBODY, AnyAccount
-from baobab.tools.core.auth.callers import Account
+from baobab.tools.core import (
+    EVERYBODY,
+    Account,
+    AnyAccount,
+    Audit,
+    Call,
+    Email,
+    NameText,
+    PerAddress,
+    Secret,
+    Unauthenticated,
+    Uuid,
+)
 from baobab.tools.core.auth.membership import select_memberships
 from baobab.tools.core.auth.passwords import AnyPassword
 from baobab.tools.core.auth.roles import APPROVER
 from baobab.tools.core.auth.tables import accounts
-from baobab.tools.core.binding import Audit
-from baobab.tools.core.call import Call
-from baobab.tools.core.errors import InvalidApiKey, Unauthenticated
-from baobab.tools.core.limits import PerAddress
-from baobab.tools.core.rate_limits import network, resolve_answer
-from baobab.tools.core.secret import Secret
-from baobab.tools.core.types import AnyJsonObject, Email, NameText, Uuid
+from baobab.tools.core.errors import InvalidApiKey
+from baobab.tools.core.limits.rate_limits import network, resolve_answer
+from baobab.tools.core.types import AnyJsonObject
 
 _WINDOW_SECONDS = 900
 _MOST_FROM_ADDRESS = 600

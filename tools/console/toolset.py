@@ -1,6 +1,6 @@
 """The toolset of the console."""
 
-from baobab.tools.core.toolset import Toolset
+from baobab.tools.core import Toolset
 
 console = Toolset(
     "console",

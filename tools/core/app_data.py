@@ -7,8 +7,8 @@ from typing import Any, Protocol, cast
 
 from sqlalchemy import ColumnElement, Table, delete, func, insert, select, tuple_
 
-from baobab.storage.database import Database, Execute, Unit
 from baobab.storage.objects.store import ObjectStore
+from baobab.storage.sql.database import Database, Execute, Unit
 from baobab.tools.core.app_freezes import Freezes
 from baobab.tools.core.stores import Stores
 
@@ -162,17 +162,21 @@ async def copy_objects(source: ObjectStore, dest: ObjectStore, app_id: str) -> N
     after, prefix = "", f"{app_id}/"
     while keys := await source.list(prefix, after, _KEYS_AT_ONCE):
         for key in keys:
-            reader = await source.get(key)
-            if reader is None:
-                continue
-            try:
-                if await dest.head(key) != reader.info:
-                    await dest.put(
-                        key, _chunks(reader), content_type=reader.info.content_type, max_bytes=_LARGEST_OBJECT
-                    )
-            finally:
-                await reader.aclose()
+            await copy_object(source, key, dest, key)
         after = keys[-1]
+
+
+async def copy_object(source: ObjectStore, key: str, dest: ObjectStore, dest_key: str) -> bool:
+    """Copies an object, unless it is complete at the destination already. Returns whether there is such an object."""
+    reader = await source.get(key)
+    if reader is None:
+        return False
+    try:
+        if await dest.head(dest_key) != reader.info:
+            await dest.put(dest_key, _chunks(reader), content_type=reader.info.content_type, max_bytes=_LARGEST_OBJECT)
+    finally:
+        await reader.aclose()
+    return True
 
 
 async def _chunks(reader: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

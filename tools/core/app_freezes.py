@@ -8,10 +8,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Column, ColumnElement, Executable, Row, String, Table, and_, bindparam, delete, exists, select
+from sqlalchemy import Column, ColumnElement, Executable, String, Table, and_, bindparam, delete, exists, select
 
-from baobab.storage.database import Execute, Unit
-from baobab.storage.tables import build_upsert, metadata
+from baobab.storage.sql.database import Execute, Unit
+from baobab.storage.sql.prepared_statements import Result
+from baobab.storage.sql.tables import build_upsert, metadata
 from baobab.tools.core.call import Call
 from baobab.tools.core.errors import AppMigrating
 
@@ -63,9 +64,9 @@ class Freezes:
     @asynccontextmanager
     async def writing_after(
         self, call: Call, *queries: tuple[Executable, Mapping[str, Any]]
-    ) -> AsyncIterator[tuple[Unit, list[Sequence[Row[Any]]]]]:
-        """Does the same, and yields the rows of queries too, each of which is built once. A server gets them together
-        with what is asked here: other writers of the app wait for each answer that this one waits for.
+    ) -> AsyncIterator[tuple[Unit, list[Result]]]:
+        """Does the same, and yields the results of queries too. A server gets them together with what is asked here:
+        other writers of the app wait for each answer that this one waits for.
         """
         app_id = call.require_app().id
         if call.unit.database is call.stores.database:
@@ -76,9 +77,9 @@ class Freezes:
 
     async def _read_thawed(
         self, unit: Unit, app_id: str, queries: Sequence[tuple[Executable, Mapping[str, Any]]]
-    ) -> list[Sequence[Row[Any]]]:
-        freezes, *answers = await unit.fetch_all((_FIND_FREEZE, {"family": self.family, "app": app_id}), *queries)
-        if freezes:
+    ) -> list[Result]:
+        freezes, *answers = await unit.execute_all((_FIND_FREEZE, {"family": self.family, "app": app_id}), *queries)
+        if freezes.first() is not None:
             raise AppMigrating
         return answers
 

@@ -9,8 +9,8 @@ from sqlalchemy import Boolean, Column, Index, String, Table, insert
 
 from baobab.storage.cancellation import run_to_completion
 from baobab.storage.clock import Clock, Ids
-from baobab.storage.database import Database, DatabaseConnection, DatabaseUnavailable, Unit
-from baobab.storage.tables import Instant, Json, metadata
+from baobab.storage.sql.database import Database, DatabaseConnection, DatabaseUnavailable, Unit
+from baobab.storage.sql.tables import Instant, Json, metadata
 from baobab.tools.core.auth.callers import Account, Caller, EndUser, ScopedKey
 from baobab.tools.core.auth.directory import App
 from baobab.tools.core.binding import Audit

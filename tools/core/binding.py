@@ -14,6 +14,41 @@ class Encoded(bytes):
 
 
 @dataclass(frozen=True, slots=True)
+class Brief:
+    """What models are not sent of a result, because they have just said it or seldom need it.
+
+    of: the member of the result that holds the object, or the list of objects. leaves_out: the members of these that
+    are left out. note: what the answer says about it, such as which tool reads the whole.
+    """
+
+    of: str
+    leaves_out: frozenset[str]
+    note: str
+
+    def shorten(self, answer: dict[str, Any]) -> dict[str, Any] | None:
+        """Returns a result without what models are not sent; None if that leaves nothing out."""
+        whole: Any = answer.get(self.of)
+        objects: list[Any] = whole if isinstance(whole, list) else [whole]
+        if not any(isinstance(each, dict) and self.leaves_out & each.keys() for each in objects):
+            return None
+        short_objects = [{name: each[name] for name in each if name not in self.leaves_out} for each in objects]
+        return {**answer, self.of: short_objects if isinstance(whole, list) else short_objects[0]}
+
+    def describe(self, properties: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns the schemas of a result's members as they are with what `shorten` leaves."""
+        schema = properties[self.of]
+        inner = schema.get("items", schema)
+        members = {name: each for name, each in inner["properties"].items() if name not in self.leaves_out}
+        short_object = {**inner, "properties": members}
+        short_schema = {**schema, "items": short_object} if "items" in schema else short_object
+        return {SHORTENED: {"type": "string"}, **properties, self.of: short_schema}
+
+
+SHORTENED = "shortened"
+"""The member of an answer that has the note of a `Brief`."""
+
+
+@dataclass(frozen=True, slots=True)
 class RestBinding:
     """The REST route of a tool."""
 
@@ -37,6 +72,8 @@ class RestBinding:
     """The query parameter that may hold the caller's credential, for browsers, which send no header here."""
     apart: bool = False
     """Whether it is served from the host of the app's files, where there is one."""
+    site: bool = False
+    """Whether it is a page of an app's site, which only the app's own host answers."""
     instead: Mapping[str, str] = field(default_factory=dict)
     """By a method that its path does not take, what a caller should do who tries it."""
     instead_of_query: str = ""
@@ -49,6 +86,8 @@ class RestBinding:
     """Parameters of the path that the body may name too. The body's counts where the path says `_`."""
     raw_body: str | None = None
     """The parameter that gets the body as its bytes arrive, a `Body` (tools/core/stream.py)."""
+    verbatim: bool = False
+    """Whether the handler reads the query string and the headers itself."""
     whole_body: str | None = None
     """The parameter that is the body, instead of a field of it."""
     further_query: str | None = None

@@ -13,28 +13,30 @@ from functools import cached_property
 from typing import Any, Literal, NamedTuple, Protocol
 
 from pydantic import BaseModel, TypeAdapter
-from sqlalchemy import CursorResult, Executable, Row
+from sqlalchemy import Executable
 
-from baobab.storage.database import Execute, Reader, Unit
-from baobab.tools.core.app_rights import AsApp
+from baobab.storage.sql.database import Execute, Reader, Unit
+from baobab.storage.sql.prepared_statements import Result
 from baobab.tools.core.auth.callers import Account, Caller
 from baobab.tools.core.auth.directory import App
 from baobab.tools.core.auth.roles import Role
-from baobab.tools.core.binding import Audit, Encoded, RegistrationError, RestBinding
-from baobab.tools.core.changes import Change
+from baobab.tools.core.binding import Audit, Brief, Encoded, RegistrationError, RestBinding
 from baobab.tools.core.context import AuditNote, RequestContext, WouldDestroy
 from baobab.tools.core.effects import Effect, exceeds
 from baobab.tools.core.envelopes import Envelope
 from baobab.tools.core.errors import AppNotFound, BaobabError, Forbidden, UnknownField
+from baobab.tools.core.guard.app_rights import AsApp
+from baobab.tools.core.guard.changes import Change
+from baobab.tools.core.guard.read_text import ReadText
+from baobab.tools.core.guard.widening import Widens
+from baobab.tools.core.limits.credits import Credits
+from baobab.tools.core.limits.rate_limits import Allowance
 from baobab.tools.core.listing import Listing, Total, derive_listing
-from baobab.tools.core.rate_limits import Allowance
-from baobab.tools.core.read_text import ReadText
 from baobab.tools.core.schema import find_unbounded, portable
 from baobab.tools.core.services import Services
 from baobab.tools.core.stores import Stores
 from baobab.tools.core.types import DefaultBy
 from baobab.tools.core.waiting import Waits
-from baobab.tools.core.widening import Widens
 
 Handler = Callable[..., Awaitable[Any]]
 
@@ -92,6 +94,9 @@ class Family(Protocol):
     @property
     def key_header(self) -> str | None: ...
 
+    @property
+    def refusal_headers(self) -> Callable[[Services, str], Mapping[str, str]] | None: ...
+
 
 @dataclass(frozen=True, slots=True)
 class GraphName:
@@ -135,13 +140,11 @@ class Tool:
     destructive_when: str | None
     long_running: bool
     preview: Handler | None
-    changes: Handler | None
-    idle: Handler | None
     meaning: Handler | None
     outcome: Callable[[Mapping[str, Any]], str | None] | None
-    label: Handler | None
     as_app: AsApp | None
     consequence: str | None
+    undone_by: str | None
     overwrites: bool
     failure: Callable[[Any], BaobabError | None] | None
     mcp: bool
@@ -150,6 +153,7 @@ class Tool:
     graph_names: Sequence["GraphName"]
     mcp_headers: Mapping[str, str]
     mcp_defaults: Mapping[str, Any]
+    brief: Brief | None
     declared_listing: Listing | None
     waits: Waits | None
 
@@ -209,9 +213,12 @@ class Tool:
         return TypeAdapter(self.returns)
 
     def prepare(self) -> None:
-        """Builds everything that the first call or the first list would otherwise build."""
+        """Builds what the first call or the first list would otherwise build.
+
+        Not the schema of the result: most clients are shown none, and it is half of the work.
+        """
         self.arguments.model_rebuild()
-        _ = self.input_schema, self.output_schema, self.listing
+        _ = self.input_schema, self.codec
 
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Returns the handler's keyword arguments. Raises pydantic's ValidationError or a domain's own error."""
@@ -252,6 +259,8 @@ class ToolRunner(Protocol):
     toolsets: tuple[Any, ...]
     jobs: dict[str, Any]
     """The kinds of jobs by their names: `JobKind`, which knows this class."""
+    app_events: dict[str, Any]
+    """What triggers can wait for, by name: `AppEvent`, which knows this class."""
 
     @property
     def services(self) -> Services: ...
@@ -262,6 +271,10 @@ class ToolRunner(Protocol):
 
     def find(self, name: str) -> "Tool":
         """Returns the tool with this name. Raises ToolNotFound."""
+        ...
+
+    def may_call(self, name: str, caller: Caller, role: Role | None) -> bool:
+        """Returns whether a tool may be open to a caller whose account has this role in the organisation concerned."""
         ...
 
     async def run(
@@ -285,10 +298,20 @@ class ToolRunner(Protocol):
 
 
 class Preview(NamedTuple):
-    """The effect of a call now, as `text` in plain words and as a list of `changes`. Each is None if unknown."""
+    """The effect of a call now, found out without changing anything. Each field is None if it is unknown."""
 
-    text: str | None
+    text: str | None = None
+    """In plain words."""
     changes: list[Change] | None = None
+    """What is there before and what would be there after. Only those who may read all of the app are shown it."""
+    answer: Any = None
+    """What the call answers, if it would change nothing. A person is not asked about such a call."""
+    label: str | None = None
+    """What people call the row that the call is about, read with the caller's right."""
+    warnings: Sequence[str] = ()
+    """What the call would warn of; `Call.warn` adds to it."""
+    is_undoable: bool | None = None
+    """Whether the tool that undoes such calls could undo this one, if trying the call has shown it."""
 
 
 class ApprovedAttempt(Protocol):
@@ -329,6 +352,8 @@ class Call:
         "effect",
         "headers",
         "is_nested",
+        "is_preview",
+        "is_undoable",
         "registry",
         "role",
         "services",
@@ -359,6 +384,10 @@ class Call:
         """The texts that the call has read; None if its tool does not say which."""
         self.is_nested = False
         """Whether another call invoked this one, in the same unit of work."""
+        self.is_preview = False
+        """Whether it only finds out what a call would do: the preview of its tool is called with it."""
+        self.is_undoable: bool | None = None
+        """Of a preview: whether its tool has found that the call could be undone; None where it did not try."""
         self.headers: list[tuple[bytes, bytes]] | None = None
         """Headers that accompany the result over REST."""
         self.warnings: list[str] | None = None
@@ -416,13 +445,14 @@ class Call:
         """Whether a person must agree before this call destroys or replaces something."""
         limits = self.caller.limits
         asks = limits is not None and limits.requires_approval(self.tool.name, "destructive")
-        return asks and not self.is_nested and self.approved_attempt is None
+        return asks and not self.is_nested and not self.is_preview and self.approved_attempt is None
 
     def warn(self, *texts: str) -> None:
         """Adds warnings to the result, such as what was left out. Each interface shows them in its own way: REST in the
         header X-Baobab-Warnings, MCP beside the result, agents to their model.
         """
-        self.warnings = list(dict.fromkeys([*(self.warnings or ()), *texts]))
+        if texts:
+            self.warnings = list(dict.fromkeys([*(self.warnings or ()), *texts]))
 
     def count_list(self, count: int, *, is_exact: bool = True) -> None:
         """Says how many entries the list has in all of which the result holds a part; or at least how many."""
@@ -461,6 +491,11 @@ class Call:
         return self.caller
 
     @property
+    def credits(self) -> Credits:
+        """The credits that pay for this call: of an approved one, they charge once for all attempts at it."""
+        return self.context.credits or self.services.credits
+
+    @property
     def stores(self) -> Stores:
         """The stores of the app's region."""
         region = self.require_app().region
@@ -472,9 +507,9 @@ class Call:
         """The present, in UTC."""
         return self.services.clock.now()
 
-    async def execute(self, statement: Executable, rows: Any = None) -> CursorResult[*tuple[Any, ...]]:
+    async def execute(self, statement: Executable, values: Any = None) -> Result:
         """Executes a statement in this call's transaction, which begins with the first statement."""
-        return await self.unit.execute(statement, rows)
+        return await self.unit.execute(statement, values)
 
     async def hold(self, tenant: str) -> None:
         """Holds the lock of another organisation, account or app until the end of this call's transaction.
@@ -484,21 +519,12 @@ class Call:
         """
         await self.unit.hold(tenant)
 
-    async def read_once(self, statement: Executable, rows: Any = None) -> CursorResult[*tuple[Any, ...]]:
+    async def read(self, statement: Executable, values: Any = None) -> Result:
         """Executes one statement where `reading` would, which costs less if it is the only one there."""
         database = self.unit.database if self.app is None else self.stores.database
         if self.unit.database is database and not self.unit.is_untouched:
-            return await self.unit.execute(statement, rows)
-        return await database.read_once(statement, rows)
-
-    async def fetch_once(self, query: Executable, values: Mapping[str, Any]) -> Sequence[Row[Any]]:
-        """Returns the rows of a query that is built once, where `reading` would read. It costs less if it is the only
-        one there.
-        """
-        database = self.unit.database if self.app is None else self.stores.database
-        if self.unit.database is database and not self.unit.is_untouched:
-            return await self.unit.fetch(query, values)
-        return await database.fetch_once(query, values)
+            return await self.unit.execute(statement, values)
+        return await database.execute(statement, values)
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[Execute]:

@@ -9,8 +9,8 @@ from collections.abc import Collection, Sequence
 
 from sqlalchemy import Column, String, Table, Text, func, select
 
-from baobab.storage.database import Execute
-from baobab.storage.tables import Instant, metadata
+from baobab.storage.sql.database import Execute
+from baobab.storage.sql.tables import Instant, metadata
 from baobab.tools.core.auth.tables import apps
 from baobab.tools.core.errors import Unavailable
 from baobab.tools.core.services import Services

@@ -1,14 +1,28 @@
 """The context of a call: how it came in, and what its audit row will say."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from baobab.tools.core.credits import Spender
-from baobab.tools.core.steps import Step
+from baobab.tools.core.errors import BaobabError
+from baobab.tools.core.guard.steps import Step
+from baobab.tools.core.limits.credits import Credits, Spender
 
 Report = Callable[[float, float | None, str | None], Awaitable[None]]
 """Receives progress: the amount done, the total (None if unknown), and a message."""
+
+
+@dataclass(frozen=True, slots=True)
+class HttpRequest:
+    """A request as it came, for tools that pass it on. authorization: its credential, where that is valid.
+
+    refusal: why a credential that it shows is not valid; None if it shows none, or a valid one.
+    """
+
+    query: str
+    headers: tuple[tuple[str, str], ...]
+    authorization: str | None
+    refusal: BaobabError | None
 
 
 @dataclass(slots=True)
@@ -35,10 +49,22 @@ class RequestContext:
     """Passes progress on to the client; None if there is no way to."""
     step: Step | None = None
     """The step of an agent's run that makes the call, if one does."""
+    brings_outside_text: bool = False
+    """Whether the arguments of a call that the server itself makes hold text of strangers."""
+    trigger: Mapping[str, Any] | None = None
+    """The trigger that makes the call: `id` and `name`, the `event_id`, and with its own how many triggers lie before
+    what the call causes, as `depth`.
+    """
     spender: Spender | None = None
     """The run that pays for the call, if an agent's run makes it."""
+    credits: Credits | None = None
+    """The credits that pay for an approved call, which no later attempt at it is charged with again; None for those
+    that pay for every other call.
+    """
     follow_text: "Callable[[str | None], None] | None" = None
     """Receives the text of a model's answer in pieces, as they arrive; None where an answer begins."""
+    http: HttpRequest | None = None
+    """The request itself, for tools that pass it on (`Rest.verbatim`); None for all others."""
     trace: str = ""
     """The span that the call belongs to, as its caller says: a W3C `traceparent`, unread; empty where there is none."""
 

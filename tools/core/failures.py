@@ -9,9 +9,9 @@ from sqlalchemy import Column, Integer, RowMapping, String, Table, delete, inser
 
 from baobab.storage.cancellation import run_to_completion
 from baobab.storage.clock import Clock
-from baobab.storage.database import Database, DatabaseUnavailable
 from baobab.storage.keyed_semaphore import KeyedSemaphore
-from baobab.storage.tables import Instant, metadata
+from baobab.storage.sql.database import Database, DatabaseUnavailable
+from baobab.storage.sql.tables import Instant, metadata
 from baobab.tools.core.auth.directory import App
 from baobab.tools.core.stores import Stores
 

@@ -11,12 +11,12 @@ from baobab.tools.core.errors import NotFound
 
 FOLDER = Path(__file__).parents[2] / "docs"
 
-MAX_PART = 12_000
+MAX_PART = 6000
 """Characters of one part of a page: what a model is given at a time."""
 
 _COMMENT = re.compile(r"^<!--.*?-->\n", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\[([^\]]*)\]\(([^)\s#]*)(#[^)\s]*)?\)")
-_HEADING = re.compile(r"^(#{1,3}) (.+)$")
+_HEADING = re.compile(r"^(#{1,4}) (.+)$")
 _INDEXED = re.compile(r"^- \[[^\]]*\]\(([a-z-]+)\.md\): (.+(?:\n  .+)*)", re.MULTILINE)
 _FENCE = "```"
 

@@ -1,12 +1,12 @@
 """A job: one attempt at it, and the kinds that domains declare."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
-from baobab.storage.database import Database, Unit
-from baobab.storage.statements import Statements
+from baobab.storage.sql.database import Database, Unit
+from baobab.storage.sql.statements import Statements
 from baobab.tools.core.call import ToolRunner
 from baobab.tools.core.jobs import MOST_ATTEMPTS
 from baobab.tools.core.services import Services
@@ -51,6 +51,10 @@ class Job(Protocol):
 
 
 Work = Callable[..., Awaitable[None]]
+Drop = Callable[[Services, Database, Sequence[Mapping[str, Any]]], Awaitable[None]]
+"""Makes jobs, by their arguments, have nothing left to do."""
+LEFT_UNDONE = "Left undone: it waited from before this installation was copied, and whoever made it live chose so."
+"""The error of a job that was dropped when a copy began to live, and of what it should have done."""
 CANCELLED = "Cancelled."
 """The error of a job that a person has ended. No failure has this text."""
 
@@ -76,3 +80,8 @@ class JobKind:
     cancel: str | Literal[True] | None = None
     """How those for whom it is done may end it: True by ending the job, since no other row says that it must be done;
     else by the tool of this name. None: it must be done."""
+    in_copies: bool = False
+    """Whether it only tidies up rows of the database, so that a copy of an installation does it, too."""
+    drop: Drop | Literal[True] | None = field(default=None, repr=False)
+    """How it is left undone where it waited in a copy that becomes the installation that lives: True by ending it, as
+    all with `cancel=True` are; else by this function, after which the job ends by itself. None: it must be done."""

@@ -10,14 +10,16 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
 
-from baobab.storage.database import Execute, Unit
-from baobab.storage.statements import Statements
+from baobab.storage.sql.database import Execute, Unit
+from baobab.storage.sql.statements import Statements
 from baobab.tools.core.errors import Unavailable
 from baobab.tools.core.outages import STORE_OUTAGES
 
 JOBS = "jobs"
 """The subject of announcements that other processes should look for due jobs."""
 MOST_ATTEMPTS = 8
+SUBSCRIBED = "subscribed"
+"""What a job is done for that takes the events which triggers of an app wait for, of whatever type they are."""
 OUTAGES = (*STORE_OUTAGES, Unavailable)
 """Errors that end by themselves. Other errors of a store would come again at each attempt."""
 
@@ -43,6 +45,8 @@ class Event:
     at: datetime
     app_id: str | None
     data: Mapping[str, Any]
+    origin: Mapping[str, Any] | None = None
+    """Who caused it (tools/core/app_events.py); None if whoever emitted it does not know."""
 
 
 class Jobs(Protocol):
@@ -92,6 +96,26 @@ class Jobs(Protocol):
         app_id: str | None = None,
         data: Mapping[str, Any] | None = None,
         tenant: str | None = None,
-    ) -> str:
-        """Records an event in the unit and enqueues one job for each of its consumers. Returns the event's id."""
+        origin: Mapping[str, Any] | None = None,
+        only_awaited: bool = False,
+    ) -> str | None:
+        """Records an event in the unit and enqueues one job for each of its consumers. Returns the event's id.
+
+        origin: who caused it (tools/core/app_events.py); None if that is not known. only_awaited: for what only
+        triggers take: it is recorded if one of the app may wait for it, and else None is returned.
+        """
+        ...
+
+    def emit_in(
+        self,
+        statements: Statements,
+        type_: str,
+        *,
+        app_id: str,
+        data: Mapping[str, Any],
+        origin: Mapping[str, Any] | None = None,
+    ) -> bool:
+        """Records an event that only triggers take in a transaction of `Database.transact`, if one of the app may wait
+        for it. Returns whether it was recorded: call `wake` once it is committed.
+        """
         ...

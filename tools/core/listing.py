@@ -51,7 +51,7 @@ class Listing:
     def describe_part(
         self, properties: Schema, arguments: Schema, answer: Schema, total: Total | None, shown_count: int
     ) -> dict[str, Any]:
-        """Returns `total` or `at_least`, and with which value of which argument the list goes on, as `next_ARGUMENT`.
+        """Returns `total` or `more_than`, and with which value of which argument the list goes on, as `next_ARGUMENT`.
 
         properties: the schemas of the tool's arguments. answer: the result, an object. total: as far as the call knows.
         shown_count: how many of the entries in the answer are shown; less than all of them if it was too long.
@@ -66,15 +66,17 @@ class Listing:
         limit = arguments.get("limit") or properties.get("limit", {}).get("default")
         is_full = limit is not None and len(entries) >= limit
         found_next = self.find_next(properties, answer)
-        if total is None:
+        is_later = self._is_later_page(arguments)
+        if total is None or is_later:
             has_more = found_next is not None or is_full
         else:
             has_more = found_next is not None or end < total.count or (is_full and not total.is_exact)
         part: dict[str, Any] = {}
         if total is not None and total.is_exact:
             part["total"] = total.count
-        elif has_more or self._is_later_page(arguments) or (offset and not entries):
-            part["at_least"] = max(end + (1 if found_next else 0), 0 if total is None else total.count)
+        elif has_more or is_later or (offset and not entries):
+            # Whatever goes on, or follows an earlier page, is more than what is shown here.
+            part["more_than"] = max(end, 0 if total is None else total.count - 1)
         else:
             part["total"] = end
         next_name = self.name_next(properties)

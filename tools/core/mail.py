@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from baobab.storage.database import Execute, Unit
+from baobab.storage.sql.database import Execute, Unit
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +15,7 @@ class Mail:
     template: the name of a template, such as `verify_email`; values: what it shows, such as a code.
     app_id: the app whose user gets it; None for the installation's own mail.
     expires_at: when delivering it becomes pointless, because the code in it has expired.
+    mail_id: its id, if it must be known before; new for each mail.
     """
 
     to: str
@@ -22,6 +23,7 @@ class Mail:
     values: Mapping[str, str]
     app_id: str | None = None
     expires_at: datetime | None = None
+    mail_id: str | None = None
 
 
 class Mailer(Protocol):

@@ -6,9 +6,9 @@ before a call, such as identifying the caller.
 
 import logging
 
-from baobab.storage.database import DatabaseDamaged, DatabaseUnavailable, PrivilegeRefused, StatementRefused
 from baobab.storage.kv.errors import SpaceFrozen, StoreDamaged, StoreUnavailable
 from baobab.storage.objects.errors import StoreUnavailable as ObjectsUnavailable
+from baobab.storage.sql.database import DatabaseDamaged, DatabaseUnavailable, PrivilegeRefused, StatementRefused
 from baobab.tools.core.errors import AppMigrating, BaobabError, Damaged, Internal, PrivilegeMissing, Unavailable
 
 _log = logging.getLogger(__name__)

@@ -12,8 +12,8 @@ from urllib.parse import quote
 from pydantic import ValidationError
 from sqlalchemy.exc import IntegrityError, NoResultFound
 
-from baobab.storage.database import DatabaseUnavailable, Unit
-from baobab.tools.core.approvals import MeaningChanged, StreamCannotWait
+from baobab.storage.sql.database import DatabaseUnavailable, Unit
+from baobab.tools.core.app_events import AppEvent
 from baobab.tools.core.auth import key_limits
 from baobab.tools.core.auth.access import authorise_call, is_for_approvers, least_role, require_sign_in
 from baobab.tools.core.auth.callers import Account, ActingApp, Anonymous, Caller, EndUser, ScopedKey
@@ -21,7 +21,6 @@ from baobab.tools.core.auth.proposers import proposer_name
 from baobab.tools.core.auth.roles import APPROVER, Role, rank
 from baobab.tools.core.binding import RegistrationError
 from baobab.tools.core.call import ApprovedAttempt, Call, GraphName, Preview, Tool
-from baobab.tools.core.changes import bound_changes
 from baobab.tools.core.context import RequestContext, WouldDestroy
 from baobab.tools.core.errors import (
     AppNotFound,
@@ -32,11 +31,13 @@ from baobab.tools.core.errors import (
     ToolNotFound,
     Unavailable,
 )
+from baobab.tools.core.guard.approvals import MeaningChanged, StreamCannotWait
+from baobab.tools.core.guard.changes import bound_changes
+from baobab.tools.core.guard.proposals import Proposals
 from baobab.tools.core.invalid import find_missing, find_nulls, invalid, leave_out
 from baobab.tools.core.job import JobKind
+from baobab.tools.core.limits.rate_limits import Allowance, Remaining, network
 from baobab.tools.core.outages import STORE_OUTAGES, translate_outage
-from baobab.tools.core.proposals import Proposals
-from baobab.tools.core.rate_limits import Allowance, Remaining, network
 from baobab.tools.core.services import Services
 from baobab.tools.core.stream import Body
 from baobab.tools.core.tenancy import STRANGER, set_tenant
@@ -60,6 +61,8 @@ class Registry:
         self.tools: dict[str, Tool] = {}
         self._graph_names: dict[str, tuple[Tool, GraphName]] = {}
         self.jobs: dict[str, JobKind] = {}
+        self.app_events: dict[str, AppEvent] = {}
+        """What triggers of apps can wait for, by name."""
         self.gauges = tuple(gauge for toolset in self.toolsets for gauge in toolset.gauges.values())
         routes: dict[tuple[str, str], str] = {}
         for toolset in self.toolsets:
@@ -67,6 +70,10 @@ class Registry:
                 if kind.name in self.jobs:
                     raise RegistrationError(f"{kind.name}: two toolsets have a job of this name")
                 self.jobs[kind.name] = kind
+            for event in toolset.events:
+                if event.name in self.app_events:
+                    raise RegistrationError(f"{event.name}: two toolsets declare an event of this name")
+                self.app_events[event.name] = event
             for tool in toolset.tools.values():
                 if tool.name in self.tools:
                     raise RegistrationError(f"{tool.name}: two toolsets have a tool of this name")
@@ -154,6 +161,13 @@ class Registry:
         """Builds the schemas that tools build lazily. It runs in a thread while the server already answers."""
         for tool in self.tools.values():
             tool.prepare()
+
+    def describe_results(self) -> None:
+        """Builds the schemas of the results of all tools, which takes a third of a second of CPU the first time: run it
+        in a thread.
+        """
+        for tool in self.tools.values():
+            _ = tool.output_schema
 
     async def call(
         self,
@@ -264,7 +278,7 @@ class Registry:
         for pause in build_pauses():
             unit = self.services.database.build_unit(write=False)
             try:
-                state, _ = await self.run(tool, values, call.caller, call.context, unit=unit)
+                state, reading_call = await self.run(tool, values, call.caller, call.context, unit=unit)
             except BaseException as exc:
                 await unit.rollback(exc)
                 raise
@@ -272,6 +286,7 @@ class Registry:
                 await unit.commit()
             left = deadline - clock()
             if waits.is_over(state) or left <= 0 or await pause_or_leave(leaving, min(pause, left)):
+                call.warn(*(reading_call.warnings or ()))
                 return state, waits.is_over(state)
         raise AssertionError("there is always another pause")
 
@@ -313,10 +328,8 @@ class Registry:
         """
         call = Call(self, self.services, tool, caller, context, unit)
         key_limits.check_limits(caller, tool, arguments.get(tool.app_parameter or ""))
-        values = await self._admit_call(call, arguments, is_nested=True)
-        text: str | None = None if tool.preview is None else await tool.preview(call, **values)
-        changes = None if tool.changes is None else bound_changes(await tool.changes(call, **values))
-        return Preview(text, changes)
+        preview = await _ask_tool(call, await self._admit_call(call, arguments, is_nested=True))
+        return preview._replace(changes=None if preview.changes is None else bound_changes(preview.changes))
 
     async def admit(self, tool: Tool, arguments: Mapping[str, Any], caller: Caller, context: RequestContext) -> None:
         """Raises what a call would be refused with whatever its body says, before the body is read.
@@ -371,27 +384,18 @@ class Registry:
             # A repeated call that was approved gets its outcome, and is not made a second time.
             is_approved = await proposals.is_approved(call, arguments, meaning)
             return is_approved, await proposals.propose(call, arguments, meaning) if is_approved else None
-        answer = await self._foresee(call, arguments, values, meaning)
-        if answer is not None:
-            return True, answer
-        return True, await proposals.propose(call, arguments, meaning, await self._find_label(call, values))
-
-    async def _find_label(self, call: Call, values: dict[str, Any]) -> str | None:
-        """Returns what people call the row that a call is about; None if it has no name or is not for the caller."""
-        if call.tool.label is None:
-            return None
-        try:
-            # A proposal has a transaction of its own, which must not wait for this one's write lock.
-            async with call.reading_apart() as reading:
-                label: str | None = await call.tool.label(reading, **values)
-                return label
-        except BaobabError:
-            # The call itself is refused with it, if it is made.
-            return None
+        preview = await self._foresee(call, arguments, values, meaning)
+        if preview.answer is not None:
+            return True, preview.answer
+        call.warn(*preview.warnings)
+        return True, await proposals.propose(call, arguments, meaning, preview.label)
 
     async def _steps(self, call: Call, arguments: Mapping[str, Any], is_nested: bool) -> Any:
         try:
             values = await self._admit_call(call, arguments, is_nested)
+            if call.tool.effect == "external":
+                # Not even proposed: whoever approves it later may not know that it was meant for a copy.
+                call.services.liveness.require_live()
             # Nothing else can make a call wait for a person.
             if call.caller.limits is not None or call.context.step is not None:
                 need_not_ask = call.need_not_ask_any_more and not _has_stream(values)
@@ -418,29 +422,29 @@ class Registry:
 
     async def _foresee(
         self, call: Call, arguments: Mapping[str, Any], values: dict[str, Any], meaning: str | None
-    ) -> Any:
-        """Returns the answer of a call that would change nothing, if its tool can tell; None if a person has to be
-        asked.
+    ) -> Preview:
+        """Returns what a call that waits for a person would do.
 
         A call that could only fail once a person has approved it is refused at once, as its preview knows. One that was
         proposed before is not asked again: its outcome may be waiting, and may be why it would fail now.
         """
         tool, step = call.tool, call.context.step
-        # A step that needs approval asks even if its call would change nothing, because its author wants to see it.
-        idle = None if step is not None and step.requires_approval else tool.idle
-        if tool.preview is None and idle is None:
-            return None
-        if step is not None and step.app_right is not None:
+        if tool.preview is None or await call.services.part(Proposals).has_proposal(call, arguments, meaning):
+            return Preview()
+        lends_right = step is not None and step.app_right is not None
+        try:
+            # A proposal has a transaction of its own, which must not wait for this one's write lock.
+            async with call.reading_apart() as preview_call:
+                preview = await _ask_tool(preview_call, values)
+        except BaobabError:
+            if not lends_right:
+                raise
+            return Preview()
+        if lends_right:
             # Nothing that the app may see is told to the caller before somebody has approved the call.
-            return None
-        if await call.services.part(Proposals).has_proposal(call, arguments, meaning):
-            return None
-        # A proposal has a transaction of its own, which must not wait for this one's write lock.
-        async with call.reading_apart() as preview_call:
-            answer = None if idle is None else await idle(preview_call, **values)
-            if answer is None and tool.preview is not None:
-                await tool.preview(preview_call, **values)
-        return answer
+            return Preview(label=preview.label)
+        # A step that needs approval asks even if its call would change nothing, because its author wants to see it.
+        return preview._replace(answer=None) if step is not None and step.requires_approval else preview
 
     async def _work_or_propose(self, call: Call, values: dict[str, Any], arguments: Mapping[str, Any]) -> Any:
         """Makes the call if it destroys nothing now; else proposes it, like a call that is always destructive."""
@@ -453,8 +457,7 @@ class Registry:
                 pass
         call.effect = "destructive"
         await call.unit.commit()
-        label = await self._find_label(call, values)
-        return await call.services.part(Proposals).propose(call, arguments, meaning, label)
+        return await call.services.part(Proposals).propose(call, arguments, meaning)
 
     async def _admit_call(self, call: Call, arguments: Mapping[str, Any], is_nested: bool) -> dict[str, Any]:
         """Authorises, limits and validates a call, and returns its validated arguments."""
@@ -515,6 +518,17 @@ class Registry:
                 await call.services.audit_log.record_failure(call, values, exc)
             raise
         return result
+
+
+async def _ask_tool(call: Call, values: dict[str, Any]) -> Preview:
+    """Asks the tool of a call what the call would do now."""
+    if call.tool.preview is None:
+        return Preview()
+    call.is_preview = True
+    answer: Preview | str = await call.tool.preview(call, **values)
+    preview = Preview(answer) if isinstance(answer, str) else answer
+    warnings = [*preview.warnings, *(call.warnings or ())]
+    return preview._replace(warnings=warnings, is_undoable=call.is_undoable)
 
 
 def _validate_arguments(tool: Tool, arguments: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,21 +6,23 @@ from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar
 
 from baobab.storage.clock import Clock, Ids
-from baobab.storage.database import Database
-from baobab.storage.notices import Notices
 from baobab.storage.secrets import Vault
-from baobab.tools.core.approvals import Approvals
+from baobab.storage.sql.database import Database
+from baobab.storage.sql.notices import Notices
+from baobab.tools.core.app_events import Subscriptions
 from baobab.tools.core.audit import AuditLog
 from baobab.tools.core.auth.credentials import Credentials
 from baobab.tools.core.auth.directory import Directory
 from baobab.tools.core.auth.signing import Signers
-from baobab.tools.core.credits import Credits
 from baobab.tools.core.errors import Unavailable
 from baobab.tools.core.failures import Failures
+from baobab.tools.core.guard.approvals import Approvals
 from baobab.tools.core.jobs import Jobs
 from baobab.tools.core.lifecycle import Lifecycle
+from baobab.tools.core.limits.credits import Credits
+from baobab.tools.core.limits.rate_limits import Limiter
+from baobab.tools.core.liveness import Liveness
 from baobab.tools.core.mail import Mailer
-from baobab.tools.core.rate_limits import Limiter
 from baobab.tools.core.stores import Cell, Stores
 
 T = TypeVar("T")
@@ -50,10 +52,12 @@ class Options:
     """The percentage added to the prices of providers."""
     ai_drop_params: bool = False
     ai_web_search: Literal["drop", "refuse", "allow"] = "drop"
+    simulators: bool = False
+    """Whether simulators answer where no real provider is set (tools/core/simulators.py)."""
     run_retention_days: int = 90
     """How many days ended runs of agents are kept; 0 keeps them for ever."""
     undo_days: int = 7
-    """How many days it is kept what rows of apps' tables were before they were changed."""
+    """How many days the former contents of changed rows of apps' tables are kept, for undo."""
     undo_bytes: int = 64 * 2**20
     """The most bytes of that in each app."""
     slow_seconds: float = 0.2
@@ -64,12 +68,18 @@ class Options:
     """Further host names by which clients may reach the server."""
     files_domain: str = ""
     """The domain below which each app's files have a host of their own, if there is one."""
+    sites_domain: str = ""
+    """The domain below which each app's site has its host; empty: below `base_domain`, where its API has one too."""
 
     def build_address(self, host: str) -> str:
         """Returns the address of another host name of this server, with the scheme and the port of its own."""
         scheme, _, authority = self.base_url.partition("://")
         port = authority.rpartition(":")[2] if ":" in authority.rpartition("]")[2] else ""
         return f"{scheme}://{host}" + (f":{port}" if port else "")
+
+    def build_site_address(self, label: str) -> str:
+        """Returns the address of the site of the app with a subdomain, or of the preview with a label."""
+        return self.build_address(f"{label}.{self.sites_domain or self.base_domain}".lower())
 
     def build_files_address(self, app_id: str) -> str:
         """Returns the address at which the files of an app are served."""
@@ -100,9 +110,11 @@ class Services:
     credits: Credits
     http_client: HttpClient
     mailer: Mailer
+    subscriptions: Subscriptions
     parts: Mapping[type, object] = field(default_factory=dict)
     """Further services of engines and domains, by class."""
     lifecycle: Lifecycle = field(default_factory=Lifecycle)
+    liveness: Liveness = field(default_factory=Liveness)
     silent_regions: set[str] = field(default_factory=set)
     """Further regions that did not answer when they were last asked."""
     flushes: list[Callable[[], Awaitable[None]]] = field(default_factory=list)

@@ -4,7 +4,7 @@ Only what can mean one thing is read so. Everything else is left as it is, and v
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from pydantic_core import from_json
@@ -38,6 +38,21 @@ _OF_TOOLSETS: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "files": (("filename", "name", "path"),),
     "kv": (("ttl", "ttl_seconds", "expires_in"), ("by", "amount")),
     "jobs": (("job_id", "id"),),
+    "people": (
+        ("currentRoleTitle", "current_role_title"),
+        ("pastRoleTitle", "past_role_title"),
+        ("currentCompanyName", "current_company_name"),
+        ("currentCompanyIndustry", "current_company_industry"),
+        ("educationSchoolName", "education_school_name"),
+        ("educationDegreeName", "education_degree_name"),
+        ("educationFieldOfStudy", "education_field_of_study"),
+        ("employeeCountMax", "employee_count_max"),
+        ("enrichProfiles", "enrich_profiles"),
+        ("liveFetch", "live_fetch"),
+        ("networkProfileUrl", "network_profile_url", "url", "profile_url"),
+        ("nextToken", "next_token"),
+        ("pageSize", "page_size", "limit"),
+    ),
 }
 _LISTS = frozenset({"select", "order", "columns", "on_conflict"})
 """Texts of names that a comma divides: a list of them can mean nothing else."""
@@ -60,19 +75,30 @@ def read_spellings(tool: Tool, arguments: Mapping[str, Any]) -> dict[str, Any]:
     return values
 
 
+def read_ids(tool: Tool, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the arguments with ids as the texts that the tool takes, also where a row has a number for an id."""
+    properties = tool.input_schema.get("properties", {})
+    return {
+        name: _read_id(name, value)
+        if type(value) is int and properties.get(name, {}).get("type") == "string"
+        else value
+        for name, value in arguments.items()
+    }
+
+
 def _rename(tool: Tool, properties: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
     if arguments.keys() <= properties.keys():
         return dict(arguments)
     values: dict[str, Any] = {}
     for given_name, value in arguments.items():
-        name = given_name if given_name in properties else _find_name(tool, properties, given_name)
+        name = given_name if given_name in properties else find_argument(tool, properties, given_name)
         if values.get(name, value) != value or (name != given_name and arguments.get(name, value) != value):
             raise BadRequest(f"`{given_name}` and `{name}` are the same argument, and have different values.")
         values[name] = value
     return values
 
 
-def _find_name(tool: Tool, properties: Mapping[str, Any], given_name: str) -> str:
+def find_argument(tool: Tool, properties: Collection[str], given_name: str) -> str:
     """Returns the argument that an unknown name means; the name itself if none or several could be meant."""
     groups = (*_OF_TOOLSETS.get(tool.toolset.name, ()), *_SAME)
     names = {name for group in groups if given_name in group for name in group if name in properties}

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 
 from baobab.storage.data.store import DataStore
-from baobab.storage.database import Database
 from baobab.storage.kv.engine import Engine
 from baobab.storage.objects.store import ObjectStore
+from baobab.storage.sql.database import Database
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,6 +45,8 @@ class Stream:
     """Whether its reader is asked for the right to it as soon as anything about the app changes."""
     on_stop: Callable[[], None] | None = None
     """Ends it where the server is stopped; without one, it is closed as any answer that takes too long."""
+    status: int | None = None
+    """The HTTP status, for tools that choose it themselves."""
     is_part: bool = False
     """Whether it is only the part that was asked for of something larger."""
     is_unchanged: bool = False

@@ -26,27 +26,33 @@ _COMMON = frozenset(
         "is it its let me my need no not of on one or our please should so some something that the their them then "
         "there these too "
         "this those to up us want was we were what when where which who why will with would you your "
+        "am did gonna gotta hows just lets pls really thats theres wanna whats whos "
         "aber als am an auf aus bei bin bis das dass dein dem den der des die dies ein eine einem einen einer es euch "
         "fur hat ich ihr im in ist kann man mein meine meinen mich mir mit nach nicht noch oder sich sie sind so soll "
-        "sollen konnen uber um und uns vom von vor was wenn wer wie wird wo wir zu zum zur "
+        "welche welchen welcher welches sollen konnen uber um und uns vom von vor was wenn wer wie wird wo wir zu zum "
+        "zur "
         "al como con cual cuando de del el ella en es esta este esto estoy ha hacer hay la las le lo los mi mis muy no "
-        "o para pero por puedo que quiero se si sin son su sus tu un una unas unos y ya "
+        "cuales puede o para pero por puedo que quiero se si sin son su sus tu un una unas unos y ya "
         "au aux avec ce ces cet cette comment dans des du elle est et il ils je leur leurs les ma mes mon ne nos notre "
         "nous on ou par pas peut peux pour quand que quel quelle quels qui sa sans ses son sont sur tu une veux vos "
         "votre vous l d j m n s t c qu doit"
     )
 )
 _SATURATION = 1.2
-_LENGTH_SHARE = 0.3
-_PHRASE_SHARE = 0.45
+_LENGTH_SHARE = 0.15
+_PHRASE_SHARE = 0.35
 """How much of a score comes from the one phrase of a text that is most like the question."""
+_SAME, _SAME_PHRASE = 0.99, 0.2
+"""The likeness from which on a question is a phrase of a text, and what that adds to the score."""
 # A word that no text has counts like one of average rarity.
 _UNKNOWN = 3.0
 _SHORTEST_COMPARED = 3
 _SHORTEST_PART = 5
-_ALIKE = 0.55
+_ALIKE = 0.6
 _SLIP = 0.9
 _SYNONYM = 0.9
+_RECURRING = 1.5
+"""How much more a word counts that says when something is done again: no tool that does it once is the answer."""
 _REMEMBERED = 1000
 
 Likenesses = Sequence[tuple[str, float]]
@@ -115,16 +121,17 @@ class TextIndex:
                 most += _UNKNOWN
                 weight_of_question += _UNKNOWN
                 continue
-            rarity = max(self._rarity[stem] for stem, _ in stems)
+            share = _RECURRING if ("=schedule", _SYNONYM) in stems else 1.0
+            rarity = max(self._rarity[stem] for stem, _ in stems) * share
             most += rarity * (_SATURATION + 1)
             weight_of_question += rarity
             best_gains: dict[int, float] = {}
             best_phrases: dict[int, float] = {}
             for stem, likeness in stems:
                 for at, gain in self._gains[stem].items():
-                    best_gains[at] = max(best_gains.get(at, 0.0), gain * likeness)
+                    best_gains[at] = max(best_gains.get(at, 0.0), gain * likeness * share)
                 for phrase in self._phrases_with_stem.get(stem, ()):
-                    shared_weight = min(rarity, self._rarity.get(stem, rarity)) * likeness
+                    shared_weight = min(rarity, self._rarity.get(stem, rarity) * share) * likeness
                     best_phrases[phrase] = max(best_phrases.get(phrase, 0.0), shared_weight)
             for at, gain in best_gains.items():
                 gains[at] += gain
@@ -137,7 +144,7 @@ class TextIndex:
             at, weight = self._phrases[phrase]
             likenesses[at] = max(likenesses[at], overlap / math.sqrt(weight * weight_of_question))
         return [
-            (1 - _PHRASE_SHARE) * gain / most + _PHRASE_SHARE * likeness
+            (1 - _PHRASE_SHARE) * gain / most + _PHRASE_SHARE * likeness + (_SAME_PHRASE if likeness > _SAME else 0.0)
             for gain, likeness in zip(gains, likenesses, strict=True)
         ]
 
@@ -155,7 +162,7 @@ class TextIndex:
         """Yields known words that differ from a word by one slip of the fingers, or by two if it is long."""
         if len(word) < _SHORTEST_COMPARED or word.isdigit():
             return
-        most_slips = 1 if len(word) < 6 else 2
+        most_slips = 1 if len(word) < 8 else 2
         best: list[tuple[int, str]] = []
         for length in range(len(word) - most_slips, len(word) + most_slips + 1):
             for known_stem in self._by_length.get(length, ()):
@@ -218,6 +225,17 @@ def _content_words(text: str) -> Iterable[str]:
     plain = "".join(c for c in unicodedata.normalize("NFKD", text.casefold()) if not unicodedata.combining(c))
     words = _WORD.findall(plain)
     return [word for word in words if word not in _COMMON] or words
+
+
+def find_groups(text: str) -> frozenset[str]:
+    """Returns the names of the groups of synonyms to which the words of a text belong, in any language."""
+    groups = _read_groups()
+    return frozenset(
+        group
+        for word in _content_words(text)
+        for form in _forms(word, tuple(_STEMMERS))
+        for group in groups.get(form, ())
+    )
 
 
 def find_words(text: str) -> frozenset[str]:

@@ -1,6 +1,5 @@
 """The errors that a call of a tool can answer, as documents and pages list them."""
 
-from baobab.tools.core.approvals import CallFailed, StreamCannotWait, TooLargeToPropose, TooManyPending
 from baobab.tools.core.call import Tool
 from baobab.tools.core.errors import (
     AppNotFound,
@@ -27,6 +26,8 @@ from baobab.tools.core.errors import (
     UpgradeRequired,
     UserTokenExpired,
 )
+from baobab.tools.core.guard.approvals import CallFailed, StreamCannotWait, TooLargeToPropose, TooManyPending
+from baobab.tools.core.liveness import InstallationIsCopy
 
 # The errors of reading a credential and its headers, which come before the operation's own.
 _CREDENTIALS = (
@@ -52,6 +53,8 @@ def errors_of(tool: Tool) -> list[type[BaobabError]]:
             kinds |= dict.fromkeys(_APPROVAL)
             if tool.rest and tool.rest.raw_body:
                 kinds[StreamCannotWait] = None
+    if tool.effect == "external":
+        kinds[InstallationIsCopy] = None
     if tool.input_schema["properties"]:
         kinds |= dict.fromkeys((MissingField, InvalidType))
     if tool.app_parameter:

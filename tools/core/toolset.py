@@ -8,22 +8,25 @@ from typing import Any, Literal
 
 from pydantic import BaseModel
 
+from baobab.tools.core.app_clones import CloneRule
 from baobab.tools.core.app_data import AppData, AppRows, AppTable, Stop
-from baobab.tools.core.app_rights import AsApp
-from baobab.tools.core.binding import Audit, RegistrationError, RestBinding
+from baobab.tools.core.app_events import AppEvent
+from baobab.tools.core.binding import Audit, Brief, RegistrationError, RestBinding
 from baobab.tools.core.call import Access, GraphName, Handler, Limit, Tool
 from baobab.tools.core.effects import Effect
 from baobab.tools.core.envelopes import STRUCTURED, Envelope
 from baobab.tools.core.errors import BaobabError
 from baobab.tools.core.gauges import Gauge, ReadGauge
+from baobab.tools.core.guard.app_rights import AsApp
+from baobab.tools.core.guard.widening import Widens, whatever_is_given
 from baobab.tools.core.handler_signature import build_model, read_docstring, read_hints
-from baobab.tools.core.job import JobKind, Work
+from baobab.tools.core.job import Drop, JobKind, Work
 from baobab.tools.core.jobs import MOST_ATTEMPTS
-from baobab.tools.core.limits import APP_REQUESTS, CALLER_REQUESTS
+from baobab.tools.core.limits.limits import APP_REQUESTS, CALLER_REQUESTS
 from baobab.tools.core.listing import Listing
 from baobab.tools.core.secret import find_undeclared_secrets, holds_secret
+from baobab.tools.core.services import Services
 from baobab.tools.core.waiting import WAIT, Waits, WaitSeconds
-from baobab.tools.core.widening import Widens, whatever_is_given
 
 NAME = re.compile(r"^[a-z][a-z0-9]*(_[a-z0-9]+)*$")
 _ROUTE = re.compile(r"^(GET|POST|PUT|PATCH|DELETE) (/\S*)$")
@@ -51,10 +54,14 @@ class Rest:
     form: browsers come here from other sites: a body may be a form, fields and parameters that are not known are left
     out, and the origin of the page is not looked at.
     raw_body: the parameter of the type `Body` that gets the body as it arrives, of any type and length.
+    verbatim: its handler reads the query string and the headers of the request itself, in `context.http`; a credential
+    that is not valid counts as none, and `context.http` says why.
     socket: its result is a Stream, whose pieces are the frames of a WebSocket.
     credential: the query parameter that may hold the caller's credential, for what browsers open without headers.
     examples: of fields of the body, by name; over MCP also of other arguments.
-    apart: it answers bytes as strangers have stored them: from the host of the app's files, where there is one.
+    apart: the response is user-uploaded bytes; it is served from the host of the app's files if there is one.
+    site: a page of an app's site. It is answered on the app's own host, at every path that is not the API's; elsewhere
+    its path sends a browser there.
     instead: by a method that its path does not take, what a caller should do who tries it.
     instead_of_query: what a caller should do who sends a query parameter that the tool does not have.
     alone: the only field of the result, which is the whole body where the query string says `raw=1`.
@@ -75,9 +82,11 @@ class Rest:
     also: Sequence[str] = ()
     form: bool = False
     raw_body: str | None = None
+    verbatim: bool = False
     socket: bool = False
     credential: str | None = None
     apart: bool = False
+    site: bool = False
     instead: Mapping[str, str] = field(default_factory=dict)
     instead_of_query: str = ""
     alone: str | None = None
@@ -99,6 +108,7 @@ class Mcp:
     organisation may use it. Its access checks the link.
     from_headers: by parameter, the header of the HTTP request that may give it instead, as for REST.
     defaults: by argument, what it is over MCP if it is left out, where the default for programs is much for a model.
+    brief: what models are not sent of its results.
     """
 
     offered: bool | None = None
@@ -109,6 +119,7 @@ class Mcp:
     for_linked_apps: bool = False
     from_headers: Mapping[str, str] = field(default_factory=dict)
     defaults: Mapping[str, Any] = field(default_factory=dict)
+    brief: Brief | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,28 +128,25 @@ class Guard:
 
     grants: it hands out a credential or a right, so that keys with limits of their own may not call it.
     widens: by argument, which of its values give somebody more than they had, or take a guard away: a key with limits
-    may not give those (tools/core/widening.py). Secrets among the arguments are so by themselves.
+    may not give those (tools/core/guard/widening.py). Secrets among the arguments are so by themselves.
     spends: for a tool that reads, the arguments that have it spend money on a model if they are true: a key that only
     reads may not give those.
     destructive_when: for a tool of a lesser effect, in which case it destroys or replaces something all the same. Its
-    handler says so by `call.destroys()` before it does.
-    preview: `async def (call, **arguments) -> str`: in plain words what the call would do now, changing nothing.
-    changes: `async def (call, **arguments) -> list[Change]`: what it would change now, with what is there before and
-    what would be there after. Only those who may read all of the app are shown it.
-    idle: `async def (call, **arguments)`: what a call answers that would change nothing now, found out without changing
-    anything; None where it may change something. A person is not asked about the former.
+    handler calls `call.declare_destructive()` before it does.
+    preview: `async def (call, **arguments) -> Preview | str`: what the call would do now, changing nothing; a text
+    alone says it in plain words. It raises what the call would be refused with: such a call is not proposed.
     meaning: `async def (call, **arguments) -> str`: a digest of what the arguments only name, such as an agent's graph.
     An approved call is not made where it has changed since.
     outcome: of the arguments without secrets, one sentence that says what the call does, such as `Delete the key "a"`;
     None where it cannot know. It quotes whatever the proposer chose with `quote_text` or `list_texts`, and with
-    `quote_plain` where the call destroys something (tools/core/wording.py). Left out, people read the first clause of
-    the tool's summary and the argument that says most.
-    label: `async def (call, **arguments) -> str | None`: what people call the row that the call is about, read with
-    the proposer's right. `outcome` then gets it as `LABEL` among the arguments, and quotes it.
+    `quote_plain` where the call destroys something (guard/wording.py). Left out, people read the first clause of
+    the tool's summary and the argument that says most. It gets the `label` of the preview as `LABEL` among the
+    arguments, and quotes it.
     as_app: for a tool that changes rows, keys or files, or sends: how a node of an agent's graph may call it with the
     app's right, after somebody else than the run's starter has approved the call. Never for what changes settings,
     rights, credentials, policies, schemas or agents.
     consequence: the sentence that says what follows from approving it, where that of its effect would not be true.
+    undone_by: the tool that takes back what such a call wrote, for the days of undo; who approves it is told so.
     overwrites: whether it changes or removes what is there, instead of only adding to it; left out, true for PUT, PATCH
     and DELETE. Models are told so. It decides nothing about who is asked: `effect` and `destructive_when` do.
     """
@@ -148,13 +156,11 @@ class Guard:
     spends: frozenset[str] = frozenset()
     destructive_when: str | None = None
     preview: Handler | None = None
-    changes: Handler | None = None
-    idle: Handler | None = None
     meaning: Handler | None = None
     outcome: Callable[[Mapping[str, Any]], str | None] | None = None
-    label: Handler | None = None
     as_app: AsApp | None = None
     consequence: str | None = None
+    undone_by: str | None = None
     overwrites: bool | None = None
 
 
@@ -170,10 +176,12 @@ class Toolset:
     app_tables: the tables in which it keeps rows of an app, in the stores of the app's region; those that others refer
     to first. Freezing, copying, moving and erasing follow from this. stop: takes rows away from who works with them.
     data: what it keeps of an app in these stores beside rows.
+    events: what happens in its part of an app and can start something (tools/core/app_events.py).
     limit: the bucket of its tools, where they name none of their own; left out, that of the app, or of the caller where
     no app is named.
     mcp: False where models are not offered the toolset: what takes a person's password, or speaks to browsers.
     key_header: in which header the official clients of a wire send the key; `Authorization` wins where both are.
+    refusal_headers: returns the headers of every refusal of a tool over REST, by the services and the tool's name.
     """
 
     name: str
@@ -185,9 +193,12 @@ class Toolset:
     app_tables: tuple[AppTable, ...] = ()
     stop: Stop | None = None
     data: AppData | None = None
+    clones: tuple[CloneRule, ...] = ()
+    events: tuple[AppEvent, ...] = ()
     limit: Limit | None = None
     mcp: bool = True
     key_header: str | None = None
+    refusal_headers: Callable[[Services, str], Mapping[str, str]] | None = None
     tools: dict[str, Tool] = field(default_factory=dict)
     jobs: dict[str, JobKind] = field(default_factory=dict)
     gauges: dict[str, Gauge] = field(default_factory=dict)
@@ -223,6 +234,8 @@ class Toolset:
         at_once: int | None = None,
         approved: bool = False,
         cancel: str | Literal[True] | None = None,
+        in_copies: bool = False,
+        drop: Drop | Literal[True] | None = None,
     ) -> Callable[[Work], Work]:
         """Registers the decorated function as a kind of durable job, under its name.
 
@@ -233,6 +246,9 @@ class Toolset:
         network.
         approved: whether it executes calls that a person has approved, for which slots are reserved.
         cancel: how people cancel it: True, by ending the job; or the name of the tool that ends what it is part of.
+        in_copies: whether a copy of an installation does it, too: it only tidies up rows of the database.
+        drop: how those that waited in a copy are left undone once it lives: True, by ending them; or a function that is
+        given their arguments and leaves them nothing to do.
         """
 
         def register(work: Work) -> Work:
@@ -241,7 +257,9 @@ class Toolset:
                 raise RegistrationError(f"{name}: the toolset {self.name} has a job of this name already")
             if on is not None and every is not None:
                 raise RegistrationError(f"{name}: a job is done for events or in rounds, not both")
-            self.jobs[name] = JobKind(name, work, attempts, every, on, delay, at_once, approved, cancel)
+            self.jobs[name] = JobKind(
+                name, work, attempts, every, on, delay, at_once, approved, cancel, in_copies, drop
+            )
             return work
 
         return register
@@ -321,13 +339,11 @@ class Toolset:
                 destructive_when=guard.destructive_when,
                 long_running=effect == "external" if mcp.long_running is None else mcp.long_running,
                 preview=guard.preview,
-                changes=guard.changes,
-                idle=guard.idle,
                 meaning=guard.meaning,
                 outcome=guard.outcome,
-                label=guard.label,
                 as_app=_check_as_app(name, effect, access, guard, arguments, app_parameter),
                 consequence=guard.consequence,
+                undone_by=guard.undone_by,
                 overwrites=_overwrites(name, effect, route, guard),
                 failure=mcp.failure,
                 mcp=self.mcp if mcp.offered is None else mcp.offered,
@@ -336,6 +352,7 @@ class Toolset:
                 graph_names=(GraphName(name), *mcp.graph_names),
                 mcp_headers=mcp.from_headers,
                 mcp_defaults=mcp.defaults,
+                brief=mcp.brief,
                 declared_listing=listing,
                 waits=waits,
             )
@@ -416,7 +433,7 @@ def _bind(name: str, base: str, route: str, arguments: type[BaseModel], rest: Re
     """Builds the REST binding of a tool. Raises RegistrationError if route and arguments do not fit."""
     route_match = _ROUTE.match(route)
     if not route_match:
-        raise RegistrationError(f"{name}: {route!r} is no `METHOD /path`")
+        raise RegistrationError(f"{name}: {route!r} is not `METHOD /path`")
     method, path = route_match[1], base + route_match[2]
     if len(path) > 1:
         path = path.rstrip("/")
@@ -431,7 +448,9 @@ def _bind(name: str, base: str, route: str, arguments: type[BaseModel], rest: Re
     if rest.further_query is not None:
         withheld_names |= set(rest.from_headers) - set(rest.query)
     other_names = tuple(
-        p for p in names_on_wire if p not in in_path and p not in withheld_names and p != rest.further_query
+        p
+        for p in names_on_wire
+        if p not in in_path and p not in withheld_names and p not in (rest.further_query, rest.raw_body)
     )
     if rest.body is not None:
         in_query = tuple(p for p in other_names if p != rest.body)
@@ -447,7 +466,7 @@ def _bind(name: str, base: str, route: str, arguments: type[BaseModel], rest: Re
         statuses=tuple(rest.statuses) if callable(status) or rest.statuses else (status,),
         path_parameters=in_path,
         query_parameters=in_query,
-        body_parameters=tuple(p for p in other_names if p not in in_query and p != rest.raw_body),
+        body_parameters=tuple(p for p in other_names if p not in in_query),
         media_type=rest.media_type,
         max_body=rest.max_body,
         headers=rest.headers,
@@ -456,12 +475,14 @@ def _bind(name: str, base: str, route: str, arguments: type[BaseModel], rest: Re
         socket=rest.socket,
         credential=rest.credential,
         apart=rest.apart,
+        site=rest.site,
         instead=rest.instead,
         instead_of_query=rest.instead_of_query,
         alone=rest.alone,
         further_names=rest.further_names,
         repeats=frozenset(rest.repeats),
         raw_body=rest.raw_body,
+        verbatim=rest.verbatim,
         whole_body=rest.body,
         further_query=rest.further_query,
         also=tuple(base + path for path in rest.also),

@@ -10,7 +10,7 @@ from unicodedata import normalize
 from pydantic import AfterValidator, BeforeValidator, Field, GetCoreSchemaHandler, StringConstraints, WithJsonSchema
 from pydantic_core import CoreSchema, core_schema, from_json, to_json
 
-from baobab.tools.core.escaping import is_seen
+from baobab.tools.core.guard.escaping import is_seen
 
 OMITTED: Any = object()
 """The default of a parameter whose absence means something else than null."""

@@ -4,23 +4,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from baobab.tools.core.auth.access import owner_role
-from baobab.tools.core.auth.callers import Account, Anonymous, AppKey, Caller, EndUser
-from baobab.tools.core.errors import (
+from baobab.tools.core import (
+    Account,
+    Anonymous,
+    AppKey,
     AppNotFound,
-    AppPaused,
     BadRequest,
     BaobabError,
+    Caller,
+    EndUser,
     Forbidden,
-    InvalidUserToken,
     Unauthenticated,
 )
+from baobab.tools.core.auth.access import owner_role
+from baobab.tools.core.errors import AppPaused, InvalidUserToken
 from baobab.tools.data.actor import SERVICE, VISITOR, Actor
 from baobab.tools.data.errors import SchemaNotFound
 from baobab.tools.data.schemas import ActingAs
 
 if TYPE_CHECKING:
-    from baobab.tools.core.call import Call
+    from baobab.tools.core import Call
 
 
 @dataclass(frozen=True, slots=True)

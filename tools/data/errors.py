@@ -1,14 +1,6 @@
 """The errors of an app's tables."""
 
-from baobab.tools.core.errors import (
-    BadRequest,
-    BaobabError,
-    Conflict,
-    Forbidden,
-    NotFound,
-    Unauthenticated,
-    Unavailable,
-)
+from baobab.tools.core import BadRequest, BaobabError, Conflict, Forbidden, NotFound, Unauthenticated, Unavailable
 
 INSTEAD_OF_RPC = (
     "There are no functions of the database (`rpc`): read a view that op:schema_apply declares, write to several "
@@ -147,7 +139,10 @@ class UniqueViolation(Conflict):
     code = "VALIDATION_UNIQUE_CONSTRAINT_VIOLATION"
     sqlstate = "23505"
     summary = "Another row has this value already, and it must be unique."
-    remediation = "Choose another value, or update the row that has it."
+    remediation = (
+        "Choose another value, or update the row that has it: op:data_insert does if its `on_conflict` names the "
+        "unique columns."
+    )
 
 
 class SchemaChanging(Unavailable):
@@ -337,3 +332,33 @@ class QueryRefused(BadRequest):
 class PolicyNotFound(NotFound):
     summary = "The table has no policy with this name."
     remediation = "List the policies with op:rls_list."
+
+
+class SqlInvalid(BadRequest):
+    code = "SQL_INVALID"
+    summary = "The statement is not one that can be run: a name, a type or its form is wrong."
+    remediation = "Correct what the message names. Write one statement, with `$1` for each value of `params`."
+
+
+class SqlNotAllowed(BadRequest):
+    code = "SQL_NOT_ALLOWED"
+    summary = "The statement uses something that an app's SQL may not use."
+    remediation = (
+        "Write SELECT, INSERT, UPDATE or DELETE on the app's own tables, with the functions that docs/data.md lists."
+    )
+
+
+class SqlTooLarge(BaobabError):
+    code = "SQL_TOO_LARGE"
+    status = 413
+    summary = "The statement answers or changes more than one call may. Nothing was answered, and nothing changed."
+    remediation = "Ask for less at a time: add LIMIT, name fewer columns, or narrow the condition."
+
+
+class SqlNotOffered(BadRequest):
+    code = "SQL_NOT_OFFERED"
+    summary = "This installation runs no SQL of apps: its database has no role that would confine it."
+    remediation = (
+        "Read and write through the tools for rows, or let the operator give the database's user the right to create "
+        "roles (docs/data.md)."
+    )

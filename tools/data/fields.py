@@ -4,9 +4,7 @@ from typing import Annotated
 
 from pydantic import Field, WithJsonSchema
 
-from baobab.tools.core.binding import Audit
-from baobab.tools.core.secret import NotSecret
-from baobab.tools.core.types import JsonObject, Text
+from baobab.tools.core import Audit, JsonObject, NotSecret, Text
 from baobab.tools.data.errors import (
     AnswerTooLarge,
     CheckViolation,
@@ -28,6 +26,7 @@ from baobab.tools.data.errors import (
 )
 
 MOST_ROWS = 1000
+UNDO = "data_undo"
 UNDOABLE = "It deletes rows. data_undo can bring them back within the days of undo."
 """What people read who are asked to approve it."""
 READ_ERRORS = (

@@ -1,19 +1,23 @@
-"""The sweep of tables: removes changes that are too old to be undone, and old results of attempts."""
+"""The jobs of tables: telling triggers what changed, and the sweep of changes that are too old to be undone."""
 
+import contextlib
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from functools import partial
+from typing import Any
 
 from baobab.storage.data.store import DataStore
-from baobab.storage.statements import Statements
-from baobab.tools.core.errors import AppMigrating
-from baobab.tools.core.job import Job
-from baobab.tools.data.attempts import Attempts
-from baobab.tools.data.catalogue import NOTICE, read_catalogue, write_catalogue
-from baobab.tools.data.change_log import is_expired, sweep_log
-from baobab.tools.data.row_security import raise_guard
-from baobab.tools.data.sequences import Sequences
+from baobab.storage.sql.database import Database
+from baobab.storage.sql.statements import Statements
+from baobab.tools.core import AppMigrating, Job, RetryLater, Services
+from baobab.tools.data.history.change_log import is_expired, sweep_log
+from baobab.tools.data.history.sequences import Sequences
+from baobab.tools.data.rows.attempts import Attempts
+from baobab.tools.data.rows.row_security import raise_guard
+from baobab.tools.data.rows.transactions import require_thawed
+from baobab.tools.data.schema.catalogue import NOTICE, read_catalogue, write_catalogue
+from baobab.tools.data.telling import list_behind, pass_over, tell_changes
 from baobab.tools.data.toolset import data
-from baobab.tools.data.transactions import require_thawed
 
 _ATTEMPT_DAYS = 7
 """How long the result of a write is stored for clients that send it again."""
@@ -32,6 +36,29 @@ async def data_sweep(job: Job) -> None:
             if await _guard_rows(store, app_id):
                 async with services.database.writing_unit(lock=None) as unit:
                     await services.notices.publish(unit, NOTICE, app_id)
+
+
+async def _pass_over(services: Services, database: Database, jobs: Sequence[Mapping[str, Any]]) -> None:
+    del database
+    mark = services.liveness.mark
+    assert mark is not None
+    for app_id in {each["app_id"] for each in jobs}:
+        await pass_over(services, app_id, mark.since)
+
+
+@data.job(attempts=1000, drop=_pass_over)
+async def data_tell(job: Job, app_id: str) -> None:
+    """Tell the triggers of an app which rows have changed."""
+    await tell_changes(job.services, app_id)
+
+
+@data.job(every=10.0)
+async def data_follow(job: Job) -> None:
+    """Tell triggers what was not told because a process ended too early."""
+    for app_id in await list_behind(job.services):
+        # Too much of this app waits, or it is being moved: others need not wait for that.
+        with contextlib.suppress(RetryLater):
+            await tell_changes(job.services, app_id)
 
 
 class _Sweep:

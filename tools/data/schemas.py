@@ -6,10 +6,9 @@ from typing import Annotated, Any, Literal, NotRequired
 from pydantic import ConfigDict, Field, WithJsonSchema, with_config
 from typing_extensions import TypedDict
 
+from baobab.tools.core import JsonObject, Text
 from baobab.tools.core.patterns import Pattern
-from baobab.tools.core.types import JsonObject, Text
 from baobab.tools.data.actor import Role
-from baobab.tools.data.channels import Level
 from baobab.tools.data.fields import (
     MOST_ROWS,
     Filters,
@@ -20,6 +19,7 @@ from baobab.tools.data.fields import (
     SelectText,
     TableName,
 )
+from baobab.tools.data.schema.channels import Level
 
 Row = dict[str, Any]
 """The columns of a row by name. A bigint and a numeric are texts, times ISO 8601 in UTC, bytes hexadecimal."""
@@ -72,6 +72,15 @@ class QueryPlan(TypedDict):
 
     sql: str
     plan: list[dict[str, Any]]
+
+
+class SqlAnswer(TypedDict):
+    """rows: of a SELECT, or of RETURNING; each by the names of its columns. rowCount: how many rows a SELECT found, or
+    a write wrote.
+    """
+
+    rows: list[Row]
+    rowCount: int
 
 
 class Deleted(TypedDict):

@@ -4,14 +4,15 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from baobab.storage.database import Unit
+from baobab.storage.sql.database import Unit
+from baobab.tools.core import AppMigrating, BaobabError, Toolset
+from baobab.tools.core.app_events import ROWS_CHANGED, AppEvent
 from baobab.tools.core.envelopes import Schema, Structured
-from baobab.tools.core.errors import AppMigrating, BaobabError
 from baobab.tools.core.listing import Listing
 from baobab.tools.core.stores import Stores
-from baobab.tools.core.toolset import Toolset
-from baobab.tools.data.copying import copy_tables, count_rows
 from baobab.tools.data.errors import ReservedTable
+from baobab.tools.data.exchange.cloning import CLONES
+from baobab.tools.data.exchange.copying import copy_tables, count_rows
 
 
 class TablesEnvelope(Structured):
@@ -75,12 +76,29 @@ async def _set_frozen(stores: Stores, app_id: str, *, is_frozen: bool) -> None:
     await stores.data.write(app_id, lambda statements: statements.rows(text, int(is_frozen)))
 
 
+_ROW = {"id": 17, "title": "The lamp is broken", "status": "open"}
+_CHANGE = {
+    "table": "tickets",
+    "key": {"id": 17},
+    "changed_by": "user",
+    "user_id": "5b2f7c9e-0000-4000-8000-000000000000",
+}
+
 data = Toolset(
     "data",
     "The app's own tables: rows, schema, and policies that say who may reach which rows.",
     base="/v1/{app_id}",
     raises=(AppMigrating, ReservedTable),
     data=AppTables(),
+    clones=CLONES,
+    events=tuple(
+        AppEvent(f"row.{word}", ROWS_CHANGED, f"A row of a table was {word}.", sample, "key")
+        for word, sample in (
+            ("inserted", {**_CHANGE, "row": _ROW, "old": None}),
+            ("updated", {**_CHANGE, "row": _ROW, "old": {**_ROW, "status": "new"}}),
+            ("deleted", {**_CHANGE, "row": None, "old": _ROW}),
+        )
+    ),
     envelope=TablesEnvelope(),
 )
 ROWS = Listing("rows", is_bare=True)

@@ -10,14 +10,13 @@ from typing import Any
 
 from sqlalchemy import ColumnElement
 
+from baobab.tools.core import AppNotFound, BaobabError, Call, Caller, EndUser
 from baobab.tools.core.auth.access import OF_APP
-from baobab.tools.core.auth.callers import Caller, EndUser
-from baobab.tools.core.call import Call
-from baobab.tools.core.errors import AppNotFound, AppPaused, BaobabError, UrlExpired, UrlRefused
-from baobab.tools.core.own_prefixes import is_covered, list_prefixes
-from baobab.tools.core.read_text import ReadText
+from baobab.tools.core.errors import AppPaused, UrlExpired, UrlRefused
+from baobab.tools.core.guard.own_prefixes import is_covered, list_prefixes
+from baobab.tools.core.guard.read_text import ReadText
+from baobab.tools.core.guard.texts import is_own_text
 from baobab.tools.core.signed_urls import Method, require_signature
-from baobab.tools.core.texts import is_own_text
 from baobab.tools.files.signed_urls import THUMBNAIL_SUFFIX, build_content_path
 from baobab.tools.files.tables import files_table, own_folders
 

@@ -1,6 +1,7 @@
 """The errors of files, in the contract's codes."""
 
-from baobab.tools.core.errors import AlreadyExists, BadRequest, BaobabError, Conflict, InvalidType, NotFound
+from baobab.tools.core import BadRequest, BaobabError, Conflict, NotFound
+from baobab.tools.core.errors import AlreadyExists, InvalidType
 
 
 class FileNotFound(NotFound):
@@ -87,6 +88,11 @@ class NotText(InvalidType):
 class ContentInvalid(BadRequest):
     summary = "The content is not valid base64."
     remediation = "Encode the bytes as base64 (RFC 4648), or send text with encoding `text`."
+
+
+class ContentAmbiguous(BadRequest):
+    summary = "A file needs its content once: as text, or as base64."
+    remediation = "Send `content` for a text, or `content_base64` for other bytes; not both."
 
 
 class TusVersionRefused(BaobabError):

@@ -4,9 +4,9 @@ from typing import Any
 
 from sqlalchemy import select
 
-from baobab.tools.core.call import Call
-from baobab.tools.core.changes import NOTHING, Change, describe_change
-from baobab.tools.core.escaping import escape_name
+from baobab.tools.core import Call
+from baobab.tools.core.guard.changes import NOTHING, Change, describe_change
+from baobab.tools.core.guard.escaping import escape_name
 from baobab.tools.files.access import is_own
 from baobab.tools.files.schemas import Encoding, decode_content
 from baobab.tools.files.serving import read_bytes
@@ -17,7 +17,7 @@ _MOST_COMPARED = 64 * 1024
 """The most bytes of a text that is shown line by line. For larger files and other types, only the size is shown."""
 
 
-async def list_replacement(call: Call, app_id: str, filename: str, content: str, encoding: Encoding) -> list[Change]:
+async def list_replacement(call: Call, app_id: str, filename: str, raw: bytes) -> list[Change]:
     """Lists how the caller's latest file of this name would change."""
     columns = files_table.c
     conditions = (columns.app_id == app_id, columns.filename == filename, ~PENDING, *is_own(call.caller))
@@ -25,7 +25,7 @@ async def list_replacement(call: Call, app_id: str, filename: str, content: str,
     async with call.reading() as execute:
         row = (await execute(query)).first()
     before = NOTHING if row is None else await _read(call, row)
-    return [describe_change(filename, before, _show(decode_content(content, encoding)))]
+    return [describe_change(filename, before, _show(raw))]
 
 
 async def list_deletion(call: Call, app_id: str, object_id: str) -> list[Change]:

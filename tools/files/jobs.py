@@ -7,11 +7,9 @@ from itertools import groupby
 
 from sqlalchemy import func, select
 
-from baobab.storage.database import Database
-from baobab.tools.core.errors import AppMigrating, AppNotFound, Damaged
-from baobab.tools.core.job import Job
-from baobab.tools.core.jobs import RetryLater
-from baobab.tools.core.services import Services
+from baobab.storage.sql.database import Database
+from baobab.tools.core import AppMigrating, AppNotFound, Job, RetryLater, Services
+from baobab.tools.core.errors import Damaged
 from baobab.tools.files.errors import FileNotFound, QuotaExceeded
 from baobab.tools.files.leftovers import delete_leftovers
 from baobab.tools.files.parts import KEPT_SECONDS, complete

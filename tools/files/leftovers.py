@@ -9,9 +9,8 @@ from typing import Any
 
 from sqlalchemy import select, union
 
-from baobab.storage.database import Execute
-from baobab.tools.core.errors import AppNotFound
-from baobab.tools.core.services import Services
+from baobab.storage.sql.database import Execute
+from baobab.tools.core import AppNotFound, Services
 from baobab.tools.core.stores import Stores
 from baobab.tools.files.tables import FREEZES, THUMBNAIL, build_app_folder, file_parts, file_usage, files_table
 

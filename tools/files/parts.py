@@ -11,12 +11,11 @@ from typing import Any
 
 from sqlalchemy import delete, func, insert, select, update
 
-from baobab.storage.database import Execute
 from baobab.storage.objects.errors import StoreUnavailable
+from baobab.storage.sql.database import Execute
+from baobab.tools.core import BaobabError, Call, Services
 from baobab.tools.core.auth.directory import App
-from baobab.tools.core.call import Call
-from baobab.tools.core.errors import BaobabError, Damaged
-from baobab.tools.core.services import Services
+from baobab.tools.core.errors import Damaged
 from baobab.tools.core.stores import Stores
 from baobab.tools.core.stream import ClientGone
 from baobab.tools.files import quota

@@ -8,10 +8,10 @@ from datetime import datetime
 
 from sqlalchemy import ColumnElement, func, select
 
-from baobab.storage.database import Execute, Unit
-from baobab.storage.tables import build_upsert
+from baobab.storage.sql.database import Execute, Unit
+from baobab.storage.sql.tables import build_upsert
 from baobab.tools.core.auth.directory import App
-from baobab.tools.core.plans import GB, MB
+from baobab.tools.core.limits.plans import GB, MB
 from baobab.tools.files.errors import ContentTypeRefused, FileTooLarge, QuotaExceeded, TooManyUploads
 from baobab.tools.files.schemas import ResourceInfo
 from baobab.tools.files.tables import PENDING, file_usage, file_usage_by_user, files_table

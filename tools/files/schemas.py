@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, NotRequired
 from pydantic import AfterValidator, Field, WithJsonSchema
 from typing_extensions import TypedDict
 
-from baobab.tools.core.types import NameText, Text, Uuid
+from baobab.tools.core import NameText, Text, Uuid
 from baobab.tools.files.errors import ContentInvalid, FileTooLarge
 
 MOST_INLINE = 2**20
@@ -119,7 +119,7 @@ class LocatedFile(TypedDict):
     size_bytes: int
     sha256: str
     writer: Annotated[
-        Literal["person", "outside"] | None, Field(description="Who stored it, as tools/core/texts.py has it.")
+        Literal["person", "outside"] | None, Field(description="Who stored it, as tools/core/guard/texts.py has it.")
     ]
     store_key: Annotated[str, Field(description="Where its bytes are in the object store of the app's region.")]
 
@@ -133,6 +133,7 @@ class NamedFile(TypedDict):
         str | None,
         Field(description="Its bytes; null if there are more than 256 KiB: get their address with op:files_download."),
     ]
+    content: Annotated[str | None, Field(description="The same as text; null if it is not UTF-8.")]
 
 
 class Progress(TypedDict):

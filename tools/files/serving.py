@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from baobab.storage.objects.errors import ObjectDamaged, StoreUnavailable
 from baobab.storage.objects.store import ObjectStore
-from baobab.tools.core.call import Call
+from baobab.tools.core import Call
 from baobab.tools.core.errors import Damaged
 from baobab.tools.core.stream import Stream
 from baobab.tools.files.conditions import Version

@@ -1,6 +1,6 @@
 """The signed addresses of a file: one for its upload, and others for reading it."""
 
-from baobab.tools.core.call import Call
+from baobab.tools.core import Call
 from baobab.tools.core.signed_urls import build_signed_url
 
 UPLOAD_SECONDS, DOWNLOAD_SECONDS = 300, 3600

@@ -5,21 +5,19 @@ file exists as a whole or not at all, and is counted once or not at all. Leftove
 file, or by the sweep.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 from sqlalchemy import ColumnElement, delete, insert, select, update
 
-from baobab.storage.database import Execute, Unit
 from baobab.storage.objects.errors import StoreUnavailable, TooLarge
 from baobab.storage.objects.store import ObjectInfo
+from baobab.storage.sql.database import Execute, Unit
+from baobab.tools.core import AppMigrating, BaobabError, Call, Services
 from baobab.tools.core.auth.directory import App
-from baobab.tools.core.call import Call
-from baobab.tools.core.errors import AppMigrating, BaobabError
-from baobab.tools.core.services import Services
-from baobab.tools.core.texts import find_writer
+from baobab.tools.core.guard.texts import find_origin, find_writer
 from baobab.tools.files import quota
 from baobab.tools.files.access import owner_of
 from baobab.tools.files.errors import AlreadyStored, FileNotFound, LengthDiffers, StoreFailed, UploadRunning
@@ -27,9 +25,8 @@ from baobab.tools.files.quota import Usage
 from baobab.tools.files.schemas import StoredFile
 from baobab.tools.files.signed_urls import UPLOAD_SECONDS
 from baobab.tools.files.tables import FREEZES, PENDING, build_folder, file_parts, files_table
+from baobab.tools.files.toolset import DELETED, STORED
 
-STORED = "file.stored"
-"""The event of a file whose bytes have arrived."""
 Row = Any
 """A row of `files_table`."""
 _ERASE, _ERASE_MANY = "files_erase", "files_erase_many"
@@ -121,7 +118,7 @@ async def settle(call: Call, row: Row, attempt: str, info: ObjectInfo, *, replac
     if (await call.services.directory.app(app.id)).region != app.region:
         raise AppMigrating
     async with FREEZES.writing(call) as unit:
-        await settle_in(unit, call.services, app, row.id, attempt, info)
+        await settle_in(unit, call.services, app, row.id, attempt, info, find_origin(call))
         if replaces:
             await _delete_namesakes(call, unit, row)
 
@@ -135,8 +132,16 @@ async def _delete_namesakes(call: Call, unit: Unit, row: Row) -> None:
         await delete_file(call.services, unit, namesake, call.require_app().organisation_id)
 
 
-async def settle_in(unit: Unit, services: Services, app: App, file_id: str, attempt: str, info: ObjectInfo) -> None:
-    """Settles a file in a unit that holds the lock of an app that is not being moved."""
+async def settle_in(
+    unit: Unit,
+    services: Services,
+    app: App,
+    file_id: str,
+    attempt: str,
+    info: ObjectInfo,
+    origin: Mapping[str, Any] | None = None,
+) -> None:
+    """Settles a file in a unit that holds the lock of an app that is not being moved. origin: who stores it."""
     now = services.clock.now()
     row = await find_row(unit.execute, app.id, file_id)
     if row is None:
@@ -148,15 +153,9 @@ async def settle_in(unit: Unit, services: Services, app: App, file_id: str, atte
     values = {"stored_as": attempt, "sha256": info.sha256, "stored_at": now}
     await unit.execute(update(files_table).where(*is_file(app.id, file_id)).values(**values))
     await quota.count_file(unit, app.id, row.user_id, row.size_bytes)
-    data = {
-        "object_id": row.id,
-        "key": build_object_key(row),
-        "filename": row.filename,
-        "content_type": row.content_type,
-        "size_bytes": row.size_bytes,
-        "user_id": row.user_id,
-    }
-    await services.jobs.emit(unit, STORED, app_id=app.id, data=data, tenant=app.organisation_id)
+    await services.jobs.emit(
+        unit, STORED, app_id=app.id, data=_describe(row), tenant=app.organisation_id, origin=origin
+    )
 
 
 async def delete_file(services: Services, unit: Unit, row: Row, tenant: str | None = None) -> None:
@@ -166,7 +165,16 @@ async def delete_file(services: Services, unit: Unit, row: Row, tenant: str | No
     await unit.execute(delete(file_parts).where(parts.app_id == row.app_id, parts.file_id == row.id))
     if row.stored_at is not None:
         await quota.count_file(unit, row.app_id, row.user_id, -row.size_bytes, -1)
+        await services.jobs.emit(
+            unit, DELETED, app_id=row.app_id, data=_describe(row), tenant=tenant, only_awaited=True
+        )
     await request_erasure(services, unit, row, tenant=tenant)
+
+
+def _describe(row: Row) -> dict[str, Any]:
+    """Returns what events tell of a file."""
+    names = ("filename", "content_type", "size_bytes", "user_id")
+    return {"object_id": row.id, "key": build_object_key(row), **{name: getattr(row, name) for name in names}}
 
 
 async def delete_pending(

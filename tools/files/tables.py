@@ -2,10 +2,9 @@
 
 from sqlalchemy import BigInteger, Boolean, Column, Index, String, Table
 
-from baobab.storage.tables import Instant, metadata
-from baobab.tools.core.app_data import AppTable
-from baobab.tools.core.app_freezes import Freezes
-from baobab.tools.core.own_prefixes import define_prefixes
+from baobab.storage.sql.tables import Instant, metadata
+from baobab.tools.core import AppTable, Freezes
+from baobab.tools.core.guard.own_prefixes import define_prefixes
 
 FREEZES = Freezes("files")
 
@@ -19,7 +18,7 @@ files_table = Table(
     Column("user_id", String(36)),
     Column("filename", String(255), nullable=False),
     Column("content_type", String(255), nullable=False),
-    # Who stored it: `person`, `outside` or null (tools/core/texts.py).
+    # Who stored it: `person`, `outside` or null (tools/core/guard/texts.py).
     Column("writer", String(10)),
     Column("size_bytes", BigInteger, nullable=False),
     # Whether every signed-in user may download it.

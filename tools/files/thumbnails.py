@@ -13,7 +13,7 @@ from typing import IO, Any
 from baobab.runtime.documents.document import UnreadableDocument
 from baobab.runtime.documents.thumbnails import MEDIA_TYPE, MOST_SOURCE, draw_thumbnail
 from baobab.storage.objects.store import ObjectStore
-from baobab.tools.core.call import Call
+from baobab.tools.core import Call
 from baobab.tools.core.stream import Stream
 from baobab.tools.files.conditions import Version
 from baobab.tools.files.errors import FileNotFound, NoThumbnail

@@ -1,6 +1,6 @@
 """The errors of the tools of jobs."""
 
-from baobab.tools.core.errors import Conflict, NotFound
+from baobab.tools.core import Conflict, NotFound
 
 
 class JobNotFound(NotFound):

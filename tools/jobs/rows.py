@@ -6,11 +6,10 @@ from typing import Any, Literal
 
 from sqlalchemy import Select, and_, select, tuple_
 
-from baobab.runtime.job_tables import jobs
-from baobab.storage.database import Database
-from baobab.tools.core.call import Call
+from baobab.runtime.jobs.job_tables import jobs
+from baobab.storage.sql.database import Database
+from baobab.tools.core import Call, Services
 from baobab.tools.core.job import CANCELLED, JobKind
-from baobab.tools.core.services import Services
 from baobab.tools.jobs.errors import JobNotFound
 from baobab.tools.jobs.schemas import JobDetail, JobEntry, JobStatus
 

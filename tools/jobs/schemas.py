@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from baobab.tools.core.types import JsonObject
+from baobab.tools.core import JsonObject
 
 JobStatus = Literal["waiting", "running", "failed", "cancelled", "completed"]
 

@@ -7,17 +7,14 @@ from typing import Annotated, Any
 from pydantic import Field
 from sqlalchemy import ColumnElement, and_, or_, select, update
 
-from baobab.runtime.job_tables import jobs as rows
-from baobab.storage.database import Database
-from baobab.tools.core.auth.access import AnyAccount
+from baobab.runtime.jobs.job_tables import jobs as rows
+from baobab.storage.sql.database import Database
+from baobab.tools.core import AnyAccount, Call, Cursor, Guard, PageSize, Text, Uuid, decode_cursor, encode_cursor
 from baobab.tools.core.auth.membership import resolve_organisation_id
-from baobab.tools.core.call import Call
 from baobab.tools.core.job import CANCELLED
 from baobab.tools.core.jobs import JOBS
 from baobab.tools.core.listing import Listing
-from baobab.tools.core.pagination import Cursor, CursorInvalid, PageSize, decode_cursor, encode_cursor
-from baobab.tools.core.toolset import Guard
-from baobab.tools.core.types import Text, Uuid
+from baobab.tools.core.pagination import CursorInvalid
 from baobab.tools.jobs.errors import JobNotCancelled, JobNotFound, JobNotRetried
 from baobab.tools.jobs.rows import State, find_row, list_databases, read_rows, render_detail, render_entry, select_page
 from baobab.tools.jobs.schemas import JobEntry, Jobs, OneJob

@@ -4,15 +4,27 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from baobab.tools.core import (
+    Account,
+    Anonymous,
+    AppKey,
+    AppNotFound,
+    BaobabError,
+    Caller,
+    EndUser,
+    Forbidden,
+    Role,
+    Unauthenticated,
+    require_role,
+)
 from baobab.tools.core.auth.access import owner_role
-from baobab.tools.core.auth.callers import Account, Anonymous, AppKey, Caller, EndUser, FunctionKey
-from baobab.tools.core.auth.roles import Role, require_role
-from baobab.tools.core.errors import AppNotFound, BaobabError, Forbidden, InvalidUserToken, Unauthenticated
+from baobab.tools.core.auth.callers import FunctionKey
+from baobab.tools.core.errors import InvalidUserToken
 from baobab.tools.kv.errors import ForeignCredential
 from baobab.tools.kv.rules import RuleBook, RuleBooks, Verb
 
 if TYPE_CHECKING:
-    from baobab.tools.core.call import Call
+    from baobab.tools.core import Call
 
 
 async def runs_app(call: "Call") -> bool:

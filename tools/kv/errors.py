@@ -2,26 +2,28 @@
 
 from typing import Any
 
-from baobab.tools.core.envelopes import Envelope, Schema
-from baobab.tools.core.errors import (
+from baobab.tools.core import (
     AppMigrating,
     AppNotFound,
     BadRequest,
     BaobabError,
-    BodyTooLarge,
     Conflict,
-    Damaged,
     Forbidden,
+    NotFound,
+    RateLimited,
+    Unauthenticated,
+    Unavailable,
+)
+from baobab.tools.core.envelopes import Envelope, Schema
+from baobab.tools.core.errors import (
+    BodyTooLarge,
+    Damaged,
     ImpersonationForbidden,
     Internal,
     InvalidApiKey,
     InvalidToken,
     InvalidUserToken,
     MethodNotAllowed,
-    NotFound,
-    RateLimited,
-    Unauthenticated,
-    Unavailable,
 )
 
 MAX_VALUE_BYTES = 256 * 1024

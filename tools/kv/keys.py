@@ -6,10 +6,10 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, WithJsonSchema
 
-from baobab.tools.core.secret import NotSecret
-from baobab.tools.core.titles import is_plain
+from baobab.tools.core import NotSecret
+from baobab.tools.core.guard.titles import is_plain
+from baobab.tools.core.guard.wording import list_texts
 from baobab.tools.core.types import encode_json
-from baobab.tools.core.wording import list_texts
 from baobab.tools.kv.errors import MAX_VALUE_BYTES, KeyInvalid, KeySegmentEmpty, ValueTooLarge
 
 MAX_KEY = 512

@@ -3,10 +3,10 @@
 from typing import TYPE_CHECKING, Any
 
 from baobab.tools.core.call import Spent
-from baobab.tools.core.limits import spend_of_app
+from baobab.tools.core.limits.limits import spend_of_app
 
 if TYPE_CHECKING:
-    from baobab.tools.core.call import Call
+    from baobab.tools.core import Call
 
 POLICY = "kv"
 

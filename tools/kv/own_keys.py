@@ -7,13 +7,12 @@ from collections.abc import Iterable
 from sqlalchemy import delete, select
 
 from baobab.storage.cache import Cache
-from baobab.storage.database import Execute
-from baobab.storage.tables import build_upsert
-from baobab.tools.core.call import Call
-from baobab.tools.core.own_prefixes import is_covered, list_prefixes
-from baobab.tools.core.read_text import ReadText
-from baobab.tools.core.services import Services
-from baobab.tools.core.texts import find_writer
+from baobab.storage.sql.database import Execute
+from baobab.storage.sql.tables import build_upsert
+from baobab.tools.core import Call, Services
+from baobab.tools.core.guard.own_prefixes import is_covered, list_prefixes
+from baobab.tools.core.guard.read_text import ReadText
+from baobab.tools.core.guard.texts import find_writer
 from baobab.tools.kv.tables import outside_keys, own_prefixes
 
 MARKED = "kv_own_text"

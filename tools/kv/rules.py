@@ -9,10 +9,7 @@ from typing import Literal
 from sqlalchemy import select
 
 from baobab.storage.cache import Cache
-from baobab.tools.core import patterns
-from baobab.tools.core.auth.callers import Caller, EndUser
-from baobab.tools.core.errors import Forbidden, Unauthenticated
-from baobab.tools.core.services import Services
+from baobab.tools.core import Caller, EndUser, Forbidden, Services, Unauthenticated, patterns
 from baobab.tools.kv.keys import MAX_KEY
 from baobab.tools.kv.tables import rules_table
 

@@ -2,10 +2,9 @@
 
 from sqlalchemy import Column, ForeignKey, Integer, String, Table
 
-from baobab.storage.tables import metadata
-from baobab.tools.core.app_data import AppTable
-from baobab.tools.core.app_freezes import Freezes
-from baobab.tools.core.own_prefixes import define_prefixes
+from baobab.storage.sql.tables import metadata
+from baobab.tools.core import AppTable, Freezes
+from baobab.tools.core.guard.own_prefixes import define_prefixes
 
 FREEZES = Freezes("kv")
 

@@ -2,11 +2,10 @@
 
 from collections.abc import Mapping
 
-from baobab.tools.core.binding import Audit
+from baobab.tools.core import AppMigrating, Audit, RateLimited, Toolset, Unavailable
 from baobab.tools.core.envelopes import Envelope
-from baobab.tools.core.errors import AppMigrating, RateLimited, Unavailable
 from baobab.tools.core.stores import Stores
-from baobab.tools.core.toolset import Toolset
+from baobab.tools.kv.clones import CLONES
 from baobab.tools.kv.errors import KvEnvelope
 from baobab.tools.kv.limits import KV_OPERATIONS
 from baobab.tools.kv.tables import APP_TABLES
@@ -50,6 +49,7 @@ kv = Toolset(
     raises=(RateLimited, Unavailable, AppMigrating),
     keeps_failures="key",
     app_tables=APP_TABLES,
+    clones=CLONES,
     data=KvData(),
     limit=KV_OPERATIONS,
 )

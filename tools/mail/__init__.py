@@ -1,8 +1,8 @@
 """Mail: written in the transaction of what asks for it, delivered over SMTP or kept in the outbox."""
 
 from baobab.tools.mail import jobs
-from baobab.tools.mail.tools import outbox, settings
+from baobab.tools.mail.tools import outbox, send, settings
 from baobab.tools.mail.toolset import mail
 
 TOOLSETS = (mail,)
-MODULES = (outbox, settings, jobs)
+MODULES = (outbox, send, settings, jobs)

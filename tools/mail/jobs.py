@@ -1,17 +1,18 @@
 """Jobs of mail: deliver one, and delete old ones."""
 
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
 from sqlalchemy import delete, select, update
 
-from baobab.runtime.smtp import MailDelayed, MailRefused, send_message
-from baobab.storage.database import Database
+from baobab.runtime.net.smtp import MailDelayed, MailRefused, send_message
 from baobab.storage.secrets import Vault
+from baobab.storage.sql.database import Database
+from baobab.tools.core import AppNotFound, Job, RetryLater, Services
 from baobab.tools.core.app_data import MOVE_ENDED
-from baobab.tools.core.errors import AppNotFound
-from baobab.tools.core.job import Job
-from baobab.tools.core.jobs import Event, RetryLater
+from baobab.tools.core.job import LEFT_UNDONE
+from baobab.tools.core.jobs import Event
 from baobab.tools.mail.mailer import find_settings, seal_context
 from baobab.tools.mail.message import compose_message
 from baobab.tools.mail.rendering import RenderedMail
@@ -25,7 +26,16 @@ _MOVING_SECONDS = 5.0
 _KEPT = timedelta(days=30)
 
 
-@mail.job(attempts=1000)
+async def _drop_mails(services: Services, database: Database, jobs: Sequence[Mapping[str, Any]]) -> None:
+    del services
+    values = {"status": "failed", "error": LEFT_UNDONE}
+    async with database.writing(lock=None) as connection:
+        for each in jobs:
+            key = (mails.c.app_id == each["app_id"], mails.c.id == each["mail_id"], mails.c.status == "queued")
+            await connection.execute(update(mails).where(*key).values(**values))
+
+
+@mail.job(attempts=1000, drop=_drop_mails)
 async def mail_deliver(job: Job, app_id: str, mail_id: str) -> None:
     """Hands a mail over to the SMTP server. A worker that is killed right after that sends it once more, with the same
     Message-ID, by which mail servers drop the second.

@@ -5,12 +5,13 @@ from typing import Any
 
 from sqlalchemy import delete, insert, select
 
-from baobab.runtime.smtp import SmtpServer
+from baobab.runtime.net.smtp import SmtpServer
 from baobab.storage.clock import Clock, Ids
-from baobab.storage.database import Execute, Unit
 from baobab.storage.secrets import Vault
+from baobab.storage.sql.database import Execute, Unit
 from baobab.tools.core.auth.directory import Directory
 from baobab.tools.core.jobs import Jobs
+from baobab.tools.core.liveness import Liveness
 from baobab.tools.core.mail import Mail
 from baobab.tools.mail.rendering import render_mail
 from baobab.tools.mail.tables import INSTALLATION, mail_settings, mails
@@ -32,7 +33,14 @@ class OutboxMailer:
     """Writes mails to the table `mails`, where those who run an app read them while no SMTP server is set."""
 
     def __init__(
-        self, postbox: Postbox, directory: Directory, vault: Vault, jobs: Jobs, clock: Clock, ids: Ids
+        self,
+        postbox: Postbox,
+        directory: Directory,
+        vault: Vault,
+        jobs: Jobs,
+        clock: Clock,
+        ids: Ids,
+        liveness: Liveness,
     ) -> None:
         self.postbox = postbox
         self._directory = directory
@@ -40,6 +48,7 @@ class OutboxMailer:
         self._jobs = jobs
         self._clock = clock
         self._ids = ids
+        self._liveness = liveness
 
     @property
     def delivers(self) -> bool:
@@ -48,13 +57,17 @@ class OutboxMailer:
     async def send(self, unit: Unit, mail: Mail) -> str:
         """Writes a mail in the unit and asks for its delivery when the unit commits; returns the mail's id."""
         app = None if mail.app_id is None else await self._directory.app(mail.app_id)
-        name = NAME if app is None else app.name
+        name = NAME if app is None else app.title
         settings = None if app is None else await find_settings(unit.execute, app.id)
         if settings is not None and settings.from_name is not None:
             name = settings.from_name
         has_server = self.postbox.server is not None or (settings is not None and settings.smtp_host is not None)
+        if has_server:
+            # Nothing is promised that a copy of an installation does not send.
+            self._liveness.require_live()
         colour = None if settings is None else settings.colour
-        rendered_mail, mail_id = render_mail(mail.template, name, mail.values, colour), self._ids.uuid()
+        rendered_mail = render_mail(mail.template, name, mail.values, colour)
+        mail_id = mail.mail_id or self._ids.uuid()
         row = {"app_id": mail.app_id or INSTALLATION, "id": mail_id, "to_address": mail.to, "template": mail.template}
         row |= {"subject": rendered_mail.subject[:300], "sender_name": name}
         row |= {name: self._vault.seal(text.encode(), seal_context(name, mail_id)) for name, text in (

@@ -4,7 +4,7 @@ from datetime import datetime
 from email.headerregistry import Address
 from email.message import EmailMessage
 
-from baobab.runtime.smtp import MailRefused
+from baobab.runtime.net.smtp import MailRefused
 from baobab.tools.mail.rendering import RenderedMail
 from baobab.tools.mail.routes import Route
 

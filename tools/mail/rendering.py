@@ -40,7 +40,8 @@ _LIST_TEXT = """{{ subject }}.
 {% for group in calls.groups %}
 {{ group.name }} ({{ group.calls|length }})
 {% for call in group.calls %}- {{ call.title }}
-{% if call.excerpt %}  {{ call.excerpt }}
+{% if call.get('warning') %}  Check: {{ call.warning }}
+{% endif %}{% if call.excerpt %}  {{ call.excerpt }}
 {% endif %}  {{ call.left }}: {{ call.url }}
 {% endfor %}{% endfor %}{% if calls.more %}
 and {{ calls.more }} more
@@ -58,13 +59,28 @@ _LIST_HTML = """<!doctype html>
 <p style="margin:16px 0 8px;color:#52525b">{{ group.name }} ({{ group.calls|length }})</p>
 {% for call in group.calls %}\
 <p style="margin:0 0 12px"><a href="{{ call.url }}" style="color:{{ colour }};font-weight:600">{{ call.title }}</a><br>
-{% if call.excerpt %}{{ call.excerpt }}<br>
+{% if call.get('warning') %}<strong>Check: {{ call.warning }}</strong><br>
+{% endif %}{% if call.excerpt %}{{ call.excerpt }}<br>
 {% endif %}\
 <span style="color:#52525b">{{ call.left }}</span></p>
 {% endfor %}{% endfor %}\
 {% if calls.more %}<p style="margin:0 0 16px">and {{ calls.more }} more</p>
 {% endif %}\
 <p style="margin:16px 0"><a href="{{ link }}" style="color:{{ colour }};font-weight:600">All that waits</a></p>
+<p style="margin:0;color:#52525b">{{ app }}</p>
+</div>
+</body>
+</html>
+"""
+_MESSAGE_TEXT = """{{ body }}
+
+{{ app }}
+"""
+_MESSAGE_HTML = """<!doctype html>
+<html lang="en">
+<body style="margin:0;padding:24px;background:#f4f4f5;color:#18181b;font:16px/1.5 system-ui,sans-serif">
+<div style="max-width:560px;margin:0 auto;padding:32px;background:#ffffff;border-radius:8px">
+<p style="margin:0 0 24px;white-space:pre-wrap;overflow-wrap:anywhere">{{ body }}</p>
 <p style="margin:0;color:#52525b">{{ app }}</p>
 </div>
 </body>
@@ -165,6 +181,15 @@ TEMPLATES = {
         },
     ),
     "waiting_calls": Template("{{ subject }}", {}, _LIST_TEXT, _LIST_HTML),
+    "trigger_failing": Template(
+        "The trigger {{ name }} of {{ app_title }} does not work",
+        {
+            "greeting": "The trigger {{ name }} of {{ app_title }}: {{ words }} See what happened:",
+            "lifetime": "",
+            "ignore": "You get this mail once, until it has worked again. The trigger has a switch for it.",
+        },
+    ),
+    "message": Template("{{ subject }}", {}, _MESSAGE_TEXT, _MESSAGE_HTML),
     "test": Template(
         "A test mail from {{ app }}",
         {

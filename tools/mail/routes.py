@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from typing import Any
 
-from baobab.runtime.egress import Egress
-from baobab.runtime.smtp import Dial, SmtpServer
+from baobab.runtime.net.egress import Egress
+from baobab.runtime.net.smtp import Dial, SmtpServer
 from baobab.storage.secrets import Vault
-from baobab.tools.core.services import Services
+from baobab.tools.core import Services
 from baobab.tools.mail.mailer import OutboxMailer
 from baobab.tools.mail.tables import mail_settings
 
@@ -27,8 +27,9 @@ class Route:
 def find_route(services: Services, settings: Any) -> Route | None:
     """Chooses the app's own server, or else the installation's; None if there is neither.
 
-    settings: the row of the app's mail settings, or None.
+    settings: the row of the app's mail settings, or None. Raises InstallationIsCopy in a copy, which sends no mail.
     """
+    services.liveness.require_live()
     mailer, http_client = services.mailer, services.http_client
     assert isinstance(mailer, OutboxMailer)
     reply_to = None if settings is None else settings.reply_to

@@ -6,8 +6,7 @@ from typing import Annotated, Literal, NotRequired
 from pydantic import ConfigDict, Field, with_config
 from typing_extensions import TypedDict
 
-from baobab.tools.core.secret import Secret
-from baobab.tools.core.types import Text
+from baobab.tools.core import Secret, Text
 
 Status = Literal["outbox", "queued", "sent", "failed", "expired"]
 
@@ -32,6 +31,17 @@ class Outbox(TypedDict):
 
     mails: list[OutboxMail]
     next_cursor: str | None
+
+
+class SentHead(TypedDict):
+    id: str
+    to: str
+    subject: str
+    status: Annotated[Status, Field(description="`queued` until the mail server has taken it.")]
+
+
+class SentMail(TypedDict):
+    mail: SentHead
 
 
 class WholeMail(OutboxMail):
@@ -80,6 +90,7 @@ class MailSettings(TypedDict):
     from_name: Annotated[str | None, Field(description="Null: the app's name.")]
     reply_to: str | None
     colour: str | None
+    recipients: Annotated[list[str], Field(description="Whom op:mail_send may mail beside users and members.")]
     smtp: Annotated[KnownMailServer | None, Field(description="Null: the installation's server, if it has one.")]
 
 

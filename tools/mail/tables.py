@@ -2,9 +2,8 @@
 
 from sqlalchemy import Column, Index, Integer, String, Table, Text
 
-from baobab.storage.tables import Instant, Sealed, metadata
-from baobab.tools.core.app_data import AppTable
-from baobab.tools.core.app_freezes import Freezes
+from baobab.storage.sql.tables import Instant, Json, Sealed, metadata
+from baobab.tools.core import AppTable, Freezes
 
 FREEZES = Freezes("mail")
 
@@ -39,6 +38,8 @@ mail_settings = Table(
     Column("from_name", String(100)),
     Column("reply_to", String(250)),
     Column("colour", String(7)),
+    # Addresses, and domains with an @ before them, that the app may mail beside its users and members.
+    Column("recipients", Json),
     # The app's own server; null for the installation's.
     Column("smtp_host", String(253)),
     Column("smtp_port", Integer),

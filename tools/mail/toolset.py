@@ -1,7 +1,7 @@
 """The toolset of mail."""
 
-from baobab.tools.core.errors import AppMigrating
-from baobab.tools.core.toolset import Toolset
+from baobab.tools.core import AppMigrating, Toolset
+from baobab.tools.mail.clones import CLONES
 from baobab.tools.mail.tables import APP_TABLES
 
 mail = Toolset(
@@ -10,4 +10,5 @@ mail = Toolset(
     base="/v1/{app_id}/auth",
     raises=(AppMigrating,),
     app_tables=APP_TABLES,
+    clones=CLONES,
 )

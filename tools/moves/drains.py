@@ -12,12 +12,10 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, and_, delete, exists, func, insert, or_, select, update
 
-from baobab.storage.database import INSTALLATION, Execute, Unit
+from baobab.storage.sql.database import INSTALLATION, Execute, Unit
+from baobab.tools.core import Job, RetryLater, Services
 from baobab.tools.core.auth.tables import apps
 from baobab.tools.core.cells import RegionFull, count_apps, draining_cells, load_draining
-from baobab.tools.core.job import Job
-from baobab.tools.core.jobs import RetryLater
-from baobab.tools.core.services import Services
 from baobab.tools.core.stores import Cell
 from baobab.tools.moves.errors import CellUnknown, Ineligible, NotDrainable
 from baobab.tools.moves.start import choose_cell, start_move

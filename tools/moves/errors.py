@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from baobab.tools.core import AppNotFound, BadRequest, BaobabError, Conflict, NotFound
 from baobab.tools.core.envelopes import Envelope, Schema
-from baobab.tools.core.errors import AppNotFound, BadRequest, BaobabError, Conflict, NotFound
 
 
 class DestRegionRequired(BadRequest):

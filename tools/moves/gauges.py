@@ -1,8 +1,8 @@
 """The gauges of moves, for the metrics."""
 
+from baobab.tools.core import Services
 from baobab.tools.core.cells import count_apps
 from baobab.tools.core.gauges import Reading
-from baobab.tools.core.services import Services
 from baobab.tools.moves.toolset import moves
 
 

@@ -2,9 +2,8 @@
 
 from sqlalchemy import select, update
 
+from baobab.tools.core import Job, RetryLater
 from baobab.tools.core.app_data import erase_app
-from baobab.tools.core.job import Job
-from baobab.tools.core.jobs import RetryLater
 from baobab.tools.moves.drains import advance_drain
 from baobab.tools.moves.mover import Mover
 from baobab.tools.moves.tables import TEARING_DOWN, moves_table

@@ -10,11 +10,11 @@ from typing import Any
 
 from sqlalchemy import select, update
 
-from baobab.storage.database import Unit
+from baobab.storage.sql.database import Unit
+from baobab.tools.core import Job, RetryLater
 from baobab.tools.core.app_data import MOVE_ENDED, AppData, copy_objects, erase_app
 from baobab.tools.core.auth.tables import apps
-from baobab.tools.core.job import Job
-from baobab.tools.core.jobs import OUTAGES, JobLost, RetryLater
+from baobab.tools.core.jobs import OUTAGES, JobLost
 from baobab.tools.core.stores import Stores
 from baobab.tools.moves.tables import BEFORE_FLIP, STEPS, moves_table
 

@@ -24,7 +24,9 @@ class Progress(TypedDict):
 
 class MoveStarted(TypedDict):
     migration_id: str
-    status: Literal["queued"]
+    status: Annotated[
+        Literal["queued"] | Step, Field(description="`queued`, or with `wait_seconds` the step that was reached.")
+    ]
     current_step: NotRequired[Annotated[Step, Field(description="With `wait_seconds`.")]]
     last_error: NotRequired[str | None]
     completed_at: NotRequired[datetime | None]

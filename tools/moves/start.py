@@ -4,9 +4,9 @@ from typing import Protocol
 
 from sqlalchemy import insert, select
 
-from baobab.storage.database import Execute, Unit
+from baobab.storage.sql.database import Execute, Unit
+from baobab.tools.core import Services
 from baobab.tools.core.cells import Cells, RegionFull
-from baobab.tools.core.services import Services
 from baobab.tools.core.stores import Cell
 from baobab.tools.moves.errors import Ineligible
 from baobab.tools.moves.tables import TEARING_DOWN, moves_table

@@ -4,7 +4,7 @@ from typing import Literal, get_args
 
 from sqlalchemy import Column, Index, Integer, String, Table, Text, text
 
-from baobab.storage.tables import Instant, Json, metadata
+from baobab.storage.sql.tables import Instant, Json, metadata
 
 Step = Literal[
     "requested",

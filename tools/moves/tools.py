@@ -5,13 +5,8 @@ from typing import Annotated, Any
 from pydantic import Field
 from sqlalchemy import exists, select, update
 
-from baobab.tools.core.auth.access import AnyAccount, AppOwner
+from baobab.tools.core import AnyAccount, AppId, AppOwner, Audit, Call, Guard, Rest, Text, Uuid, require_role
 from baobab.tools.core.auth.membership import resolve_organisation_id
-from baobab.tools.core.auth.roles import require_role
-from baobab.tools.core.binding import Audit
-from baobab.tools.core.call import Call
-from baobab.tools.core.toolset import Guard, Rest
-from baobab.tools.core.types import AppId, Text, Uuid
 from baobab.tools.core.waiting import Waits
 from baobab.tools.moves.errors import (
     DestRegionRequired,
@@ -41,7 +36,8 @@ def _is_over(move: Move) -> bool:
 
 
 def _add_end(result: Any, move: Move) -> Any:
-    return {**result, **{name: move[name] for name in ("current_step", "last_error", "completed_at")}}
+    fields = {name: move[name] for name in ("current_step", "last_error", "completed_at")}
+    return {**result, **fields, "status": move["current_step"]}
 
 
 _TO_END = Waits(_is_over, "moves_get", lambda result: {"migration_id": result["migration_id"]}, _add_end)

@@ -1,7 +1,7 @@
 """The errors of OAuth for accounts; those that every authorization server has are in runtime/oauth/errors.py."""
 
 from baobab.runtime.oauth.errors import OAuthError
-from baobab.tools.core.errors import NotFound
+from baobab.tools.core import NotFound
 
 
 class InvalidScope(OAuthError):

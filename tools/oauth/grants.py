@@ -8,10 +8,10 @@ from sqlalchemy import ColumnElement, insert, select, update
 
 from baobab.runtime.oauth.errors import InvalidGrant
 from baobab.storage.secrets import digest_token
+from baobab.tools.core import Call
 from baobab.tools.core.auth import keys
 from baobab.tools.core.auth.membership import load_role
 from baobab.tools.core.auth.tables import api_keys
-from baobab.tools.core.call import Call
 from baobab.tools.oauth.tables import oauth_grants, oauth_refresh_tokens
 
 ACCESS_LIFETIME = timedelta(hours=1)

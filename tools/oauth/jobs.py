@@ -4,8 +4,8 @@ from datetime import timedelta
 
 from sqlalchemy import delete, func, or_, select, update
 
+from baobab.tools.core import Job
 from baobab.tools.core.auth.tables import api_keys
-from baobab.tools.core.job import Job
 from baobab.tools.oauth.grants import (
     REFRESH_LIFETIME,
 )
@@ -15,7 +15,7 @@ from baobab.tools.oauth.toolset import oauth
 UNUSED_CLIENTS_KEPT = timedelta(days=30)
 
 
-@oauth.job(every=3600)
+@oauth.job(every=3600, in_copies=True)
 async def oauth_forget(job: Job) -> None:
     """Delete expired codes, and registered clients that no person has decided about for 30 days."""
     now = job.services.clock.now()

@@ -3,7 +3,7 @@
 from baobab.runtime.oauth import requests
 from baobab.runtime.oauth.errors import InvalidTarget
 from baobab.runtime.oauth.requests import AuthorizationRequest
-from baobab.tools.core.services import Services
+from baobab.tools.core import Services
 from baobab.tools.oauth.errors import InvalidScope
 
 SCOPES = ("mcp", "ai:gateway")

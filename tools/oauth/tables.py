@@ -2,7 +2,7 @@
 
 from sqlalchemy import Boolean, Column, ForeignKey, String, Table, Text
 
-from baobab.storage.tables import Instant, Json, metadata
+from baobab.storage.sql.tables import Instant, Json, metadata
 
 oauth_clients = Table(
     "oauth_clients",

@@ -4,10 +4,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from baobab.tools.core.auth.callers import Account, Anonymous, Caller
-from baobab.tools.core.auth.roles import Role, require_role
-from baobab.tools.core.call import Call
-from baobab.tools.core.errors import BaobabError, Forbidden, Unauthenticated
+from baobab.tools.core import (
+    Account,
+    Anonymous,
+    BaobabError,
+    Call,
+    Caller,
+    Forbidden,
+    Role,
+    Unauthenticated,
+    require_role,
+)
 from baobab.tools.organisations.errors import OrganisationNotFound
 
 _ID_LENGTH = 36

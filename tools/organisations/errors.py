@@ -1,6 +1,7 @@
 """The errors of organisations, members and invitations."""
 
-from baobab.tools.core.errors import AlreadyExists, BadRequest, Conflict, Forbidden, NotFound
+from baobab.tools.core import BadRequest, Conflict, Forbidden, NotFound
+from baobab.tools.core.errors import AlreadyExists
 
 
 class OrganisationNotFound(NotFound):

@@ -7,9 +7,8 @@ from typing import Any
 from sqlalchemy import ColumnElement, delete, func, insert, select, update
 
 from baobab.storage.secrets import digest_token
-from baobab.tools.core.auth.roles import Role
+from baobab.tools.core import Call, Role
 from baobab.tools.core.auth.tables import accounts, invitations, members, organisations
-from baobab.tools.core.call import Call
 from baobab.tools.organisations.errors import (
     AlreadyMember,
     InvitationNotFound,

@@ -5,10 +5,10 @@ from typing import Any
 
 from sqlalchemy import func, select
 
+from baobab.tools.core import Call, Role, require_role
 from baobab.tools.core.auth.membership import select_memberships
-from baobab.tools.core.auth.roles import APPROVER, Role, rank, require_role
+from baobab.tools.core.auth.roles import APPROVER, rank
 from baobab.tools.core.auth.tables import apps, members, organisations
-from baobab.tools.core.call import Call
 from baobab.tools.organisations.errors import AboveOwnRole, AppsNotOfOrganisation, LastOwner, OrganisationNotFound
 
 

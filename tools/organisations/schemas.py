@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, cast
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from baobab.tools.core.auth.roles import Role
+from baobab.tools.core import Role
 
 ChosenApps = Annotated[
     list[str] | None, Field(description="The only apps about whose calls an approver decides; null for all.")

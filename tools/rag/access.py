@@ -11,13 +11,11 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, bindparam, select
 
-from baobab.storage.database import Execute
+from baobab.storage.sql.database import Execute
+from baobab.tools.core import Anonymous, BaobabError, Call, Caller, EndUser, Forbidden, Unauthenticated
 from baobab.tools.core.auth.access import OF_APP
-from baobab.tools.core.auth.callers import Anonymous, Caller, EndUser
-from baobab.tools.core.call import Call
-from baobab.tools.core.errors import BaobabError, Forbidden, Unauthenticated
-from baobab.tools.core.read_text import ReadText
-from baobab.tools.core.texts import is_own_text
+from baobab.tools.core.guard.read_text import ReadText
+from baobab.tools.core.guard.texts import is_own_text
 from baobab.tools.rag.errors import CollectionNotFound, DocumentNotFound, NotForUsers
 from baobab.tools.rag.tables import collections, documents
 
@@ -129,7 +127,7 @@ def require_extensible(caller: Caller, collection: Row) -> None:
 async def list_collections(call: Call) -> Sequence[Row]:
     """Lists the collections that a caller may know of, by name."""
     query = _choose(call.caller, _LIST, _LIST_FOR_USER, _LIST_FOR_VISITOR)
-    return (await call.read_once(query, {"app": call.require_app().id})).all()
+    return (await call.read(query, {"app": call.require_app().id})).all()
 
 
 async def load_collection(execute: Execute, call: Call, name: str) -> Row:

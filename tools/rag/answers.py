@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic_core import from_json, to_json
 
-from baobab.tools.core.call import Call
+from baobab.tools.core import Call
 from baobab.tools.rag.model_calls import ask_model, nested_context, paying_caller
 from baobab.tools.rag.schemas import FoundChunk, Sentence
 

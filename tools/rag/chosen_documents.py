@@ -8,8 +8,7 @@ from typing import Any
 
 from sqlalchemy import select
 
-from baobab.tools.core.call import Call
-from baobab.tools.core.services import Services
+from baobab.tools.core import Call, Services
 from baobab.tools.rag.filters import compile_filter
 from baobab.tools.rag.tables import documents
 from baobab.tools.rag.vector_search import Scope

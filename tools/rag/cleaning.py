@@ -8,10 +8,8 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, and_, delete, exists, or_, select, tuple_
 
-from baobab.storage.database import Unit
-from baobab.tools.core.call import Call
-from baobab.tools.core.job import Job
-from baobab.tools.core.services import Services
+from baobab.storage.sql.database import Unit
+from baobab.tools.core import Call, Job, Services
 from baobab.tools.rag.tables import FREEZES, chunks, documents, texts, vectors
 
 _AT_ONCE = 500

@@ -2,9 +2,8 @@
 
 from pathlib import Path
 
-from baobab.runtime.egress import Egress, EgressTooLarge
-from baobab.tools.core.errors import Unavailable
-from baobab.tools.core.services import Services
+from baobab.runtime.net.egress import Egress, EgressTooLarge
+from baobab.tools.core import Services, Unavailable
 
 _MOST_BYTES = 20 * 2**20
 _SECONDS = 60.0

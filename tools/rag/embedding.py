@@ -8,10 +8,9 @@ from types import ModuleType
 
 from baobab.runtime.late_import import LateImport
 from baobab.storage.vectors.numpy_import import import_numpy
-from baobab.tools.core.auth.callers import Caller
+from baobab.tools.core import Caller, Unavailable
 from baobab.tools.core.call import ToolRunner
 from baobab.tools.core.context import RequestContext
-from baobab.tools.core.errors import Unavailable
 
 
 def _import_matrices() -> ModuleType:

@@ -1,6 +1,7 @@
 """The errors of retrieval, in the contract's codes."""
 
-from baobab.tools.core.errors import BadRequest, BaobabError, Conflict, Forbidden, InvalidType, NotFound, UnknownField
+from baobab.tools.core import BadRequest, BaobabError, Conflict, Forbidden, NotFound
+from baobab.tools.core.errors import InvalidType, UnknownField
 
 
 class CollectionNotFound(NotFound):

@@ -118,7 +118,7 @@ class _Compiler:
 
 
 def _unknown(operator: str) -> FilterInvalid:
-    return FilterInvalid(f"`{operator[:64]}` is no operator.", details={"invalidFilters": [operator[:64]]})
+    return FilterInvalid(f"`{operator[:64]}` is not an operator.", details={"invalidFilters": [operator[:64]]})
 
 
 def _contains_object(value: Any, entries: dict[str, Holds]) -> bool:

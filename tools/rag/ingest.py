@@ -9,13 +9,11 @@ from urllib.parse import urlsplit
 from sqlalchemy import bindparam, func, insert, select, update
 
 from baobab.runtime.documents.child.kinds import MEDIA_TYPES
-from baobab.runtime.egress import Egress
-from baobab.storage.database import Unit
-from baobab.tools.core.auth.callers import Account, AppKey, EndUser
+from baobab.runtime.net.egress import Egress
+from baobab.storage.sql.database import Unit
+from baobab.tools.core import Account, AppKey, Call, EndUser, Services
 from baobab.tools.core.auth.directory import App
-from baobab.tools.core.call import Call
-from baobab.tools.core.services import Services
-from baobab.tools.core.texts import Writer, find_writer
+from baobab.tools.core.guard.texts import Writer, find_writer
 from baobab.tools.rag.access import Row, owner_of
 from baobab.tools.rag.errors import FileRefused, NotForUsers, SourceMissing, StorageFull, TooManyDocuments
 from baobab.tools.rag.schemas import MOST_DOCUMENTS, IngestResult
@@ -23,6 +21,7 @@ from baobab.tools.rag.tables import collections, documents, texts
 
 PART = 64 * 1024
 """The characters of one part of a text, but for the last."""
+WILL_BE_READ = "The document will be read soon."
 _JOB = "rag_prepare"
 # Built once, since that takes longer than to run them.
 _APP: Any = bindparam("of_app")
@@ -131,11 +130,11 @@ async def add_document(
     """
     user_id = owner_of(call.caller)
     of_collection = {"of_app": collection.app_id, "of_collection": collection.id}
-    for row in await unit.fetch(_FIND_SAME, {**of_collection, "digest": source.digest, "of_user": user_id}):
+    for row in await unit.execute(_FIND_SAME, {**of_collection, "digest": source.digest, "of_user": user_id}):
         if row.metadata == metadata and row.status != "failed":
             message = "The collection has a document with this content and metadata already."
             return row.id, {"documentId": row.id, "status": row.status, "message": message}
-    if (await unit.fetch(_COUNT_DOCUMENTS, of_collection))[0][0] >= MOST_DOCUMENTS:
+    if (await unit.execute(_COUNT_DOCUMENTS, of_collection)).scalar_one() >= MOST_DOCUMENTS:
         raise TooManyDocuments(details={"limit": MOST_DOCUMENTS})
     document_id = call.services.ids.uuid_at(call.now)
     identity = {"app_id": collection.app_id, "document_id": document_id, "collection_id": collection.id}
@@ -152,7 +151,7 @@ async def add_document(
     }
     await unit.write(_INSERT_DOCUMENT, new_row)
     await _begin_preparation(call, unit, identity, values, source)
-    return document_id, {"documentId": document_id, "status": "pending", "message": "The document will be read soon."}
+    return document_id, {"documentId": document_id, "status": "pending", "message": WILL_BE_READ}
 
 
 async def begin_version(
@@ -222,7 +221,7 @@ async def count_bytes(unit: Unit, app: App, collection_id: str, more_bytes: int)
         return
     limit = app.plan.file_bytes
     if limit is not None and more_bytes > 0:
-        used_bytes = int((await unit.fetch(_COUNT_BYTES, {"of_app": app.id}))[0][0])
+        used_bytes = int((await unit.execute(_COUNT_BYTES, {"of_app": app.id})).scalar_one())
         if used_bytes + more_bytes > limit:
             raise StorageFull(
                 f"The documents of the app have {used_bytes} of {limit} bytes; {more_bytes} more do not fit.",

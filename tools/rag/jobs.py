@@ -4,12 +4,9 @@ from datetime import timedelta
 
 from sqlalchemy import exists, select, update
 
-from baobab.runtime.job_tables import jobs
-from baobab.storage.database import Database
-from baobab.tools.core.errors import AppNotFound
-from baobab.tools.core.job import Job
-from baobab.tools.core.jobs import RetryLater
-from baobab.tools.core.services import Services
+from baobab.runtime.jobs.job_tables import jobs
+from baobab.storage.sql.database import Database
+from baobab.tools.core import AppNotFound, Job, RetryLater, Services
 from baobab.tools.rag.cleaning import clean, enqueue_cleaning
 from baobab.tools.rag.ingest import enqueue_preparation
 from baobab.tools.rag.preparation import prepare

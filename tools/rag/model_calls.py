@@ -3,8 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from baobab.tools.core.auth.callers import Anonymous, AppKey, Caller
-from baobab.tools.core.call import Call
+from baobab.tools.core import Anonymous, AppKey, Call, Caller
 from baobab.tools.core.context import RequestContext
 
 

@@ -15,26 +15,22 @@ from sqlalchemy import and_, bindparam, delete, insert, select, update
 
 from baobab.runtime.documents.document import Block, ParsedDocument, UnreadableDocument
 from baobab.runtime.documents.parsing import parse_document
-from baobab.runtime.job_slots import network_wait
+from baobab.runtime.jobs.job_slots import network_wait
 from baobab.runtime.retrieval.chunks import Chunk, TooManyChunks, split_text
-from baobab.storage.database import Unit
-from baobab.storage.full_text import split_words, tag_words
-from baobab.tools.core.auth.callers import AppKey
+from baobab.storage.sql.database import Unit
+from baobab.storage.sql.full_text import split_words, tag_words
+from baobab.tools.core import AppKey, BaobabError, Job, NotFound, RateLimited, RetryLater, Services, Unavailable
 from baobab.tools.core.auth.directory import App
 from baobab.tools.core.context import RequestContext
-from baobab.tools.core.errors import BaobabError, Internal, NotFound, RateLimited, Unavailable
-from baobab.tools.core.job import Job
-from baobab.tools.core.jobs import RetryLater
-from baobab.tools.core.services import Services
+from baobab.tools.core.errors import Internal
 from baobab.tools.rag.cleaning import enqueue_cleaning
 from baobab.tools.rag.downloads import PageRefused, download_page
 from baobab.tools.rag.embedding import Embedded, embed_texts
 from baobab.tools.rag.ingest import CHANGE_DOCUMENT, count_bytes, insert_text
 from baobab.tools.rag.schemas import MOST_CHUNKS
 from baobab.tools.rag.tables import FREEZES, chunks, collections, documents, texts, vectors
+from baobab.tools.rag.toolset import FAILED, READY
 
-READY, FAILED = "rag.document.ready", "rag.document.failed"
-"""The events of a document whose version is searched, and of one that could not be prepared."""
 _EMBEDDED_AT_ONCE = 32
 _ROWS_AT_ONCE = 500
 _MOVING_SECONDS = 10.0
@@ -121,7 +117,7 @@ class _Preparation:
     async def _writing(self, *, last: bool = False, bulk: bool = False) -> AsyncIterator[Unit]:
         """Opens a transaction of this attempt, and reads the rows of the document and its collection again in it."""
         async with self._job.writing(lock=self._app.id, last=last, bulk=bulk) as unit:
-            rows = await unit.fetch(_FIND, self._which)
+            rows = (await unit.execute(_FIND, self._which)).all()
             is_thawed = rows[0].is_thawed if rows else not await FREEZES.is_frozen(unit.execute, self._app.id)
             if not is_thawed:
                 raise RetryLater(_MOVING_SECONDS, "the app is being moved")
@@ -221,7 +217,7 @@ class _Preparation:
                 name, media_type = document.filename, await download_page(self._services, document.url, source)
             elif document.object_id is None:
                 async with self._job.database.reading() as connection:
-                    parts = await connection.fetch(_READ_TEXT, self._of_next)
+                    parts = (await connection.execute(_READ_TEXT, self._of_next)).all()
                 source.write_text("".join(part.text for part in parts))
                 name, media_type = document.filename or "text.md", None
             else:
@@ -233,7 +229,7 @@ class _Preparation:
         """Reads the text and the blocks of the version that searches see."""
         document = self._document
         async with self._job.database.reading() as connection:
-            parts = await connection.fetch(_READ_TEXT, {**self._which, "of_version": document.version})
+            parts = (await connection.execute(_READ_TEXT, {**self._which, "of_version": document.version})).all()
         blocks = tuple(Block(*block) for part in parts for block in part.blocks)
         text = "".join(part.text for part in parts)
         return ParsedDocument(text, blocks, document.media_type or "text/plain", document.title, document.pages)
@@ -263,7 +259,7 @@ class _Preparation:
         chunks_done = self._document.chunks_done
         range_to_embed = {"first": chunks_done, "last": chunks_done + _EMBEDDED_AT_ONCE - 1}
         async with self._job.database.reading() as connection:
-            rows = await connection.fetch(_READ_CHUNKS, {**self._of_next, **range_to_embed})
+            rows = (await connection.execute(_READ_CHUNKS, {**self._of_next, **range_to_embed})).all()
         contents = ["\n".join((*row.headings, row.text)) for row in rows]
         # The app itself calls the model and pays, whoever added the document.
         payer = AppKey(self._app.id, self._document.key_id or "rag")

@@ -6,7 +6,8 @@ from typing import Annotated, Any, Literal, NotRequired
 from pydantic import AfterValidator, Field
 from typing_extensions import TypedDict
 
-from baobab.tools.core.types import JsonObject, NameText, Text, Uuid, encode_json
+from baobab.tools.core import JsonObject, NameText, Text, Uuid
+from baobab.tools.core.types import encode_json
 
 MOST_COLLECTIONS = 200
 MOST_DOCUMENTS = 10_000

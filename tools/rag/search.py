@@ -10,9 +10,9 @@ from sqlalchemy import Select, and_, bindparam, select, tuple_
 
 from baobab.runtime.retrieval.rankings import choose_diverse, fuse_rankings, weigh_words
 from baobab.storage.cancellation import run_beside
-from baobab.storage.database import Execute
-from baobab.storage.full_text import tag_words
-from baobab.tools.core.call import Call
+from baobab.storage.sql.database import Execute
+from baobab.storage.sql.full_text import tag_words
+from baobab.tools.core import Call
 from baobab.tools.rag.access import Row, describe_text, limit_to_owner
 from baobab.tools.rag.chosen_documents import ChosenDocuments
 from baobab.tools.rag.embedding import MATRICES, embed_texts

@@ -6,10 +6,9 @@ vectors belong to a version, so that a document is replaced in one transaction, 
 
 from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, String, Table, Text
 
-from baobab.storage.tables import Instant, Json, metadata
+from baobab.storage.sql.tables import Instant, Json, metadata
 from baobab.storage.vectors.halves import HalfVector
-from baobab.tools.core.app_data import AppTable
-from baobab.tools.core.app_freezes import Freezes
+from baobab.tools.core import AppTable, Freezes
 
 FREEZES = Freezes("rag")
 
@@ -63,7 +62,7 @@ documents = Table(
     # The model that the vectors of that version were made with.
     Column("embedding_model", String(200)),
     Column("dimensions", Integer),
-    # Who stored the version that searches see, and who the next one: `person`, `outside` or null (tools/core/texts.py).
+    # Who stored the version that searches see, and who the next one: `person`, `outside` or null (core/guard/texts.py).
     Column("writer", String(10)),
     Column("next_writer", String(10)),
     # The version that a job prepares, the job, and how far it is.

@@ -7,9 +7,9 @@ from typing import Any
 
 from sqlalchemy import Float, Integer, Select, Text, and_, bindparam, column, func, literal_column, select, table, text
 
-from baobab.storage.database import Execute, Reader, mark_long
-from baobab.storage.full_text import split_words, tag_words
-from baobab.storage.rare_words import part_words
+from baobab.storage.sql.database import Execute, Reader, mark_long
+from baobab.storage.sql.full_text import split_words, tag_words
+from baobab.storage.sql.rare_words import part_words
 from baobab.tools.rag.tables import chunks, documents
 from baobab.tools.rag.vector_search import Place, Scope, build_conditions
 

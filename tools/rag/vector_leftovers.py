@@ -5,9 +5,9 @@ from pathlib import Path
 
 from sqlalchemy import select
 
-from baobab.storage.database import Database
+from baobab.storage.sql.database import Database
 from baobab.storage.vectors.folders import delete_folder, list_folders
-from baobab.tools.core.services import Services
+from baobab.tools.core import Services
 from baobab.tools.rag.tables import collections
 from baobab.tools.rag.vector_search import VectorSearch
 

@@ -28,12 +28,11 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import postgresql
 
-from baobab.storage.database import Execute
-from baobab.storage.tables import is_listed
+from baobab.storage.sql.database import Execute
+from baobab.storage.sql.tables import is_listed
 from baobab.storage.vectors.folders import name_folder
 from baobab.storage.vectors.halves import write_halfvec
-from baobab.tools.core.call import Call
-from baobab.tools.core.services import Services
+from baobab.tools.core import Call, Services
 from baobab.tools.rag.embedding import MATRICES
 from baobab.tools.rag.tables import documents, vectors
 

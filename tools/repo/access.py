@@ -4,10 +4,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from baobab.tools.core import (
+    Account,
+    Anonymous,
+    AppKey,
+    AppNotFound,
+    BaobabError,
+    Call,
+    Caller,
+    Forbidden,
+    Unauthenticated,
+)
 from baobab.tools.core.auth.access import owner_role
-from baobab.tools.core.auth.callers import Account, Anonymous, AppKey, Caller
-from baobab.tools.core.call import Call
-from baobab.tools.core.errors import AppNotFound, BaobabError, Forbidden, Unauthenticated, UrlExpired, UrlRefused
+from baobab.tools.core.errors import UrlExpired, UrlRefused
 from baobab.tools.core.signed_urls import Method, require_signature
 
 

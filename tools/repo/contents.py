@@ -7,10 +7,9 @@ from typing import Any
 
 from sqlalchemy import delete, func, insert, select
 
-from baobab.storage.database import Execute, Unit
 from baobab.storage.objects.errors import StoreUnavailable, TooLarge
-from baobab.tools.core.call import Call
-from baobab.tools.core.errors import BaobabError
+from baobab.storage.sql.database import Execute, Unit
+from baobab.tools.core import BaobabError, Call
 from baobab.tools.repo.errors import BlobDiffers, BlobStoreFailed
 from baobab.tools.repo.tables import FREEZES, build_key, repo_blobs, repo_snapshots
 

@@ -2,9 +2,7 @@
 
 import contextlib
 
-from baobab.tools.core.errors import AppNotFound
-from baobab.tools.core.job import Job
-from baobab.tools.core.jobs import RetryLater
+from baobab.tools.core import AppNotFound, Job, RetryLater
 from baobab.tools.repo.tables import FREEZES
 from baobab.tools.repo.toolset import repo
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, NotRequired
 from pydantic import AfterValidator, Field, WithJsonSchema
 from typing_extensions import TypedDict
 
-from baobab.tools.core.types import Text
+from baobab.tools.core import Text
 
 MOST_FILES = 10_000
 MOST_FILE_BYTES, MOST_SNAPSHOT_BYTES = 10 * 2**20, 100 * 2**20

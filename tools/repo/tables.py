@@ -2,9 +2,8 @@
 
 from sqlalchemy import BigInteger, Column, String, Table
 
-from baobab.storage.tables import Instant, Json, metadata
-from baobab.tools.core.app_data import AppTable
-from baobab.tools.core.app_freezes import Freezes
+from baobab.storage.sql.tables import Instant, Json, metadata
+from baobab.tools.core import AppTable, Freezes
 
 FREEZES = Freezes("repo")
 

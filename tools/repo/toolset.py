@@ -1,7 +1,7 @@
 """The toolset of the repository."""
 
-from baobab.tools.core.errors import AppMigrating, RateLimited, Unavailable
-from baobab.tools.core.toolset import Toolset
+from baobab.tools.core import AppMigrating, RateLimited, Toolset, Unavailable
+from baobab.tools.repo.clones import CLONES
 from baobab.tools.repo.tables import APP_TABLES
 
 repo = Toolset(
@@ -10,4 +10,5 @@ repo = Toolset(
     base="/v1/{app_id}/repo",
     raises=(RateLimited, Unavailable, AppMigrating),
     app_tables=APP_TABLES,
+    clones=CLONES,
 )

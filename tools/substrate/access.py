@@ -6,15 +6,25 @@ from typing import Any, Literal
 
 from sqlalchemy import bindparam, select
 
+from baobab.tools.core import (
+    Account,
+    Anonymous,
+    AppNotFound,
+    AppOwner,
+    BaobabError,
+    Call,
+    Caller,
+    Forbidden,
+    Role,
+    Services,
+    Unauthenticated,
+    require_role,
+)
 from baobab.tools.core.auth import proposers
-from baobab.tools.core.auth.access import AppOwner
-from baobab.tools.core.auth.callers import Account, Anonymous, Caller, ScopedKey
+from baobab.tools.core.auth.callers import ScopedKey
 from baobab.tools.core.auth.deciders import NotYoursToDecide
-from baobab.tools.core.auth.roles import Role, require_role
 from baobab.tools.core.auth.tables import api_keys, apps
-from baobab.tools.core.call import Call
-from baobab.tools.core.errors import AppNotFound, BaobabError, Forbidden, InvalidApiKey, Unauthenticated
-from baobab.tools.core.services import Services
+from baobab.tools.core.errors import InvalidApiKey
 from baobab.tools.substrate.errors import AgentsDoNotDecide
 
 SCOPE = "substrate"
@@ -64,7 +74,7 @@ async def _require_link(call: Call, app_id: str, organisation_id: str) -> None:
     """Raises Forbidden for a run of an app that is not linked to the organisation's substrate: whoever writes the app's
     agents could otherwise read and change the memory of everybody who starts them.
     """
-    linked_organisation_id = (await call.read_once(_LINKED, {"of_app": app_id})).scalar()
+    linked_organisation_id = (await call.read(_LINKED, {"of_app": app_id})).scalar()
     if linked_organisation_id != organisation_id:
         raise Forbidden(
             "The app of this agent is not linked to your organisation's substrate.",

@@ -8,9 +8,8 @@ from typing import Any
 from pydantic_core import to_json
 from sqlalchemy import select
 
-from baobab.storage.database import Database, DatabaseUnavailable
-from baobab.tools.core.errors import BaobabError
-from baobab.tools.core.services import Services
+from baobab.storage.sql.database import Database, DatabaseUnavailable
+from baobab.tools.core import BaobabError, Services
 from baobab.tools.core.stream import StreamEnded
 from baobab.tools.substrate import tables
 from baobab.tools.substrate.ledger import NOTICE

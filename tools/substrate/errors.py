@@ -1,7 +1,7 @@
 """The errors of the substrate."""
 
-from baobab.tools.core.errors import BadRequest, Conflict, Forbidden, NotFound, Unauthenticated
-from baobab.tools.core.plan_room import PlanLimitReached
+from baobab.tools.core import BadRequest, Conflict, Forbidden, NotFound, Unauthenticated
+from baobab.tools.core.limits.plan_room import PlanLimitReached
 
 
 class UnknownCapability(BadRequest):

@@ -9,8 +9,8 @@ from typing import Any, get_args, get_type_hints
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from sqlalchemy import Column, Float, String, Table, Text, select
 
-from baobab.storage.full_text import normalise
-from baobab.storage.tables import Instant
+from baobab.storage.sql.full_text import normalise
+from baobab.storage.sql.tables import Instant
 from baobab.tools.core.types import Moment
 from baobab.tools.substrate import tables
 from baobab.tools.substrate.capabilities import fields

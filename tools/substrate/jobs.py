@@ -1,13 +1,15 @@
 """Jobs of the substrate."""
 
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import groupby
 from typing import Any
 
-from sqlalchemy import delete, select, tuple_
+from sqlalchemy import delete, select, tuple_, update
 
-from baobab.storage.database import mark_long
-from baobab.tools.core.job import Job
+from baobab.storage.sql.database import Database, mark_long
+from baobab.tools.core import Job, Services
+from baobab.tools.core.job import LEFT_UNDONE
 from baobab.tools.core.jobs import Event
 from baobab.tools.substrate import tables
 from baobab.tools.substrate.attention.firing import fire_rule
@@ -157,7 +159,18 @@ async def substrate_fire(job: Job, organisation_id: str, rule_id: str, due: str)
     await fire_rule(job, organisation_id, rule_id, datetime.fromisoformat(due))
 
 
-@substrate.job(attempts=1000, cancel="substrate_outbox_cancel")
+async def _drop_deliveries(services: Services, database: Database, jobs: Sequence[Mapping[str, Any]]) -> None:
+    outbox = tables.outbox
+    values = {"state": "cancelled", "last_error": LEFT_UNDONE, "next_attempt_at": None}
+    async with database.writing(lock=None) as connection:
+        for each in jobs:
+            key = (outbox.c.organisation_id == each["organisation_id"], outbox.c.id == each["outbox_id"])
+            is_pending = (outbox.c.state == "pending", outbox.c.round == each["round_number"])
+            changes = values | {"updated_at": services.clock.now()}
+            await connection.execute(update(outbox).where(*key, *is_pending).values(**changes))
+
+
+@substrate.job(attempts=1000, cancel="substrate_outbox_cancel", drop=_drop_deliveries)
 async def substrate_deliver(job: Job, organisation_id: str, outbox_id: str, round_number: int) -> None:
     """Tell a target of an executed action."""
     await try_delivery(job, organisation_id, outbox_id, round_number)

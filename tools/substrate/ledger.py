@@ -12,9 +12,9 @@ from typing import Any, Literal
 
 from sqlalchemy import ColumnElement, Table, bindparam, delete, exists, insert, select, update
 
-from baobab.storage.database import Unit
+from baobab.storage.sql.database import Unit
+from baobab.tools.core import Services
 from baobab.tools.core.auth.tables import organisations
-from baobab.tools.core.services import Services
 from baobab.tools.substrate import tables
 from baobab.tools.substrate.quota import Usage, measure, recount
 from baobab.tools.substrate.receipts import FIRST, write_receipts
@@ -126,14 +126,14 @@ class Ledger:
         )
 
     def scrub(self, row_ids: Iterable[str], mark: Row) -> None:
-        """Puts a mark in the place of what the changes of this transaction would keep of some rows."""
+        """Replaces the former contents of these rows, in this transaction's change messages, by a mark."""
         forgotten_ids = set(row_ids)
         for message in self._messages:
             if message["row_id"] in forgotten_ids and message["before"] is not None:
                 message["before"] = mark
 
     def note_decided(self, action: Mapping[str, Any]) -> None:
-        """Has a receipt signed for an action that was executed, rejected or has failed; its row as it now is."""
+        """Queues a receipt for an action that was executed, was rejected or has failed. action: its current row."""
         self._decided_actions.append(action)
 
     def require_room(self, more_bytes: int) -> None:
@@ -252,11 +252,11 @@ async def open_ledger(unit: Unit, services: Services, organisation_id: str) -> A
     """
     await unit.hold(organisation_id)
     of_organisation = {"of_organisation": organisation_id}
-    rows = await unit.fetch(_SETTINGS, of_organisation)
+    rows = (await unit.execute(_SETTINGS, of_organisation)).all()
     is_new = not rows
     if is_new:
         await _provision(unit, services, organisation_id)
-        rows = await unit.fetch(_SETTINGS, of_organisation)
+        rows = (await unit.execute(_SETTINGS, of_organisation)).all()
     settings = rows[0]
     used_bytes = await recount(unit.execute, organisation_id) if is_new else settings.used_bytes
     usage = Usage(used_bytes, settings.uncounted_bytes)
@@ -269,7 +269,7 @@ async def open_ledger(unit: Unit, services: Services, organisation_id: str) -> A
 
 async def peek_ledger(unit: Unit, services: Services, organisation_id: str) -> Ledger | None:
     """Returns the ledger of an organisation for reading only, without its lock; None where it has no substrate yet."""
-    rows = await unit.fetch(_SETTINGS, {"of_organisation": organisation_id})
+    rows = (await unit.execute(_SETTINGS, {"of_organisation": organisation_id})).all()
     return Ledger(unit, services, organisation_id, rows[0], rows[0].last_at, Usage(None)) if rows else None
 
 

@@ -21,10 +21,10 @@ from sqlalchemy import (
 )
 from sqlalchemy.sql import Select
 
-from baobab.storage.database import Execute, Reader, mark_long
-from baobab.storage.full_text import split_words, tag_words
-from baobab.storage.rare_words import part_words
-from baobab.storage.tables import is_listed, metadata
+from baobab.storage.sql.database import Execute, Reader, mark_long
+from baobab.storage.sql.full_text import split_words, tag_words
+from baobab.storage.sql.rare_words import part_words
+from baobab.storage.sql.tables import is_listed, metadata
 from baobab.tools.substrate import tables
 from baobab.tools.substrate.rows import decode_row
 from baobab.tools.substrate.search_index import remember
@@ -80,9 +80,9 @@ async def find_by_words(
 ) -> list[dict[str, Any]]:
     """Returns the memories that hold the words, with `rank`, the best first.
 
-    Of more than `_MOST_RANKED` that hold them, the latest are ranked. With "or", the rarer words choose, and what has
-    only everyday words comes after them. columns: what is read of each besides. fills: whether what has only everyday
-    words comes at all where the rarer ones have found something.
+    Of more than `_MOST_RANKED` that hold them, the latest are ranked. With "or", rows are selected by the rare
+    words; rows that match only common words are appended. columns: further columns to read. fills: whether they are
+    appended even if the rare words have found something.
     """
     words = tag_words(organisation_id, choose_words(query))
     if not words:
@@ -99,13 +99,7 @@ async def find_by_words(
     async def find(some_words: list[str], most: int) -> list[dict[str, Any]]:
         words_text = _write_words(dialect, some_words, match)
         parameters = {"of_organisation": organisation_id, "wanted_words": words_text, "most_found": most}
-        # A query that is built for this call alone is not worth preparing.
-        rows = (
-            (await reader.execute(search_query, parameters)).all()
-            if filters
-            else await reader.fetch(search_query, parameters)
-        )
-        return [row._asdict() for row in rows]
+        return [row._asdict() for row in await reader.execute(search_query, parameters)]
 
     results = await find(rarer, limit)
     if everyday and len(results) < limit and (fills or not results):
@@ -233,7 +227,7 @@ async def add_sources(reader: Reader, dialect: str, organisation_id: str, rows: 
     """Rows with their `source`: the action that wrote each last, and who proposed it."""
     result = [dict(row) for row in rows]
     parameters = {"of_organisation": organisation_id, "ids": list({row["action_id"] for row in result})}
-    source_rows = await reader.fetch(_build_sources(dialect), parameters) if result else ()
+    source_rows = (await reader.execute(_build_sources(dialect), parameters)).all() if result else ()
     sources = {row.action_id: row._asdict() for row in source_rows}
     for row in result:
         row["source"] = sources.get(row["action_id"])

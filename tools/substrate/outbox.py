@@ -9,12 +9,10 @@ from typing import Any
 from pydantic_core import to_json
 from sqlalchemy import insert, select, update
 
-from baobab.runtime.egress import AddressRefused, EgressError, UrlRefused
-from baobab.storage.database import Unit
+from baobab.runtime.net.egress import AddressRefused, EgressError, UrlRefused
 from baobab.storage.secrets import Vault
-from baobab.tools.core.job import Job
-from baobab.tools.core.jobs import RetryLater
-from baobab.tools.core.services import Services
+from baobab.storage.sql.database import Unit
+from baobab.tools.core import Job, RetryLater, Services
 from baobab.tools.substrate import tables
 from baobab.tools.substrate.ledger import Ledger
 from baobab.tools.substrate.rows import Row

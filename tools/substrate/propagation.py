@@ -11,9 +11,8 @@ from typing import Any, Literal
 
 from sqlalchemy import select
 
+from baobab.tools.core import Job, RetryLater
 from baobab.tools.core.auth.tables import apps, organisations
-from baobab.tools.core.job import Job
-from baobab.tools.core.jobs import RetryLater
 from baobab.tools.substrate import tables
 from baobab.tools.substrate.access import Proposer
 from baobab.tools.substrate.errors import MemoryFull

@@ -5,9 +5,8 @@ from typing import Any
 
 from sqlalchemy import insert, select, update
 
-from baobab.storage.database import Unit
-from baobab.tools.core.errors import BaobabError
-from baobab.tools.core.services import Services
+from baobab.storage.sql.database import Unit
+from baobab.tools.core import BaobabError, Services
 from baobab.tools.substrate import tables
 from baobab.tools.substrate.access import Proposer
 from baobab.tools.substrate.capabilities.capability import ActionContext, Plan, find_capability

@@ -11,9 +11,9 @@ from typing import Any
 from pydantic_core import to_json
 from sqlalchemy import select, update
 
-from baobab.storage.database import Execute
-from baobab.tools.core.job import Job
-from baobab.tools.core.plans import PLANS
+from baobab.storage.sql.database import Execute
+from baobab.tools.core import Job
+from baobab.tools.core.limits.plans import PLANS
 from baobab.tools.substrate import tables
 from baobab.tools.substrate.errors import MemoryFull
 from baobab.tools.substrate.rows import Row, encode_row

@@ -16,8 +16,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from pydantic_core import to_json
 from sqlalchemy import insert, update
 
-from baobab.storage.database import Unit
 from baobab.storage.secrets import Vault
+from baobab.storage.sql.database import Unit
 from baobab.tools.substrate import tables
 
 VERSION = 1

@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import Table
 
-from baobab.storage.tables import Instant
+from baobab.storage.sql.tables import Instant
 
 Row = dict[str, Any]
 

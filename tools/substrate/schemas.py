@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, NotRequired
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from baobab.tools.core.types import Text
+from baobab.tools.core import Text
 
 ActionStatus = Literal["proposed", "executed", "rejected", "failed", "reverted"]
 

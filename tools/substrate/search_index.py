@@ -9,11 +9,10 @@ from typing import Any
 
 from sqlalchemy import Table, delete, insert, text
 
-from baobab.storage.database import Unit
-from baobab.storage.full_text import split_words, tag_words
-from baobab.storage.tables import build_upsert
-from baobab.tools.core.job import Job
-from baobab.tools.core.services import Services
+from baobab.storage.sql.database import Unit
+from baobab.storage.sql.full_text import split_words, tag_words
+from baobab.storage.sql.tables import build_upsert
+from baobab.tools.core import Job, Services
 from baobab.tools.substrate import tables
 
 Row = Mapping[str, Any]

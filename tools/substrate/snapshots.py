@@ -5,8 +5,8 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Table, and_, case, func, select
 
-from baobab.storage.database import Execute
-from baobab.storage.tables import build_upsert
+from baobab.storage.sql.database import Execute
+from baobab.storage.sql.tables import build_upsert
 from baobab.tools.substrate import tables
 
 OPEN_COMMITMENTS = ("proposed", "tentative", "confirmed")

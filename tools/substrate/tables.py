@@ -26,7 +26,7 @@ from sqlalchemy import (
     true,
 )
 
-from baobab.storage.tables import Instant, Json, Sealed, metadata
+from baobab.storage.sql.tables import Instant, Json, Sealed, metadata
 
 PREFIX = "substrate_"
 STREAMED = frozenset(
@@ -323,7 +323,7 @@ memory = Table(
     Column("kind", String(20), nullable=False),
     Column("title", String(500), nullable=False),
     Column("body_text", Text, nullable=False),
-    # The words of title, text and content as the full-text index has them (storage/full_text.py), separated by spaces.
+    # The words of title, text and content as the full-text index has them (sql/full_text.py), separated by spaces.
     Column("words", Text, nullable=False),
     Column("status", String(20)),
     Column("supersedes", _ID),

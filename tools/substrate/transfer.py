@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from pydantic_core import to_json
 from sqlalchemy import select
 
-from baobab.storage.database import Database
+from baobab.storage.sql.database import Database
 from baobab.tools.core.types import parse_json
 from baobab.tools.substrate import tables
 from baobab.tools.substrate.errors import InvalidImport, ProvenanceForged

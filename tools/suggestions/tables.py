@@ -2,7 +2,7 @@
 
 from sqlalchemy import Column, String, Table, Text
 
-from baobab.storage.tables import Instant, Json, metadata
+from baobab.storage.sql.tables import Instant, Json, metadata
 
 table = Table(
     "suggestions",

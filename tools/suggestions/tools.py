@@ -8,13 +8,22 @@ from pydantic_core import to_json
 from sqlalchemy import insert
 from typing_extensions import TypedDict
 
-from baobab.tools.core.auth.access import EVERYBODY, AnyAccount, owner_role
-from baobab.tools.core.binding import Audit
-from baobab.tools.core.call import Call
-from baobab.tools.core.errors import AppNotFound, Forbidden
-from baobab.tools.core.limits import PerAddress, PerOrganisation
-from baobab.tools.core.toolset import Mcp, Rest
-from baobab.tools.core.types import AppId, JsonObject, Text
+from baobab.tools.core import (
+    EVERYBODY,
+    AnyAccount,
+    AppId,
+    AppNotFound,
+    Audit,
+    Call,
+    Forbidden,
+    JsonObject,
+    Mcp,
+    PerAddress,
+    Rest,
+    Text,
+)
+from baobab.tools.core.auth.access import owner_role
+from baobab.tools.core.limits.limits import PerOrganisation
 from baobab.tools.suggestions.tables import table
 from baobab.tools.suggestions.toolset import suggestions
 

@@ -6,12 +6,8 @@ from typing import Any
 
 from sqlalchemy import select
 
-from baobab.tools.core.auth.access import AnyAccount
-from baobab.tools.core.auth.callers import Account, Caller
+from baobab.tools.core import Account, AnyAccount, BaobabError, Call, Caller, Forbidden, Services, Unauthenticated
 from baobab.tools.core.auth.tables import accounts
-from baobab.tools.core.call import Call
-from baobab.tools.core.errors import BaobabError, Forbidden, Unauthenticated
-from baobab.tools.core.services import Services
 
 
 class Operator:

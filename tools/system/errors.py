@@ -2,13 +2,26 @@
 
 from typing import Any
 
+from baobab.tools.core import BaobabError, Conflict
 from baobab.tools.core.envelopes import Envelope, Schema
-from baobab.tools.core.errors import BaobabError, RouteNotFound
+from baobab.tools.core.errors import RouteNotFound
 
 
 class NotBuilt(RouteNotFound):
     summary = "This path is not built yet."
     remediation = "docs/not-yet.md says what to use until then."
+
+
+class SourceNotBuilt(RouteNotFound):
+    """Builds from source: they are made elsewhere, by a recipe that is documented."""
+
+    code = "NOT_IMPLEMENTED"
+    status = 501
+    summary = "This server does not build sites from source."
+    remediation = (
+        "Build where your code is, for example in continuous integration, and send a zip of the result with "
+        "op:sites_create; docs/sites.md has the recipe."
+    )
 
 
 class NotHere(RouteNotFound):
@@ -18,18 +31,13 @@ class NotHere(RouteNotFound):
     remediation = "docs/models.md lists the routes of OpenAI's and Anthropic's that are here."
 
 
-class MeetingsNotBuilt(BaobabError):
-    code = "provider_unavailable"
-    status = 501
-    summary = "This server has no provider of meetings: bots that join calls are not built yet."
-    remediation = "Record the call yourself, and ingest its transcript with op:rag_ingest."
-
-
-class PeopleNotBuilt(BaobabError):
-    code = "people_unavailable"
-    status = 503
-    summary = "This server has no provider of people: the search for people and companies is not built yet."
-    remediation = "Call a provider of your choice from your own server."
+class ChoiceMissing(Conflict):
+    code = "COPY_CHOICE_MISSING"
+    summary = "Jobs wait in this copy from before it was made, and the original may have done them."
+    remediation = (
+        "Read them with op:system_installation. Then call again with `waiting`: `drop` leaves undone what can be left "
+        "undone, `run` does everything here, too."
+    )
 
 
 class FlatEnvelope(Envelope):
@@ -42,16 +50,6 @@ class FlatEnvelope(Envelope):
 
     def schema(self) -> Schema:
         return {"type": "object", "properties": {"error": {"type": "string"}}, "required": ["error"]}
-
-
-class MeetingsEnvelope(FlatEnvelope):
-    """`{error: {message, type, code, remediation}}`, the form of the gateway."""
-
-    name = "MeetingsError"
-
-    def render(self, error: BaobabError, docs: str) -> dict[str, Any]:
-        words = {"message": error.message, "remediation": error.remedy}
-        return {"error": {**words, "type": "server_error", "code": self.code(type(error))}}
 
 
 class OpenAiEnvelope(FlatEnvelope):

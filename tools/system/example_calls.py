@@ -7,8 +7,8 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from pydantic_core import from_json, to_json
 
+from baobab.tools.core import BadRequest
 from baobab.tools.core.call import Tool, ToolRunner
-from baobab.tools.core.errors import BadRequest
 from baobab.tools.core.spellings import read_spellings
 
 _BASES = ("$BAOBAB", "http://127.0.0.1:8000")

@@ -9,12 +9,12 @@ from pathlib import Path
 
 from sqlalchemy import func, select
 
-from baobab.runtime.job_tables import jobs
-from baobab.storage.database import DatabaseUnavailable
+from baobab.runtime.jobs.job_tables import jobs
 from baobab.storage.kv.errors import KvError
 from baobab.storage.objects.errors import ObjectError
+from baobab.storage.sql.database import DatabaseUnavailable
+from baobab.tools.core import Services
 from baobab.tools.core.gauges import Reading
-from baobab.tools.core.services import Services
 from baobab.tools.system.toolset import system
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -36,6 +36,12 @@ async def read_store_latencies(services: Services) -> Reading:
 async def read_connections(services: Services) -> Reading:
     """Connections to the database of rows that are in use by the process that answers."""
     return {(region,): float(stores.database.connections_in_use) for region, stores in services.regions.items()}
+
+
+@system.gauge("baobab_copy")
+async def read_copy(services: Services) -> Reading:
+    """Whether the installation is a copy, which sends and starts nothing: 1 or 0."""
+    return {(): float(services.liveness.is_copy)}
 
 
 @system.gauge("baobab_jobs", labels=("state",))

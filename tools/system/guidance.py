@@ -29,6 +29,10 @@ Which tools for which data:
 - single values, counters and locks: the key-value store (`kv_*`)
 - whole files: `files_*`
 - documents to search and cite: collections (`rag_*`)
+- what is said in a video call: a bot that joins it (`meetings_*`; `meetings_transcript` reads it)
+- people, companies and work e-mail addresses: `people_*`
+
+Meetings and people work without a provider's key: a simulator answers, and says `simulated: true`.
 
 Every example below works as it stands: send it with `Authorization: Bearer bb_sk_...`, and put in your ids. Over MCP,
 the same fields are arguments of the tool that is named, and `app_id` is another.
@@ -299,7 +303,8 @@ _CATALOGUE = """\
 # Tools of Baobab
 
 Every tool in a line: its name, what a call can do, its route, and what it does. `REST only`: not called over MCP.
-Your credential may not call all of them: `search_tools` finds those that it may. The guide is {base}/llms.txt.
+A tool is closed to everybody else than its toolset says: for all of its tools, or by a number (`who 1`).
+`search_tools` finds those that your credential may call. The guide is {base}/llms.txt.
 
 {tools}
 """
@@ -319,15 +324,19 @@ def list_tools(registry: ToolRunner, base: str) -> str:
     lines = []
     for toolset in registry.toolsets:
         lines.append(f"### {toolset.name}: {toolset.description}")
-        callers = {tool.access.description for tool in toolset.tools.values()}
+        callers = list(dict.fromkeys(tool.access.description for tool in toolset.tools.values()))
         if len(callers) == 1:
-            lines.append(f"Who: {callers.pop()}")
-        lines += [_render_line(tool) for tool in toolset.tools.values()]
+            lines.append(f"Who: {callers[0]}")
+            lines += [_render_line(tool) for tool in toolset.tools.values()]
+        else:
+            numbers = {description: f"who {number}" for number, description in enumerate(callers, 1)}
+            lines += [f"{number.capitalize()}: {description}" for description, number in numbers.items()]
+            lines += [_render_line(tool, numbers[tool.access.description]) for tool in toolset.tools.values()]
         lines.append("")
     return _CATALOGUE.format(base=base, tools="\n".join(lines[:-1]))
 
 
-def _render_line(tool: Tool) -> str:
-    remarks = [tool.effect] if tool.mcp else [tool.effect, "REST only"]
+def _render_line(tool: Tool, *further_remarks: str) -> str:
+    remarks = [tool.effect, *([] if tool.mcp else ["REST only"]), *further_remarks]
     route = f" `{tool.rest.method} {tool.rest.path}`" if tool.rest else ""
     return f"- {tool.name} ({', '.join(remarks)}){route}: {name_operations(tool.summary)}"

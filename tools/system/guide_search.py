@@ -1,6 +1,7 @@
 """The search in the documentation: which sections of which pages answer a question."""
 
 import asyncio
+import re
 from functools import cache
 
 from baobab.tools.core.guides import guides
@@ -11,13 +12,17 @@ _LISTS = ("tools", "errors", "index")
 """Pages that only list what the search for tools and the errors themselves say better."""
 _MOST_FOUND = 8
 _MOST_INDEXED = 2000
-_MOST_EXCERPT = 200
+_MOST_EXCERPT = 300
+# A heading, an entry of a list and a row of a table are blocks of their own.
+_BLOCK_END = re.compile(r"\n\s*\n|\n(?=\s*(?:[-*|#]|[0-9]+\.) ?)|(?<=\|)\n")
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[^a-z])")
+_FENCED = re.compile(r"^```.*?^```[^\n]*\n?", re.MULTILINE | re.DOTALL)
 _LEAST = 0.15
 _TITLE, _TEXT = 3.0, 1.0
 
 
 async def find_sections(question: str, page: str | None) -> list[FoundSection]:
-    """Returns the sections that answer a question, best first, with the line of each that shares most words with it.
+    """Returns the sections that answer a question, best first, with the sentences of each that match it.
 
     page: the name of the only page to search.
     """
@@ -60,7 +65,18 @@ def _index_sections() -> tuple[list[tuple[str, str, str, str]], TextIndex]:
 
 
 def _cut(text: str, words: frozenset[str]) -> str:
-    """Returns the line of a text that shares most words with a question, cut to the length of an excerpt."""
-    lines = [line.strip() for line in text.splitlines()[1:] if line.strip() and not line.startswith("```")]
-    best = max(lines, key=lambda line: len(words & find_words(line)), default="")
-    return best if len(best) <= _MOST_EXCERPT else f"{best[: _MOST_EXCERPT - 3]}..."
+    """Returns the sentence of a text that shares most words with a question, and those after it that have room."""
+    sentences = [each for block in _BLOCK_END.split(_FENCED.sub("", text)) for each in _split_sentences(block)][1:]
+    if not sentences:
+        return ""
+    best = max(range(len(sentences)), key=lambda at: len(words & find_words(sentences[at])))
+    excerpt = sentences[best]
+    for following in sentences[best + 1 :]:
+        if len(excerpt) + len(following) >= _MOST_EXCERPT:
+            break
+        excerpt += f" {following}"
+    return excerpt if len(excerpt) <= _MOST_EXCERPT else f"{excerpt[: _MOST_EXCERPT - 3]}..."
+
+
+def _split_sentences(block: str) -> list[str]:
+    return [sentence for sentence in _SENTENCE_END.split(" ".join(block.split())) if sentence]

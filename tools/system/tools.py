@@ -8,21 +8,20 @@ from urllib.parse import urlsplit
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from baobab.storage.database import DatabaseDamaged, DatabaseUnavailable
 from baobab.storage.kv.errors import KvError, StoreDamaged
 from baobab.storage.objects.errors import ObjectError
-from baobab.tools.core.auth.access import EVERYBODY
-from baobab.tools.core.call import Call
+from baobab.storage.sql.database import DatabaseDamaged, DatabaseUnavailable
+from baobab.tools.core import EVERYBODY, Call, Guard, Mcp, Rest, Text, Unavailable
 from baobab.tools.core.cells import Cells
 from baobab.tools.core.guides import GuideNotFound, find_guide, guides
 from baobab.tools.core.setting import InstallationSettings, Setting
-from baobab.tools.core.toolset import Mcp, Rest
-from baobab.tools.core.types import Text
 from baobab.tools.system.access import OperatorOnly
+from baobab.tools.system.copies import COPY_WAITS, describe_choice, describe_installation, drop_waiting, preview_live
+from baobab.tools.system.errors import ChoiceMissing
 from baobab.tools.system.example_calls import list_example_calls
 from baobab.tools.system.guidance import guidance, list_tools
 from baobab.tools.system.guide_search import find_sections
-from baobab.tools.system.schemas import FoundSection
+from baobab.tools.system.schemas import Choice, FoundSection, Installation
 from baobab.tools.system.toolset import operation, system
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -130,7 +129,8 @@ async def system_ready(call: Call) -> Readiness:
 
     `degraded`: the server's own stores answer, but those of another region do not. `draining`: the server is shutting
     down; it still answers, but send it nothing more. A store that is `damaged` must be restored from a backup. A part
-    that is `starting` is not loaded yet: its first answers take longer.
+    that is `starting` is not loaded yet: its first answers take longer. `outgoing` is listed in a copy of an
+    installation, which sends and starts nothing.
     """
     services = call.services
     checks_by_name = {"database": _check(services.database.ping, DatabaseUnavailable)}
@@ -152,6 +152,8 @@ async def system_ready(call: Call) -> Readiness:
     status = "not_ready" if is_broken else "degraded" if failed_checks else "ready"
     if services.lifecycle.draining:
         status = "draining"
+    if services.liveness.is_copy:
+        parts["outgoing"] = COPY_WAITS
     return {"status": status, "service": SERVICE, "checks": {**checks, **parts}}
 
 
@@ -168,6 +170,36 @@ async def system_settings(call: Call) -> SystemSettings:
     checks = (await call.invoke("system_ready"))["checks"]
     faults += [f"{name} is {state}." for name, state in checks.items() if state not in ("ok", "ready", "starting")]
     return {"settings": settings, "faults": faults}
+
+
+@operation.tool("GET /v1/installation", access=OperatorOnly(), effect="read", raises=(Unavailable,))
+async def system_installation(call: Call) -> Installation:
+    """Tell whether the installation lives, or is a copy that sends and starts nothing, and what waits in a copy."""
+    return await describe_installation(call.services, call.registry.jobs)
+
+
+@operation.tool(
+    "POST /v1/installation/live",
+    access=OperatorOnly(),
+    effect="destructive",
+    raises=(ChoiceMissing, Unavailable),
+    guard=Guard(preview=preview_live),
+)
+async def system_go_live(call: Call, waiting: Choice = None) -> Installation:
+    """Make this copy the installation that lives: from now on it sends mail and webhooks and continues agents.
+
+    Stop the original first: two that live do everything twice. If this one lives already, nothing changes.
+    """
+    services = call.services
+    before = await describe_choice(call, waiting)
+    if before["state"] == "copy":
+        # What is dropped is written in transactions of its own, which must not wait for this one.
+        await call.unit.commit()
+        if waiting == "drop":
+            await drop_waiting(services, call.registry.jobs)
+        await services.liveness.begin_to_live(services.database, services.notices)
+        services.jobs.wake()
+    return {**before, "state": "live"}
 
 
 @system.tool(

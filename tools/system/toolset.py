@@ -1,6 +1,6 @@
 """The toolset of the installation itself."""
 
-from baobab.tools.core.toolset import Toolset
+from baobab.tools.core import Toolset
 
 system = Toolset("system", "The installation: health, regions, documentation, guidance for language models.")
 

@@ -2,15 +2,12 @@
 
 from dataclasses import dataclass
 
+from baobab.tools.core import BaobabError
 from baobab.tools.core.envelopes import STRUCTURED, Envelope
-from baobab.tools.core.errors import BaobabError
 from baobab.tools.system.errors import (
-    FlatEnvelope,
-    MeetingsEnvelope,
-    MeetingsNotBuilt,
     NotBuilt,
     NotHere,
-    PeopleNotBuilt,
+    SourceNotBuilt,
 )
 
 
@@ -37,6 +34,7 @@ class Unbuilt:
         messages: dict[type[BaobabError], str] = {
             NotBuilt: f"This path is not built yet: {self.what}.",
             NotHere: f"Not here: {self.what}.",
+            SourceNotBuilt: "This server does not build sites from source.",
         }
         message = messages.get(self.error)
         return self.error(message, remediation=remedy)
@@ -44,26 +42,16 @@ class Unbuilt:
 
 _APP = "/v1/{app_id}"
 UNBUILT = (
-    Unbuilt(
-        "functions of your own",
-        (f"{_APP}/functions", f"{_APP}/fn", f"{_APP}/webhook", f"{_APP}/env"),
-        "Run the code on your own server, with a key of the app; agents call it as a tool server.",
-    ),
     Unbuilt("durable objects", (f"{_APP}/durable-objects", f"{_APP}/_do"), "Keep the state in tables or keys."),
     Unbuilt(
-        "templates and clones of apps",
-        ("/v1/templates", "/v1/clone-jobs", f"{_APP}/config/clone-webhook"),
-        "Create the app with op:apps_init, and apply the schema of the other with op:schema_apply.",
+        "builds of sites from source",
+        (f"{_APP}/frontend/deployments/from-source", f"{_APP}/repo/build-cache"),
+        error=SourceNotBuilt,
     ),
     Unbuilt(
-        "integrations",
-        (f"{_APP}/integrations",),
-        "Register a tool server that speaks to the service (op:mcp_servers_create).",
-    ),
-    Unbuilt(
-        "hosted web pages",
-        (f"{_APP}/frontend", f"{_APP}/edge-ssr", f"{_APP}/repo/build-cache"),
-        "Host the pages elsewhere, and allow their origin with op:config_cors.",
+        "pages that are rendered at the edge",
+        (f"{_APP}/edge-ssr",),
+        "Render the pages when you build them, and deploy them with op:sites_create.",
     ),
     Unbuilt("custom domains", (f"{_APP}/custom-domains",), "Use the app's subdomain, or a proxy of your own."),
     Unbuilt("staging and previews", ("/v1/apps/{app_id}/staging",), "Create a second app with op:apps_init."),
@@ -79,11 +67,4 @@ UNBUILT = (
         ),
         "The operator gives credits and plans with `baobab credits` and `baobab plan`.",
     ),
-    Unbuilt(
-        "meeting bots",
-        ("/v1/ai/meetings", f"{_APP}/ai/meetings"),
-        error=MeetingsNotBuilt,
-        envelope=MeetingsEnvelope(),
-    ),
-    Unbuilt("the search for people and companies", (f"{_APP}/people",), error=PeopleNotBuilt, envelope=FlatEnvelope()),
 )

@@ -4,9 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from baobab.tools.core.auth.callers import Anonymous, Caller, EndUser
-from baobab.tools.core.call import Call
-from baobab.tools.core.errors import BaobabError, Forbidden, InvalidUserToken, Unauthenticated
+from baobab.tools.core import Anonymous, BaobabError, Call, Caller, EndUser, Forbidden, Unauthenticated
+from baobab.tools.core.errors import InvalidUserToken
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,10 +5,10 @@ from typing import Any
 
 from sqlalchemy import func, or_, select, update
 
-from baobab.storage.database import Execute
+from baobab.storage.sql.database import Execute
+from baobab.tools.core import Call
 from baobab.tools.core.auth.directory import App
-from baobab.tools.core.call import Call
-from baobab.tools.core.plan_room import require_room
+from baobab.tools.core.limits.plan_room import require_room
 from baobab.tools.users.errors import SignUpClosed
 from baobab.tools.users.settings import find_settings, read_settings
 from baobab.tools.users.tables import user_invitations, users

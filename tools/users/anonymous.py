@@ -6,10 +6,9 @@ from typing import Any
 from sqlalchemy import update
 from sqlalchemy.exc import IntegrityError
 
-from baobab.storage.database import Unit
 from baobab.storage.secrets import SecretUnreadable
-from baobab.tools.core.auth.callers import EndUser
-from baobab.tools.core.call import Call
+from baobab.storage.sql.database import Unit
+from baobab.tools.core import Call, EndUser
 from baobab.tools.users.errors import NotAnonymous, UserExists
 from baobab.tools.users.rows import find_user
 from baobab.tools.users.sessions import find_session

@@ -13,10 +13,10 @@ from typing import Any, Literal
 
 from sqlalchemy import select, update
 
-from baobab.storage.database import Execute, Unit
 from baobab.storage.secrets import Vault, digest_token
-from baobab.storage.tables import build_upsert
-from baobab.tools.core.call import Call
+from baobab.storage.sql.database import Execute, Unit
+from baobab.storage.sql.tables import build_upsert
+from baobab.tools.core import Call
 from baobab.tools.users.errors import CodeExpired, CodeUsed, WrongCode
 from baobab.tools.users.tables import FREEZES, user_codes
 
@@ -41,6 +41,16 @@ KINDS: dict[Purpose, CodeKind] = {
     "add_address": CodeKind("address code", timedelta(minutes=15)),
     "app_invitation": CodeKind("invitation", timedelta(days=7)),
 }
+
+
+_KEPT = "This installation sends no mail: those who run the app read the code in its outbox."
+
+
+def say_sent(call: Call, message: str) -> str:
+    """Returns what is said of a code that was sent. Warns of where it is if no mail leaves this installation."""
+    if not call.services.mailer.delivers:
+        call.warn(_KEPT)
+    return message
 
 
 @dataclass(frozen=True, slots=True)

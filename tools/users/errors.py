@@ -2,20 +2,19 @@
 
 from typing import Any
 
-from baobab.tools.core.auth.passwords import WeakPassword
-from baobab.tools.core.envelopes import STRUCTURED, Envelope, Schema
-from baobab.tools.core.errors import (
-    AlreadyExists,
+from baobab.tools.core import (
     AppNotFound,
     BadRequest,
     BaobabError,
     Conflict,
     Forbidden,
-    InvalidUserToken,
     NotFound,
     RateLimited,
     Unauthenticated,
 )
+from baobab.tools.core.auth.passwords import WeakPassword
+from baobab.tools.core.envelopes import STRUCTURED, Envelope, Schema
+from baobab.tools.core.errors import AlreadyExists, InvalidUserToken
 
 _INVALID_BODY, _WEAK_PASSWORD = "Invalid request body", "Password does not meet requirements"
 _NO_APP = "App not found"

@@ -4,8 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from baobab.tools.core.secret import Secret
-from baobab.tools.core.types import NameText, Text
+from baobab.tools.core import NameText, Secret, Text
 
 DisplayName = Annotated[str, NameText(200), Field(description="What the app calls the user.")]
 RoleName = Annotated[

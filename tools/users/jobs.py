@@ -1,21 +1,22 @@
 """Jobs of users: codes are mailed by one, so that an answer takes as long whether or not an address is known."""
 
 from datetime import datetime, timedelta
+from typing import Any
 
-from sqlalchemy import delete, insert, select
+from sqlalchemy import delete, insert, select, update
 
-from baobab.storage.database import Unit
+from baobab.runtime.jobs.job_slots import network_wait
 from baobab.storage.secrets import digest_token
-from baobab.storage.tables import build_upsert
+from baobab.storage.sql.database import Unit
+from baobab.storage.sql.tables import build_upsert
+from baobab.tools.core import AppKey, AppNotFound, BaobabError, Call, Job, RateLimited, RetryLater, Services
 from baobab.tools.core.auth.directory import App
-from baobab.tools.core.call import Call
-from baobab.tools.core.errors import AppNotFound, RateLimited
-from baobab.tools.core.job import Job
-from baobab.tools.core.jobs import Event, RetryLater
+from baobab.tools.core.auth.tables import apps
+from baobab.tools.core.context import RequestContext
+from baobab.tools.core.jobs import Event
+from baobab.tools.core.limits.plan_room import PlanLimitReached
+from baobab.tools.core.limits.rate_limits import resolve_answer
 from baobab.tools.core.mail import Mail
-from baobab.tools.core.plan_room import PlanLimitReached
-from baobab.tools.core.rate_limits import resolve_answer
-from baobab.tools.core.services import Services
 from baobab.tools.core.stores import Stores
 from baobab.tools.users.admission import admit, find_invitation
 from baobab.tools.users.codes import Purpose, issue_code
@@ -38,6 +39,8 @@ from baobab.tools.users.toolset import auth
 _MOST_CODES, _WINDOW = 5, 900
 """Codes that are mailed to one address of an app, whoever asks for them."""
 _MOVING_SECONDS = 5.0
+_HOOK_MS = 10_000
+"""How long a post-auth hook may take."""
 _KEPT = timedelta(days=1)
 HOOK_CALLS_KEPT = timedelta(days=6)
 """How long hook calls are kept beyond their first day."""
@@ -50,6 +53,7 @@ async def request_code(call: Call, email: str, purpose: Purpose, redirect_to: st
 
     redirect_to: where a link in the mail leads in the end; without it, the mail has a code only.
     """
+    call.services.liveness.require_live()
     app = call.require_app()
     arguments = {"app_id": app.id, "email": email, "purpose": purpose}
     if redirect_to is not None:
@@ -125,25 +129,50 @@ async def _make_user(services: Services, unit: Unit, app: App, email: str, now: 
     return True
 
 
-@auth.job(on=AUTHENTICATED)
+@auth.job(on=AUTHENTICATED, drop=True)
 async def auth_hook(job: Job, event: Event) -> None:
-    """Writes down what the app's post-auth hook is told of a sign-in. No function runs yet that could be called."""
+    """Calls the app's post-auth hook for a sign-in, once, and writes down what it is told."""
     services, app_id = job.services, event.app_id
     try:
         app = await services.directory.app(app_id)
     except AppNotFound:
         return
     database = services.stores_of(app.region).database
+    async with services.database.reading() as connection:
+        query = select(apps.c.auth_hook_function).where(apps.c.id == app.id)
+        hook: str | None = (await connection.execute(query)).scalar()
     async with database.writing_unit(lock=app.id) as unit:
         if await FREEZES.is_frozen(unit.execute, app.id):
             raise RetryLater(_MOVING_SECONDS, "the app is being moved")
         row = {"app_id": app.id, "id": event.id, "event": event.data["event"], "payload": dict(event.data)}
-        row |= {"status": "recorded", "created_at": event.at}
-        # An event may come twice.
-        await unit.execute(build_upsert(database.dialect, user_hook_calls).values(**row).on_conflict_do_nothing())
+        row |= {"status": "recorded" if hook is None else "called", "created_at": event.at}
+        # An event may come twice, and a hook is never called twice for it: not even where this worker is lost.
+        insertion = build_upsert(database.dialect, user_hook_calls).values(**row).on_conflict_do_nothing()
+        is_new = bool((await unit.execute(insertion)).rowcount)
+    if hook is None or not is_new:
+        return
+    status = "succeeded" if await _call_hook(job, app, hook, event) else "failed"
+    async with database.writing(lock=app.id) as connection:
+        is_it = (user_hook_calls.c.app_id == app.id, user_hook_calls.c.id == event.id)
+        await connection.execute(update(user_hook_calls).where(*is_it).values(status=status))
 
 
-@auth.job(every=3600.0)
+async def _call_hook(job: Job, app: App, hook: str, event: Event) -> bool:
+    """Calls the hook, and returns whether it succeeded. The log of the function says why it did not."""
+    arguments: dict[str, Any] = {"app_id": app.id, "name": hook, "trigger": "auth_hook", "payload": dict(event.data)}
+    arguments |= {"request_id": event.id, "timeout_ms": _HOOK_MS}
+    context = RequestContext("job", job.id, base_url=job.services.options.base_url, brings_outside_text=True)
+    try:
+        async with network_wait():
+            # The hook is the app's: no credential came, and it acts with the app's own right.
+            caller = AppKey(app.id, app.id)
+            result, _ = await job.registry.run(job.registry.find("functions_fire"), arguments, caller, context)
+    except BaobabError:
+        return False
+    return result["error"] is None
+
+
+@auth.job(every=3600.0, in_copies=True)
 async def auth_prune(job: Job) -> None:
     """Deletes sessions, codes, challenges and invitations that have ended, a day after that."""
     before = job.services.clock.now() - _KEPT

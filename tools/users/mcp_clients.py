@@ -10,7 +10,7 @@ from baobab.runtime.oauth.clients import NAMELESS, Client, readable_name
 from baobab.runtime.oauth.documents import ClientDocuments, is_address
 from baobab.runtime.oauth.errors import RedirectRefused, UnknownClient
 from baobab.storage.secrets import SecretUnreadable
-from baobab.tools.core.services import Services
+from baobab.tools.core import Services
 
 LONGEST = 2000
 """Characters of a client's id."""

@@ -7,9 +7,9 @@ from sqlalchemy import insert, select, update
 
 from baobab.runtime.oauth.errors import InvalidGrant
 from baobab.runtime.oauth.requests import AuthorizationRequest
-from baobab.storage.database import Unit
 from baobab.storage.secrets import digest_token
-from baobab.tools.core.call import Call
+from baobab.storage.sql.database import Unit
+from baobab.tools.core import Call
 from baobab.tools.users.tables import user_mcp_codes
 
 LIFETIME = timedelta(minutes=1)

@@ -3,8 +3,8 @@
 from baobab.runtime.oauth import requests
 from baobab.runtime.oauth.errors import InvalidTarget
 from baobab.runtime.oauth.requests import AuthorizationRequest
+from baobab.tools.core import Services
 from baobab.tools.core.auth.user_tools import build_resource
-from baobab.tools.core.services import Services
 
 _CONTEXT = "mcp request:"
 

@@ -18,12 +18,12 @@ from joserfc.errors import JoseError
 from joserfc.jwk import ECKey, KeySet
 from joserfc.jwt import JWTClaimsRegistry
 
-from baobab.runtime.addresses import EgressError
+from baobab.runtime.net.addresses import EgressError
 from baobab.storage.cache import Cache
 from baobab.storage.secrets import SecretUnreadable
+from baobab.tools.core import Call, Services
 from baobab.tools.core.auth.signed_tokens import BadToken, UnknownKey, read_claims, read_keys
-from baobab.tools.core.call import Call
-from baobab.tools.core.services import Services
+from baobab.tools.core.cookies import name_cookie
 from baobab.tools.users.errors import OAuthFailed
 from baobab.tools.users.provider_kinds import ProviderUser, read_profile
 from baobab.tools.users.providers import ProviderAccount, build_callback
@@ -89,7 +89,7 @@ def resume_flow(call: Call, provider: str, state: str | None, cookies: str) -> t
         raise OAuthFailed("OAuth error: missing state")
     # Read by hand: the library's parser drops all cookies after one that it does not like.
     pairs = (pair.strip().partition("=") for pair in cookies.split(";"))
-    sealed_flow = next((value for name, _, value in pairs if name == _name_cookie(state)), "")
+    sealed_flow = next((value for name, _, value in pairs if name == _name_cookie(call, state)), "")
     try:
         flow = Flow(**json.loads(call.services.vault.open(sealed_flow, _CONTEXT)))
     except (SecretUnreadable, ValueError, TypeError) as exc:
@@ -102,16 +102,23 @@ def resume_flow(call: Call, provider: str, state: str | None, cookies: str) -> t
     return flow, _build_cookie(call, state, "", 0, cross_site=False)
 
 
-def _name_cookie(state: str) -> str:
+def _name_cookie(call: Call, state: str) -> str:
     # Several flows may be under way in one browser.
-    return _COOKIE + hashlib.sha256(state.encode()).hexdigest()[:12]
+    name = _COOKIE + hashlib.sha256(state.encode()).hexdigest()[:12]
+    return name_cookie(call.services.options.base_url, name)
 
 
 def _build_cookie(call: Call, state: str, value: str, seconds: int, *, cross_site: bool) -> str:
     secure = call.services.options.base_url.startswith("https:")
     # A form that another site posts brings only a cookie that says it may, and such a cookie must be secure.
     same_site = "None" if cross_site and secure else "Lax"
-    parts = [f"{_name_cookie(state)}={value}", "Path=/", f"Max-Age={seconds}", "HttpOnly", f"SameSite={same_site}"]
+    parts = [
+        f"{_name_cookie(call, state)}={value}",
+        "Path=/",
+        f"Max-Age={seconds}",
+        "HttpOnly",
+        f"SameSite={same_site}",
+    ]
     return "; ".join([*parts, "Secure"] if secure else parts)
 
 

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from pydantic import TypeAdapter, ValidationError
 
-from baobab.tools.core.types import Email
+from baobab.tools.core import Email
 
 _EMAIL: TypeAdapter[str] = TypeAdapter(Email)
 Profile = Literal["oidc", "github", "discord", "facebook", "microsoft", "x"]
@@ -165,7 +165,7 @@ def _build(uid: str | int, email: Any, name: Any, avatar: Any = None, *, is_veri
 
 
 def _read_address(email: Any) -> str | None:
-    """Returns an address in the spelling that it has everywhere else; None for what is no address."""
+    """Returns an address in the spelling that it has everywhere else; None for what is not an address."""
     try:
         return _EMAIL.validate_python(email.strip()) if isinstance(email, str) else None
     except ValidationError:

@@ -6,9 +6,9 @@ from typing import Any, cast
 
 from sqlalchemy import select
 
-from baobab.storage.database import Execute
 from baobab.storage.secrets import Vault
-from baobab.tools.core.call import Call
+from baobab.storage.sql.database import Execute
+from baobab.tools.core import Call
 from baobab.tools.users.errors import ProviderNotFound
 from baobab.tools.users.provider_kinds import BUILT_IN, ProviderKind
 from baobab.tools.users.schemas import Provider

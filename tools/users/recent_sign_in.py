@@ -2,9 +2,7 @@
 
 from datetime import timedelta
 
-from baobab.tools.core.auth.callers import EndUser
-from baobab.tools.core.call import Call
-from baobab.tools.core.errors import Forbidden
+from baobab.tools.core import Call, EndUser, Forbidden
 from baobab.tools.users.errors import SignInTooOld
 from baobab.tools.users.sessions import find_session
 

@@ -6,9 +6,8 @@ from typing import Any
 from sqlalchemy import delete, insert, select
 from sqlalchemy.exc import IntegrityError
 
-from baobab.storage.database import Execute, Unit
-from baobab.tools.core.call import Call
-from baobab.tools.core.services import Services
+from baobab.storage.sql.database import Execute, Unit
+from baobab.tools.core import Call, Services
 from baobab.tools.users.errors import UserExists
 from baobab.tools.users.second_factor import delete_factors
 from baobab.tools.users.tables import user_identities, user_mcp_codes, user_sessions, users

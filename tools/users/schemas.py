@@ -6,8 +6,7 @@ from typing import Annotated, Any, Literal, NotRequired
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from baobab.tools.core.secret import Secret
-from baobab.tools.core.types import Email, Text
+from baobab.tools.core import Email, Secret, Text
 from baobab.tools.users.fields import DisplayName, RoleName
 
 
@@ -390,7 +389,12 @@ class HookCall(TypedDict):
     id: str
     event: str
     payload: Annotated[dict[str, Any], Field(description="`event`, `user`, `isNewUser` and `provider`.")]
-    status: Annotated[str, Field(description="`recorded`: there is no function yet that could be called.")]
+    status: Annotated[
+        str,
+        Field(
+            description="`recorded`: the app has no hook; `called`: its answer has not come; `succeeded` or `failed`."
+        ),
+    ]
     created_at: datetime
 
 

@@ -11,11 +11,10 @@ from typing import Any
 
 from sqlalchemy import delete, func, insert, select, update
 
-from baobab.storage.database import Execute
 from baobab.storage.secrets import digest_token
-from baobab.storage.tables import build_upsert
-from baobab.tools.core.call import Call
-from baobab.tools.core.errors import BaobabError, RateLimited
+from baobab.storage.sql.database import Execute
+from baobab.storage.sql.tables import build_upsert
+from baobab.tools.core import BaobabError, Call, RateLimited
 from baobab.tools.users import totp
 from baobab.tools.users.errors import ChallengeOver, FactorExists, FactorNotFound, WrongFactorCode
 from baobab.tools.users.schemas import Challenged, FactorMethod, SecondFactor

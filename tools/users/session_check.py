@@ -6,9 +6,9 @@ from typing import Any
 from sqlalchemy import bindparam, select
 
 from baobab.storage.clock import Clock
+from baobab.tools.core import AppNotFound, Unavailable
 from baobab.tools.core.auth.directory import Directory
 from baobab.tools.core.auth.user_sessions import UserAddress
-from baobab.tools.core.errors import AppNotFound, Unavailable
 from baobab.tools.core.stores import Stores
 from baobab.tools.users.tables import user_sessions, users
 

@@ -10,11 +10,11 @@ from typing import Any, cast
 
 from sqlalchemy import bindparam, delete, insert, select, update
 
-from baobab.storage.database import Execute, Unit
+from baobab.storage.sql.database import Execute, Unit
+from baobab.tools.core import Call
 from baobab.tools.core.auth.user_sessions import USER_TOPIC, user_subject
 from baobab.tools.core.auth.user_tools import SCOPE, build_resource
-from baobab.tools.core.call import Call
-from baobab.tools.core.rate_limits import network
+from baobab.tools.core.limits.rate_limits import network
 from baobab.tools.users.errors import UserBanned, WrongRefreshToken
 from baobab.tools.users.refresh_tokens import RefreshToken
 from baobab.tools.users.schemas import Session, Tokens

@@ -4,8 +4,8 @@ from typing import cast
 
 from sqlalchemy import select
 
-from baobab.storage.database import Execute
-from baobab.tools.core.call import Call
+from baobab.storage.sql.database import Execute
+from baobab.tools.core import Call
 from baobab.tools.users.schemas import SignInSettings
 from baobab.tools.users.tables import user_settings
 

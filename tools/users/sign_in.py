@@ -5,8 +5,8 @@ from typing import Any, cast
 
 from sqlalchemy import delete, select, update
 
-from baobab.storage.database import Unit
-from baobab.tools.core.call import Call
+from baobab.storage.sql.database import Unit
+from baobab.tools.core import Call
 from baobab.tools.users.errors import UserBanned
 from baobab.tools.users.events import AUTHENTICATED, EMAIL_VERIFIED
 from baobab.tools.users.schemas import Challenged, SignedIn, UserProfile

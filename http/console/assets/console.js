@@ -83,6 +83,7 @@ window.addEventListener("online", () => refresh());
 
 /** Does to fresh content what the script does to each page. */
 function dress() {
+	linkPassages();
 	showText();
 	showTimeLeft();
 	showTimes();
@@ -308,6 +309,28 @@ function listen(address) {
 	});
 }
 listen(document.body.dataset.live);
+
+/** Marks the passage of a transcript that is heard. Events of a recording do not bubble, so they are caught on their way. */
+document.addEventListener("timeupdate", ({ target }) => {
+	const passages = [...main().querySelectorAll("[data-at]")];
+	const heard = passages.findLast((part) => part.dataset.at <= target.currentTime);
+	if (heard?.hasAttribute("aria-current")) return;
+	for (const part of passages) part.removeAttribute("aria-current");
+	heard?.setAttribute("aria-current", "true");
+	if (!target.paused) heard?.scrollIntoView({ block: "nearest" });
+}, true);
+
+/** Makes the time of each passage a button that leads to its place in the recording, if there is one. */
+function linkPassages() {
+	const player = main().querySelector("video");
+	for (const place of player ? main().querySelectorAll("[data-at] span.at") : []) {
+		const button = document.createElement("button");
+		Object.assign(button, { type: "button", className: "at", textContent: place.textContent });
+		button.setAttribute("aria-label", `Play from ${place.textContent}`);
+		button.addEventListener("click", () => { player.currentTime = button.closest("[data-at]").dataset.at; player.play(); });
+		place.replaceWith(button);
+	}
+}
 
 /** A page that shows how far something is asks for itself again, until it says that it need not. */
 async function watch() {

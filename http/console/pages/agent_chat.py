@@ -10,7 +10,7 @@ from baobab.http.console.page import Context, Form, Page
 from baobab.http.console.pages.runs import PATH as RUN
 from baobab.http.console.run_view import ENDED, show_value
 from baobab.http.console.visit import Visit
-from baobab.tools.core.escaping import escape_json
+from baobab.tools.core.guard.escaping import escape_json
 
 _PATH = "/apps/{app}/agents/{agent}/chat"
 _FIELD = re.compile(r"\{\{\s*input\.([A-Za-z_][A-Za-z0-9_]{0,60})\s*\}\}")

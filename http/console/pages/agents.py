@@ -8,7 +8,7 @@ from baobab.http.console.page import Context, Form, Page
 from baobab.http.console.pages.runs import PATH, describe_run
 from baobab.http.console.rendering import say_approvers
 from baobab.http.console.visit import Visit
-from baobab.tools.core.escaping import escape_json
+from baobab.tools.core.guard.escaping import escape_json
 
 _RUNS = 5
 

@@ -8,7 +8,7 @@ from typing import Any
 from baobab.http.console.page import Context, Form, Page
 from baobab.http.console.pages.approval import list_arguments, pick_shown, show_changes
 from baobab.http.console.visit import Visit
-from baobab.http.console.waiting import find_alike, find_likeness, load_waiting, read_filters
+from baobab.http.console.waiting import find_alike, find_likeness, load_places, read_filters
 from baobab.tools.core.errors import BaobabError
 
 _PATH = "/approvals/{id}/alike"
@@ -19,7 +19,7 @@ _PREFIX = "call."
 async def show_alike(visit: Visit) -> Context:
     """Shows the calls that go together with that of the page; of those that the address names, if it names any."""
     first = await visit.call("approvals_get", approval_id=visit.parts["id"])
-    calls = find_alike((await load_waiting(visit, read_filters({}))).calls, first["approval"])
+    calls = find_alike((await load_places(visit, read_filters({}))).calls, first["approval"])
     named_ids = visit.query.get("ids", "").split(",") if visit.query.get("ids") else None
     named_calls = [call for call in calls if named_ids is None or call["id"] in named_ids]
     shown_calls = [await _read_call(visit, call["id"]) for call in named_calls[:_MOST]]

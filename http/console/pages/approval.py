@@ -8,17 +8,26 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from baobab.http.console.call_form import CallForm, build_answer_form, build_call_form
-from baobab.http.console.call_view import BOUND, QUESTION, REMOTE, build_view, compare_values, pick_arguments
+from baobab.http.console.call_view import (
+    BOUND,
+    QUESTION,
+    REMOTE,
+    build_view,
+    compare_values,
+    pick_arguments,
+    say_how_final,
+)
 from baobab.http.console.compare import compare_texts
 from baobab.http.console.deciding import decide
 from baobab.http.console.page import Context, Form, Page
 from baobab.http.console.rendering import say_approvers, say_duration
 from baobab.http.console.run_view import build_timeline
 from baobab.http.console.visit import Visit
-from baobab.http.console.waiting import find_alike, load_waiting, read_filters
-from baobab.tools.core.approvals import AlreadyDecided
+from baobab.http.console.waiting import find_alike, load_places, read_filters
+from baobab.tools.approvals.inbox.tools import SOON
 from baobab.tools.core.errors import BadRequest, Forbidden, NotFound
-from baobab.tools.core.escaping import escape_json
+from baobab.tools.core.guard.approvals import AlreadyDecided
+from baobab.tools.core.guard.escaping import escape_json
 from baobab.tools.core.types import parse_json
 
 _VIA = {"mcp": "over MCP", "rest": "over REST", "console": "in the console"}
@@ -26,6 +35,7 @@ _ROW = re.compile(r'the row "(?:[^"\\]|\\.)*"')
 _LAST_EVENTS, _LAST_STEPS = 60, 4
 _MOST_STEPS = 50
 """The most steps of a run whose graph sets no limit (docs/graph-spec.md)."""
+_ANSWER_AND = {"write": "Answer, and save it", "external": "Answer, and send it", "destructive": "Answer, and delete"}
 _SHORT = 80
 """The most characters of a value that is shown in the table of values before and after."""
 
@@ -35,15 +45,16 @@ async def show_approval(visit: Visit) -> Context:
     approval = details["approval"]
     is_question, waits = approval["tool"] == QUESTION, approval["status"] == "pending"
     changes = details["changes"] or []
-    tool, then = visit.registry.tools.get(approval["tool"]), details["then"]
-    decides = waits and details["may_decide"]
-    waiting = await load_waiting(visit, read_filters(visit.query))
+    then = details["then"]
+    decides, effect = waits and details["may_decide"], _find_effect(visit, approval, changes)
+    waiting = await load_places(visit, read_filters(visit.query))
     return {
         **details,
-        **build_view(details, "" if tool is None else tool.toolset.name),
+        **build_view(details),
         **show_changes(changes),
         "title": approval["title"],
-        "effect": _find_effect(visit, approval, changes),
+        "effect": effect,
+        "how_final": _say_how_final(visit, details, effect) if decides else None,
         "via": _VIA.get(approval["asker"]["door"]),
         "remote": details["arguments"] if approval["tool"] == REMOTE else None,
         "is_question": is_question,
@@ -56,11 +67,25 @@ async def show_approval(visit: Visit) -> Context:
         # A key's own call: its rules are the key's. A question is no call that could be allowed once and for all.
         "asks_of_key": decides and _find_key(approval) is not None and not is_question,
         "form": _build_answer_form(details) if is_question and decides else None,
-        "then_view": _show_then(then) if then else None,
+        "then_view": _show_then(then, visit.registry.find(then["tool"]).effect) if then else None,
         "so_far": await _read_run(visit, approval),
         "waiting": waiting,
-        "waiting_count": waiting.total,
     }
+
+
+def _say_how_final(visit: Visit, details: Mapping[str, Any], effect: str) -> str:
+    """Says whether a decision can be taken back. An answer that approves a write is as final as that write."""
+    approval, then = details["approval"], details["then"]
+    undo, effects, lends = approval["undo"], {effect}, approval["run_as"] is not None
+    if then is not None and then["may_consent"]:
+        write = visit.registry.find(then["tool"])
+        # What is written depends on the answer.
+        undo = "unknown" if write.undone_by else "never"
+        effects, lends = {write.effect}, lends or then["run_as"] is not None
+    is_final = lends or bool(effects & {"destructive", "external"})
+    is_due = approval["expires_at"] - visit.now <= SOON
+    may_undo = visit.may("data_undo")
+    return say_how_final(undo, approval["undo_days"], is_final=is_final, is_due=is_due, may_undo=may_undo)
 
 
 def _is_editable(details: Mapping[str, Any]) -> bool:
@@ -71,17 +96,24 @@ def _is_editable(details: Mapping[str, Any]) -> bool:
     return details["arguments"] is not None and approval["run_id"] is not None and is_of_one and has_open_fields
 
 
-def _show_then(then: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the write that a question announces: its title, and its values with those that the answer fills."""
+def _show_then(then: Mapping[str, Any], effect: str) -> dict[str, Any]:
+    """Returns the write that a question announces: its title, its values with those that the answer fills, and what the
+    button says. effect: of the tool that writes.
+    """
     lines = then["summary"].split("\n")
     arguments = {name: value for name, value in (then["arguments"] or {}).items() if name != BOUND}
     form = build_call_form({}, arguments)
     values = [
-        {**compare_values(each.name, None, each.value), "is_open": each.name in then["open"]} for each in form.fields
+        {
+            **compare_values(each.name, None, each.value),
+            "name": each.name.rpartition(".")[2],
+            "is_open": each.name in then["open"],
+        }
+        for each in form.fields
     ]
     # The row is that of the call below it; its id tells nobody anything.
     title = _ROW.sub("one row", lines[0].removesuffix("."))
-    return {"title": title, "values": values}
+    return {"title": title, "values": values, "button": _ANSWER_AND.get(effect, "Answer and approve")}
 
 
 def show_changes(changes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -1,8 +1,10 @@
 """/console/apps: the apps of a person's organisations, and one of them with its settings."""
 
+import re
+import unicodedata
 from typing import Any
 
-from baobab.http.console.app_page import read_app
+from baobab.http.console.app_page import name_app, read_app, refuse_field
 from baobab.http.console.page import Context, Form, Page
 from baobab.http.console.visit import Visit
 
@@ -23,16 +25,36 @@ async def show_apps(visit: Visit) -> Context:
 
 
 async def create_app(visit: Visit) -> str:
-    """Creates an app in the organisation that the form names."""
+    """Creates an app in the organisation that the form names. The name that addresses and keys have is derived from
+    the one that people read.
+    """
     arguments = {"organization_id": visit.form["of"]} if visit.form.get("of") else {}
-    new_app = await visit.call("apps_init", name=visit.form.get("name", "").strip(), **arguments)
+    title = visit.form.get("name", "").strip()
+    name = _derive_name(title)
+    new_app = await visit.call("apps_init", name=name, **arguments)
+    if new_app["created"] and title != name:
+        await visit.call("apps_update", app_id=new_app["app_id"], display_name=title)
     return PATH.format(app=new_app["app_id"])
+
+
+def _derive_name(text: str) -> str:
+    plain_text = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode().lower()
+    name = re.sub(r"[^a-z0-9_]+", "-", plain_text).strip("-_")[:63].rstrip("-_")
+    if not name:
+        raise refuse_field("name", "The name needs a letter from a to z or a digit.")
+    return name
 
 
 async def show_app(visit: Visit) -> Context:
     app = await read_app(visit)
     address = visit.registry.services.options.base_url
-    return {"app": app, "title": app["name"], "address": f"{address}/v1/{app['id']}", "saved": "saved" in visit.query}
+    return {"app": app, "title": name_app(app), "address": f"{address}/v1/{app['id']}", "saved": "saved" in visit.query}
+
+
+async def rename(visit: Visit) -> str:
+    title = visit.form.get("display_name", "").strip()
+    await visit.call("apps_update", app_id=visit.parts["app"], display_name=title or None)
+    return PATH.format(**visit.parts) + "?saved=1"
 
 
 async def set_access(visit: Visit) -> str:
@@ -69,6 +91,7 @@ PAGES = (
 )
 FORMS = (
     Form("/apps/create", create_app),
+    Form(PATH + "/name", rename),
     Form(PATH + "/access-mode", set_access),
     Form(PATH + "/visibility", set_visibility),
     Form(PATH + "/pause", pause),

@@ -8,7 +8,7 @@ from baobab.http.console.app_page import read_app
 from baobab.http.console.page import Context, Page
 from baobab.http.console.visit import Visit
 from baobab.tools.core.errors import BaobabError
-from baobab.tools.core.escaping import escape_json
+from baobab.tools.core.guard.escaping import escape_json
 
 _SHOWN = 50
 _FILTERS = ("category", "action", "event_type", "actor_id", "success", "from", "to")

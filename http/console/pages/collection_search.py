@@ -7,7 +7,7 @@ from baobab.http.console.app_page import parse_object, refuse_field
 from baobab.http.console.page import Context, Form, Page
 from baobab.http.console.pages.collections import COLLECTION, read_collection, read_number
 from baobab.http.console.visit import Visit
-from baobab.storage.full_text import find_words
+from baobab.storage.sql.full_text import find_words
 from baobab.tools.core.errors import NotFound
 from baobab.tools.rag.text_search import choose_words
 

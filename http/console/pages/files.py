@@ -20,10 +20,11 @@ async def show_files(visit: Visit) -> Context:
         usage = await visit.call("files_usage", app_id=app["id"])
         page = await visit.call("files_list", app_id=app["id"], limit=_SHOWN, **cursor)
         rows = [await _add_addresses(visit, row) for row in page]
+        marks = (await visit.call("files_own_text_list", app_id=app["id"]))["own_text"]
     except AppPaused:
         return {"app": app, "files": [], "usage": None, "following": None}
     following = page[-1]["id"] if len(page) == _SHOWN else None
-    return {"app": app, "files": rows, "usage": usage, "following": following}
+    return {"app": app, "files": rows, "usage": usage, "following": following, "own_text": marks}
 
 
 async def announce(visit: Visit) -> Context:

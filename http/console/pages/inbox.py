@@ -12,7 +12,7 @@ from baobab.http.console.pages.approval import show_approval
 from baobab.http.console.visit import Visit
 from baobab.http.console.waiting import KINDS, build_query, load_waiting, parse_filters, read_filters
 from baobab.tools.core.errors import BadRequest, BaobabError, Forbidden
-from baobab.tools.core.escaping import escape_json
+from baobab.tools.core.guard.escaping import escape_json
 
 _SHOWN, _FEW, _MOST = 50, 5, 160
 """The most calls of a group that the list shows when the group is opened_id, and before."""
@@ -29,7 +29,7 @@ async def show_inbox(visit: Visit) -> Context:
     return {
         "title": "Inbox",
         "waiting": waiting,
-        "waiting_count": waiting.total + len(action_rows),
+        "waiting_count": waiting.total,
         "acts": action_rows,
         "kinds": KINDS,
         "opened": opened_id,

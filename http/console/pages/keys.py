@@ -3,7 +3,7 @@
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 
-from baobab.http.console.app_page import refuse_field
+from baobab.http.console.app_page import name_app, refuse_field
 from baobab.http.console.page import Context, Form, Page
 from baobab.http.console.visit import Visit
 
@@ -26,7 +26,8 @@ async def show_keys(visit: Visit) -> Context:
                 budget for budget in budgets if (budget["subject"], budget["subject_id"]) == ("key", key["id"])
             ]
         apps = (await visit.call("apps_list", org_id=organisation["id"], limit=100))["apps"]
-        organisations.append({**organisation, "keys": page["keys"], "apps": apps})
+        scope_names = {"*": "all scopes", **{f"app:{app['id']}": f"only in {name_app(app)}" for app in apps}}
+        organisations.append({**organisation, "keys": page["keys"], "apps": apps, "scope_names": scope_names})
     toolsets = sorted({tool.toolset.name for tool in visit.registry.tools.values() if tool.toolset.name != "console"})
     date_values = {"today": visit.now.date().isoformat()}
     return {**date_values, "organisations": organisations, "policies": _POLICIES, "asks": _ASKS, "toolsets": toolsets}

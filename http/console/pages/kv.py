@@ -3,11 +3,10 @@
 import json
 from urllib.parse import quote
 
-from baobab.http.console.app_page import find_fault, read_app, refuse_field
+from baobab.http.console.app_page import parse_value, read_app, refuse_field
 from baobab.http.console.page import Context, Form, Page
 from baobab.http.console.visit import Visit
 from baobab.tools.core.errors import Conflict, NotFound
-from baobab.tools.core.types import parse_json
 
 _SHOWN = 100
 _LEVELS = {"deny": "no user", "owner": "the user that it names", "authed": "signed-in users", "public": "anybody"}
@@ -28,6 +27,7 @@ async def show_keys(visit: Visit) -> Context:
     stats = await visit.call("kv_stats", app_id=app["id"])
     following = page["cursor"] if page["cursor"] not in (None, "0") else None
     page_values = {"app": app, "keys": page["keys"], "prefix": prefix, "following": following, "stats": stats}
+    page_values["own_text"] = (await visit.call("kv_own_text_list", app_id=app["id"]))["own_text"]
     rules = await visit.call("kv_expose_list", app_id=app["id"])
     return {**page_values, "rules": rules["rules"], "warnings": rules.get("warnings", []), "levels": _LEVELS}
 
@@ -50,7 +50,8 @@ async def show_entry(visit: Visit) -> Context:
 async def store(visit: Visit) -> str:
     """Stores a value, unless it has changed since the page was made."""
     app_id, key = visit.parts["app"], visit.form.get("key", "")
-    expected_value, value = _parse(visit.form.get("expected", "null")), _parse(visit.form.get("value", ""))
+    expected_value = parse_value(visit.form.get("expected", "null"), "value")
+    value = parse_value(visit.form.get("value", ""), "value")
     if not (await visit.call("kv_cas", app_id=app_id, key=key, expected=expected_value, next=value))["swapped"]:
         raise ValueChanged
     return _entry(app_id, key) + "&saved=1"
@@ -83,14 +84,6 @@ async def delete_rule(visit: Visit) -> str:
 
 def _entry(app_id: str, key: str) -> str:
     return f"{PATH.format(app=app_id)}/entry?key={quote(key, safe='')}"
-
-
-def _parse(text: str) -> object:
-    try:
-        return parse_json(text)
-    except ValueError as exc:
-        problem = f'The value is not JSON{find_fault(text)}. A text needs quotes: "yes".'
-        raise refuse_field("value", problem) from exc
 
 
 PAGES = (

@@ -7,7 +7,7 @@ from baobab.http.console.app_page import read_app, refuse_field
 from baobab.http.console.page import Context, Form, Page
 from baobab.http.console.visit import Visit
 from baobab.tools.core.errors import BaobabError
-from baobab.tools.core.escaping import escape_json
+from baobab.tools.core.guard.escaping import escape_json
 
 _PATH = "/apps/{app}/models"
 _FIELDS = ("model", "system", "message", "max_tokens", "temperature")

@@ -15,7 +15,7 @@ from baobab.http.console.run_stream import RunParts, follow_parts
 from baobab.http.console.run_view import ENDED, REMEDIES, STATUSES, build_timeline, find_states
 from baobab.http.console.visit import Visit
 from baobab.tools.core.errors import RouteNotFound
-from baobab.tools.core.escaping import escape_json
+from baobab.tools.core.guard.escaping import escape_json
 from baobab.tools.core.stream import Stream
 
 _SHOWN = 50

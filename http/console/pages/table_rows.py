@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl, quote
 from baobab.http.console.app_page import parse_object, read_app, refuse_field
 from baobab.http.console.page import Context, Feed, Form, Page
 from baobab.http.console.visit import Visit
-from baobab.tools.core.escaping import escape_json
+from baobab.tools.core.guard.escaping import escape_json
 from baobab.tools.core.stream import Stream
 
 PATH = "/apps/{app}/tables/{table}"
@@ -33,6 +33,7 @@ async def show_rows(visit: Visit) -> Context:
         "writable": _list_writable(description),
         "checks": description["checks"],
         "query": description.get("query"),
+        "own_text": description["own_text"],
         "key": key,
         "rows": [{name: _show(value) for name, value in row.items()} for row in rows[:_SHOWN]],
         "filter": filter_text,

@@ -1,8 +1,10 @@
 """/console/team: the people of an organisation, their roles, and invitations."""
 
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
+from baobab.http.console.app_page import name_app
 from baobab.http.console.page import Context, Form, Page
 from baobab.http.console.roles import ROLE_LINES, ROLE_NAMES, ROLE_TABLE
 from baobab.http.console.visit import Visit
@@ -28,12 +30,14 @@ async def _read(visit: Visit, of: str | None) -> dict[str, Any]:
     invitations: list[Any] = []
     if visit.may("organisations_invitations", organisation["id"]):
         invitations = (await visit.call("organisations_invitations", **here))["invitations"]
-    own_rank = rank(organisation["role"])
+    own_rank, search = rank(organisation["role"]), visit.query.get("search", "").strip()
     return {
         "title": "Team",
         "organisation": organisation,
         "organisations": organisations,
         "people": list(people.values()),
+        "shown_people": [person for person in people.values() if _is_found(person, search)],
+        "search": search,
         "own_id": visit.session.caller.account_id,
         "own_rank": own_rank,
         "ranks": {role: rank(role) for role in ROLE_NAMES},
@@ -42,12 +46,18 @@ async def _read(visit: Visit, of: str | None) -> dict[str, Any]:
         "role_lines": ROLE_LINES,
         "role_table": ROLE_TABLE,
         "apps": apps,
-        "app_names": {app["id"]: app["name"] for app in apps},
+        "app_names": {app["id"]: name_app(app) for app in apps},
         "invitations": invitations,
         "sends_mail": visit.registry.services.mailer.delivers,
         "saved": "saved" in visit.query,
         "invited": None,
     }
+
+
+def _is_found(person: Mapping[str, Any], search: str) -> bool:
+    """Returns whether each word of a search is in the name or address of a person."""
+    text = f"{person['name']} {person['email']}".casefold()
+    return all(word in text for word in search.casefold().split())
 
 
 async def invite(visit: Visit) -> Context:

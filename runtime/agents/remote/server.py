@@ -9,8 +9,8 @@ from sqlalchemy import select
 from baobab.runtime.agents.remote.errors import ToolChanged, ToolNotOffered
 from baobab.runtime.agents.remote.tables import tool_servers
 from baobab.runtime.agents.remote.tool_description import ToolDescription
-from baobab.runtime.agents.validation import ToolOffer
-from baobab.storage.database import Execute
+from baobab.runtime.agents.spec.validation import ToolOffer
+from baobab.storage.sql.database import Execute
 
 ToolState = Literal["accepted", "new", "changed", "gone"]
 

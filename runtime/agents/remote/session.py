@@ -24,7 +24,7 @@ from baobab.runtime.agents.remote.tool_description import (
     describe_tool,
 )
 from baobab.runtime.agents.remote.transport import MOST_BYTES, GuardedTransport
-from baobab.runtime.egress import Egress, EgressTimeout
+from baobab.runtime.net.egress import Egress, EgressTimeout
 from baobab.tools.core.errors import BaobabError
 
 _MOST_PAGES = 20

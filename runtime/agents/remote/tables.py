@@ -2,7 +2,7 @@
 
 from sqlalchemy import Column, String, Table, Text, UniqueConstraint
 
-from baobab.storage.tables import Instant, Json, Sealed, metadata
+from baobab.storage.sql.tables import Instant, Json, Sealed, metadata
 
 tool_servers = Table(
     "agent_tool_servers",

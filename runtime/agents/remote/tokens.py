@@ -8,7 +8,7 @@ from urllib.parse import quote_plus, urlencode
 from pydantic_core import from_json
 
 from baobab.runtime.agents.remote.errors import ToolServerDenied
-from baobab.runtime.egress import Egress
+from baobab.runtime.net.egress import Egress
 from baobab.storage.clock import Clock
 
 _TIMEOUT_SECONDS = 10.0

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any, Self
 
-from baobab.runtime.agents.bounds import find_violations
-from baobab.tools.core.escaping import is_seen
+from baobab.runtime.agents.spec.bounds import find_violations
+from baobab.tools.core.guard.escaping import is_seen
 
 MOST_TOOLS = 128
 MAX_NAME = 128

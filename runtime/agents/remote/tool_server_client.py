@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic_core import from_json
 
-from baobab.runtime.agents.bounds import find_violations
 from baobab.runtime.agents.remote.errors import RemoteToolFailed, ToolChanged, ToolServerFailed
 from baobab.runtime.agents.remote.server import ToolServer
 from baobab.runtime.agents.remote.tables import credential_context
 from baobab.runtime.agents.remote.tokens import TokenCache
 from baobab.runtime.agents.remote.tool_description import ToolListing
-from baobab.runtime.egress import Egress
+from baobab.runtime.agents.spec.bounds import find_violations
 from baobab.runtime.late_import import LateImport
+from baobab.runtime.net.egress import Egress
 from baobab.tools.core.services import Services
 
 if TYPE_CHECKING:
@@ -27,7 +27,10 @@ _LONGEST_JSON = 64 * 1024
 result.
 """
 
-_library = LateImport(lambda: importlib.import_module("baobab.runtime.agents.remote.session"))
+_library = LateImport(
+    lambda: importlib.import_module("baobab.runtime.agents.remote.session"),
+    packages=("mcp", "baobab.runtime.agents.remote"),
+)
 
 
 class ToolServerClient:

@@ -11,10 +11,10 @@ from urllib.parse import urljoin
 
 import httpx2
 
-from baobab.runtime.addresses import Target, UrlRefused
 from baobab.runtime.agents.remote.errors import ToolServerDenied
 from baobab.runtime.agents.remote.tokens import TokenCache
-from baobab.runtime.egress import Egress, EgressStream
+from baobab.runtime.net.addresses import Target, UrlRefused
+from baobab.runtime.net.egress import Egress, EgressStream
 from baobab.tools.core.errors import BaobabError
 
 MOST_BYTES = 2**20

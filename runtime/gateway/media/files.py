@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from baobab.runtime.egress import Egress, EgressError, EgressStream, EgressTimeout, EgressTooLarge
 from baobab.runtime.gateway.errors import RequestRefused, UpstreamFailed, UpstreamMalformed, UpstreamTimeout
 from baobab.runtime.gateway.media.content_type import DETECTION_BYTES, detect_content_type
 from baobab.runtime.gateway.refusal import build_refusal
 from baobab.runtime.gateway.upstream import Upstream
+from baobab.runtime.net.egress import Egress, EgressError, EgressStream, EgressTimeout, EgressTooLarge
 
 LARGEST_INPUT = 20 * 2**20
 """The most bytes of an image that a caller refers to."""
@@ -43,7 +43,7 @@ class RemoteFiles:
 
     def __init__(self, outgoing: Egress) -> None:
         self._outgoing = outgoing
-        self._trusted_egress = Egress(_ANYWHERE)
+        self._trusted_egress = Egress(_ANYWHERE, require_open=outgoing.require_open)
 
     async def close(self) -> None:
         await self._trusted_egress.close()

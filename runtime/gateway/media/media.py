@@ -10,7 +10,6 @@ async for piece in media.stream_content(model, progress.renderings[0], max_bytes
 
 from collections.abc import AsyncGenerator, Sequence
 
-from baobab.runtime.egress import Egress
 from baobab.runtime.gateway.catalogue import Catalogue
 from baobab.runtime.gateway.errors import ModelNotFound, RequestRefused, UpstreamMalformed
 from baobab.runtime.gateway.media import accepted_fields, built_in, cost
@@ -21,7 +20,8 @@ from baobab.runtime.gateway.media.videos import VideoJobs, handle_provider
 from baobab.runtime.gateway.model import Model
 from baobab.runtime.gateway.providers import Provider
 from baobab.runtime.gateway.upstream import Upstream
-from baobab.runtime.job_slots import network_wait
+from baobab.runtime.jobs.job_slots import network_wait
+from baobab.runtime.net.egress import Egress
 
 
 class Media:
@@ -44,6 +44,7 @@ class Media:
         self._catalogue = catalogue
         self._providers = {provider.name: provider for provider in providers}
         self._files = RemoteFiles(outgoing)
+        self._require_open = outgoing.require_open
         self._images = ImageJobs(self._files, image_seconds)
         self._videos = VideoJobs(self._files, video_seconds)
 
@@ -118,6 +119,7 @@ class Media:
 
     def _build_upstream(self, model: Model, name: str = "") -> Upstream:
         """Builds the upstream for a model. name: the provider, if it is not the model's."""
+        self._require_open()
         provider = self._providers.get(name or model.provider)
         if provider is None:
             raise ModelNotFound(f"No provider here serves `{model.id}`.")

@@ -9,7 +9,6 @@ from typing import Any
 
 from pydantic_core import from_json, to_json
 
-from baobab.runtime.egress import EgressStream
 from baobab.runtime.gateway.errors import RequestRefused, UpstreamMalformed
 from baobab.runtime.gateway.library_errors import translate_error
 from baobab.runtime.gateway.litellm_import import load_litellm
@@ -19,6 +18,7 @@ from baobab.runtime.gateway.media.library_call import call_library
 from baobab.runtime.gateway.media.model import MediaRequest, MediaStatus, Progress, Rendering
 from baobab.runtime.gateway.model import Model
 from baobab.runtime.gateway.upstream import Upstream
+from baobab.runtime.net.egress import EgressStream
 
 _LONGEST = 60
 _USUAL, _USUAL_OF_GOOGLE = 5, 8

@@ -5,7 +5,18 @@ import os
 import click
 
 from baobab import __version__
-from baobab.cli import backups, catalogue, cells, database, first_account, keys, organisations, replay, servers
+from baobab.cli import (
+    backups,
+    catalogue,
+    cells,
+    connect,
+    database,
+    first_account,
+    keys,
+    organisations,
+    replay,
+    servers,
+)
 
 _HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 _COMMANDS = (
@@ -15,6 +26,7 @@ _COMMANDS = (
     first_account.password,
     first_account.sign_in_link,
     keys.keys,
+    connect.connect,
     database.migrate,
     database.forget_store,
     database.transfer,

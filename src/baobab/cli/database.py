@@ -34,8 +34,8 @@ def forget_store(store: str, data: Path | None) -> None:
     STORE is the name in the error at the start, such as `kv:local` or `objects:local`. If you have a backup, restore it
     instead.
     """
-    from baobab.storage.databases import database_at
     from baobab.storage.identity import forget_store as forget
+    from baobab.storage.sql.databases import database_at
 
     async def work() -> bool:
         database = database_at(load_installed_settings(data).rows_url)
@@ -79,7 +79,7 @@ def transfer(
     ~/.pgpass.
 
     --kv without --to moves only the key-value stores: of each region with a Valkey, into Valkey or into the region's
-    database. Keys that earlier versions left in Valkey move too. Afterwards the old copy is deleted.
+    database. Afterwards the old copy is deleted.
     """
     from baobab.cli.work.kv_transfer import transfer_kv
     from baobab.cli.work.transfer import target_settings

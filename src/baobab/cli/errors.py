@@ -24,11 +24,11 @@ def translate_errors(work: Callable[[], T]) -> T:
     """Calls `work` and turns errors that an operator can fix into a CommandError of one line."""
     from baobab.region_stores import RegionUnavailable
     from baobab.storage.backup.errors import BackupError
-    from baobab.storage.database import DatabaseUnavailable
     from baobab.storage.identity import StoreLost
     from baobab.storage.kv.errors import StoreUnavailable
-    from baobab.storage.migrate import SchemaTooNew
     from baobab.storage.secrets import SecretUnreadable
+    from baobab.storage.sql.database import DatabaseUnavailable
+    from baobab.storage.sql.migrate import SchemaTooNew
     from baobab.storage.transfer.errors import TransferRefused
     from baobab.tools.core.errors import BaobabError
 

@@ -28,7 +28,7 @@ def load_settings(**options: Any) -> Settings:
 def load_installed_settings(data: Path | None) -> Settings:
     """Loads the settings of an existing installation. Raises CommandError if there is none, instead of creating one."""
     from baobab.storage.backup.errors import NoDataFolder
-    from baobab.storage.databases import SQLITE
+    from baobab.storage.sql.databases import SQLITE
 
     settings = load_settings(data=data)
     rows = Path(settings.rows_url.removeprefix(SQLITE))
@@ -39,7 +39,7 @@ def load_installed_settings(data: Path | None) -> Settings:
 
 def warn_of_transfer(settings: Settings) -> None:
     """Warns on standard error if the rows of the folder have been copied to another place, where servers run now."""
-    from baobab.storage.databases import SQLITE
+    from baobab.storage.sql.databases import SQLITE
 
     note = settings.data / TRANSFER_NOTE
     if settings.rows_url.startswith(SQLITE) and note.is_file():

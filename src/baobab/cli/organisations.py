@@ -7,7 +7,7 @@ import click
 from baobab.cli.errors import CommandError
 from baobab.cli.installation import data_option, print_lines
 from baobab.cli.parameters import Dollars, Word
-from baobab.tools.core.plans import PLANS
+from baobab.tools.core.limits.plans import PLANS
 
 
 @click.command("plan")

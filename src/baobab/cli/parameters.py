@@ -2,7 +2,7 @@
 
 import click
 
-from baobab.tools.core.money import nanos
+from baobab.tools.core.limits.money import nanos
 
 
 class Dollars(click.ParamType[int]):

@@ -15,7 +15,7 @@ from psycopg.pq import TransactionStatus
 
 from baobab.storage.kv.postgres import statements
 from baobab.storage.kv.postgres.statements import Statement
-from baobab.storage.pooler import leads_to_pooler
+from baobab.storage.sql.pooler import leads_to_pooler
 
 Rows = list[tuple[Any, ...]]
 

@@ -3,7 +3,7 @@
 import sqlalchemy as sa
 from alembic import op
 
-from baobab.storage.tables import Json, Sealed
+from baobab.storage.sql.tables import Json, Sealed
 
 revision = "0020"
 down_revision = "0019"

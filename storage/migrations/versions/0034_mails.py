@@ -3,7 +3,7 @@
 import sqlalchemy as sa
 from alembic import op
 
-from baobab.storage.tables import Instant
+from baobab.storage.sql.tables import Instant
 
 revision = "0034"
 down_revision = "0033"

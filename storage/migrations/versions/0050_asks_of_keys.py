@@ -3,7 +3,7 @@
 import sqlalchemy as sa
 from alembic import op
 
-from baobab.storage.tables import Json
+from baobab.storage.sql.tables import Json
 
 revision = "0050"
 down_revision = "0045"

@@ -3,7 +3,7 @@
 import sqlalchemy as sa
 from alembic import op
 
-from baobab.storage.tables import Instant, Json
+from baobab.storage.sql.tables import Instant, Json
 
 revision = "0059"
 down_revision = "0058"

@@ -3,7 +3,7 @@
 import sqlalchemy as sa
 from alembic import op
 
-from baobab.storage.tables import Instant, Sealed
+from baobab.storage.sql.tables import Instant, Sealed
 
 revision = "0060"
 down_revision = "0059"

@@ -5,7 +5,7 @@ from typing import Any
 import sqlalchemy as sa
 from alembic import op
 
-from baobab.storage.tables import Instant, Json, Sealed
+from baobab.storage.sql.tables import Instant, Json, Sealed
 
 revision = "0062"
 down_revision = "0061"

@@ -3,7 +3,7 @@
 import sqlalchemy as sa
 from alembic import op
 
-from baobab.storage.tables import Instant, Json, Sealed
+from baobab.storage.sql.tables import Instant, Json, Sealed
 
 revision = "0066"
 down_revision = "0065"

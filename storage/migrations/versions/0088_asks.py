@@ -3,7 +3,7 @@
 import sqlalchemy as sa
 from alembic import op
 
-from baobab.storage.tables import Sealed
+from baobab.storage.sql.tables import Sealed
 
 revision = "0088"
 down_revision = "0087"

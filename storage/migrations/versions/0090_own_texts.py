@@ -4,7 +4,7 @@ read."""
 import sqlalchemy as sa
 from alembic import op
 
-from baobab.storage.tables import Instant, Sealed
+from baobab.storage.sql.tables import Instant, Sealed
 
 revision = "0090"
 down_revision = "0089"

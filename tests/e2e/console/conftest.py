@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import shutil
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -120,7 +121,7 @@ class Person:
         await self.page.get_by_text("With an API key instead").click()
         await self.page.get_by_label("API key of your account").fill(KEY)
         await self.page.keyboard.press("Enter")
-        await self.page.wait_for_url("**/console")
+        await self.page.wait_for_url(re.compile(r"/console(/welcome)?$"))
 
     async def read(self) -> str:
         return await self.page.inner_text("main")

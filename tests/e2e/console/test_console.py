@@ -184,6 +184,22 @@ async def test_a_deletion_is_confirmed_on_a_page_of_its_own_and_made_at_once(bro
     assert (await browser_server.ask("GET", f"/v1/{app}/kv/_scan"))["keys"] == []
 
 
+async def test_the_buttons_are_in_sight_beside_the_list_whatever_stands_above(browser_server: BrowserServer) -> None:
+    app = await browser_server.create_app("sight")
+    long_text = "\n\n".join(f"Paragraph {number} of an answer." for number in range(60))
+    nodes = {"put": call_tool("kv_put", key="in sight", value=long_text), "done": DONE}
+    run = await browser_server.start_run(app, nodes)
+    async with browser_server.open_person(viewport={"width": 1100, "height": 800}) as person:
+        await open_call(person, '"in sight"')
+        await expect(person.page.get_by_text("Hear about new requests")).to_be_in_viewport()
+        for name in ("Deny", "Add 1 key"):
+            button = person.page.locator("#pane").get_by_role("button", name=name)
+            await expect(button).to_be_in_viewport(ratio=1)
+        await person.photograph("pane-narrow")
+        await person.page.locator("#pane").get_by_role("button", name="Deny").click()
+    assert (await browser_server.wait_for_run(run))["status"] == "failed"
+
+
 async def test_a_key_is_let_do_it_without_asking_again(browser_server: BrowserServer) -> None:
     app, key = await browser_server.create_app("again"), await browser_server.create_asking_key("Gardener")
     path = f"/v1/{app}/kv/count/incr"
@@ -307,6 +323,7 @@ async def make_pages_of_app(browser_server: BrowserServer, app: str) -> list[str
         f"{of_app}/users",
         f"{of_app}/users/{user['id']}#user",
         f"{of_app}/sign-in",
+        f"{of_app}/meetings",
         f"{of_app}/mails",
         f"{of_app}/mails/{mail['id']}#mail",
         await ask_question(browser_server, app),
@@ -379,6 +396,7 @@ async def test_every_page_is_accessible_and_fits(browser_server: BrowserServer, 
             "/console/decided",
             "/console/connect",
             "/console/programs",
+            "/console/templates",
             "/console/sessions",
             "/console/no",
             *await make_pages_of_app(browser_server, app),

@@ -6,18 +6,19 @@ request, the proposal and the buttons are on the first screen.
 
 from collections.abc import AsyncIterator
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import mcp_types as types
 import pytest
 from playwright.async_api import expect
 
-from tests.e2e.console.conftest import PHONE, SCREENSHOTS, BrowserServer, Person
+from tests.e2e.console.conftest import DESKTOP, PHONE, SCREENSHOTS, BrowserServer, Person
 from tests.tools.agents.tool_server import FakeToolServer, start_tool_server
 
 PICTURES = SCREENSHOTS / "judging"
 LIGHT: dict[str, Any] = {**PHONE, "color_scheme": "light"}
+LOOKS: dict[str, dict[str, Any]] = {"dark": PHONE, "desktop": DESKTOP}
+"""Further looks, which are not judged."""
 MESSAGE = (
     "Hello,\nthe shade of my Luna lamp came cracked. I do not want to send all of it back.\n"
     "Could you send a new shade?\nCarla"
@@ -81,13 +82,18 @@ async def start(
 
 
 async def photograph(person: Person, name: str, path: str, *words: str) -> None:
-    """Photographs the first screen of a call, which must have these words in it, and a button."""
+    """Photographs the first screen of a call, which must have these words in it, and a button that names the deed."""
     await person.page.goto(path)
     for text in words:
         await expect(person.page.locator("main").get_by_text(text).first).to_be_in_viewport()
-    await expect(person.page.locator("button.go, button.danger").first).to_be_visible()
-    Path(PICTURES).mkdir(parents=True, exist_ok=True)
-    await person.page.screenshot(path=PICTURES / f"{name}.png")
+    button = person.page.locator(".decide").locator("button.go, button.danger")
+    await expect(button).to_be_in_viewport()
+    await expect(button).not_to_contain_text("Approve")
+    await expect(person.page.locator(".how-final")).to_contain_text("taken back")
+    await person.check_accessibility()
+    picture = PICTURES / f"{name}.png"
+    picture.parent.mkdir(parents=True, exist_ok=True)
+    await person.page.screenshot(path=picture)
 
 
 async def test_ten_pictures_of_five_kinds_of_calls(  # noqa: PLR0915 (one call after the other)
@@ -132,10 +138,10 @@ async def test_ten_pictures_of_five_kinds_of_calls(  # noqa: PLR0915 (one call a
     path = await start(browser_server, app, "payer", {"refund": {**refund, "ask": ask}}, with_shop, **values_of_refund)
     pages["3-refund"] = (path, ("Refund: 240 EUR to tomas@example.com",))
     mail = call_node("send_mail", {"to": "{{ input.to }}", "subject": "Your lamp", "text": "{{ input.draft }}"}, "shop")
-    ask = {"title": "Mail {{ arguments.to }}", "show": ["arguments.text"]}
+    ask = {"title": "Send a mail: {{ arguments.to }}", "show": ["arguments.text"]}
     values = {"to": "carla@example.com", "draft": NEW, "message": MESSAGE}
     path = await start(browser_server, app, "mailer", {"mail": {**mail, "ask": ask}}, with_shop, **values)
-    pages["4-mail"] = (path, ("Mail: carla@example.com",))
+    pages["4-mail"] = (path, ("Send a mail: carla@example.com",))
     for number in range(303):
         await browser_server.ask("PUT", f"/v1/{app}/kv/cache:{number}", {"value": number})
     key = await browser_server.create_asking_key("tidy")
@@ -173,6 +179,11 @@ async def test_ten_pictures_of_five_kinds_of_calls(  # noqa: PLR0915 (one call a
     change = await browser_server.ask("PATCH", f"/v1/{app}/agents/planner", {"graph_spec": graph}, by=key)
     pages["9-graph"] = (f"/console/approvals/{find_id(change)}", ("planner",))
     pages["10-late"] = (pages["1-answer"][0], ("Denied by",))
+    for look, options in LOOKS.items():
+        async with browser_server.open_person(**options) as person:
+            for name, (path, words) in pages.items():
+                if name != "10-late":
+                    await photograph(person, f"{look}/{name}", path, *words)
     async with browser_server.open_person(**LIGHT) as person:
         for name, (path, words) in pages.items():
             if name == "10-late":

@@ -1,5 +1,6 @@
 """The console's pages of the substrate in a real browser: they are read, and what waits is decided."""
 
+import re
 from typing import Any
 
 import pytest
@@ -34,7 +35,7 @@ async def sign_in(person: Person, email: str) -> None:
     await person.page.get_by_label("E-mail address").fill(email)
     await person.page.get_by_label("Password").fill(PASSWORD)
     await person.page.keyboard.press("Enter")
-    await person.page.wait_for_url("**/console")
+    await person.page.wait_for_url(re.compile(r"/console(/welcome)?$"))
 
 
 async def fill(browser_server: BrowserServer, by: dict[str, str]) -> list[str]:
@@ -94,6 +95,7 @@ async def test_what_waits_is_approved_from_the_inbox_and_an_action_is_undone(bro
     paths = await fill(browser_server, by)
     async with browser_server.open_person(signed_in=False) as person:
         await sign_in(person, email)
+        await person.page.goto("/console")
         await person.page.get_by_role("link", name="place call").click()
         await person.page.get_by_role("button", name="Approve", exact=True).click()
         await expect(person.page.locator("h1 .tag")).to_have_text("executed")

@@ -6,15 +6,9 @@ from html import unescape
 
 import pytest
 
-from tests.conftest import Baobab
-from tests.http.console.test_console import HOSTILE, sign_in
+from tests.http.console.test_console import HOSTILE
 from tests.http.console.test_runs import Runner, build_graph
 from tests.jobs import run_due_jobs
-
-
-@pytest.fixture
-async def visitor(baobab: Baobab) -> Runner:
-    return Runner(baobab, await baobab.create_app(), await sign_in(baobab))
 
 
 async def test_an_agent_is_made_from_the_graph_that_the_page_proposes_and_talked_to(visitor: Runner) -> None:

@@ -94,8 +94,8 @@ async def test_the_request_stands_above_the_proposal_and_texts_are_texts(desk: D
     assert '<del><span class="visually-hidden">removed: </span>on Monday.</del>' in page
     assert "now: open → answered" in words
     assert "now: 1 → 4" in words
-    assert "Nothing else." in words
-    assert "With the right of Owner, through the key first key." in words
+    assert "Nothing else but this text." in words
+    assert "With the right of Owner, through the API key first key." in words
     # Neither ids nor JSON are in sight.
     assert ROW_ID not in words
     assert "{" not in words
@@ -202,3 +202,137 @@ async def test_the_red_button_names_what_is_deleted_and_how_much(desk: Desk) -> 
     assert re.search(r'<button class="danger"[^>]*>Delete 2 keys', page.text)
     confirm = await desk.send(f"{path}/approve", page)
     assert re.search(r'<button class="danger">Delete 2 keys</button>', confirm.text)
+
+
+async def test_the_page_of_an_executed_call_says_what_the_call_left_out(desk: Desk) -> None:
+    key = (
+        await desk.baobab.client.post(
+            "/api-keys", json={"name": "agent", "approval": "write"}, headers=desk.baobab.owner
+        )
+    ).json()["key"]
+    path, headers = f"/v1/{desk.app_id}/tickets/{ROW_ID}", {"authorization": f"Bearer {key}"}
+    response = await desk.baobab.client.patch(path, json={"answer": NEW, "anwser": "x"}, headers=headers)
+    approval_id = response.json()["error"]["details"]["approval_id"]
+    approve = f"/v1/approvals/{approval_id}/approve"
+    assert (await desk.baobab.client.post(approve, headers=desk.baobab.owner)).status_code == 200
+    assert (await desk.read_ticket())["answer"] == NEW
+    words = read_words((await desk.open(f"/console/approvals/{approval_id}")).text)
+    assert "tickets has no column anwser" in words.replace("`", "")
+
+
+async def test_the_page_of_a_call_undoes_its_own_write_and_no_other_of_its_run(desk: Desk) -> None:
+    graph = build_desk()
+    status = {"table": "tickets", "row_id": "{{ input.id }}", "changes": {"stars": 5}}
+    graph["nodes"]["rate"] = {**graph["nodes"]["answer"], "args_template": status, "output_key": "rated"}
+    graph["edges"] = [{"from": "answer", "to": "rate"}, {"from": "rate", "to": "done"}]
+    await desk.create_agent("rater", graph)
+    path = await desk.propose("rater")
+    await desk.post(f"{path}/approve", path)
+    await desk.read_ticket()
+    rows = await desk.baobab.client.get("/v1/approvals?status=pending", headers=desk.baobab.owner)
+    (second,) = [row["id"] for row in rows.json()["approvals"] if row["agent"] == "rater"]
+    await desk.post(f"/console/approvals/{second}/approve", path)
+    assert (await desk.read_ticket())["stars"] == 5
+    approval = (await desk.baobab.client.get(f"/v1/approvals/{second}", headers=desk.baobab.owner)).json()["approval"]
+    page = await desk.open(f"/console/approvals/{second}")
+    assert f'name="action_id" value="{approval["action_id"]}"><button>' in page.text
+    undo = f"/console/apps/{desk.app_id}/row-changes/undo"
+    assert "Undo this write?" in (await desk.send(undo, page, action_id=approval["action_id"])).text
+    await desk.send(undo, page, action_id=approval["action_id"], confirmed="1")
+    row = await desk.read_ticket()
+    assert (row["stars"], row["answer"], row["status"]) == (4, NEW, "answered")
+
+
+def find_button(page: str) -> str:
+    """What the button says that approves a call or answers it."""
+    match = re.search(r'<button class="(?:go|danger)"[^>]*data-key="a"[^>]*>([^<]*)', page)
+    assert match is not None
+    return unescape(match[1]).strip()
+
+
+async def test_the_page_says_until_when_a_decision_can_be_taken_back(desk: Desk) -> None:
+    page = (await desk.open(await desk.propose())).text
+    assert find_button(page) == "Change 1 row in tickets"
+    words = read_words(page)
+    assert "Can be taken back for 10 s, undone for 7 days." in words
+    assert words.index("now: open → answered") < words.index("Nothing else but this text.")
+    assert words.index("Stored here, not sent.") < words.index("added:")
+
+
+async def test_a_deletion_of_rows_is_confirmed_and_can_be_undone_unless_they_have_no_key(desk: Desk) -> None:
+    key = {"name": "tidy", "approval": "destructive"}
+    new_key = (await desk.baobab.client.post("/api-keys", json=key, headers=desk.baobab.owner)).json()
+    by, base = {"authorization": f"Bearer {new_key['key']}"}, f"/v1/{desk.app_id}"
+    await desk.baobab.client.put(f"{base}/kv/a", json={"value": 1}, headers=desk.baobab.owner)
+    notes = {"schema": {"tables": {"notes": {"columns": {"text": {"type": "text"}}}}}, "mode": "merge"}
+    for where, body in (("/schema/apply", notes), ("/notes", {"text": "a"})):
+        response = await desk.baobab.client.post(base + where, json=body, headers=desk.baobab.owner)
+        assert response.status_code < 300, response.text
+    for path, button, words in (
+        (f"{base}/tickets/{ROW_ID}", "Delete 1 row from tickets", "Can be undone for 7 days. You are asked once more."),
+        # Without a key of the table, nothing tells its rows apart.
+        (f"{base}/notes?text=eq.a", "Delete 1 row from notes", "Cannot be taken back. You are asked once more."),
+        (f"{base}/kv/a", "Delete 1 key", "Cannot be taken back. You are asked once more."),
+    ):
+        answer = (await desk.baobab.client.delete(path, headers=by)).json()
+        approval_id = answer.get("approval_id") or answer["error"]["details"]["approval_id"]
+        page = await desk.open(f"/console/approvals/{approval_id}")
+        assert find_button(page.text) == button
+        assert words in read_words(page.text)
+        confirm = (await desk.send(f"/console/approvals/{approval_id}/approve", page)).text
+        assert ("it can be undone for 7 days" in confirm) == ("undone" in words)
+        assert ("This cannot be taken back." in confirm) == ("undone" not in words)
+        if "from tickets" in button:
+            assert re.search(r"<dt>id</dt>.*?" + re.escape(ROW_ID), confirm), "the row that goes"
+        detail = (await desk.baobab.client.get(f"/v1/approvals/{approval_id}", headers=desk.baobab.owner)).json()
+        assert detail["approval"]["button"] == button, "programs read the same words"
+
+
+async def test_programs_are_told_from_persons_by_a_word_and_a_mark(desk: Desk) -> None:
+    page = (await desk.open(await desk.propose())).text
+    assert "Agent desk asks" in read_words(page)
+    assert 'class="avatar large program c0"' in page
+    inbox = read_words((await desk.open("/console")).text)
+    assert "Agent desk" in inbox
+
+
+async def test_a_late_decision_shows_the_draft_apart_from_the_letter(desk: Desk) -> None:
+    path = await desk.propose(agent="plain")
+    reject = f"/v1/approvals/{path.rpartition('/')[2]}/reject"
+    await desk.baobab.client.post(reject, headers=desk.baobab.owner)
+    words = read_words((await desk.open(path)).text)
+    draft, letter = words.index("We will look into it today."), words.index("It came broken.")
+    assert words.index("What it was") < words.index("status answered") < draft < letter
+    assert draft < words.index("What the run was given") < words.index("message") < letter
+    assert words.count("We will look into it today.") == 1
+
+
+async def test_a_change_of_a_graph_is_told_in_sentences(desk: Desk) -> None:
+    key = {"name": "tidy", "approval": "write"}
+    new_key = (await desk.baobab.client.post("/api-keys", json=key, headers=desk.baobab.owner)).json()
+    graph = build_desk()
+    nodes = {**graph["nodes"], "answer": {**graph["nodes"]["answer"], "on_error": "tell"}}
+    nodes["ask"] = {"type": "tool", "tool_ref": {"source": "builtin", "name": "interrupt"}, "args_template": {}}
+    nodes["ask"]["args_template"] = {"reason": "May we?"}
+    edges = [{"from": "ask", "to": "answer"}, {"from": "answer", "to": "done"}]
+    new_graph = {**graph, "entry": "ask", "nodes": nodes, "edges": edges}
+    new_graph["tools"] = {"builtin": ["data_update", "interrupt"]}
+    answer = await desk.baobab.client.patch(
+        f"/v1/{desk.app_id}/agents/plain",
+        json={"graph_spec": new_graph},
+        headers={"authorization": f"Bearer {new_key['key']}"},
+    )
+    details = answer.json()
+    approval_id = details.get("approval_id") or details["error"]["details"]["approval_id"]
+    page = (await desk.open(f"/console/approvals/{approval_id}")).text
+    words = read_words(page)
+    for sentence in (
+        "May now use the tool interrupt .",
+        "Adds the node ask , which asks a person.",
+        "Changes of the node answer , which calls the tool data_update : on_error .",
+        "The run begins with ask , no longer with answer .",
+        "After ask comes answer .",
+    ):
+        assert sentence in words
+    assert "{" not in words
+    assert find_button(page) == "Change an agent"

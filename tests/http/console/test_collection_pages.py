@@ -4,19 +4,11 @@ import json
 import re
 from typing import Any
 
-import pytest
-
-from tests.conftest import Baobab
-from tests.http.console.test_console import HOSTILE, sign_in
+from tests.http.console.test_console import HOSTILE
 from tests.http.console.test_runs import Runner
 from tests.jobs import run_due_jobs
 
 TREES = "# Trees\n\nBaobabs store water in their trunks. They live for a thousand years.\n"
-
-
-@pytest.fixture
-async def visitor(baobab: Baobab) -> Runner:
-    return Runner(baobab, await baobab.create_app(), await sign_in(baobab))
 
 
 async def make(visitor: Runner, **fields: str) -> str:

@@ -51,8 +51,8 @@ async def test_calls_stand_in_groups_with_their_count_and_what_expires_first_is_
     page = (await desk.open("/console")).text
     assert "<title>(4) Inbox" in page
     assert [re.sub(r"<[^>]+>", "", words).split() for words in re.findall(r"<h2 id=.group-.*?</h2>", page)] == [
-        ["N", "nightly", "Changes", "·", "1"],
-        ["A", "asker", "Changes", "·", "3", "Review", "together"],
+        ["N", "API", "key", "nightly", "Changes", "·", "1"],
+        ["A", "Agent", "asker", "Changes", "·", "3", "Review", "together"],
     ]
     assert (await list_ids(desk))[-1] == ids["c"]
     await change(desk, by_key, expires_at=now.replace(year=now.year + 2))
@@ -76,6 +76,17 @@ async def test_the_list_is_filtered_by_kind_and_agent(desk: Runner) -> None:
     assert sorted([await list_ids(desk, agent) for agent in agents]) == sorted([[by_key], [of_agent]])
     assert await list_ids(desk, "?kind=question") == []
     assert "No call matches." in (await desk.open("/console?kind=question")).text
+
+
+async def test_two_agents_of_one_name_are_told_apart_by_their_apps(desk: Runner) -> None:
+    other_desk = Runner(desk.baobab, await desk.baobab.create_app(), desk.browser)
+    await other_desk.create_agent("asker", build_graph(asks=True))
+    await desk.run("asker", key="a")
+    await other_desk.run("asker", key="b")
+    page = (await desk.open("/console")).text
+    words = re.findall(r'href="/console\?agent=[^"]+"[^>]*>([^<]+)</a>', page)
+    assert len(set(words)) == 2
+    assert all(each.startswith("asker (") for each in words), words
 
 
 async def test_a_call_is_read_beside_the_list_and_the_next_one_follows_the_decision(desk: Runner) -> None:
@@ -155,3 +166,21 @@ async def test_an_empty_inbox_offers_notifications(desk: Runner) -> None:
     page = (await desk.open("/console")).text
     assert "Requests that need your approval appear here. Turn on notifications so that you do not miss one." in page
     assert "curl" not in page
+
+
+async def test_every_page_has_the_number_of_waiting_calls_in_its_title(desk: Runner) -> None:
+    await ask(desk, "a", "b")
+    for path in ("/console/apps", f"/console/apps/{desk.app_id}/kv", "/console/account"):
+        assert "<title>(2) " in (await desk.open(path)).text, path
+
+
+async def test_the_calls_before_and_after_one_are_those_of_the_list(desk: Runner) -> None:
+    await propose(desk.baobab, "nightly")
+    await ask(desk, "a", "b", "c")
+    for query in ("", "?kind=change"):
+        ids = await list_ids(desk, query)
+        for place, approval_id in enumerate(ids):
+            page = (await desk.open(f"/console/approvals/{approval_id}{query}")).text
+            assert f"{place + 1} of {len(ids)}" in page
+            following = re.search(r'rel="next" href="/console/approvals/(\w+)', page)
+            assert (following[1] if following else None) == dict(enumerate(ids)).get(place + 1)

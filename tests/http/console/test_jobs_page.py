@@ -30,6 +30,18 @@ async def test_a_failed_job_shows_its_error_inert_and_is_tried_again(visitor: Ru
     assert "waiting" in (await visitor.open(response.headers["location"])).text
 
 
+async def test_a_job_says_what_it_does_and_for_which_app(visitor: Runner) -> None:
+    app_id = await visitor.baobab.create_app()
+    name = (await visitor.baobab.client.get(f"/v1/{app_id}/config", headers=visitor.baobab.owner)).json()["name"]
+    await put_job(visitor.baobab, "one", kind="rag_prepare", arguments={"app_id": app_id, "document_id": "d"})
+    await put_job(visitor.baobab, "two", kind="rag_prepare", arguments={"app_id": "app_gone00", "document_id": "d"})
+    page = (await visitor.open("/console/jobs")).text
+    assert "Prepares the next version of a document</a>" in page
+    assert name in page
+    assert "an app that is gone" in page
+    assert app_id not in page
+
+
 async def test_a_job_is_cancelled_where_it_may_be(visitor: Runner) -> None:
     await put_job(visitor.baobab, "hook:1")
     await put_job(visitor.baobab, "erase", kind="files_erase")

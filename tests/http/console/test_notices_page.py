@@ -4,16 +4,9 @@ import re
 
 import pytest
 
-from tests.conftest import Baobab
-from tests.http.console.test_console import sign_in
 from tests.http.console.test_runs import Runner
 
 pytestmark = pytest.mark.own_installation
-
-
-@pytest.fixture
-async def visitor(baobab: Baobab) -> Runner:
-    return Runner(baobab, await baobab.create_app(), await sign_in(baobab))
 
 
 async def test_a_channel_is_added_its_secret_is_shown_once_and_it_is_removed(visitor: Runner) -> None:

@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
+from baobab.tools.console.sessions import create_link
 from tests.conftest import Baobab
 from tests.http.console.test_console import OWN, find_csrf, sign_in
 from tests.people import create_person, get_first_organisation
@@ -72,9 +73,8 @@ async def test_somebody_new_is_invited_by_a_link_and_joins_with_a_name_and_a_pas
     assert 'value="Theo &lt;b&gt;"' in weak.text
     answer = await theo.send("/console/join", token=path.rpartition("=")[2], name="Theo", password=PASSWORD)
     assert answer.status_code == 303, answer.text
-    page = await theo.open(answer.headers["location"])
-    answer = await theo.send("/console/invitation/accept", token=path.rpartition("=")[2])
-    assert answer.headers["location"].startswith("/console?")
+    # One press: the account is there, and belongs to the team.
+    assert answer.headers["location"] == "/console?joined=1"
     page = await theo.open("/console")
     assert "decides-only" in page.text
     for address in ("/console/apps", "/console/keys", "/console/jobs", "/console/team"):
@@ -151,3 +151,56 @@ async def test_roles_change_on_the_page_and_nobody_gives_one_above_their_own(bao
     answer = await admin.send(f"/console/team/members/{person.id}/remove", of=organisation)
     assert answer.status_code == 303
     assert find_csrf(admin.page)
+
+
+async def test_whoever_has_an_account_joins_with_one_press_after_signing_in(baobab: Baobab, admin: Browser) -> None:
+    person = await create_person(baobab, "wilma")
+    path = await invite(baobab, admin, person.email)
+    wilma = Browser(baobab)
+    assert "Sign in to accept" in (await wilma.open(path)).text
+    await wilma.send("/console/sign-in", link=await create_link(baobab.application.services, person.id))
+    answer = await wilma.open(path)
+    assert answer.status_code == 303, "there is nothing to press on the way to the button"
+    page = await wilma.open(answer.headers["location"])
+    assert page.text.count('<button class="go">Join</button>') == 1
+    answer = await wilma.send("/console/invitation/accept", token=path.rpartition("=")[2])
+    assert answer.headers["location"] == "/console?joined=1"
+
+
+async def test_the_pages_of_the_organisation_are_in_the_side_bar_of_an_app_too(baobab: Baobab, admin: Browser) -> None:
+    app_id = await baobab.create_app()
+    page = await admin.open(f"/console/apps/{app_id}")
+    [side_bar] = re.findall(r'<nav class="groups of-organisation".*?</nav>', page.text, re.DOTALL)
+    for name in ("team", "keys", "jobs"):
+        assert f'href="/console/{name}"' in side_bar
+
+
+async def test_an_app_has_a_name_that_people_read_wherever_it_is_named(baobab: Baobab, admin: Browser) -> None:
+    app_id = await baobab.create_app()
+    await admin.open(f"/console/apps/{app_id}")
+    await admin.send(f"/console/apps/{app_id}/name", display_name="Café „Lampe“")
+    await baobab.client.post(
+        "/api-keys", json={"name": "of app", "key_scope": "app", "target_app_id": app_id}, headers=baobab.owner
+    )
+    for path in (
+        "/console/apps",
+        f"/console/apps/{app_id}",
+        f"/console/apps/{app_id}/runs",
+        "/console/keys",
+        "/console/team",
+    ):
+        assert "Café „Lampe“" in (await admin.open(path)).text, path
+    page = (await baobab.client.get(f"/auth/{app_id}/page")).json()
+    assert page["app_name"] == "Café „Lampe“"
+
+
+async def test_many_people_are_found_by_words_of_their_name_or_address(baobab: Baobab, admin: Browser) -> None:
+    for name in ("Anna Berg", "Anna Thal", *(f"person-{number}" for number in range(8))):
+        await create_person(baobab, name, role="member")
+    page = await admin.open("/console/team")
+    assert 'name="search"' in page.text
+    page = await admin.open("/console/team?search=berg+ANNA")
+    assert "Anna Berg" in page.text
+    assert "Anna Thal" not in page.text
+    page = await admin.open("/console/team?search=nobody+at+all")
+    assert "Show everybody" in page.text

@@ -4,22 +4,13 @@ import re
 import time
 from typing import Any
 
-import pytest
-
 from baobab.tools.users.providers import find_row, open_account
 from baobab.tools.users.totp import compute_code
-from tests.conftest import Baobab
-from tests.http.console.test_console import sign_in
 from tests.http.console.test_runs import Runner
 from tests.jobs import run_due_jobs
 
 PASSWORD = "correct Horse 7!"
 CALLBACK = re.compile(r"http\S+/oauth/google/callback")
-
-
-@pytest.fixture
-async def visitor(baobab: Baobab) -> Runner:
-    return Runner(baobab, await baobab.create_app(), await sign_in(baobab))
 
 
 async def sign_up(visitor: Runner, email: str, **further: Any) -> str:

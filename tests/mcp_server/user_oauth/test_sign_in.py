@@ -9,10 +9,10 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 
-from baobab.runtime.egress import EgressResponse
+from baobab.runtime.net.egress import EgressResponse
 from baobab.tools.core.auth.callers import EndUser
-from baobab.tools.core.limits import CALLER_REQUESTS
-from baobab.tools.core.rate_limits import resolve_answer
+from baobab.tools.core.limits.limits import CALLER_REQUESTS
+from baobab.tools.core.limits.rate_limits import resolve_answer
 from baobab.tools.users.totp import compute_code
 from tests.conftest import ADDRESS, Baobab
 from tests.installation import get_asgi_app

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from baobab.runtime.agents.answer_schema import find_mismatch, find_schema_error
+from baobab.runtime.agents.spec.answer_schema import find_mismatch, find_schema_error
 
 MOOD = {
     "type": "object",

@@ -9,9 +9,9 @@ from langgraph.checkpoint.conformance import checkpointer_test, validate
 
 from baobab.runtime.agents.checkpoint_json import dumps, loads
 from baobab.runtime.agents.checkpointer import Checkpointer
-from baobab.storage.database import Database
-from baobab.storage.databases import database_at
-from baobab.storage.migrate import migrate
+from baobab.storage.sql.database import Database
+from baobab.storage.sql.databases import database_at
+from baobab.storage.sql.migrate import migrate
 from tests.backends import prepare_data, release_data
 
 

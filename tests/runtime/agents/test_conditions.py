@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from baobab.runtime.agents.conditions import Condition
+from baobab.runtime.agents.spec.conditions import Condition
 from baobab.runtime.json_logic.context import EvaluationContext, RuleError, RuleFailed, RuleInvalid
 
 PAGE = (Path(__file__).parents[3] / "docs/graph-spec.md").read_text()

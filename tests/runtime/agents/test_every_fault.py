@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from baobab.runtime.agents.spec import ToolRef
-from baobab.runtime.agents.validation import ToolOffer, validate_graph
+from baobab.runtime.agents.spec.spec import ToolRef
+from baobab.runtime.agents.spec.validation import ToolOffer, validate_graph
 
 Path = tuple[str | int, ...]
 

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from baobab.runtime.agents.issue import MAX_ISSUES, Issue
-from baobab.runtime.agents.spec import GraphSpec, LlmNode, Override, ToolRef, graph_schema
-from baobab.runtime.agents.validation import ToolOffer, narrow_offer, validate_graph
+from baobab.runtime.agents.spec.issue import MAX_ISSUES, Issue
+from baobab.runtime.agents.spec.spec import GraphSpec, LlmNode, Override, ToolRef, graph_schema
+from baobab.runtime.agents.spec.validation import ToolOffer, narrow_offer, validate_graph
 from tests.docs.blocks import find_blocks
 
 PAGE = (Path(__file__).parents[3] / "docs/graph-spec.md").read_text()

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from baobab.runtime.agents.templates import (
+from baobab.runtime.agents.spec.templates import (
     MAX_CHARACTERS,
     Template,
     TemplateInvalid,

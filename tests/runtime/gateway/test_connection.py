@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from baobab.runtime.addresses import Target
 from baobab.runtime.gateway.connection import HttpAnswer, IncompleteAnswer, NoAnswer, RequestNotSent
 from baobab.runtime.gateway.connection_pool import ConnectionPool, dial_host
 from baobab.runtime.gateway.retry_timeouts import RetryTimeouts
+from baobab.runtime.net.addresses import Target
 from tests.certificates import create_certificate
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from baobab.runtime.egress import Egress
 from baobab.runtime.gateway.catalogue import Catalogue
 from baobab.runtime.gateway.errors import UpstreamFailed, UpstreamMalformed
 from baobab.runtime.gateway.gateway import Gateway
@@ -16,6 +15,7 @@ from baobab.runtime.gateway.provider_access import OwnServer, ProviderAccess
 from baobab.runtime.gateway.providers import build_own_server
 from baobab.runtime.gateway.relay import Relay
 from baobab.runtime.gateway.usage_meter import UsageMeter
+from baobab.runtime.net.egress import Egress
 from baobab.storage.clock import Ids
 from tests.clock import FixedClock
 from tests.runtime.gateway.upstream import CannedAnswer, Upstream, start_upstream

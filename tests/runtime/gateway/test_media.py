@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from baobab.runtime.egress import Egress
 from baobab.runtime.gateway.catalogue import Catalogue
 from baobab.runtime.gateway.errors import (
     ModelNotFound,
@@ -29,6 +28,7 @@ from baobab.runtime.gateway.model import Model
 from baobab.runtime.gateway.pictures import inline_pictures
 from baobab.runtime.gateway.providers import Provider
 from baobab.runtime.gateway.upstream import Upstream as Provided
+from baobab.runtime.net.egress import Egress
 from tests.certificates import create_certificate
 from tests.clock import FixedClock
 from tests.runtime.gateway.upstream import Upstream, start_upstream

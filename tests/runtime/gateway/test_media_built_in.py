@@ -8,12 +8,12 @@ import av
 import pytest
 from PIL import Image
 
-from baobab.runtime.egress import Egress
 from baobab.runtime.gateway.built_in import list_models
 from baobab.runtime.gateway.catalogue import Catalogue
 from baobab.runtime.gateway.errors import RequestRefused
 from baobab.runtime.gateway.media.media import Media
 from baobab.runtime.gateway.media.model import MediaRequest, Progress
+from baobab.runtime.net.egress import Egress
 from tests.clock import FixedClock
 
 PICTURE, FILM = "baobab/picture", "baobab/film"

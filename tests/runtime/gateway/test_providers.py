@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from baobab.runtime.egress import AddressRefused, Egress
 from baobab.runtime.gateway.model import Model, Price
 from baobab.runtime.gateway.probe import ModelListFailed, fetch_models, probe_servers
 from baobab.runtime.gateway.providers import Provider, list_providers, parse_servers
+from baobab.runtime.net.egress import AddressRefused, Egress
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 TIMEOUT_SECONDS = 60.0  # seconds: for what does answer, on a machine that may be busy

@@ -12,7 +12,7 @@ from baobab.storage.kv.valkey.engine import ValkeyEngine
 from baobab.storage.valkey.pipeline import Pipeline
 from baobab.storage.valkey.windows import SlidingWindows
 from baobab.tools.core.errors import RateLimited
-from baobab.tools.core.rate_limits import SharedRateLimits
+from baobab.tools.core.limits.rate_limits import SharedRateLimits
 
 
 async def count(url: str) -> int:

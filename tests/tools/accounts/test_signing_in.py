@@ -24,7 +24,7 @@ async def test_a_new_account_owns_a_personal_organisation(harness: ToolHarness) 
     signed_in = await harness.call("platform_login", email="ada@example.COM", password=PASSWORD)
     me = await harness.call("platform_me", await harness.authenticate(signed_in["token"]))
 
-    assert me == {"user": result["user"], "organizations": [result["organization"]]}
+    assert me == {"user": result["user"], "organizations": [result["organization"]], "has_password": True}
     assert result["user"]["email"] == "ada@example.com"
     assert (result["organization"]["personal"], result["organization"]["role"]) == (True, "owner")
     assert (signed_in["expires_in"], signed_in["token_type"]) == (3600, "Bearer")

@@ -32,6 +32,7 @@ POLICY = {
     "agents_webhook_secret_rotate": ADMINS,
     "agents_webhook_secret_get": RUNNERS,
     "agents_threads_delete": ADMINS,
+    "agents_threads_list": AI,
     "agents_users_erase": ADMINS,
     "agents_run": AI,
     "agents_runs_list": AI,
@@ -115,6 +116,10 @@ async def for_agents_run(world: World, caller: Caller) -> dict[str, Any]:
 
 
 async def for_agents_runs_list(world: World, caller: Caller) -> dict[str, Any]:
+    return {"app_id": world.app, "name": await create_agent(world)}
+
+
+async def for_agents_threads_list(world: World, caller: Caller) -> dict[str, Any]:
     return {"app_id": world.app, "name": await create_agent(world)}
 
 

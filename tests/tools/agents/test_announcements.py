@@ -163,7 +163,8 @@ async def test_an_answer_that_does_not_fill_the_write_or_lets_it_fail_is_refused
     await call("data_delete", shop.owner, **order)
     answer = {"approval_id": question, "data": {"amount": 3}}
     refusal = await shop.catch_refusal("approvals_approve", staff_of(shop), **answer)
-    assert (refusal.code, refusal.details["code"]) == ("APPROVAL_WOULD_FAIL", "RESOURCE_NOT_FOUND")
+    # Values of their own tell a user nothing about rows that are not theirs.
+    assert (refusal.code, "code" in (refusal.details or {})) == ("APPROVAL_WOULD_FAIL", False)
     await call("data_insert", shop.owner, app_id=shop.app_id, table="orders", values={"id": 1, "owner": "ada"})
     await shop.harness.call("approvals_approve", staff_of(shop), approval_id=question, data={"amount": 3})
     run = await settle(shop, run["id"])

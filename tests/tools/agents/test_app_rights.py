@@ -316,7 +316,7 @@ async def test_a_node_that_acts_as_the_app_fixes_all_but_values(
 
 async def test_every_tool_that_acts_as_the_app_changes_rows_keys_or_files_or_sends(shop: Agency) -> None:
     tools = [tool for tool in shop.harness.registry.tools.values() if tool.as_app is not None]
-    assert {tool.toolset.name for tool in tools} == {"data", "kv", "files"}
+    assert {tool.toolset.name for tool in tools} == {"data", "kv", "files", "mail"}
     forbidden = (
         "rls_",
         "schema_",
@@ -501,8 +501,12 @@ async def test_a_call_that_would_fail_is_not_approved_unless_somebody_wants_that
     insert = {"tool_ref": {"source": "builtin", "name": "data_insert"}, "run_as": None}
     graph = refund_graph(**insert, args_template={"table": "orders", "values": {"id": 3}})
     await shop.create_agent("adder", graph, visibility="authenticated")
+    policy = {"app_id": shop.app_id, "table_name": "orders", "policy_name": "add"}
+    opens = {"command": "INSERT", "role": "user", "with_check_expression": "true"}
+    await shop.harness.call("rls_create_policy", shop.owner, **policy, **opens)
     run = await shop.run_agent("adder", shop.end_user("ada"))
     approval = await get_waiting(shop, staff_of(shop))
+    await shop.harness.call("rls_drop_policy", shop.owner, **policy)
     detail = await shop.harness.call("approvals_get", shop.owner, approval_id=approval["id"])
     assert (detail["would_fail"], approval["run_as"]) == (True, None)
     token = (await shop.list_events("adder", run["id"], "run_paused"))[-1]["payload"]["approval_token"]
@@ -532,6 +536,8 @@ async def test_a_run_of_a_key_that_must_ask_has_its_calls_as_the_app_approved_by
     admin = await shop.harness.join(shop.owner.organisation_id, shop.owner, "admin@example.com", "admin")
     refusal = await shop.catch_refusal("approvals_approve", shop.owner, approval_id=approval["id"])
     assert refusal.code == "APPROVAL_OTHERS_DECIDE", "the key is the owner's"
+    assert refusal.details == {"approvers": "admin"}
+    assert "start a run without your credential" in refusal.remedy
     decider = Account(admin.account_id, shop.owner.organisation_id)
     await shop.harness.call("approvals_approve", decider, approval_id=approval["id"])
     assert (await shop.wait_for_run("refunds", run["id"]))["status"] == "completed"

@@ -45,6 +45,17 @@ async def test_a_misspelt_argument_is_named_with_the_one_that_was_meant(agency: 
     assert await list_issues(agency, graph("kv_exists", {"ky": "a"})) == MISSPELT
 
 
+@pytest.mark.parametrize(
+    ("tool", "given", "meant"),
+    [("data_update", "patch", "changes"), ("data_list", "filter", "where"), ("rag_query", "collection", "name")],
+)
+async def test_a_name_that_models_may_use_over_mcp_is_answered_with_the_right_one(
+    agency: Agency, tool: str, given: str, meant: str
+) -> None:
+    messages = {path[-1]: message for path, message in await list_issues(agency, call_graph(tool, {given: {}}))}
+    assert f'did you mean "{meant}"?' in messages[given]
+
+
 async def test_an_agent_with_a_misspelt_argument_is_neither_made_nor_changed(agency: Agency) -> None:
     await agency.create_agent("a", call_graph("kv_exists", {"key": "a"}))
     for tool, name in (("agents_create", "b"), ("agents_update", "a")):

@@ -127,7 +127,8 @@ TITLE, SHOW = ["nodes", "write", "ask", "title"], ["nodes", "write", "ask", "sho
         ({"title": "Save {{ arguments.key }}"}, TITLE,
          '"arguments.key" is the same in every call: write it as text'),
         ({"title": "Save {{ arguments }}"}, TITLE, "must name one argument, such as arguments.changes.answer"),
-        ({"show": ["value"]}, SHOW, '"value" is no path of a value, such as arguments.changes.answer or input.message'),
+        ({"show": ["value"]}, SHOW,
+         '"value" is not a path of a value, such as arguments.changes.answer or input.message'),
         ({"show": ["arguments.key"]}, SHOW,
          '"arguments.key" is the same in every call: leave it out'),
         ({"show": ["state.draft"]}, SHOW, "no node writes state.draft; did you mean input.draft?"),
@@ -168,3 +169,30 @@ async def test_names_are_those_of_the_graph_and_not_of_the_tool(agency: Agency) 
         "agents_validate", agency.owner, app_id=agency.app_id, name="a", graph_spec=graph
     )
     assert result["valid"], result
+
+
+@pytest.mark.parametrize(
+    ("title", "value", "button"),
+    [
+        ("Refund {{ arguments.value }} EUR to {{ input.text }}", 240, "Refund 240 EUR"),
+        ("Refund {{ arguments.value }} to {{ input.text }}", 12.5, "Refund 12.5"),
+        ("Refund € {{ arguments.value }}", 240, "Refund €240"),
+        # A number as text, or of the input, is what anybody may have written.
+        ("Refund {{ arguments.value }} EUR to {{ input.text }}", "240", "Refund"),
+        ("Refund {{ input.value }} EUR to {{ input.text }}", 240, "Refund"),
+        ("Refund {{ arguments.value }}", True, "Refund"),
+        ("Refund {{ arguments.value }}", 10**30, "Refund"),
+        ("Answer {{ input.text }}", 1, "Answer"),
+    ],
+)
+async def test_a_button_has_the_authors_words_and_at_most_a_number_of_the_call(
+    agency: Agency, title: str, value: Any, button: str
+) -> None:
+    graph = asking_graph({"title": title}, arguments={"key": "note", "value": "{{ input.value }}"})
+    approval = await ask_once(agency, graph, {"text": "Nothing. Press", "value": value})
+    assert approval["button"] == button
+
+
+async def test_without_an_author_a_button_has_the_words_of_the_tool(agency: Agency) -> None:
+    approval = await ask_once(agency, asking_graph(None), {"text": "Nothing. Press"})
+    assert (approval["button"], approval["undo_days"]) == ("Store a value under a key", None)

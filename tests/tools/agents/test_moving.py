@@ -22,8 +22,8 @@ from baobab.runtime.agents.tables import (
     threads,
     writes,
 )
-from baobab.storage.database import Database
 from baobab.storage.kv.engine import Quota
+from baobab.storage.sql.database import Database
 from baobab.tools.approvals.executor import JOB
 from baobab.tools.approvals.tables import approvals
 from baobab.tools.core.app_freezes import app_freezes

@@ -28,8 +28,8 @@ WRITES: dict[str, dict[str, Any]] = {
     "files_write_named": {"key": "refunds.txt", "content_base64": "OQ=="},
     "files_delete": {"object_id": "OBJECT"},
 }
-UNSTORED = {"realtime_broadcast"}
-"""What acts as the app and stores nothing that could be compared."""
+UNSTORED = {"realtime_broadcast", "mail_send"}
+"""What acts as the app and leaves no row, key or file that could be compared."""
 
 
 async def take_snapshot(shop: Agency) -> Any:

@@ -9,7 +9,7 @@ import pytest
 from baobab.runtime.gateway.gateway import Gateway
 from baobab.runtime.gateway.model import Model, Price
 from baobab.runtime.gateway.providers import build_own_server
-from baobab.tools.core.credits import Spender, Usage
+from baobab.tools.core.limits.credits import Spender, Usage
 from tests.jobs import run_due_jobs
 from tests.runtime.gateway.upstream import Upstream, start_upstream
 from tests.tools.agents.conftest import Agency, build_graph

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from baobab.tools.core.auth.callers import Anonymous
+from baobab.tools.core.context import RequestContext
 from tests.jobs import list_unfinished_jobs, run_due_jobs
 from tests.tools.agents.conftest import Agency, build_graph
 
@@ -50,6 +51,23 @@ async def test_an_agent_runs_another_and_goes_on_with_its_output(agency: Agency)
     assert (start["payload"]["tool_source"], start["payload"]["tool_name"]) == ("agent", "speaker")
     assert end["payload"]["result"] == run["output"]
     assert await list_unfinished_jobs(agency.harness) == []
+
+
+async def test_a_field_that_a_run_needs_and_nothing_gives_is_named_beforehand(agency: Agency) -> None:
+    await agency.create_agent("speaker", SAY)
+    harness, app_id, graph = agency.harness, agency.app_id, agent_graph("speaker", nam="Ada")
+    which: dict[str, Any] = {"app_id": app_id, "name": "boss", "graph_spec": graph}
+    answer = await harness.call("agents_create", agency.owner, **which)
+    message = 'gives no "name", without which a run ends at the node "say" of the agent speaker'
+    assert answer["warnings"] == [{"path": ["nodes", "run", "input_template"], "message": message}]
+    validity = await harness.call("agents_validate", agency.owner, app_id=app_id, name="_", graph_spec=graph)
+    assert validity == {"valid": True, "warnings": answer["warnings"]}
+    which |= {"name": "other", "graph_spec": agent_graph("speaker", name="Ada")}
+    assert "warnings" not in await harness.call("agents_create", agency.owner, **which)
+    tool, arguments = harness.registry.find("agents_run"), {"app_id": app_id, "name": "speaker", "input": {}}
+    run, call = await harness.registry.run(tool, arguments, agency.owner, RequestContext("test", "request"))
+    assert call.warnings == ['The input has no "name": a run that comes to the node "say" ends there.']
+    assert (await agency.wait_for_end("speaker", run["run_id"]))["status"] == "failed"
 
 
 async def test_what_a_run_below_used_is_counted_above(agency: Agency) -> None:

@@ -13,7 +13,7 @@ from baobab.runtime.agents.tables import checkpoints, events, messages, runs, th
 from baobab.runtime.gateway.gateway import Gateway
 from baobab.runtime.gateway.providers import build_own_server
 from baobab.settings import load_settings
-from baobab.storage.sqlite_connection import SqliteConnection
+from baobab.storage.sql.sqlite_connection import SqliteConnection
 from baobab.tools.core.auth.callers import Account, Anonymous, AppKey
 from tests.backends import prepare_data, release_data
 from tests.clock import FixedClock
@@ -258,7 +258,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         counter[0] += 1
         return False
 
-    monkeypatch.setattr("baobab.storage.sqlite_connection._BUDGET", 100)
+    monkeypatch.setattr("baobab.storage.sql.sqlite_connection._BUDGET", 100)
     monkeypatch.setattr(SqliteConnection, "_must_stop", count)
     return counter
 
@@ -279,3 +279,24 @@ def answer_with_call(tool: str, arguments: str) -> CannedAnswer:
     answer = {"id": "a", "object": "chat.completion", "created": 0, "model": "m", "choices": [choice]}
     answer["usage"] = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
     return CannedAnswer(json.dumps(answer).encode())
+
+
+@pytest.mark.usefixtures("provider")
+async def test_conversations_are_listed_for_whom_they_belong_to_the_latest_first(agency: Agency) -> None:
+    await agency.create_agent("chat", chat_graph(), default_model="lab/m", visibility="authenticated")
+    ada, bob = agency.end_user("ada"), agency.end_user("bob")
+    for by, thread in ((ada, "one"), (ada, "two"), (bob, "his"), (ada, "three"), (ada, "one"), (agency.owner, "own")):
+        await send_text(agency, "Hello", by, thread)
+        agency.harness.clock.advance(1)
+    about = {"app_id": agency.app_id, "name": "chat"}
+    page = await agency.harness.call("agents_threads_list", ada, **about, limit=2)
+    assert [(each["thread_id"], each["messages"]) for each in page["threads"]] == [("one", 4), ("three", 2)]
+    rest = await agency.harness.call("agents_threads_list", ada, **about, limit=2, cursor=page["next_cursor"])
+    assert [each["thread_id"] for each in rest["threads"]] == ["two"]
+    assert "next_cursor" not in rest
+    lists: dict[str | None, list[str]] = {None: ["own"], "bob": ["his"], "eve": []}
+    for user_id, ids in lists.items():
+        answer = await agency.harness.call("agents_threads_list", agency.owner, **about, user_id=user_id)
+        assert [each["thread_id"] for each in answer["threads"]] == ids
+    refusal = await agency.catch_refusal("agents_threads_list", bob, **about, user_id="ada")
+    assert refusal.status == 403

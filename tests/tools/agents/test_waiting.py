@@ -13,7 +13,7 @@ from baobab.runtime.gateway.providers import build_own_server
 from baobab.settings import load_settings
 from baobab.tools.core.auth.access import EVERYBODY
 from baobab.tools.core.call import Call
-from baobab.tools.core.limits import PerAddress
+from baobab.tools.core.limits.limits import PerAddress
 from baobab.tools.core.toolset import Toolset
 from baobab.tools.core.types import AppId
 from tests.backends import prepare_data, release_data

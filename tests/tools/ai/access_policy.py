@@ -1,7 +1,10 @@
 """The callers that may call the tools of ai, and the arguments for it (tests/tools/access.py)."""
 
+from types import SimpleNamespace
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
+from baobab.tools.core.signed_urls import build_signed_url
 from tests.tools.access import ACCOUNTS, ADMINS, AI, GATEWAY, PUBLIC, RUNNERS, Caller, World
 
 POLICY = {
@@ -45,6 +48,33 @@ POLICY = {
     "videos_generate": AI,
     "videos_job": AI,
     "videos_content": AI,
+    "meetings_start": RUNNERS,
+    "meetings_get": RUNNERS,
+    "meetings_stop": RUNNERS,
+    "meetings_list": RUNNERS,
+    "meetings_estimate": RUNNERS,
+    "meetings_transcript": RUNNERS,
+    "meetings_usage": RUNNERS,
+    "meetings_webhook_get": RUNNERS,
+    "meetings_deliveries": RUNNERS,
+    "meetings_deliveries_resend": RUNNERS,
+    "meetings_webhook_set": ADMINS,
+    "meetings_transcripts_get": RUNNERS,
+    "meetings_transcripts_set": ADMINS,
+    "gateway_meetings_start": GATEWAY,
+    "gateway_meetings_get": GATEWAY,
+    "gateway_meetings_stop": GATEWAY,
+    "gateway_meetings_list": GATEWAY,
+    "gateway_meetings_estimate": GATEWAY,
+    "gateway_meetings_transcript": GATEWAY,
+    "gateway_meetings_webhook_get": ACCOUNTS,
+    "gateway_meetings_deliveries": ACCOUNTS,
+    "gateway_meetings_deliveries_resend": ACCOUNTS,
+    "gateway_meetings_webhook_set": ACCOUNTS,
+    "gateway_meetings_status": PUBLIC,
+    # This server has no provider that could send one.
+    "gateway_meetings_hook": "404 404 404 404 404 404 404 404 404 404 404 404 404 404",
+    "gateway_meetings_content": PUBLIC,
 }
 
 
@@ -126,3 +156,76 @@ async def start_generation(world: World, kind: str, model: str, caller: Caller) 
 
 async def for_ai_embed(world: World, caller: Caller) -> dict[str, Any]:
     return {"app_id": world.app, "texts": ["hello"]}
+
+
+UNKNOWN = "0b8f1d6e-5c8e-4f0e-9a54-3f0d8a7c2e11"
+MEETING = "https://meet.google.com/abc-defg-hij"
+
+
+async def start_bot(world: World, caller: Caller, app: str | None) -> dict[str, Any]:
+    """A bot of the app, or of the caller's organisation; none that exists if the caller may have none.
+
+    An organisation may have only so many, so the first is found again.
+    """
+    path = f"/v1/{app}/ai/meetings" if app else "/v1/ai/meetings"
+    headers = caller.headers if app is None else world.callers["owner"].headers
+    bots = (await caller.client.get(path, headers=headers)).json().get("bots") or []
+    if bots:
+        bot_id = bots[0]["id"]
+    else:
+        answer = await caller.client.post(path, json={"meetingUrl": MEETING}, headers=headers)
+        bot_id = answer.json().get("id", UNKNOWN)
+    return {"bot_id": bot_id, **({"app_id": app} if app else {})}
+
+
+async def for_meetings_get(world: World, caller: Caller) -> dict[str, Any]:
+    return await start_bot(world, caller, world.app)
+
+
+async def for_meetings_stop(world: World, caller: Caller) -> dict[str, Any]:
+    return await start_bot(world, caller, world.app)
+
+
+async def for_meetings_transcript(world: World, caller: Caller) -> dict[str, Any]:
+    return await start_bot(world, caller, world.app)
+
+
+async def for_meetings_estimate(world: World, caller: Caller) -> dict[str, Any]:
+    return {"app_id": world.app, "durationMinutes": 60}
+
+
+async def for_gateway_meetings_hook(world: World, caller: Caller) -> dict[str, Any]:
+    return {"provider": "recall"}
+
+
+async def for_gateway_meetings_get(world: World, caller: Caller) -> dict[str, Any]:
+    return await start_bot(world, caller, None)
+
+
+async def for_gateway_meetings_stop(world: World, caller: Caller) -> dict[str, Any]:
+    return await start_bot(world, caller, None)
+
+
+async def for_gateway_meetings_transcript(world: World, caller: Caller) -> dict[str, Any]:
+    return await start_bot(world, caller, None)
+
+
+async def for_meetings_deliveries_resend(world: World, caller: Caller) -> dict[str, Any]:
+    # Nobody has said where to, which is told to those who may ask.
+    return {"app_id": world.app, "delivery_id": UNKNOWN}
+
+
+async def for_gateway_meetings_deliveries_resend(world: World, caller: Caller) -> dict[str, Any]:
+    return {"delivery_id": UNKNOWN}
+
+
+async def for_gateway_meetings_content(world: World, caller: Caller) -> dict[str, Any]:
+    # The call is not over, so there is no file yet, which is told to whoever has the address.
+    bot = await start_bot(world, world.callers["owner"], None)
+    call: Any = SimpleNamespace(services=world.baobab.application.services)
+    url = build_signed_url(call, "GET", f"/v1/ai/meetings/{bot['bot_id']}/content/recording", 900)
+    return {**bot, "kind": "recording", **{name: values[0] for name, values in parse_qs(urlsplit(url).query).items()}}
+
+
+async def for_gateway_meetings_estimate(world: World, caller: Caller) -> dict[str, Any]:
+    return {"durationMinutes": 60}

@@ -23,7 +23,7 @@ from baobab.server import Server
 from baobab.settings import load_settings
 from baobab.tools.billing.ledger.credits import Credits
 from baobab.tools.billing.ledger.terms import Balance
-from baobab.tools.core.credits import UsageLine
+from baobab.tools.core.limits.credits import UsageLine
 from tests.backends import prepare_data, release_data
 from tests.conftest import ADDRESS, KEY, Baobab
 from tests.people import get_first_organisation

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from baobab.runtime.agents.answer_schema import find_mismatch
+from baobab.runtime.agents.spec.answer_schema import find_mismatch
 from tests.tools.ai.conftest import TIMEOUT_SECONDS, Installation
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -245,7 +245,7 @@ async def test_an_own_key_is_for_vendors_and_for_no_server_of_the_operators(worl
     body = {"byokKey": "a-server-that-looks-at-no-keys", "byokProvider": "lab"}
     refusal = await world.client.put(f"/v1/{app_id}/ai/config", json=body, headers=world.owner)
     error = refusal.json()["error"]
-    assert (refusal.status_code, "`lab` is no vendor" in error["message"]) == (400, True)
+    assert (refusal.status_code, "`lab` is not a vendor" in error["message"]) == (400, True)
     assert "openai" in error["remediation"]
     # One that was kept when it was still allowed counts for nothing.
     sealed_key = world.application.services.vault.seal(b"a-server-that-looks-at-no-keys", settings.key_context(app_id))

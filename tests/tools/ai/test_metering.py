@@ -21,7 +21,7 @@ from baobab.tools.ai import metered_call
 from baobab.tools.billing.ledger.credits import Credits
 from baobab.tools.billing.tables import credit_reservations
 from baobab.tools.core.auth import tables
-from baobab.tools.core.money import MOST
+from baobab.tools.core.limits.money import MOST
 from tests import jobs
 from tests.backends import prepare_data, release_data
 from tests.cli.server_process import run_server

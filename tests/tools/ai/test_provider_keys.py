@@ -211,7 +211,7 @@ async def test_a_server_of_the_operators_is_called_with_the_operators_key_and_ch
 ) -> None:
     model, url = world.add_model("plain"), "/v1/ai/provider-keys"
     refusal = await world.client.put(f"{url}/lab", json={"key": "looked-at-by-nobody"}, headers=owner.headers)
-    assert (refusal.status_code, "`lab` is no vendor" in refusal.json()["error"]["message"]) == (400, True)
+    assert (refusal.status_code, "`lab` is not a vendor" in refusal.json()["error"]["message"]) == (400, True)
     assert "lab" not in (await world.client.get(url, headers=owner.headers)).json()["providers"]
     # One that was kept when it was still allowed counts for nothing, and can be taken back.
     id_ = f"{owner.organisation_id}:lab"

@@ -8,10 +8,18 @@ from typing import Any
 import pytest
 
 from tests.runtime.gateway.upstream import CannedAnswer
-from tests.tools.ai.conftest import TOOL, Installation, add_translated_model, join_content
+from tests.tools.ai.conftest import HELLO, TOOL, Installation, add_translated_model, join_content, parse_events
 from tests.tools.ai.test_provider_habits import run_calling_agent
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+REQUESTS: dict[str, dict[str, Any]] = {
+    "/v1/chat/completions": {"messages": HELLO},
+    "/v1/messages": {"max_tokens": 100, "messages": HELLO},
+    "/v1/responses": {"input": HELLO},
+}
+"""What is asked on each wire."""
 
 
 def set_stream(world: Installation, name: str, events: Sequence[dict[str, Any]]) -> None:
@@ -166,6 +174,23 @@ async def test_thoughts_that_claude_has_signed_come_back_to_it(world: Installati
     (sent_message,) = [each for each in world.fake.requests[-1].json["messages"] if each["role"] == "assistant"]
     assert sent_message["content"][:2] == [block, hidden_block]
     assert [each["type"] for each in sent_message["content"]] == ["thinking", "redacted_thinking", "tool_use"]
+
+
+@pytest.mark.parametrize("vendor", ["anthropic", "gemini"])
+@pytest.mark.parametrize("path", REQUESTS)
+async def test_a_vendor_that_fails_in_the_middle_ends_the_stream_with_the_error_of_its_wire(
+    world: Installation, vendor: str, path: str
+) -> None:
+    model = await add_translated_model(world, "error-frame:5", vendor)
+    request = {**REQUESTS[path], "model": model, "stream": True}
+    answer = await world.client.post(path, json=request, headers=world.owner)
+    assert answer.status_code == 200, answer.text
+    *earlier_events, last = parse_events(answer.text)
+    assert earlier_events
+    assert not [event for event in earlier_events if event == "[DONE]" or event.get("error")]
+    assert last["error"]["type"] == "api_error"
+    assert (last.get("type") == "error") is (path != "/v1/chat/completions")
+    assert "in the middle" not in answer.text
 
 
 @pytest.mark.parametrize("vendor", ["anthropic", "gemini"])

@@ -102,7 +102,7 @@ async def test_what_fails_at_first_is_tried_again(world: Installation, wire: Wir
     assert (await wire.post(world, model=model)).status_code == 200
 
 
-@pytest.mark.parametrize("behaviour", ["drop:5", "error-frame:5", "malformed-sse", "stop:5"])
+@pytest.mark.parametrize("behaviour", ["drop:5", "error-frame:5", "error-beside:5", "malformed-sse", "stop:5"])
 async def test_a_stream_that_breaks_off_is_an_error_of_the_client(
     world: Installation, wire: WireRequest, server: str, behaviour: str
 ) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from sqlalchemy import func, insert, select
 
-from baobab.storage.notices import Notices
+from baobab.storage.sql.notices import Notices
 from baobab.tools.api_keys.errors import KeyNotFound
 from baobab.tools.core.audit import audit_logs
 from baobab.tools.core.auth import keys
@@ -22,8 +22,8 @@ from baobab.tools.core.errors import (
     NotFound,
     Unauthenticated,
 )
-from baobab.tools.core.plan_room import PlanLimitReached
-from baobab.tools.core.plans import PLANS
+from baobab.tools.core.limits.plan_room import PlanLimitReached
+from baobab.tools.core.limits.plans import PLANS
 from baobab.tools.organisations.errors import InvitationNotFound
 from baobab.tools.users.session_check import SessionCheck
 from tests.tools.conftest import ToolHarness

@@ -15,6 +15,7 @@ POLICY = {
     # Each names a decision that nobody made.
     "approvals_take_back": OWN_CHANNEL,
     "approvals_inbox_state": ACCOUNTS,
+    "approvals_waiting": ACCOUNTS,
     "approvals_snooze": OWN_AND_ADMINS,
     "notices_get": ACCOUNTS,
     "notices_update": ACCOUNTS,

@@ -1,5 +1,6 @@
 """An approved call is executed once, whatever happens to the executing process, or it fails with a reason."""
 
+import json
 from datetime import timedelta
 from typing import Any
 
@@ -7,7 +8,7 @@ import httpx
 import pytest
 from sqlalchemy import insert, select, update
 
-from baobab.storage.database import Unit
+from baobab.storage.sql.database import Unit
 from baobab.tools.approvals.executor import GOOD_FOR, JOB, MOST_ATTEMPTS, ApprovedCall
 from baobab.tools.approvals.service import service_of
 from baobab.tools.approvals.tables import approvals
@@ -247,3 +248,22 @@ async def test_what_was_executed_is_audited_under_the_proposing_key_and_its_appr
     )
     [log] = logs.json()["logs"]
     assert (log["actor_id"], log["event_data"]["approval_id"]) == (approvals_client.agent_id, approval_id)
+
+
+async def test_what_an_approved_call_left_out_is_told_to_whoever_asked_and_to_whoever_decided(
+    approvals_client: ApprovalsClient,
+) -> None:
+    owner, app = approvals_client.baobab.owner, f"/v1/{approvals_client.app}"
+    columns = {"id": {"type": "serial", "primaryKey": True}, "title": "text"}
+    schema = {"schema": {"tables": {"todos": {"columns": columns}}}}
+    assert (await approvals_client.ask("POST", f"{app}/schema/apply", owner, schema)).status_code == 200
+    call: tuple[str, str, None, dict[str, Any]] = ("POST", f"{app}/todos", None, {"title": "a", "titel": "b"})
+    approval_id = await approvals_client.parse_approval_id(await approvals_client.ask(*call))
+    approval = await approvals_client.approve_and_wait(approval_id)
+    warning = "`todos` has no column `titel`, so what you sent for it was left out. Did you mean `title`?"
+    assert (approval["status"], approval["warnings"]) == ("executed", [warning])
+    outcome = await approvals_client.ask(*call)
+    assert (outcome.status_code, json.loads(outcome.headers["x-baobab-warnings"])) == (201, [warning])
+    without_mistake = await approvals_client.ask("POST", f"{app}/todos", body={"title": "a"})
+    approval = await approvals_client.approve_and_wait(await approvals_client.parse_approval_id(without_mistake))
+    assert approval["warnings"] == []

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from baobab import tools
-from baobab.tools.core.approvals import caller_requires_approval
 from baobab.tools.core.auth import key_limits
 from baobab.tools.core.auth.callers import Account, Limits
+from baobab.tools.core.guard.approvals import caller_requires_approval
 from baobab.tools.core.registry import Registry
 from tests.tools.approvals.conftest import ApprovalsClient
 

@@ -168,7 +168,7 @@ async def test_the_list_shows_each_app_once_over_its_pages_newest_first(baobab: 
 async def test_a_row_of_the_list_has_the_fields_of_the_contract(baobab: Baobab) -> None:
     await baobab.create_app()
     row = (await baobab.client.get("/apps", headers=baobab.owner)).json()["apps"][0]
-    field_names = "id name subdomain db_name db_provisioned provisioning_status region visibility listed "
+    field_names = "id name display_name subdomain db_name db_provisioned provisioning_status region visibility listed "
     field_names += "template_source_app_id fork_count substrate_organization_id organization_id created_at"
     assert set(row) == set(field_names.split())
 

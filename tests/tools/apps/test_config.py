@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from baobab.tools.agents.graphs import GRAPH_EXAMPLE
 from tests.conftest import Baobab
 from tests.installation import open_installation
 from tests.people import create_key, create_person
@@ -159,6 +160,7 @@ async def test_a_new_app_has_the_defaults_of_the_contract(baobab: Baobab) -> Non
     assert record == {
         "id": app,
         "name": "shop",
+        "display_name": None,
         "subdomain": "shop",
         "db_name": app,
         "db_provisioned": True,
@@ -173,6 +175,8 @@ async def test_a_new_app_has_the_defaults_of_the_contract(baobab: Baobab) -> Non
         "listed": True,
         "open_tables": [],
         "open_collections": [],
+        "open_agents": [],
+        "open_keys": [],
         "paused": False,
         "paused_at": None,
         "paused_reason": None,
@@ -373,3 +377,27 @@ async def test_a_value_of_the_wrong_form_is_refused_with_an_example(baobab: Baob
     assert message.startswith(
         "`allowed_origins.1`: string should look like `https://shop.example.com` and match '^https?"
     )
+
+
+async def test_settings_name_the_agents_and_keys_that_visitors_reach(baobab: Baobab) -> None:
+    app, by = await baobab.create_app(), baobab.owner
+    for name, visibility in (("asker", "public"), ("clerk", "authenticated"), ("idle", "public")):
+        agent = {**GRAPH_EXAMPLE, "name": name, "visibility": visibility, "safety_acknowledged": True}
+        assert (await baobab.client.post(f"/v1/{app}/agents", json=agent, headers=by)).status_code == 201
+    await baobab.client.patch(f"/v1/{app}/agents/idle", json={"status": "disabled"}, headers=by)
+    for pattern, read, write in (
+        ("news:*", "public", "deny"),
+        ("polls:*", "public", "public"),
+        ("own", "authed", "deny"),
+    ):
+        levels = {"read": read, "write": write}
+        rule = await baobab.client.put(f"/v1/{app}/kv/_expose/{pattern}", json=levels, headers=by)
+        assert rule.status_code == 204, rule.text
+    record = await get_config(baobab, app)
+    assert record["open_agents"] == ["The agent `asker`: anyone without signing in may run it."]
+    assert record["open_keys"] == [
+        "The keys `news:*`: anyone without signing in may read them.",
+        "The keys `polls:*`: anyone without signing in may read and write them.",
+    ]
+    opened_app = await change_config(baobab, app, "visibility")
+    assert opened_app.json()["warnings"] == [*record["open_agents"], *record["open_keys"]]

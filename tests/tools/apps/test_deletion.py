@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import func, select
 
 from baobab.storage.kv.engine import Quota, Tier
-from baobab.storage.tables import metadata
+from baobab.storage.sql.tables import metadata
 from tests import jobs
 from tests.clock import FixedClock
 from tests.conftest import Baobab

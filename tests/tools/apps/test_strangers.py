@@ -4,7 +4,7 @@ import asyncio
 
 from sqlalchemy import insert
 
-from baobab.runtime.job_tables import events
+from baobab.runtime.jobs.job_tables import events
 from tests.servers import TIMEOUT_SECONDS
 from tests.tools.conftest import ToolHarness
 

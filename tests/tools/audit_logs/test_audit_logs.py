@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 from sqlalchemy import select
 
-from baobab.storage.tables import metadata
+from baobab.storage.sql.tables import metadata
 from tests.conftest import Baobab
 from tests.installation import open_installation
 from tests.mcp_server.mcp_requests import call_tool

@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import text
 
 from baobab.logs import JsonLines
-from baobab.storage.tables import metadata
+from baobab.storage.sql.tables import metadata
 from tests.conftest import Baobab
 
 USER = "11111111-1111-4111-8111-111111111111"

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import insert, select
 
 from baobab.tools.core.audit import audit_logs
-from baobab.tools.core.plans import PLANS
+from baobab.tools.core.limits.plans import PLANS
 from tests.conftest import Baobab
 from tests.jobs import run_job
 from tests.people import Person, create_person

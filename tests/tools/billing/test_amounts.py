@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from baobab.tools.billing.ledger.credits import Credits
-from baobab.tools.core.money import dollars, nanos
+from baobab.tools.core.limits.money import dollars, nanos
 from tests.backends import release_data
 from tests.conftest import Baobab
 from tests.installation import open_installation

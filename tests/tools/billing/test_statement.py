@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from baobab.tools.core.credits import Usage
+from baobab.tools.core.limits.credits import Usage
 from tests.mcp_server.mcp_requests import call_tool, read_refusal
 from tests.people import create_key, create_person, get_first_organisation
 from tests.servers import TIMEOUT_SECONDS

@@ -8,7 +8,7 @@ from sqlalchemy import insert
 
 from baobab.tools.billing.tables import credit_usage
 from baobab.tools.billing.tools.usage import MOST_ROWS
-from baobab.tools.core.credits import Usage
+from baobab.tools.core.limits.credits import Usage
 from tests.mcp_server.mcp_requests import call_tool
 from tests.people import create_person, get_first_organisation
 from tests.tools.ai.conftest import MINI, Installation

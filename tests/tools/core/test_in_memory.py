@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from baobab.storage.database import DatabaseUnavailable
+from baobab.storage.sql.database import DatabaseUnavailable
 from baobab.tools.core.audit import AuditLog
 from baobab.tools.core.auth.credentials import Credentials
 from baobab.tools.core.auth.directory import Key

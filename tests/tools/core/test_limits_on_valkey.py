@@ -20,8 +20,8 @@ from baobab.tools.core.auth.credentials import ANONYMOUS
 from baobab.tools.core.call import Call
 from baobab.tools.core.context import RequestContext
 from baobab.tools.core.errors import RateLimited
-from baobab.tools.core.limits import PerAddress
-from baobab.tools.core.rate_limits import Limiter, RateLimits, SharedRateLimits, resolve_answer
+from baobab.tools.core.limits.limits import PerAddress
+from baobab.tools.core.limits.rate_limits import Limiter, RateLimits, SharedRateLimits, resolve_answer
 from baobab.tools.core.registry import Registry
 from baobab.tools.core.toolset import Toolset
 from tests.clock import FixedClock
@@ -127,7 +127,7 @@ async def test_while_the_server_is_gone_each_worker_counts_for_itself(
     assert await count_passed(limits, subject, 20) == 10
     server.stop()
     await asyncio.sleep(0.05)
-    with caplog.at_level(logging.WARNING, "baobab.tools.core.limits"):
+    with caplog.at_level(logging.WARNING, "baobab.tools.core.limits.limits"):
         assert await count_passed(limits, subject, 50) == 10
         assert await count_passed(limits, subject, 50) == 0
         assert await limits.count_used("test", subject, 10, 60) == 10

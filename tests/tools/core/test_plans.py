@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from baobab.tools.core.limits import CallerRequests
-from baobab.tools.core.plans import PLANS
+from baobab.tools.core.limits.limits import CallerRequests
+from baobab.tools.core.limits.plans import PLANS
 from tests.conftest import ADDRESS, Baobab
 from tests.installation import open_installation
 from tests.people import create_key, create_person, get_first_organisation

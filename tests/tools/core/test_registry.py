@@ -11,7 +11,7 @@ from pydantic import AnyUrl, Field, ValidationError
 from sqlalchemy import insert, select
 from typing_extensions import TypedDict
 
-from baobab.storage.databases import database_at
+from baobab.storage.sql.databases import database_at
 from baobab.tools import toolsets
 from baobab.tools.core.audit import audit_logs
 from baobab.tools.core.auth.access import EVERYBODY
@@ -32,12 +32,12 @@ from baobab.tools.core.errors import (
     Unauthenticated,
     UnknownField,
 )
-from baobab.tools.core.limits import PerAddress
+from baobab.tools.core.guard.wording import render_fields
+from baobab.tools.core.limits.limits import PerAddress
 from baobab.tools.core.registry import Registry
 from baobab.tools.core.secret import NotSecret, Secret
 from baobab.tools.core.toolset import Guard, Rest, Toolset
 from baobab.tools.core.types import OMITTED, Text
-from baobab.tools.core.wording import render_fields
 from baobab.tools.suggestions.tables import table as suggestions
 from tests.backends import database_url
 from tests.conftest import Baobab
@@ -46,7 +46,7 @@ pytestmark = pytest.mark.own_installation
 
 ROOT = Path(__file__).parents[3]
 Word = Annotated[str, Text(20)]
-DOOR = RequestContext("test", "req-1", ip="192.0.2.1")
+CONTEXT = RequestContext("test", "req-1", ip="192.0.2.1")
 
 
 class Done(TypedDict):
@@ -192,8 +192,8 @@ READ: dict[str, Any] = {"access": EVERYBODY, "effect": "read"}
         (shelf_secret_inside, "GET /", {}, "locks.masterKey is called like a secret"),
         (shelf_read, "GET /", {"guard": Guard(widens={"title": bool})}, "`widens` names title"),
         (Shelf_Read, "GET /", {}, "lower case"),
-        (shelf_read, "FETCH /", {}, "no `METHOD /path`"),
-        (shelf_read, "GET shelf", {}, "no `METHOD /path`"),
+        (shelf_read, "FETCH /", {}, "is not `METHOD /path`"),
+        (shelf_read, "GET shelf", {}, "is not `METHOD /path`"),
         (shelf_read, "GET /{title}", {}, "title is in the route but not in the signature"),
         (shelf_read, "POST /", {"rest": Rest(query=("title",))}, "title is in the route but not in the signature"),
         (shelf_read, "GET /", {"rest": Rest(status=lambda result: 200)}, "name the statuses"),
@@ -262,7 +262,7 @@ def test_two_tools_on_one_route_are_refused_whatever_their_parameters_are_called
         Registry([shelf])
 
 
-def test_every_tool_of_the_house_can_be_described(baobab: Baobab) -> None:
+def test_every_tool_can_be_described(baobab: Baobab) -> None:
     baobab.application.registry.prepare()
 
 
@@ -305,7 +305,7 @@ def test_every_operation_that_an_error_names_is_there() -> None:
             assert name in tools, f"{path}: op:{name}"
 
 
-async def test_an_error_names_operations_as_its_door_does(baobab: Baobab) -> None:
+async def test_an_error_names_operations_as_its_interface_does(baobab: Baobab) -> None:
     assert AppNotFound().remedy == "Check the app id; apps_list lists the apps that you may use."
     over_rest = await baobab.client.get("/v1/app_000000000000/config", headers=baobab.owner)
     assert "GET /apps lists" in over_rest.json()["error"]["remediation"]
@@ -427,7 +427,7 @@ async def list_events(registry: Any) -> Any:
 
 
 async def test_a_call_is_authorised_then_limited_then_validated_then_handled(registry: Any, steps: Any) -> None:
-    assert await registry.call("shelf_keep", {"word": "a"}, ANONYMOUS, DOOR) == {"word": "a"}
+    assert await registry.call("shelf_keep", {"word": "a"}, ANONYMOUS, CONTEXT) == {"word": "a"}
     assert steps.taken_steps == ["authorise", "limit", "handle"]
     assert await list_kept(registry) == ["a"]
     assert await list_events(registry) == [("shelf.keep", "a", True)]
@@ -438,14 +438,14 @@ async def test_a_caller_who_may_not_is_told_so_before_anything_about_limits_or_a
 ) -> None:
     steps.refusals["authorise"] = Forbidden()
     with pytest.raises(Forbidden):
-        await registry.call("shelf_keep", {"nonsense": 1}, ANONYMOUS, DOOR)
+        await registry.call("shelf_keep", {"nonsense": 1}, ANONYMOUS, CONTEXT)
     assert steps.taken_steps == ["authorise"]
 
 
 async def test_the_limit_is_spent_before_the_arguments_are_looked_at(registry: Any, steps: Any) -> None:
     steps.refusals["limit"] = RateLimited(1, 1, 1)
     with pytest.raises(RateLimited):
-        await registry.call("shelf_keep", {"nonsense": 1}, ANONYMOUS, DOOR)
+        await registry.call("shelf_keep", {"nonsense": 1}, ANONYMOUS, CONTEXT)
     assert steps.taken_steps == ["authorise", "limit"]
 
 
@@ -463,26 +463,26 @@ async def test_arguments_that_do_not_fit_never_reach_the_handler(
     registry: Any, steps: Any, arguments: Any, error: Any
 ) -> None:
     with pytest.raises(error):
-        await registry.call("shelf_keep", arguments, ANONYMOUS, DOOR)
+        await registry.call("shelf_keep", arguments, ANONYMOUS, CONTEXT)
     assert "handle" not in steps.taken_steps
     assert await list_events(registry) == []
 
 
 async def test_a_name_that_no_tool_has_is_an_error_of_its_own(registry: Any) -> None:
     with pytest.raises(ToolNotFound):
-        await registry.call("shelf_kept", {}, ANONYMOUS, DOOR)
+        await registry.call("shelf_kept", {}, ANONYMOUS, CONTEXT)
 
 
 async def test_a_handler_that_refuses_after_a_write_leaves_nothing_but_the_row_of_its_refusal(registry: Any) -> None:
     with pytest.raises(Conflict):
-        await registry.call("shelf_keep", {"word": "a", "then": "conflict"}, ANONYMOUS, DOOR)
+        await registry.call("shelf_keep", {"word": "a", "then": "conflict"}, ANONYMOUS, CONTEXT)
     assert await list_kept(registry) == []
     assert await list_events(registry) == [("shelf.keep_failed", "a", False)]
 
 
 async def test_a_handler_that_crashes_after_a_write_leaves_nothing_at_all(registry: Any) -> None:
     with pytest.raises(ZeroDivisionError):
-        await registry.call("shelf_keep", {"word": "a", "then": "crash"}, ANONYMOUS, DOOR)
+        await registry.call("shelf_keep", {"word": "a", "then": "crash"}, ANONYMOUS, CONTEXT)
     assert await list_kept(registry) == []
     assert await list_events(registry) == []
 
@@ -491,7 +491,7 @@ async def test_the_audit_row_stands_in_the_transaction_of_the_call(registry: Any
     elsewhere = database_at(database_url(tmp_path / "data"))
     await elsewhere.open()
     unit = registry.services.database.build_unit(write=True)
-    await registry.call("shelf_keep", {"word": "a"}, ANONYMOUS, DOOR, unit=unit)
+    await registry.call("shelf_keep", {"word": "a"}, ANONYMOUS, CONTEXT, unit=unit)
     async with elsewhere.reading() as connection:
         assert (await connection.execute(select(audit_logs).where(audit_logs.c.event_type == "shelf.keep"))).all() == []
     await elsewhere.close()
@@ -500,7 +500,7 @@ async def test_the_audit_row_stands_in_the_transaction_of_the_call(registry: Any
 
 
 async def test_invoked_tools_share_the_unit_of_their_caller(registry: Any) -> None:
-    await registry.call("shelf_keep_two", {"first": "a", "second": "b"}, ANONYMOUS, DOOR)
+    await registry.call("shelf_keep_two", {"first": "a", "second": "b"}, ANONYMOUS, CONTEXT)
     assert sorted(await list_kept(registry)) == ["a", "b"]
     assert len(await list_events(registry)) == 3
 
@@ -508,53 +508,53 @@ async def test_invoked_tools_share_the_unit_of_their_caller(registry: Any) -> No
 @pytest.mark.parametrize("end", ["conflict", "crash"])
 async def test_when_an_invoked_tool_fails_nothing_of_its_caller_stays(registry: Any, end: Any) -> None:
     with pytest.raises((Conflict, ZeroDivisionError)):
-        await registry.call("shelf_keep_two", {"first": "a", "second": "b", "then": end}, ANONYMOUS, DOOR)
+        await registry.call("shelf_keep_two", {"first": "a", "second": "b", "then": end}, ANONYMOUS, CONTEXT)
     assert await list_kept(registry) == []
     assert [success for *_, success in await list_events(registry)] in ([False], [])
 
 
 async def test_an_invoked_tool_is_authorised_again_but_spends_no_limit(registry: Any, steps: Any) -> None:
-    await registry.call("shelf_keep_two", {"first": "a", "second": "b"}, ANONYMOUS, DOOR)
+    await registry.call("shelf_keep_two", {"first": "a", "second": "b"}, ANONYMOUS, CONTEXT)
     assert steps.taken_steps == ["authorise", "handle", "authorise", "handle"]
     steps.refusals["authorise"] = Forbidden()
     with pytest.raises(Forbidden):
-        await registry.call("shelf_keep_two", {"first": "a", "second": "b"}, ANONYMOUS, DOOR)
+        await registry.call("shelf_keep_two", {"first": "a", "second": "b"}, ANONYMOUS, CONTEXT)
 
 
 async def test_a_read_cannot_invoke_a_tool_that_changes_something(registry: Any) -> None:
     with pytest.raises(RuntimeError, match="graver effect"):
-        await registry.call("shelf_look", {"word": "a"}, ANONYMOUS, DOOR)
+        await registry.call("shelf_look", {"word": "a"}, ANONYMOUS, CONTEXT)
     assert await list_kept(registry) == []
 
 
 async def test_a_limit_of_one_tool_counts_each_address_by_itself(registry: Any) -> None:
-    elsewhere = dataclasses.replace(DOOR, ip="192.0.2.2")
+    elsewhere = dataclasses.replace(CONTEXT, ip="192.0.2.2")
     for _ in range(2):
-        await registry.call("shelf_rare", {}, ANONYMOUS, DOOR)
+        await registry.call("shelf_rare", {}, ANONYMOUS, CONTEXT)
     with pytest.raises(RateLimited) as refusal:
-        await registry.call("shelf_rare", {}, ANONYMOUS, DOOR)
+        await registry.call("shelf_rare", {}, ANONYMOUS, CONTEXT)
     assert (refusal.value.retry_after or 0) >= 1
     assert (await registry.call("shelf_rare", {}, ANONYMOUS, elsewhere))["word"] == "rare"
 
 
-async def test_what_is_left_of_a_limit_is_told_to_the_door(registry: Any) -> None:
-    _, call = await registry.run(registry.find("shelf_rare"), {}, ANONYMOUS, DOOR)
+async def test_what_is_left_of_a_limit_is_told_to_the_interface(registry: Any) -> None:
+    _, call = await registry.run(registry.find("shelf_rare"), {}, ANONYMOUS, CONTEXT)
     assert (call.allowance.limit, call.allowance.remaining, call.allowance.window) == (2, 1, 60)
 
 
 async def test_an_argument_that_was_left_out_can_be_told_from_one_that_was_given(registry: Any) -> None:
     account = Account("a", "o")
-    assert await registry.call("shelf_default", {}, account, DOOR) == {"word": "nothing 3"}
-    assert await registry.call("shelf_default", {"word": "", "size": 0}, account, DOOR) == {"word": " 0"}
+    assert await registry.call("shelf_default", {}, account, CONTEXT) == {"word": "nothing 3"}
+    assert await registry.call("shelf_default", {"word": "", "size": 0}, account, CONTEXT) == {"word": " 0"}
 
 
 async def test_callers_are_counted_by_their_own_bucket_where_no_app_is_named(registry: Any) -> None:
     ada, bob = Account("ada", "o"), Account("bob", "o")
     for _ in range(600):
-        await registry.call("shelf_default", {}, ada, DOOR)
+        await registry.call("shelf_default", {}, ada, CONTEXT)
     with pytest.raises(RateLimited):
-        await registry.call("shelf_default", {}, ada, DOOR)
-    await registry.call("shelf_default", {}, bob, DOOR)
+        await registry.call("shelf_default", {}, ada, CONTEXT)
+    await registry.call("shelf_default", {}, bob, CONTEXT)
 
 
 @pytest.mark.parametrize(
@@ -571,7 +571,7 @@ async def test_callers_are_counted_by_their_own_bucket_where_no_app_is_named(reg
 async def test_the_audit_row_names_the_actor_and_for_whom_it_acted(
     registry: Any, caller: Any, actor: Any, actor_id: Any, as_user: Any
 ) -> None:
-    await registry.call("shelf_keep", {"word": "a"}, caller, DOOR)
+    await registry.call("shelf_keep", {"word": "a"}, caller, CONTEXT)
     async with registry.services.database.reading() as connection:
         row = (await connection.execute(select(audit_logs).where(audit_logs.c.event_type == "shelf.keep"))).one()
     assert (row.actor_type, row.actor_id) == (actor, actor_id)
@@ -584,13 +584,13 @@ async def test_observers_are_told_of_every_call_and_how_it_ended(registry: Any, 
     registry.observers.append(
         lambda tool, interface, outcome, seconds: calls.append((tool.name, outcome, seconds >= 0))
     )
-    await registry.call("shelf_keep", {"word": "a"}, ANONYMOUS, DOOR)
+    await registry.call("shelf_keep", {"word": "a"}, ANONYMOUS, CONTEXT)
     for arguments, error in (({}, MissingField), ({"word": "a", "then": "crash"}, ZeroDivisionError)):
         with pytest.raises(error):
-            await registry.call("shelf_keep", arguments, ANONYMOUS, DOOR)
+            await registry.call("shelf_keep", arguments, ANONYMOUS, CONTEXT)
     steps.refusals["authorise"] = Unauthenticated()
     with pytest.raises(Unauthenticated):
-        await registry.call("shelf_keep", {"word": "a"}, ANONYMOUS, DOOR)
+        await registry.call("shelf_keep", {"word": "a"}, ANONYMOUS, CONTEXT)
     assert calls == [
         ("shelf_keep", "ok", True),
         ("shelf_keep", "VALIDATION_MISSING_FIELD", True),

@@ -13,6 +13,7 @@ POLICY = {
     "data_explain": RUNNERS,
     "data_insert": USERS,
     "data_batch": USERS,
+    "data_sql": USERS,
     "data_export": USERS,
     "data_import": RUNNERS,
     "data_update": USERS,
@@ -89,6 +90,11 @@ async def for_data_import(world: World, caller: Caller) -> dict[str, Any]:
 async def for_data_batch(world: World, caller: Caller) -> dict[str, Any]:
     table = await _make_table(world)
     return {"app_id": table["app_id"], "writes": [{"op": "insert", "table": "posts", "values": {"title": "Hello"}}]}
+
+
+async def for_data_sql(world: World, caller: Caller) -> dict[str, Any]:
+    table = await _make_table(world)
+    return {"app_id": table["app_id"], "sql": "update posts set title = 'x' where id = 0"}
 
 
 async def for_data_update(world: World, caller: Caller) -> dict[str, Any]:

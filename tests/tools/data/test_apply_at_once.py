@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 import pytest
 
 from baobab.storage.data.store import DataStore
-from baobab.storage.database import Unit
-from baobab.storage.statements import Statements
+from baobab.storage.sql.database import Unit
+from baobab.storage.sql.statements import Statements
 from tests.tools.data.conftest import POSTS, Tables
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

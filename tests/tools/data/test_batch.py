@@ -171,7 +171,7 @@ async def test_keys_are_forgotten_after_a_week(tables: Tables) -> None:
 async def test_the_answers_that_are_kept_for_keys_have_few_bytes_and_the_oldest_go_first(
     tables: Tables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("baobab.tools.data.attempts._MOST_BYTES", 500)
+    monkeypatch.setattr("baobab.tools.data.rows.attempts._MOST_BYTES", 500)
     await open_shop(tables)
     for number in range(5, 0, -1):
         assert (await send(tables, *sell(number, f"n{number}"), idempotency_key=str(number))).status == 200

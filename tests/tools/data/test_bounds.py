@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from baobab.tools.core import plans
+from baobab.tools.core.limits import plans
 from tests.tools.data.conftest import Tables
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

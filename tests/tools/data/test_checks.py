@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy.exc import IntegrityError
 
 from baobab.storage.data.files import FileStore
-from baobab.tools.data.copying import copy_tables, survey_tables
+from baobab.tools.data.exchange.copying import copy_tables, survey_tables
 from tests.tools.data.conftest import Tables
 from tests.tools.data.test_injection import CORPUS
 

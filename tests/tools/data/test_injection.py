@@ -5,7 +5,7 @@ from urllib.parse import quote
 
 import pytest
 
-from baobab.tools.data.catalogue import NAME
+from baobab.tools.data.schema.catalogue import NAME
 from tests.tools.data.conftest import Tables
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from baobab.server import Server
-from baobab.storage.database import DatabaseUnavailable
-from baobab.tools.data.slow_statements import SlowNotes, SlowStatements
+from baobab.storage.sql.database import DatabaseUnavailable
+from baobab.tools.data.advice.slow_statements import SlowNotes, SlowStatements
 from tests.http.installation import Headers, Installation
 from tests.tools.data.conftest import ADA, BEN, POSTS, Tables
 
@@ -254,6 +254,17 @@ async def test_a_column_that_a_policy_asks_for_is_not_dropped(posts: Tables) -> 
     assert "`own`" in refusal.json["error"]["message"]
 
 
+@pytest.mark.parametrize("method", ["GET", "POST", "PATCH", "DELETE"])
+async def test_only_those_who_run_the_app_learn_the_names_of_its_tables(posts: Tables, method: str) -> None:
+    path = "/nosuch" if method == "POST" else "/nosuch?id=eq.1"
+    body = {"title": "a"} if method in ("POST", "PATCH") else None
+    for headers in ({}, await posts.user(ADA)):
+        answer = await posts.ask(method, path, body, headers)
+        assert (answer.status, "posts" in str(answer.json)) == (404, False)
+    answer = await posts.ask(method, path, body)
+    assert answer.json["error"]["details"]["tables"] == ["posts"]
+
+
 async def test_visitors_are_turned_away_where_the_app_asks_for_sign_in(posts: Tables) -> None:
     await posts.policy("posts", "all", command="SELECT", using_expression="true")
     assert len(await titles(posts, {})) == 4
@@ -346,7 +357,12 @@ async def test_columns_that_policies_and_references_look_up_without_an_index_are
 
 
 async def test_a_policy_that_only_checks_what_is_inserted_opens_the_insert_to_visitors(posts: Tables) -> None:
-    await posts.policy("posts", "guest_book", command="INSERT", role="anon", with_check_expression="user_id is null")
+    how = {"command": "INSERT", "role": "anon", "with_check_expression": "user_id is null"}
+    [warning] = (await posts.policy("posts", "guest_book", **how))["warnings"]
+    assert warning.startswith("`posts`: anyone without signing in may INSERT rows that `guest_book` lets pass")
+    narrow_policy = await posts.policy("posts", "narrow", **{**how, "role": "user"})
+    assert "warnings" not in narrow_policy
+    await posts.ask("DELETE", "/rls/posts/narrow")
     assert (await posts.ask("POST", "/posts", {"title": "I was here"}, {})).status == 201
     assert (await posts.ask("POST", "/posts", {"title": "As Ada", "user_id": ADA}, {})).status == 403
     assert (await posts.ask("GET", "/posts", by={})).status == 401

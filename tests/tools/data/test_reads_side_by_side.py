@@ -14,9 +14,9 @@ import pytest_asyncio
 
 from baobab.server import Server
 from baobab.settings import load_settings
-from baobab.storage import postgres_session
 from baobab.storage.data import postgres as schemas
-from baobab.tools.data.catalogue import Catalogues
+from baobab.storage.sql import postgres_session
+from baobab.tools.data.schema.catalogue import Catalogues
 from tests.conftest import KEY
 from tests.http.installation import Answer, Headers, Installation
 from tests.servers import TIMEOUT_SECONDS, PostgresServer, start_postgres

@@ -12,14 +12,14 @@ import pytest_asyncio
 
 from baobab.composition import Application
 from baobab.http import socket
-from baobab.storage.database import StatementTimeout
+from baobab.storage.sql.database import StatementTimeout
 from baobab.tools.core.stream import StreamEnded
-from baobab.tools.data import feed
 from baobab.tools.data.actor import Actor
-from baobab.tools.data.catalogue import Catalogues
-from baobab.tools.data.feed import LiveFeeds
-from baobab.tools.data.listener import Listener
-from baobab.tools.data.visibility import Visibility
+from baobab.tools.data.live import feed
+from baobab.tools.data.live.feed import LiveFeeds
+from baobab.tools.data.live.listener import Listener
+from baobab.tools.data.rows.visibility import Visibility
+from baobab.tools.data.schema.catalogue import Catalogues
 from tests.conftest import KEY
 from tests.servers import TIMEOUT_SECONDS
 from tests.tools.data.conftest import ADA, BEN, POSTS

@@ -18,11 +18,11 @@ from baobab.settings import load_settings
 from baobab.storage.data.files import FileStore
 from baobab.storage.data.row_security import Job
 from baobab.storage.data.store import DataStore
-from baobab.storage.database import PrivilegeRefused
-from baobab.storage.statements import Statements
-from baobab.tools.data.catalogue import Catalogues, Expression, read_catalogue, write_catalogue
-from baobab.tools.data.copying import copy_tables
-from baobab.tools.data.row_security import lower_guard
+from baobab.storage.sql.database import PrivilegeRefused
+from baobab.storage.sql.statements import Statements
+from baobab.tools.data.exchange.copying import copy_tables
+from baobab.tools.data.rows.row_security import lower_guard
+from baobab.tools.data.schema.catalogue import Catalogues, Expression, read_catalogue, write_catalogue
 from tests.conftest import KEY
 from tests.http.installation import Answer, Installation
 from tests.jobs import run_job
@@ -91,10 +91,10 @@ def _allow_everything(*_: object) -> Expression:
 
 def _forget_policies(patch: pytest.MonkeyPatch) -> None:
     for module, name in (
-        ("row_reader", "allowed_rows"),
-        ("views", "allowed_rows"),
-        ("rows", "allowed_rows"),
-        ("rows", "allowed_after"),
+        ("rows.row_reader", "allowed_rows"),
+        ("queries.views", "allowed_rows"),
+        ("rows.rows", "allowed_rows"),
+        ("rows.rows", "allowed_after"),
     ):
         patch.setattr(import_module(f"baobab.tools.data.{module}"), name, _allow_everything)
 

@@ -68,6 +68,23 @@ async def test_a_value_of_another_type_is_refused_and_named(tables: Tables, colu
     assert await tables.list("things") == []
 
 
+@pytest.mark.parametrize("value", ["stock - 1", "stock+1", "+= 1", {"increment": -1}])
+@pytest.mark.parametrize("kind", ["integer", "numeric", "real"])
+async def test_a_computed_value_is_refused_with_the_way_to_change_a_number(
+    tables: Tables, kind: str, value: Any
+) -> None:
+    await tables.apply({"things": {"columns": {"id": {"type": "serial", "primaryKey": True}, "stock": kind}}})
+    await tables.insert("things", {"stock": 5})
+    answer = await tables.ask("PATCH", "/things/1", {"stock": value})
+    error = answer.json["error"]
+    assert (answer.status, error["code"]) == (400, "VALIDATION_INVALID_TYPE")
+    assert "set, not computed" in error["message"]
+    assert "PATCH /v1/{app_id}/{table}" in error["remediation"]
+    # The way that it names.
+    changed_rows = await tables.ask("PATCH", "/things?id=eq.1&stock=eq.5", {"stock": 4})
+    assert [row["id"] for row in changed_rows.json] == [1]
+
+
 @pytest.fixture
 async def posts(tables: Tables) -> Tables:
     await tables.apply({"posts": POSTS})

@@ -174,10 +174,20 @@ async def test_a_schema_that_cannot_be_is_refused_with_its_reason(tables: Tables
     assert (await tables.ask("GET", "/schema")).json["schema"]["tables"] == {}
 
 
-async def test_a_default_without_its_quotes_is_refused_with_the_text_to_write(tables: Tables) -> None:
-    schema = {"tables": {"orders": {"columns": {**ID, "state": {"type": "text", "default": "new"}}}}}
+async def test_a_bare_text_is_the_default_of_a_column_of_texts(tables: Tables) -> None:
+    state = {"type": "text", "default": "in progress"}
+    await tables.apply({"orders": {"columns": {**ID, "state": state, "quoted": {"type": "text", "default": "'new'"}}}})
+    row = (await tables.ask("POST", "/orders", {"id": 1})).json
+    assert (row["state"], row["quoted"]) == ("in progress", "new")
+
+
+@pytest.mark.parametrize(("kind", "default"), [("text", "now"), ("text", "current_user_id"), ("date", "tomorrow")])
+async def test_a_default_that_may_be_meant_otherwise_is_refused_with_the_text_to_write(
+    tables: Tables, kind: str, default: str
+) -> None:
+    schema = {"tables": {"orders": {"columns": {**ID, "state": {"type": kind, "default": default}}}}}
     answer = await tables.ask("POST", "/schema/apply", {"schema": schema})
-    assert answer.json["error"]["message"].endswith("Write the text as `'new'`, with its quotes.")
+    assert answer.json["error"]["message"].endswith(f"Write the text as `'{default}'`, with its quotes.")
 
 
 async def test_an_app_has_at_most_fifty_tables(tables: Tables) -> None:

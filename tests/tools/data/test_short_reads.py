@@ -12,11 +12,11 @@ import pytest
 
 from baobab.storage.data.files import FileStore
 from baobab.storage.data.postgres import SchemaStore
-from baobab.storage.sqlite_connection import SqliteConnection
-from baobab.storage.statements import SqliteStatements
-from baobab.tools.data.catalogue import Catalogues
-from baobab.tools.data.expression_trees import is_leakproof
-from baobab.tools.data.expressions import COMPARISONS, SqlWriter
+from baobab.storage.sql.sqlite_connection import SqliteConnection
+from baobab.storage.sql.statements import SqliteStatements
+from baobab.tools.data.expressions.expressions import COMPARISONS, SqlWriter
+from baobab.tools.data.expressions.trees import is_leakproof
+from baobab.tools.data.schema.catalogue import Catalogues
 from tests.http.installation import Headers
 from tests.tools.data.conftest import ADA, BEN, Tables
 

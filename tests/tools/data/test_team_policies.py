@@ -149,7 +149,7 @@ async def test_policies_that_lead_in_a_circle_are_refused_with_the_way_out(teams
     ("expression", "message"),
     [
         ("org_id in (current_user_values('members', 'user_id'))", "the table, the column that has the caller's id"),
-        ("org_id in (current_user_values('nothing', 'user_id', 'id'))", "is no table of this app"),
+        ("org_id in (current_user_values('nothing', 'user_id', 'id'))", "is not a table of this app"),
         ("org_id in (current_user_values('members', 'nobody', 'id'))", "has no column `nobody`"),
         ("org_id in (current_user_values('members', 'org_id', 'user_id'))", "the id of a user a uuid or a text"),
         ("title in (current_user_values('members', 'user_id', 'org_id'))", "compares text with number"),

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from baobab.tools.core import plans
+from baobab.tools.core.limits import plans
 from tests.http.installation import HOST
 from tests.servers import TIMEOUT_SECONDS
 from tests.tools.data.conftest import ADA, BEN, POSTS, Tables

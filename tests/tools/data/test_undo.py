@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from baobab.tools.core.context import RequestContext
-from baobab.tools.core.steps import Step
+from baobab.tools.core.guard.steps import Step
 from baobab.tools.data.jobs import data_sweep
 from tests.http.installation import KEY
 from tests.tools.data.conftest import ADA, POSTS, Tables

@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from baobab.storage.statements import Statements
-from baobab.tools.data.catalogue import read_catalogue
-from baobab.tools.data.own_tables import upgrade_databases
-from baobab.tools.data.usage import Counter
+from baobab.storage.sql.statements import Statements
+from baobab.tools.data.history.usage import Counter
+from baobab.tools.data.migration.own_tables import upgrade_databases
+from baobab.tools.data.schema.catalogue import read_catalogue
 from tests.tools.data.conftest import POSTS, Tables
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -11,8 +11,8 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from baobab.storage.database import Database
 from baobab.storage.objects.store import ObjectStore
+from baobab.storage.sql.database import Database
 from tests.clock import FixedClock
 from tests.conftest import Baobab
 from tests.installation import open_installation

@@ -65,3 +65,24 @@ async def test_content_that_is_no_base64_is_refused(app: FilesApp) -> None:
     refusal = await app.request("PUT", "/named/a", json={"content_base64": "é"})
     assert refusal.status_code == 400
     assert (await app.request("PUT", "/named/../a", json={"content_base64": ""})).status_code in (400, 404, 405)
+
+
+async def test_a_text_is_stored_and_read_as_it_is(app: FilesApp) -> None:
+    answer = await app.request("PUT", "/named/notes/tea.md", json={"content": "Grüner Tee: 80 °C"})
+    assert answer.json()["content_type"] == "text/plain; charset=utf-8", answer.text
+    file = (await app.request("GET", "/named/notes/tea.md")).json()
+    assert file["content"] == "Grüner Tee: 80 °C"
+    assert base64.b64decode(file["content_base64"]).decode() == file["content"]
+
+
+async def test_bytes_that_are_no_text_are_read_as_base64_only(app: FilesApp) -> None:
+    assert (await write(app, b"\xff\xfe\x00")).status_code == 200
+    file = (await app.request("GET", "/named/notes/today.md")).json()
+    assert (file["content"], base64.b64decode(file["content_base64"])) == (None, b"\xff\xfe\x00")
+
+
+@pytest.mark.parametrize("body", [{}, {"content": "a", "content_base64": "YQ=="}])
+async def test_a_file_needs_its_content_once(app: FilesApp, body: dict[str, str]) -> None:
+    answer = await app.request("PUT", "/named/notes/today.md", json=body)
+    assert (answer.status_code, "content_base64" in answer.text) == (400, True)
+    assert await read(app) is None

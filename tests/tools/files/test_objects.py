@@ -7,7 +7,7 @@ from urllib.parse import unquote
 import pytest
 from sqlalchemy import select
 
-from baobab.storage.tables import metadata
+from baobab.storage.sql.tables import metadata
 from tests.jobs import run_due_jobs
 from tests.tools.files.conftest import ANN, BEN, FilesApp
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import update
 
-from baobab.tools.core.plans import PLANS
+from baobab.tools.core.limits.plans import PLANS
 from baobab.tools.files.tables import file_usage
 from tests.jobs import run_job
 from tests.tools.files.conftest import ANN, BEN, FilesApp

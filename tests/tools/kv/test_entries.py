@@ -158,6 +158,20 @@ async def test_a_new_counter_lives_thirty_days_and_an_old_one_keeps_its_expiry(
     assert [await get_ttl(world, app, key) for key in ("fresh", "aged")] == [MONTH - 10, 90]
 
 
+@pytest.mark.parametrize("action", ["incr", "decr"])
+async def test_a_new_counter_lives_as_long_as_its_ttl_says_and_one_without_says_that_it_expires(
+    world: Installation, app: App, action: str
+) -> None:
+    silent = await ask_line(world, app, f"POST /ever_{action}/{action}", {"ttl": None})
+    assert "x-baobab-warnings" not in silent.headers
+    await ask_line(world, app, f"POST /short_{action}/{action}", {"ttl": 60})
+    again = await ask_line(world, app, f"POST /ever_{action}/{action}", {"ttl": 60})
+    assert "x-baobab-warnings" not in again.headers
+    assert [await get_ttl(world, app, f"{name}_{action}") for name in ("ever", "short")] == [None, 60]
+    plain = await ask_line(world, app, f"POST /plain_{action}/{action}")
+    assert "expires in 30 days" in plain.headers["x-baobab-warnings"]
+
+
 @pytest.mark.parametrize("by", [1.5, 2.0, "1", True, [], {}, 2**63, -(2**63), 10**400], ids=lambda by: repr(by)[:9])
 @pytest.mark.parametrize("action", ["incr", "decr"])
 async def test_a_step_that_is_no_whole_64_bit_number_is_refused(

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from baobab.tools.core import plans
-from baobab.tools.core.plans import Plan
+from baobab.tools.core.limits import plans
+from baobab.tools.core.limits.plans import Plan
 from tests.clock import FixedClock
 from tests.http.installation import Answer, App, Installation, open_installation
 

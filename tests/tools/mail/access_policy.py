@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.tools.access import ADMINS, Caller, World
+from tests.tools.access import ADMINS, RUNNERS, Caller, World
 
 POLICY = {
     "mail_outbox_list": ADMINS,
@@ -11,6 +11,7 @@ POLICY = {
     "mail_settings_update": ADMINS,
     # The installation under test has no mail server, which is said after the caller is let in.
     "mail_test": ADMINS,
+    "mail_send": RUNNERS,
 }
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from aiosmtpd.smtp import SMTP
 
-from baobab.runtime.smtp import SmtpServer
+from baobab.runtime.net.smtp import SmtpServer
 from baobab.tools.core.app_data import MOVE_ENDED
 from tests.conftest import Baobab, open_baobab
 from tests.jobs import run_due_jobs
@@ -54,7 +54,10 @@ async def open_with_relay(data: Path, settings: dict[str, str], relay: Relay) ->
 async def sign_up(baobab: Baobab) -> str:
     app = await baobab.create_app()
     body = {"email": EMAIL, "password": "correct Horse 7!"}
-    assert (await baobab.client.post(f"/auth/{app}/signup", json=body)).status_code == 201
+    answer = await baobab.client.post(f"/auth/{app}/signup", json=body)
+    assert answer.json()["message"] == "Verification email sent"
+    is_sent = baobab.application.services.mailer.delivers
+    assert ("sends no mail" in answer.headers.get("x-baobab-warnings", "")) != is_sent
     await run_due_jobs(baobab.application)
     return app
 

@@ -1,7 +1,7 @@
 """What is kept of an app is declared: nothing stays behind when it is moved or deleted."""
 
 from baobab import tools
-from baobab.storage.tables import metadata
+from baobab.storage.sql.tables import metadata
 
 # What tells of an app after it is gone, or in which an app is only named.
 NOT_OF_THE_APP = {
@@ -13,11 +13,18 @@ NOT_OF_THE_APP = {
     "approvals.app_id": "decisions, kept for 90 days",
     "apps.template_source_app_id": "where an app came from",
     "audit_logs.app_id": "the audit log outlives what it is about",
+    "clone_jobs.dest_app_id": "the history of clones, kept for 90 days for whoever asked",
+    "clone_jobs.source_app_id": "the history of clones, kept for 90 days for whoever asked",
+    "clone_origins.source_app_id": "where an app came from",
     "credit_reservations.app_id": "money, kept for the organisation",
     "credit_usage.app_id": "money, kept for the organisation",
     "events.app_id": "in delivery; forgotten when delivered",
     "failures.app_id": "forgotten after seven days",
     "invitations.app_ids": "a limit of a future approver; an app that is gone asks nothing",
+    "meeting_bots.app_id": "leave their calls, and are deleted when they are paid (meetings_sweep)",
+    "meeting_deliveries.app_id": "deleted by meetings_sweep",
+    "meeting_settings.app_id": "deleted by meetings_sweep",
+    "meeting_usage.app_id": "money, kept until the bot is deleted",
     "members.app_ids": "a limit of an approver; an app that is gone asks nothing",
     "oauth_codes.only_app_id": "a limit of a key that is about to be made",
     "response_cache.app_id": "forgotten when its time is over",

@@ -12,6 +12,7 @@ from tests import jobs
 from tests.clock import FixedClock
 from tests.conftest import Baobab
 from tests.installation import open_installation
+from tests.mcp_server.mcp_requests import call_tool, read_refusal
 from tests.people import create_person
 
 EU = "eu-west-1"
@@ -102,6 +103,21 @@ async def test_everything_is_there_after_the_move_and_nothing_was_lost_on_the_wa
     assert await get_stores(baobab, EU).kv.usage(app) == usage
     assert (await ask(baobab, "GET", f"/v1/{app}/kv/n")).json() == {"value": 7}
     assert (await ask(baobab, "POST", f"/v1/{app}/kv/n/incr")).json() == {"value": 8}
+
+
+async def test_a_move_that_is_waited_for_answers_how_it_ended(baobab: Baobab, clock: FixedClock) -> None:
+    app = await create_filled_app(baobab)
+    arguments = {"app_id": app, "dest_region": EU}
+    refusal = read_refusal(await call_tool(baobab, "moves_start", {**arguments, "wait_seconds": 56}))
+    assert "wait_seconds" in refusal["message"]
+    waiting = asyncio.create_task(call_tool(baobab, "moves_start", {**arguments, "wait_seconds": 55}))
+    while not waiting.done():
+        await jobs.run_due_jobs(baobab.application)
+        clock.advance(5)
+        await asyncio.sleep(0)
+    move = (await waiting)["structuredContent"]
+    assert (move["status"], move["current_step"]) == ("completed", "completed"), move
+    assert (await ask(baobab, "GET", f"/v1/{app}/config")).json()["region"] == EU
 
 
 async def test_values_and_what_is_left_of_their_lives_come_along(baobab: Baobab, clock: Any) -> None:

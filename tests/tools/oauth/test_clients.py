@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import pytest
 
-from baobab.runtime.egress import EgressResponse, EgressTimeout
+from baobab.runtime.net.egress import EgressResponse, EgressTimeout
 from baobab.runtime.oauth.errors import DocumentRefused, RedirectRefused, UnknownClient
 from baobab.tools.core.errors import BadRequest, RateLimited
 from tests import jobs

@@ -11,8 +11,8 @@ from baobab.tools.core.auth import keys
 from baobab.tools.core.auth.callers import Account
 from baobab.tools.core.auth.tables import api_keys
 from baobab.tools.core.errors import BadRequest, Forbidden, Unauthenticated
-from baobab.tools.core.plan_room import PlanLimitReached
-from baobab.tools.core.plans import PLANS
+from baobab.tools.core.limits.plan_room import PlanLimitReached
+from baobab.tools.core.limits.plans import PLANS
 from baobab.tools.oauth.errors import InvalidScope
 from baobab.tools.oauth.tables import oauth_clients
 from tests.tools.conftest import ToolHarness

@@ -12,8 +12,8 @@ from baobab.tools.core.auth.callers import Account, Limits, ScopedKey
 from baobab.tools.core.auth.oauth_endpoints import ThroughOAuthOnly
 from baobab.tools.core.auth.tables import api_keys
 from baobab.tools.core.errors import InvalidApiKey
-from baobab.tools.core.plan_room import PlanLimitReached
-from baobab.tools.core.plans import PLANS
+from baobab.tools.core.limits.plan_room import PlanLimitReached
+from baobab.tools.core.limits.plans import PLANS
 from baobab.tools.oauth.tables import oauth_codes
 from tests import jobs
 from tests.tools.conftest import ToolHarness

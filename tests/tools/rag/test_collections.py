@@ -5,7 +5,7 @@ from base64 import b64encode
 import pytest
 from sqlalchemy import func, select
 
-from baobab.storage.tables import metadata
+from baobab.storage.sql.tables import metadata
 from tests.runtime.documents.samples import build_pdf
 from tests.tools.rag.conftest import ANN, FACTS, RagApp
 

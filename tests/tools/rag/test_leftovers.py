@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from sqlalchemy import func, insert, select
 
-from baobab.storage.tables import metadata
+from baobab.storage.sql.tables import metadata
 from baobab.storage.vectors.folders import list_folders
 from tests.jobs import run_job
 from tests.tools.rag.conftest import ANN, FACTS, RagApp

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import func, insert, select
 
-from baobab.storage.tables import metadata
+from baobab.storage.sql.tables import metadata
 from tests.clock import FixedClock
 from tests.conftest import Baobab
 from tests.installation import open_installation

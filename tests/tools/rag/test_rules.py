@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from sqlalchemy import update
 
-from baobab.storage.tables import metadata
+from baobab.storage.sql.tables import metadata
 from tests.jobs import run_job
 from tests.tools.rag.conftest import ANN, BEN, FACTS, RagApp
 

@@ -13,7 +13,7 @@ import psycopg
 import pytest
 from sqlalchemy import select
 
-from baobab.storage.tables import metadata
+from baobab.storage.sql.tables import metadata
 from baobab.tools.rag import vector_search
 from tests.backends import prepare_data
 from tests.clock import FixedClock

@@ -5,8 +5,8 @@ from typing import Any
 
 from sqlalchemy import select
 
-from baobab.storage.database import Database
-from baobab.storage.full_text import split_words, tag_words
+from baobab.storage.sql.database import Database
+from baobab.storage.sql.full_text import split_words, tag_words
 from baobab.tools.substrate import tables
 from baobab.tools.substrate.capabilities.reverts import UNDOING
 from baobab.tools.substrate.quota import recount

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from baobab.storage.database import Unit
+from baobab.storage.sql.database import Unit
 from baobab.tools.substrate import proposals
 from baobab.tools.substrate.access import Proposer
 from tests.tools.substrate.checker import find_faults

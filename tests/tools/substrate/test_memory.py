@@ -9,7 +9,7 @@ import pytest
 from baobab.tools.core.auth.callers import ScopedKey
 from baobab.tools.core.context import RequestContext
 from baobab.tools.core.errors import BaobabError
-from baobab.tools.core.steps import Step
+from baobab.tools.core.guard.steps import Step
 from tests.tools.substrate.conftest import Substrate
 
 ENTITY = {"type": "person", "display_name": "Ada", "id": "ent_ada"}

@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import update
 
 from baobab.tools.core.errors import BaobabError
-from baobab.tools.core.plans import PLANS
+from baobab.tools.core.limits.plans import PLANS
 from baobab.tools.substrate import tables
 from tests.jobs import list_unfinished_jobs, run_due_jobs, run_job
 from tests.tools.substrate.access_policy import RULE

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from sqlalchemy import select, text
 
-from baobab.storage.tables import metadata
+from baobab.storage.sql.tables import metadata
 from baobab.tools.core.errors import BaobabError
 from tests.jobs import run_due_jobs, run_job
 from tests.tools.substrate.checker import find_faults

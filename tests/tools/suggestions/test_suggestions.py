@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from baobab.storage.tables import metadata
+from baobab.storage.sql.tables import metadata
 from tests.clock import FixedClock
 from tests.conftest import Baobab
 from tests.installation import open_installation

@@ -11,4 +11,6 @@ POLICY = {
     "docs_read": PUBLIC,
     # None of them is the account that the installation began with.
     "system_settings": "401 " + " ".join(["403"] * 13),
+    "system_installation": "401 " + " ".join(["403"] * 13),
+    "system_go_live": "401 " + " ".join(["403"] * 13),
 }

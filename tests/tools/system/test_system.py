@@ -13,7 +13,7 @@ from baobab.http.home_page import missing_page
 from baobab.http.rest_app import RestApp
 from baobab.server import Server
 from baobab.storage.kv.sqlite import SqliteEngine
-from baobab.storage.sqlite import SqliteDatabase
+from baobab.storage.sql.sqlite import SqliteDatabase
 from baobab.tools import toolsets
 from baobab.tools.core.errors import name_operations
 from baobab.tools.core.registry import Registry
@@ -118,6 +118,10 @@ async def test_llms_txt_is_a_guide_in_plain_text_and_llms_full_txt_names_every_t
         assert tool.rest is None or f"`{tool.rest.method} {tool.rest.path}`" in line
         assert name_operations(tool.summary) in line
         assert ("REST only" in line) is not tool.mcp
+        number = re.search(r"who ([0-9]+)\)", line)
+        who = f"Who {number[1]}: " if number else "Who: "
+        above = lines[: lines.index(line)]
+        assert next(each for each in reversed(above) if each.startswith(who)) == who + tool.access.description
 
 
 async def test_the_quick_start_of_llms_txt_works_as_it_is_written(baobab: Baobab) -> None:

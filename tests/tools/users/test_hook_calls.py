@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from sqlalchemy import func, insert, select
 
-from baobab.tools.core.plan_room import PlanLimitReached
+from baobab.tools.core.limits.plan_room import PlanLimitReached
 from baobab.tools.users.events import AUTHENTICATED
 from baobab.tools.users.tables import users
 from tests.jobs import run_due_jobs, run_job

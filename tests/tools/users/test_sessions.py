@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
-from baobab.storage.notices import Notices
+from baobab.storage.sql.notices import Notices
 from baobab.tools.core.auth.credentials import Credentials
 from baobab.tools.core.auth.directory import Directory
 from baobab.tools.core.auth.tables import apps

@@ -15,22 +15,30 @@ from baobab.tools.accounts.errors import (
 )
 from baobab.tools.accounts.schemas import Me, Organization, Refreshed, SignedIn, SignedOut, SignedUp, Updated, User
 from baobab.tools.accounts.toolset import accounts
-from baobab.tools.core.auth.access import EVERYBODY, AnyAccount
+from baobab.tools.core import (
+    EVERYBODY,
+    AnyAccount,
+    Audit,
+    BadRequest,
+    Call,
+    Email,
+    Forbidden,
+    Guard,
+    Mcp,
+    NameText,
+    PerAddress,
+    Rest,
+    Secret,
+    Services,
+)
 from baobab.tools.core.auth.membership import create_organisation_row, select_memberships
 from baobab.tools.core.auth.password_attempts import PasswordAttempts
 from baobab.tools.core.auth.passwords import AnyPassword, Password, WeakPassword, check_password
 from baobab.tools.core.auth.roles import APPROVER
 from baobab.tools.core.auth.signing import PLATFORM
 from baobab.tools.core.auth.tables import accounts as rows
-from baobab.tools.core.binding import Audit
-from baobab.tools.core.call import Call
-from baobab.tools.core.errors import BadRequest, Forbidden, MissingField, SignupClosed
-from baobab.tools.core.limits import PerAddress
-from baobab.tools.core.rate_limits import resolve_answer
-from baobab.tools.core.secret import Secret
-from baobab.tools.core.services import Services
-from baobab.tools.core.toolset import Guard, Mcp, Rest
-from baobab.tools.core.types import Email, NameText
+from baobab.tools.core.errors import MissingField, SignupClosed
+from baobab.tools.core.limits.rate_limits import resolve_answer
 
 TOKEN_SECONDS = 3600
 _WINDOW = 900
@@ -184,6 +192,7 @@ async def platform_me(call: Call) -> Me:
         "organizations": [
             _organization(row) for row in memberships if caller.key_id is None or row["id"] == caller.organisation_id
         ],
+        "has_password": account["password_hash"] is not None,
     }
 
 

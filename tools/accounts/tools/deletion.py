@@ -9,16 +9,13 @@ from baobab.tools.accounts.errors import AccountHasApps, AccountOwnsOrganisation
 from baobab.tools.accounts.schemas import AccountDeleted
 from baobab.tools.accounts.tools.accounts import verify_own_password
 from baobab.tools.accounts.toolset import accounts
+from baobab.tools.core import AnyAccount, Audit, Call, Guard, Mcp
 from baobab.tools.core.auth import keys
-from baobab.tools.core.auth.access import AnyAccount
 from baobab.tools.core.auth.membership import select_memberships
 from baobab.tools.core.auth.passwords import AnyPassword
 from baobab.tools.core.auth.roles import APPROVER
 from baobab.tools.core.auth.tables import accounts as rows
 from baobab.tools.core.auth.tables import api_keys, apps, members, organisations
-from baobab.tools.core.binding import Audit
-from baobab.tools.core.call import Call
-from baobab.tools.core.toolset import Guard, Mcp
 
 
 async def _list_memberships(call: Call) -> list[Any]:

@@ -12,18 +12,12 @@ from baobab.tools.accounts.mailed_links import find_account, make_link, open_lin
 from baobab.tools.accounts.schemas import EmailChanged, EmailChangeMailed, PasswordReset, ResetMailed
 from baobab.tools.accounts.tools.accounts import note_account, verify_own_password
 from baobab.tools.accounts.toolset import accounts
-from baobab.tools.core.auth.access import EVERYBODY, AnyAccount
+from baobab.tools.core import EVERYBODY, AnyAccount, Audit, Call, Email, Guard, Mcp, PerAddress, Rest, Secret
 from baobab.tools.core.auth.passwords import AnyPassword, Password, WeakPassword, check_password
 from baobab.tools.core.auth.roles import APPROVER
 from baobab.tools.core.auth.tables import accounts as rows
-from baobab.tools.core.binding import Audit
-from baobab.tools.core.call import Call
-from baobab.tools.core.limits import PerAddress
+from baobab.tools.core.limits.rate_limits import resolve_answer
 from baobab.tools.core.mail import Mail
-from baobab.tools.core.rate_limits import resolve_answer
-from baobab.tools.core.secret import Secret
-from baobab.tools.core.toolset import Guard, Mcp, Rest
-from baobab.tools.core.types import Email
 
 _WINDOW, _HOUR = 900, 3600
 _MOST_MAILS = 3
@@ -51,6 +45,7 @@ async def platform_forgot_password(call: Call, email: Email) -> ResetMailed:
     await resolve_answer(call.services.limits.spend("forgot_password", email, _MOST_MAILS, _HOUR))
     delivers = call.services.mailer.delivers
     if delivers:
+        call.services.liveness.require_live()
         await call.enqueue("accounts_mail_new_password", {"email": email})
     return {"sends_mail": delivers}
 

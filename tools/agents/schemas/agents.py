@@ -8,12 +8,12 @@ from pydantic import Field, GetJsonSchemaHandler, StringConstraints
 from pydantic_core import CoreSchema
 from typing_extensions import TypedDict
 
-from baobab.runtime.agents.spec import graph_schema
+from baobab.runtime.agents.spec.spec import graph_schema
 from baobab.tools.agents.redaction import is_outsider, redact_failure
-from baobab.tools.core.auth.callers import Caller
+from baobab.tools.core import Caller, JsonObject, NameText, Text
 from baobab.tools.core.auth.deciders import Approvers
-from baobab.tools.core.money import dollars, usd
-from baobab.tools.core.types import Json, JsonObject, NameText, Text
+from baobab.tools.core.limits.money import dollars, usd
+from baobab.tools.core.types import Json
 
 Name = Annotated[
     str,
@@ -150,7 +150,13 @@ class Run(TypedDict):
     app_id: str
     agent_id: str
     agent: str
-    caller_kind: Literal["dashboard", "function", "end_user", "anonymous"]
+    caller_kind: Annotated[
+        Literal["dashboard", "api_key", "function", "end_user", "anonymous"],
+        Field(
+            description="As whom it acts: an account that is signed in, an account by its API key, a key of the app, a "
+            "user or a visitor."
+        ),
+    ]
     caller_user_id: str | None
     caller_ip: str | None
     started_by_name: NotRequired[
@@ -203,6 +209,18 @@ class Runs(TypedDict):
     """Newest first; `next_cursor` is set if there are more."""
 
     runs: list[Run]
+    next_cursor: NotRequired[str]
+
+
+class Thread(TypedDict):
+    thread_id: str
+    messages: Annotated[int, Field(description="How many messages it has ever had.")]
+    created_at: datetime
+    updated_at: Annotated[datetime, Field(description="When its last turn ended.")]
+
+
+class Threads(TypedDict):
+    threads: list[Thread]
     next_cursor: NotRequired[str]
 
 

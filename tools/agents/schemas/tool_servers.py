@@ -8,9 +8,8 @@ from pydantic import ConfigDict, Discriminator, Field, Tag, with_config
 from typing_extensions import TypedDict
 
 from baobab.runtime.agents.remote.server import ToolServer, ToolState
-from baobab.runtime.agents.spec import Exposure, Mode
-from baobab.tools.core.secret import Secret
-from baobab.tools.core.types import NameText, Text
+from baobab.runtime.agents.spec.spec import Exposure, Mode
+from baobab.tools.core import NameText, Secret, Text
 
 ServerName = Annotated[str, Text(100, min_length=1, pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._-]*$")]
 ServerId = Annotated[

@@ -6,8 +6,8 @@ from pydantic import Field
 from sqlalchemy import bindparam, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
-from baobab.runtime.agents.app_rights import grant_rights
-from baobab.runtime.agents.spec import GraphSpec, NamedApprovers
+from baobab.runtime.agents.spec.app_rights import grant_rights
+from baobab.runtime.agents.spec.spec import GraphSpec, NamedApprovers
 from baobab.runtime.agents.tables import agents as rows
 from baobab.tools.agents.agent_rows import (
     agent_columns,
@@ -47,23 +47,22 @@ from baobab.tools.agents.schemas.agents import (
     Visibility,
 )
 from baobab.tools.agents.toolset import agents
-from baobab.tools.core.auth.access import AppOwner
-from baobab.tools.core.auth.callers import Account
-from baobab.tools.core.binding import Audit
-from baobab.tools.core.call import Call
-from baobab.tools.core.changes import Change, describe_change
-from baobab.tools.core.escaping import escape_name
-from baobab.tools.core.money import Usd, dollars
-from baobab.tools.core.plan_room import PlanLimitReached
-from baobab.tools.core.toolset import Guard, Mcp, Rest
-from baobab.tools.core.types import OMITTED, AppId
-from baobab.tools.core.widening import Widens, one_of, whatever_is_said
+from baobab.tools.core import OMITTED, Account, AppId, AppOwner, Audit, Call, Guard, Mcp, Rest, one_of
+from baobab.tools.core.binding import Brief
+from baobab.tools.core.call import Preview
+from baobab.tools.core.guard.changes import describe_change
+from baobab.tools.core.guard.escaping import escape_name
+from baobab.tools.core.guard.widening import Widens, whatever_is_said
+from baobab.tools.core.limits.money import Usd, dollars
+from baobab.tools.core.limits.plan_room import PlanLimitReached
 
 _LIST_AGENTS = select(rows).where(rows.c.app_id == bindparam("app"), rows.c.deleted_at.is_(None)).order_by(rows.c.name)
 PUBLIC_AT_ONCE = 10
 """How many runs of a public agent may be under way if its settings do not say."""
 
 
+_WITHOUT_GRAPH = Brief("agent", frozenset({"graph_spec"}), "`graph_spec` is left out: agents_get reads it.")
+_LIST_WITHOUT_GRAPHS = Brief("agents", frozenset({"graph_spec"}), "`graph_spec` is left out: agents_get reads it.")
 _WIDENS: dict[str, Widens] = {
     "visibility": one_of(["authenticated", "public"]),
     "safety_acknowledged": one_of([True]),
@@ -71,7 +70,9 @@ _WIDENS: dict[str, Widens] = {
 }
 
 
-@agents.tool("GET /agents", access=AppOwner(), effect="read", mcp=Mcp(defaults={"limit": 20}))
+@agents.tool(
+    "GET /agents", access=AppOwner(), effect="read", mcp=Mcp(defaults={"limit": 20}, brief=_LIST_WITHOUT_GRAPHS)
+)
 async def agents_list(
     call: Call,
     app_id: AppId,
@@ -83,7 +84,7 @@ async def agents_list(
     limit: how many at most; null for all.
     offset: how many to skip.
     """
-    agent_rows = (await call.read_once(_LIST_AGENTS, {"app": app_id})).all()
+    agent_rows = (await call.read(_LIST_AGENTS, {"app": app_id})).all()
     call.count_list(len(agent_rows))
     later_rows = agent_rows[offset:]
     return {"agents": [render_agent(row) for row in later_rows[:limit]]}
@@ -118,7 +119,7 @@ async def _preview_create(call: Call, app_id: AppId, name: Name, graph_spec: Gra
     raises=(AgentExists, InvalidGraph, UnsafePublic, PlanLimitReached),
     audit=Audit("agent.create", action="create", resource="agent"),
     rest=Rest(status=201, max_body=MOST_GRAPH_BYTES, examples=GRAPH_EXAMPLE),
-    mcp=Mcp(start=True),
+    mcp=Mcp(start=True, brief=_WITHOUT_GRAPH),
     guard=Guard(
         preview=_preview_create,
         widens={**_WIDENS, "approvers": are_other_approvers, "graph_spec": does_graph_widen},
@@ -190,25 +191,21 @@ async def agents_create(
             await unit.execute(insert(rows), values)
         except IntegrityError as exc:
             raise AgentExists from exc
-        row = await load_agent_row(unit.fetch, app_id, name)
+        row = await load_agent_row(unit.execute, app_id, name)
     return await _render_changed(call, row, spec)
-
-
-async def _preview_update(call: Call, app_id: AppId, name: Name, **arguments: Any) -> str:
-    await get_agent_row(call, app_id, name)
-    if isinstance(arguments["graph_spec"], dict):
-        await require_valid(call, name, arguments["graph_spec"])
-    fields = sorted(field for field, value in arguments.items() if value is not OMITTED)
-    return f"It would change of the agent {name}: {', '.join(fields) or 'nothing'}."
 
 
 _COMPARED = ("graph_spec", "display_name", "description", "default_model", "visibility", "status")
 
 
-async def _list_update_changes(call: Call, app_id: AppId, name: Name, **arguments: Any) -> list[Change]:
+async def _preview_update(call: Call, app_id: AppId, name: Name, **arguments: Any) -> Preview:
     row = await get_agent_row(call, app_id, name)
-    fields = [(field, getattr(row, field), arguments[field]) for field in _COMPARED if arguments[field] is not OMITTED]
-    return [describe_change(field, before, after) for field, before, after in fields if before != after]
+    if isinstance(arguments["graph_spec"], dict):
+        await require_valid(call, name, arguments["graph_spec"])
+    fields = sorted(field for field, value in arguments.items() if value is not OMITTED)
+    values = [(field, getattr(row, field), arguments[field]) for field in _COMPARED if arguments[field] is not OMITTED]
+    changes = [describe_change(field, before, after) for field, before, after in values if before != after]
+    return Preview(f"It would change of the agent {name}: {', '.join(fields) or 'nothing'}.", changes)
 
 
 @agents.tool(
@@ -218,9 +215,9 @@ async def _list_update_changes(call: Call, app_id: AppId, name: Name, **argument
     raises=(AgentNotFound, InvalidGraph, UnsafePublic, PlanLimitReached),
     audit=Audit("agent.update", resource="agent"),
     rest=Rest(max_body=MOST_GRAPH_BYTES),
+    mcp=Mcp(brief=_WITHOUT_GRAPH),
     guard=Guard(
         preview=_preview_update,
-        changes=_list_update_changes,
         widens={**_WIDENS, "approvers": whatever_is_said},
         destructive_when="if it gives another graph: the one before is not kept",
         meaning=agent_meaning,
@@ -268,7 +265,7 @@ async def agents_update(
     values = agent_columns(locals())
     call.audit.data |= {"name": name, "fields": sorted(values)}
     async with FREEZES.writing(call) as unit:
-        row = await load_agent_row(unit.fetch, app_id, name)
+        row = await load_agent_row(unit.execute, app_id, name)
         graph = values.get("graph_spec", row.graph_spec)
         if graph != row.graph_spec:
             check_widening(call.caller, row.graph_spec, graph)
@@ -289,7 +286,7 @@ async def agents_update(
         call.audit.resource_id = row.id
         statement = update(rows).where(rows.c.app_id == app_id, rows.c.id == row.id)
         await unit.execute(statement.values(**values, updated_at=call.now))
-        row = await load_agent_row(unit.fetch, app_id, name)
+        row = await load_agent_row(unit.execute, app_id, name)
     return await _render_changed(call, row, GraphSpec.model_validate(row.graph_spec))
 
 
@@ -312,7 +309,7 @@ async def _preview_delete(call: Call, app_id: AppId, name: Name) -> str:
 async def agents_delete(call: Call, app_id: AppId, name: Name) -> None:
     """Delete an agent; its name is free again. Its runs can still be read, and active runs continue."""
     async with FREEZES.writing(call) as unit:
-        row = await load_agent_row(unit.fetch, app_id, name)
+        row = await load_agent_row(unit.execute, app_id, name)
         call.audit.resource_id, call.audit.data["name"] = row.id, name
         # Runs have their own copy of the graph, so the agent's is deleted.
         values = {"deleted_at": call.now, "status": "disabled", "graph_spec": {}}
@@ -320,6 +317,6 @@ async def agents_delete(call: Call, app_id: AppId, name: Name) -> None:
 
 
 async def _render_changed(call: Call, row: Any, spec: GraphSpec) -> ChangedAgent:
-    warnings = await collect_warnings(call, spec, row.visibility, row.approvers, row.default_model)
+    warnings = await collect_warnings(call, row.name, spec, row.visibility, row.approvers, row.default_model)
     answer: ChangedAgent = {"agent": render_agent(row)}
     return {**answer, "warnings": warnings} if warnings else answer

@@ -11,14 +11,10 @@ from baobab.tools.agents.data import FREEZES
 from baobab.tools.agents.errors import AgentNotFound, RunNotFound, RunUnderWay
 from baobab.tools.agents.fields import RunId, ThreadId, UserId
 from baobab.tools.agents.jobs import _deletion_filter
-from baobab.tools.agents.run_ownership import conversation_owner, get_run_row, visitor_owner
+from baobab.tools.agents.run_ownership import conversation_owner, get_run_row, resolve_person
 from baobab.tools.agents.schemas.agents import Erasing, Name
 from baobab.tools.agents.toolset import agents
-from baobab.tools.core.auth.access import AppOwner
-from baobab.tools.core.binding import Audit
-from baobab.tools.core.call import Call
-from baobab.tools.core.toolset import Guard, Rest
-from baobab.tools.core.types import AppId
+from baobab.tools.core import AppId, AppOwner, Audit, Call, Guard, Rest
 
 
 async def _preview_delete_run(call: Call, app_id: AppId, name: Name, id: RunId) -> str:
@@ -136,6 +132,4 @@ async def _describe_deletion(call: Call, person: str, agent_id: str | None, thre
 
 
 def _resolve_person(call: Call, user_id: str | None) -> str:
-    if user_id is None:
-        return conversation_owner(call.caller)
-    return visitor_owner(user_id) if user_id.startswith("vis_") else f"user:{user_id}"[:80]
+    return conversation_owner(call.caller) if user_id is None else resolve_person(user_id)

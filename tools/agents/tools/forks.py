@@ -17,13 +17,8 @@ from baobab.tools.agents.run_ownership import get_run_row
 from baobab.tools.agents.schemas.agents import Name, Started
 from baobab.tools.agents.tools.runs import RUN_TO_END, STARTING
 from baobab.tools.agents.toolset import agents
+from baobab.tools.core import AppId, Audit, BadRequest, Call, EndUser, Guard, Rest
 from baobab.tools.core.auth.access import OF_APP
-from baobab.tools.core.auth.callers import EndUser
-from baobab.tools.core.binding import Audit
-from baobab.tools.core.call import Call
-from baobab.tools.core.errors import BadRequest
-from baobab.tools.core.toolset import Guard, Rest
-from baobab.tools.core.types import AppId
 
 Step = Annotated[int, Field(ge=0, le=200)]
 State = Annotated[ShallowObject, Field(max_length=1000)]

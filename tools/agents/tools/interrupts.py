@@ -4,14 +4,10 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator
 
-from baobab.runtime.agents.answer_schema import find_schema_error
+from baobab.runtime.agents.spec.answer_schema import find_schema_error
 from baobab.tools.agents.schemas.agents import Answered
 from baobab.tools.agents.toolset import agents
-from baobab.tools.core.auth.access import EVERYBODY
-from baobab.tools.core.binding import Audit
-from baobab.tools.core.call import Call
-from baobab.tools.core.toolset import Guard, Mcp
-from baobab.tools.core.types import AppId, JsonObject, Text
+from baobab.tools.core import EVERYBODY, AppId, Audit, Call, Guard, JsonObject, Mcp, Text
 
 
 def _require_schema(schema: dict[str, Any]) -> dict[str, Any]:

@@ -41,14 +41,20 @@ from baobab.tools.agents.schemas.agents import (
 )
 from baobab.tools.agents.tools.runs import CANCELLING, PUBLIC_RUN_TO_END, RESUMING, STARTING, UNTIL_OVER
 from baobab.tools.agents.toolset import agents
-from baobab.tools.core.auth.access import EVERYBODY
-from baobab.tools.core.auth.callers import Anonymous, EndUser
+from baobab.tools.core import (
+    EVERYBODY,
+    Anonymous,
+    AppId,
+    Audit,
+    Call,
+    EndUser,
+    Guard,
+    JsonObject,
+    Mcp,
+    Rest,
+    Unauthenticated,
+)
 from baobab.tools.core.auth.deciders import Decider
-from baobab.tools.core.binding import Audit
-from baobab.tools.core.call import Call
-from baobab.tools.core.errors import Unauthenticated
-from baobab.tools.core.toolset import Guard, Mcp, Rest
-from baobab.tools.core.types import AppId, JsonObject
 
 _TOKEN_LIFE = timedelta(minutes=15)
 _TOKEN_LENGTH = 40

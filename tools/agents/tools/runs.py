@@ -10,7 +10,7 @@ from sqlalchemy import Select, bindparam, select, tuple_
 from baobab.runtime.agents.tables import model_calls
 from baobab.runtime.agents.tables import runs as rows
 from baobab.tools.agents.agent_rows import agent_meaning, get_agent_row
-from baobab.tools.agents.awaited_runs import list_awaited_runs
+from baobab.tools.agents.awaited_runs import list_awaited_runs, tell_what_a_run_waits_for
 from baobab.tools.agents.decisions import cancel_run, get_cancellable_run, may_cancel, resume_run
 from baobab.tools.agents.errors import (
     AgentDisabled,
@@ -57,17 +57,30 @@ from baobab.tools.agents.schemas.agents import (
     run_of,
 )
 from baobab.tools.agents.toolset import agents
-from baobab.tools.core.approvals import AlreadyDecided, EditsTakeOne, WouldFail
-from baobab.tools.core.auth.access import OF_APP, AppOwner
-from baobab.tools.core.auth.callers import EndUser
+from baobab.tools.agents.unfilled_inputs import warn_of_unfilled_input
+from baobab.tools.core import (
+    AppId,
+    AppOwner,
+    Audit,
+    BadRequest,
+    Call,
+    Cursor,
+    EndUser,
+    Guard,
+    JsonObject,
+    Mcp,
+    Rest,
+    Uuid,
+    decode_cursor,
+    encode_cursor,
+)
+from baobab.tools.core.auth.access import OF_APP
 from baobab.tools.core.auth.deciders import Decider, NeedsAnother, NotAnApprover, NotYoursToDecide
-from baobab.tools.core.binding import Audit
-from baobab.tools.core.call import Call
-from baobab.tools.core.errors import BadRequest
+from baobab.tools.core.guard.approvals import AlreadyDecided, EditsTakeOne, WouldFail
+from baobab.tools.core.list_totals import count_list
 from baobab.tools.core.listing import Listing
-from baobab.tools.core.pagination import Cursor, CursorInvalid, decode_cursor, encode_cursor
-from baobab.tools.core.toolset import Guard, Mcp, Rest
-from baobab.tools.core.types import AppId, JsonObject, Moment, Uuid
+from baobab.tools.core.pagination import CursorInvalid
+from baobab.tools.core.types import Moment
 from baobab.tools.core.waiting import Waits
 
 _NEWEST = 50
@@ -169,6 +182,8 @@ async def agents_run(
     if not is_new:
         call.audit.nothing_done = True
         answer["replayed"] = True
+    elif not is_outsider(call.caller):
+        warn_of_unfilled_input(call, agent.graph_spec, input)
     return answer
 
 
@@ -225,7 +240,10 @@ async def agents_runs_list(
     if cursor is not None:
         at, values["last"] = decode_cursor(vault, _LIST, cursor)
         values["at"] = datetime.fromisoformat(at)
-    run_rows = list((await call.read_once(query, {**values, "most": limit + 1})).all())
+    run_rows = list((await call.read(query, {**values, "most": limit + 1})).all())
+    whole_query = _select_page(*columns, since=since is not None, to=to is not None, goes_on=False)
+    is_all = cursor is None and len(run_rows) <= limit
+    await count_list(call, call.read, whole_query, is_all=is_all, values=values)
     answer: Runs = {"runs": [run_of(row, call.caller) for row in run_rows[:limit]]}
     if len(run_rows) > limit:
         last = run_rows[limit - 1]
@@ -248,6 +266,7 @@ async def agents_runs_get(call: Call, app_id: AppId, name: Name, id: RunId, with
     """
     row = await get_run_row(call, app_id, id, name)
     answer: OneRun = {"run": run_of(row, call.caller, await list_awaited_runs(call, row))}
+    await tell_what_a_run_waits_for(call, row)
     answer["may_cancel"] = may_cancel(call, row)
     if not is_outsider(call.caller):
         answer["run"]["started_by_name"] = await _name_starter(call, row)
@@ -257,7 +276,9 @@ async def agents_runs_get(call: Call, app_id: AppId, name: Name, id: RunId, with
 
 
 async def _name_starter(call: Call, row: Any) -> str | None:
-    """Returns the name of the account or key that started a run; None for the app's users and visitors."""
+    """Returns the name of the trigger, account or key that started a run; None for the app's users and visitors."""
+    if (trigger := row.caller.get("trigger")) is not None:
+        return f"trigger:{trigger['name']}"
     key_id = row.caller.get("key_id")
     if key_id is not None:
         return await call.services.directory.name(f"key:{key_id}")

@@ -12,7 +12,6 @@ from pydantic_core import to_json
 from sqlalchemy import delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
-from baobab.runtime.addresses import AddressRefused, EgressError, Target, UrlRefused
 from baobab.runtime.agents.remote.errors import (
     RemoteToolFailed,
     ToolChanged,
@@ -27,6 +26,7 @@ from baobab.runtime.agents.remote.tables import credential_context
 from baobab.runtime.agents.remote.tables import tool_servers as rows
 from baobab.runtime.agents.remote.tool_description import ToolDescription
 from baobab.runtime.agents.remote.tool_server_client import ToolServerClient
+from baobab.runtime.net.addresses import AddressRefused, EgressError, Target, UrlRefused
 from baobab.tools.agents.data import FREEZES
 from baobab.tools.agents.errors import ToolServerExists
 from baobab.tools.agents.schemas.tool_servers import (
@@ -47,15 +47,23 @@ from baobab.tools.agents.schemas.tool_servers import (
     tools_of,
 )
 from baobab.tools.agents.toolset import agents
-from baobab.tools.core.auth.access import EVERYBODY, AppOwner
-from baobab.tools.core.binding import Audit
-from baobab.tools.core.call import Call
-from baobab.tools.core.errors import BadRequest, BaobabError, Forbidden
-from baobab.tools.core.escaping import escape_text
-from baobab.tools.core.plan_room import PlanLimitReached, require_room
-from baobab.tools.core.toolset import Guard, Mcp, Rest
-from baobab.tools.core.types import AppId, JsonObject
-from baobab.tools.core.widening import whatever_is_given
+from baobab.tools.core import (
+    EVERYBODY,
+    AppId,
+    AppOwner,
+    Audit,
+    BadRequest,
+    BaobabError,
+    Call,
+    Forbidden,
+    Guard,
+    JsonObject,
+    Mcp,
+    Rest,
+)
+from baobab.tools.core.guard.escaping import escape_text
+from baobab.tools.core.guard.widening import whatever_is_given
+from baobab.tools.core.limits.plan_room import PlanLimitReached, require_room
 
 
 @agents.tool(

@@ -2,7 +2,7 @@
 
 from sqlalchemy import select
 
-from baobab.runtime.agents.spec import NamedApprovers
+from baobab.runtime.agents.spec.spec import NamedApprovers
 from baobab.runtime.agents.tables import agents as rows
 from baobab.tools.agents.agent_rows import agent_columns
 from baobab.tools.agents.errors import NoGraph
@@ -22,11 +22,8 @@ from baobab.tools.agents.schemas.agents import (
     Visibility,
 )
 from baobab.tools.agents.toolset import agents
-from baobab.tools.core.auth.access import AppOwner
-from baobab.tools.core.call import Call
-from baobab.tools.core.money import Usd
-from baobab.tools.core.toolset import Rest
-from baobab.tools.core.types import OMITTED, AppId
+from baobab.tools.core import OMITTED, AppId, AppOwner, Call, Rest
+from baobab.tools.core.limits.money import Usd
 
 
 @agents.tool(
@@ -89,5 +86,5 @@ async def agents_validate(
         visibility = (row.visibility if row else "private") if visibility is OMITTED else visibility
         approvers = (row.approvers if row else None) if approvers is OMITTED else approvers
         default_model = default_model or (row.default_model if row else None)
-    warnings = await collect_warnings(call, spec, visibility, approvers, default_model)
+    warnings = await collect_warnings(call, name, spec, visibility, approvers, default_model)
     return {"valid": True, "warnings": warnings} if warnings else {"valid": True}

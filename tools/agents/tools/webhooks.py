@@ -8,7 +8,7 @@ from sqlalchemy import insert, select, update
 
 from baobab.runtime.agents.job_kinds import WEBHOOK
 from baobab.runtime.agents.tables import ENDED, webhook_secrets
-from baobab.runtime.webhooks import new_secret
+from baobab.runtime.net.webhooks import new_secret
 from baobab.tools.agents.data import FREEZES
 from baobab.tools.agents.errors import NoWebhook, RunNotFound, RunUnderWay
 from baobab.tools.agents.fields import RunId
@@ -16,11 +16,7 @@ from baobab.tools.agents.jobs import _context
 from baobab.tools.agents.run_ownership import get_run_row
 from baobab.tools.agents.schemas.agents import Name, RunState, SecretInForce, SecretMade
 from baobab.tools.agents.toolset import agents
-from baobab.tools.core.auth.access import AppOwner
-from baobab.tools.core.binding import Audit
-from baobab.tools.core.call import Call
-from baobab.tools.core.toolset import Guard, Rest
-from baobab.tools.core.types import AppId
+from baobab.tools.core import AppId, AppOwner, Audit, Call, Guard, Rest
 
 _DAY, _WEEK = 86_400, 604_800
 

@@ -10,7 +10,7 @@ from baobab.tools.ai.media.errors import ContentUnavailable, IndexOutOfRange, In
 from baobab.tools.ai.media.job_status import acknowledge_job, get_job_row
 from baobab.tools.ai.media.submission import Kind, job_url
 from baobab.tools.ai.media.submitters import require_submitter
-from baobab.tools.core.call import Call
+from baobab.tools.core import Call
 from baobab.tools.core.stream import Stream
 
 _INDEX = re.compile(r"[0-9]{1,9}")

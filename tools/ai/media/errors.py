@@ -11,9 +11,9 @@ from baobab.runtime.gateway.errors import (
     UpstreamMalformed,
     UpstreamTimeout,
 )
-from baobab.tools.core.credits import CreditsExhausted
+from baobab.tools.core import AppNotFound, BadRequest, BaobabError, Conflict, Forbidden, NotFound
 from baobab.tools.core.envelopes import Envelope, Schema
-from baobab.tools.core.errors import AppNotFound, BadRequest, BaobabError, Conflict, Forbidden, NotFound
+from baobab.tools.core.limits.credits import CreditsExhausted
 
 
 class UnsupportedParameter(BadRequest):

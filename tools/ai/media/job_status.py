@@ -10,10 +10,9 @@ from baobab.tools.ai.media.schemas import GenerationJob
 from baobab.tools.ai.media.submission import Kind, job_url
 from baobab.tools.ai.media.submitters import require_visible
 from baobab.tools.ai.media.tables import FREEZES, generation_jobs, is_job
-from baobab.tools.core.call import Call
-from baobab.tools.core.credits import Reservation, UnknownReservation, Usage
-from baobab.tools.core.errors import AppMigrating
-from baobab.tools.core.money import usd
+from baobab.tools.core import AppMigrating, Call
+from baobab.tools.core.limits.credits import Reservation, UnknownReservation, Usage
+from baobab.tools.core.limits.money import usd
 
 _POLLED = timedelta(seconds=30)
 """Polls within this time are recorded once, because not each is worth a transaction."""

@@ -13,17 +13,14 @@ from baobab.runtime.gateway.gateway import Gateway
 from baobab.runtime.gateway.media.media import Media
 from baobab.runtime.gateway.media.model import MediaRequest, Progress
 from baobab.runtime.gateway.model import Model
-from baobab.runtime.job_tables import jobs
-from baobab.storage.database import Database
+from baobab.runtime.jobs.job_tables import jobs
 from baobab.storage.objects.errors import TooLarge
+from baobab.storage.sql.database import Database
 from baobab.tools.ai.media.submission import JOB, compute_charge
 from baobab.tools.ai.media.tables import FREEZES, HOLDING, UNENDED, folder, generation_jobs, is_job
 from baobab.tools.ai.media.toolset import media
-from baobab.tools.core.credits import Reservation
-from baobab.tools.core.errors import AppMigrating, AppNotFound, BaobabError, Unavailable
-from baobab.tools.core.job import Job
-from baobab.tools.core.jobs import RetryLater
-from baobab.tools.core.services import Services
+from baobab.tools.core import AppMigrating, AppNotFound, BaobabError, Job, RetryLater, Services, Unavailable
+from baobab.tools.core.limits.credits import Reservation
 from baobab.tools.core.stores import Stores
 
 ABANDONED = timedelta(minutes=5)
@@ -128,7 +125,7 @@ _LONGEST_ERROR = 1000
 
 
 # At most six at once, because a job for an image waits until it is made; the other slots are for other jobs.
-@media.job(at_once=6)
+@media.job(at_once=6, drop=True)
 async def media_generate(job: Job, app_id: str, generation_id: str) -> None:
     """Make one image or video, or take the next step towards it."""
     async with job.database.reading() as connection:

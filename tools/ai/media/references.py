@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from baobab.runtime.addresses import AddressPolicy, EgressError, Target
+from baobab.runtime.net.addresses import AddressPolicy, EgressError, Target
 from baobab.tools.ai.media.errors import BadReference
 
 INPUT_IMAGES = "input_images"

@@ -7,7 +7,7 @@ from pydantic import ConfigDict, Field, WithJsonSchema, with_config
 from typing_extensions import TypedDict
 
 from baobab.tools.ai.media.references import LONGEST_URL, MOST_IMAGES
-from baobab.tools.core.types import Text
+from baobab.tools.core import Text
 
 
 # Unknown fields are refused, not ignored.

@@ -4,23 +4,24 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal
 from uuid import UUID, uuid5
 
+from sqlalchemy import select
+
 from baobab.runtime.gateway.media.media import Media
 from baobab.runtime.gateway.media.model import AcceptedFields, MediaRequest
 from baobab.runtime.gateway.model import Model, Price
-from baobab.storage.tables import build_upsert
+from baobab.storage.sql.tables import build_upsert
 from baobab.tools.ai import settings
 from baobab.tools.ai.errors import conceal
 from baobab.tools.ai.media.errors import UnsupportedParameter
 from baobab.tools.ai.media.references import folded_names, merge_images, urls
 from baobab.tools.ai.media.schemas import Submitted
 from baobab.tools.ai.media.submitters import submitter
-from baobab.tools.ai.media.tables import FREEZES, generation_jobs
+from baobab.tools.ai.media.tables import FREEZES, generation_jobs, is_job
 from baobab.tools.ai.metered_call import payer_of
 from baobab.tools.ai.model_choice import select_models
-from baobab.tools.core.auth.callers import EndUser
-from baobab.tools.core.call import Call
-from baobab.tools.core.credits import BudgetExhausted, CreditsExhausted, Reservation
-from baobab.tools.core.money import MOST
+from baobab.tools.core import Call, EndUser
+from baobab.tools.core.limits.credits import BudgetExhausted, CreditsExhausted, Reservation
+from baobab.tools.core.limits.money import MOST
 
 Kind = Literal["image", "video"]
 
@@ -42,6 +43,18 @@ async def submit(
     provider: Mapping[str, Any] | None,
 ) -> Submitted:
     """Submits a job. fields: all other fields of the request; None for an unknown field that was sent as null."""
+    # The id is derived from the approval, so that a second attempt finds the job of the first.
+    job_id = str(uuid5(_APPROVED, call.approved_attempt.id)) if call.approved_attempt else call.services.ids.uuid()
+    receipt: Submitted = {
+        "job_id": job_id,
+        "status": "pending",
+        "polling_url": job_url(call, kind, app_id, job_id),
+    }
+    if call.approved_attempt is not None:
+        # What it costs is reserved, even where the agent's budget has no room for it any more.
+        async with call.reading() as execute:
+            if (await execute(select(generation_jobs.c.id).where(is_job(app_id, job_id)))).first() is not None:
+                return receipt
     model = select_models(call, name, await settings.get_app_settings(call, app_id), kind)[0]
     media = call.services.part(Media)
     request = build_request(media.accepted_fields(model), prompt, fields, provider or {})
@@ -49,8 +62,6 @@ async def submit(
         call.services.options.ai_markup, media.get_price(model, request, media.count_units(model, request))
     )
     reservation = await _reserve_credits(call, kind, max_charge)
-    # The id is derived from the approval, so that a second attempt finds the job of the first.
-    job_id = str(uuid5(_APPROVED, call.approved_attempt.id)) if call.approved_attempt else call.services.ids.uuid()
     is_stored = False
 
     def mark_kept() -> None:
@@ -62,9 +73,9 @@ async def submit(
     finally:
         # Not released if the caller is cancelled after the commit, because the job then exists.
         if not is_stored:
-            await call.services.credits.release(reservation)
+            await call.credits.release(reservation)
     call.audit.resource_id = model.id
-    return {"job_id": job_id, "status": "pending", "polling_url": job_url(call, kind, app_id, job_id)}
+    return receipt
 
 
 def build_request(
@@ -104,11 +115,12 @@ def job_url(call: Call, kind: str, app_id: str, job_id: str) -> str:
 async def _reserve_credits(call: Call, kind: Kind, amount: int) -> Reservation:
     payer = payer_of(call)
     try:
-        return await call.services.credits.reserve(
+        return await call.credits.reserve(
             payer.organisation_id,
             amount,
             app_id=payer.app_id,
             key_id=payer.key_id,
+            spender=call.context.spender,
             purpose=f"ai.{kind}",
             ttl_seconds=_HELD_SECONDS,
         )
@@ -128,7 +140,8 @@ async def _insert_job(
     reservation: Reservation,
     mark_kept: Callable[[], None],
 ) -> None:
-    """Inserts the row and the durable job in one transaction, and calls `mark_kept` after it unless they exist already.
+    """Inserts the row and the durable job in one transaction, and calls `mark_kept` after it, also if an earlier
+    attempt inserted them at this moment: the reservation is then the same.
 
     Raises AppMigrating.
     """
@@ -161,4 +174,4 @@ async def _insert_job(
             arguments = {"app_id": app_id, "generation_id": job_id}
             tenant = call.require_app().organisation_id
             await call.services.jobs.enqueue(unit, JOB, arguments, job_id=worker, tenant=tenant)
-            unit.after_commit(mark_kept)
+        unit.after_commit(mark_kept)

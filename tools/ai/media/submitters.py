@@ -3,7 +3,7 @@
 from typing import Any
 
 from baobab.tools.ai.media.errors import JobNotFound, NotSubmitter
-from baobab.tools.core.auth.callers import Account, Caller, EndUser
+from baobab.tools.core import Account, Caller, EndUser
 
 
 def submitter(caller: Caller) -> str:

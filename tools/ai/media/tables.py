@@ -2,8 +2,8 @@
 
 from sqlalchemy import BigInteger, Column, ColumnElement, Index, Integer, String, Table, Text, and_
 
-from baobab.storage.tables import Instant, Json, metadata
-from baobab.tools.core.app_freezes import Freezes
+from baobab.storage.sql.tables import Instant, Json, metadata
+from baobab.tools.core import Freezes
 
 generation_jobs = Table(
     "generation_jobs",

@@ -7,6 +7,7 @@ from baobab.runtime.gateway.errors import (
     UpstreamFailed,
     WrongEndpoint,
 )
+from baobab.tools.ai.clones import MEDIA
 from baobab.tools.ai.errors import ModelNotAllowed
 from baobab.tools.ai.media.errors import (
     MEDIA_ENVELOPE,
@@ -21,10 +22,8 @@ from baobab.tools.ai.media.errors import (
 )
 from baobab.tools.ai.media.schemas import GenerationJob, Submitted
 from baobab.tools.ai.media.tables import generation_jobs
-from baobab.tools.core.app_data import AppTable
-from baobab.tools.core.credits import BudgetExhausted, CreditsExhausted
-from baobab.tools.core.errors import AppMigrating, RateLimited, Unavailable
-from baobab.tools.core.toolset import Toolset
+from baobab.tools.core import AppMigrating, AppTable, RateLimited, Toolset, Unavailable
+from baobab.tools.core.limits.credits import BudgetExhausted, CreditsExhausted
 from baobab.tools.core.waiting import Waits
 
 SUBMITTING = (
@@ -51,6 +50,7 @@ media = Toolset(
     raises=(RateLimited, Unavailable),
     # The durable jobs stay behind; in the app's new region the sweep resumes unfinished ones (jobs.py).
     app_tables=(AppTable(generation_jobs, copied_as={"worker": None}),),
+    clones=MEDIA,
 )
 
 

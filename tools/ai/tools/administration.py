@@ -7,22 +7,16 @@ from pydantic import Field
 
 from baobab.runtime.gateway.gateway import Gateway
 from baobab.runtime.gateway.provider_access import NO_ACCESS, ProviderAccess
-from baobab.storage.tables import build_upsert
+from baobab.storage.sql.tables import build_upsert
 from baobab.tools.ai import organisation_providers, settings
 from baobab.tools.ai.errors import KeyOfAnother, ModelNotUsable, UnknownProvider
 from baobab.tools.ai.schemas import AiConfig, AiConfigAnswer, AiUsage, ModelUsage, Timeouts
 from baobab.tools.ai.tables import app_ai
 from baobab.tools.ai.tools.chat import ModelName
 from baobab.tools.ai.toolset import ai
-from baobab.tools.core.auth.access import AppOwner
-from baobab.tools.core.binding import Audit
-from baobab.tools.core.call import Call
+from baobab.tools.core import OMITTED, AppId, AppOwner, Audit, BadRequest, Call, Guard, Rest, Secret, Text
 from baobab.tools.core.days import Day, first_and_last
-from baobab.tools.core.errors import BadRequest
-from baobab.tools.core.money import usd
-from baobab.tools.core.secret import Secret
-from baobab.tools.core.toolset import Guard, Rest
-from baobab.tools.core.types import OMITTED, AppId, Text
+from baobab.tools.core.limits.money import usd
 
 Models = Annotated[list[ModelName], Field(max_length=500)]
 MaxTokensPerRequest = Annotated[int, Field(ge=1, le=100_000)]
@@ -101,7 +95,7 @@ async def ai_config_update(
         key_providers = call.services.part(Gateway).key_providers
         if provider not in key_providers:
             raise UnknownProvider(
-                f"`{provider}` is no vendor whose models you can call with your own key.",
+                f"`{provider}` is not a vendor whose models you can call with your own key.",
                 remediation=f"Use a key for one of these providers: {', '.join(key_providers) or 'none'}.",
             )
         sealed_key = call.services.vault.seal(byokKey.encode(), settings.key_context(app_id))

@@ -24,12 +24,11 @@ from baobab.tools.ai.streaming import stream_answer
 from baobab.tools.ai.timeouts import FROM_HEADERS, TimeoutHeader
 from baobab.tools.ai.toolset import CALLED, CALLING, IN_AN_APP, MOST_BYTES, ai, gateway
 from baobab.tools.ai.unpriced import without_unpriced
+from baobab.tools.core import AppId, Call, Guard, JsonObject, Rest, Text
 from baobab.tools.core.auth.access import OF_APP
-from baobab.tools.core.call import Call
-from baobab.tools.core.limits import GATEWAY_REQUESTS
+from baobab.tools.core.limits.limits import GATEWAY_REQUESTS
 from baobab.tools.core.stream import Stream
-from baobab.tools.core.toolset import Guard, Rest
-from baobab.tools.core.types import AnyJsonObject, AppId, JsonObject, Text
+from baobab.tools.core.types import AnyJsonObject
 
 ModelName = Annotated[
     str,

@@ -19,11 +19,9 @@ from baobab.tools.ai.settings import AiSettings
 from baobab.tools.ai.timeouts import FROM_HEADERS, TimeoutHeader
 from baobab.tools.ai.tools.chat import ModelName, settle_answer
 from baobab.tools.ai.toolset import CALLED, CALLING, IN_AN_APP, MOST_BYTES, ai, gateway
+from baobab.tools.core import AppId, Call, Guard, JsonObject, Mcp, Rest, Text
 from baobab.tools.core.auth.access import OF_APP
-from baobab.tools.core.call import Call
-from baobab.tools.core.limits import GATEWAY_REQUESTS
-from baobab.tools.core.toolset import Guard, Mcp, Rest
-from baobab.tools.core.types import AppId, JsonObject, Text
+from baobab.tools.core.limits.limits import GATEWAY_REQUESTS
 
 OneText = Annotated[str, Text(200_000, nul=True)]
 Tokens = Annotated[list[int], Field(max_length=100_000)]

@@ -21,12 +21,9 @@ from baobab.tools.ai.tools.chat import MaxTokens, Messages, ModelName
 from baobab.tools.ai.toolset import CALLED, CALLING, MOST_BYTES
 from baobab.tools.ai.unpriced import without_unpriced
 from baobab.tools.ai.wire_answers import answer_on_wire, resolve_models
-from baobab.tools.core.binding import Audit
-from baobab.tools.core.call import Call
-from baobab.tools.core.errors import BaobabError
-from baobab.tools.core.limits import GATEWAY_REQUESTS
-from baobab.tools.core.toolset import Guard, Rest
-from baobab.tools.core.types import AnyJsonObject, JsonObject, Text
+from baobab.tools.core import Audit, BaobabError, Call, Guard, JsonObject, Rest, Text
+from baobab.tools.core.limits.limits import GATEWAY_REQUESTS
+from baobab.tools.core.types import AnyJsonObject
 
 System = Annotated[str, Text(900_000, nul=True)] | Annotated[list[AnyJsonObject], Field(max_length=1000)]
 Beta = Annotated[str, Text(2000), Field(description="Names of Anthropic's betas, separated by commas.")]

@@ -14,11 +14,9 @@ from baobab.tools.ai.model_choice import allowed_models, is_model_allowed
 from baobab.tools.ai.schemas import AppModels, Listed, ModelList, PublicModels
 from baobab.tools.ai.tools.chat import ModelName
 from baobab.tools.ai.toolset import ai, gateway
-from baobab.tools.core.auth.access import EVERYBODY, OF_APP
-from baobab.tools.core.call import Call
+from baobab.tools.core import EVERYBODY, AppId, Call, Rest
+from baobab.tools.core.auth.access import OF_APP
 from baobab.tools.core.listing import Listing
-from baobab.tools.core.toolset import Rest
-from baobab.tools.core.types import AppId
 
 PageSize = Annotated[int, Field(ge=1, le=1000)]
 _USD_MILLION = 10**9

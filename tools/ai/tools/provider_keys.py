@@ -7,20 +7,16 @@ from pydantic import Field
 from sqlalchemy import delete, select
 
 from baobab.runtime.gateway.gateway import Gateway
-from baobab.storage.tables import build_upsert
+from baobab.storage.sql.tables import build_upsert
 from baobab.tools.ai import organisation_providers, settings
 from baobab.tools.ai.errors import KeyOfAnother, ProviderKeyNotFound, UnknownProvider
 from baobab.tools.ai.schemas import KeyOfProvider, KeysOfProviders, ProviderKeyRemoved
 from baobab.tools.ai.tables import provider_keys as rows
 from baobab.tools.ai.tools.administration import ProviderKey
 from baobab.tools.ai.toolset import model_servers
-from baobab.tools.core.auth.access import AnyAccount
-from baobab.tools.core.binding import Audit
-from baobab.tools.core.call import Call
-from baobab.tools.core.escaping import escape_text
+from baobab.tools.core import AnyAccount, Audit, Call, Guard, Rest, Text
+from baobab.tools.core.guard.escaping import escape_text
 from baobab.tools.core.listing import Listing
-from baobab.tools.core.toolset import Guard, Rest
-from baobab.tools.core.types import Text
 
 ProviderName = Annotated[
     str,
@@ -66,7 +62,7 @@ async def provider_keys_set(call: Call, provider: ProviderName, key: ProviderKey
     key_providers = call.services.part(Gateway).key_providers
     if provider not in key_providers:
         raise UnknownProvider(
-            f"`{provider}` is no vendor whose models you can call with your own key.",
+            f"`{provider}` is not a vendor whose models you can call with your own key.",
             remediation=f"Use a key for one of these providers: {', '.join(key_providers)}.",
         )
     provider_by_prefix = settings.provider_of(key)

@@ -11,24 +11,19 @@ from pydantic import Field
 from sqlalchemy import delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
-from baobab.runtime.addresses import AddressRefused, EgressError, Target, UrlRefused
 from baobab.runtime.gateway.gateway import Gateway
 from baobab.runtime.gateway.probe import ModelListFailed, fetch_models
 from baobab.runtime.gateway.providers import SERVER_NAME, Provider
+from baobab.runtime.net.addresses import AddressRefused, EgressError, Target, UrlRefused
 from baobab.tools.ai import organisation_providers
 from baobab.tools.ai.errors import KeyNeededAgain, ServerChanged, ServerNameTaken, ServerNotFound
 from baobab.tools.ai.schemas import ModelServer, ModelServers, ServerRemoved, Timeouts
 from baobab.tools.ai.tables import model_servers as rows
 from baobab.tools.ai.toolset import model_servers
-from baobab.tools.core.auth.access import AnyAccount
-from baobab.tools.core.binding import Audit
-from baobab.tools.core.call import Call
+from baobab.tools.core import OMITTED, AnyAccount, Audit, Call, Guard, Rest, Secret, Text
 from baobab.tools.core.errors import MissingField
-from baobab.tools.core.escaping import escape_text
-from baobab.tools.core.plan_room import PlanLimitReached, hold_plan, require_room
-from baobab.tools.core.secret import Secret
-from baobab.tools.core.toolset import Guard, Rest
-from baobab.tools.core.types import OMITTED, Text
+from baobab.tools.core.guard.escaping import escape_text
+from baobab.tools.core.limits.plan_room import PlanLimitReached, hold_plan, require_room
 
 _MOST_MODELS = 200
 _PATIENCE_SECONDS = 10.0

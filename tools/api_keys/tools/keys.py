@@ -13,20 +13,31 @@ from baobab.tools.api_keys.errors import KeyNotFound, KeyScopesUnclear
 from baobab.tools.api_keys.rows import LISTED, describe_key, find_role, get_live_row, sees_all
 from baobab.tools.api_keys.schemas import CreatedKey, KeyBudget, KeyId, KeyName, Keys, Revoked
 from baobab.tools.api_keys.toolset import api_keys
+from baobab.tools.core import (
+    AnyAccount,
+    AppId,
+    AppNotFound,
+    Audit,
+    BadRequest,
+    Call,
+    Forbidden,
+    Guard,
+    NotFound,
+    Rest,
+    Role,
+    Text,
+    Uuid,
+    require_role,
+)
 from baobab.tools.core.auth import keys
-from baobab.tools.core.auth.access import AnyAccount
 from baobab.tools.core.auth.callers import Limits
 from baobab.tools.core.auth.key_limits import ToolsetNames, UnknownToolset, list_open_toolsets, narrow_limits
-from baobab.tools.core.auth.roles import Role, require_role
 from baobab.tools.core.auth.tables import api_keys as rows
-from baobab.tools.core.binding import Audit
-from baobab.tools.core.call import Call
 from baobab.tools.core.effects import Policy
-from baobab.tools.core.errors import AppNotFound, BadRequest, Forbidden, KeyLimited, MissingField, NotFound
-from baobab.tools.core.money import dollars
-from baobab.tools.core.plan_room import PlanLimitReached
-from baobab.tools.core.toolset import Guard, Rest
-from baobab.tools.core.types import AppId, Moment, Text, Uuid
+from baobab.tools.core.errors import KeyLimited, MissingField
+from baobab.tools.core.limits.money import dollars
+from baobab.tools.core.limits.plan_room import PlanLimitReached
+from baobab.tools.core.types import Moment
 
 _MOST_SCOPES = 10
 OrganizationId = Annotated[Uuid, Field(description="One of your organisations; the credential's own by default.")]

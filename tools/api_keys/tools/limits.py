@@ -10,17 +10,13 @@ from baobab.tools.api_keys.errors import KeyNotFound, NeverAsks
 from baobab.tools.api_keys.rows import LISTED, describe_key, get_live_row
 from baobab.tools.api_keys.schemas import KeyId, KeyName, ListedKey
 from baobab.tools.api_keys.toolset import api_keys
-from baobab.tools.core.auth.access import AnyAccount
+from baobab.tools.core import OMITTED, AnyAccount, Audit, BadRequest, Call, Guard, Rest, Text
 from baobab.tools.core.auth.callers import Limits
 from baobab.tools.core.auth.key_limits import ToolsetNames, UnknownToolset, list_open_toolsets
 from baobab.tools.core.auth.tables import api_keys as rows
-from baobab.tools.core.binding import Audit
-from baobab.tools.core.call import Call
 from baobab.tools.core.effects import Policy
-from baobab.tools.core.errors import BadRequest, MissingField, ToolNotFound
-from baobab.tools.core.proposals import Decisions
-from baobab.tools.core.toolset import Guard, Rest
-from baobab.tools.core.types import OMITTED, Text
+from baobab.tools.core.errors import MissingField, ToolNotFound
+from baobab.tools.core.guard.proposals import Decisions
 
 _MOST_ASKS = 200
 AskedTool = Annotated[str, Text(100, pattern=r"^[a-z][a-z0-9_]*$"), Field(description="The name of a tool.")]

@@ -1,6 +1,6 @@
 """The errors of the inbox."""
 
-from baobab.tools.core.errors import BadRequest, Conflict
+from baobab.tools.core import BadRequest, Conflict
 
 
 class MustBeConfirmed(Conflict):

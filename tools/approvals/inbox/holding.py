@@ -19,18 +19,16 @@ from typing import Any, Literal
 from sqlalchemy import and_, case, delete, select, update
 
 from baobab.storage.clock import Clock
-from baobab.storage.database import Database, Execute, Unit
 from baobab.storage.secrets import Vault
+from baobab.storage.sql.database import Database, Execute, Unit
 from baobab.tools.approvals.inbox.tables import approval_snoozes, held_decisions
 from baobab.tools.approvals.tables import NOTICE
-from baobab.tools.core.approvals import AlreadyDecided
+from baobab.tools.core import Account, AppKey, BaobabError, Call, Job, RateLimited, RetryLater
 from baobab.tools.core.auth import proposers
-from baobab.tools.core.auth.callers import Account, AppKey
-from baobab.tools.core.call import Call
 from baobab.tools.core.context import RequestContext
-from baobab.tools.core.errors import BaobabError, Internal, RateLimited
-from baobab.tools.core.job import Job
-from baobab.tools.core.jobs import OUTAGES, RetryLater
+from baobab.tools.core.errors import Internal
+from baobab.tools.core.guard.approvals import AlreadyDecided
+from baobab.tools.core.jobs import OUTAGES
 
 HOLD = timedelta(seconds=10)
 """How long a decision can be taken back."""
@@ -88,7 +86,7 @@ async def count_held(job: Job, held_id: str) -> None:
     try:
         async with job.database.reading() as connection:
             caller = await proposers.restore_caller(
-                connection.fetch, services.credits, row.caller, services.clock.now()
+                connection.execute, services.credits, row.caller, services.clock.now()
             )
         await job.registry.run(tool, {"approval_id": row.approval_id, **decision}, caller, context)
     except (proposers.CallerUnreadable, RateLimited, Internal, *OUTAGES) as error:

@@ -6,6 +6,9 @@ from typing import Annotated, Literal
 from pydantic import Field
 from typing_extensions import TypedDict
 
+from baobab.tools.core.effects import Effect
+from baobab.tools.core.types import Json
+
 HeldState = Literal["held", "due", "counted", "taken_back", "dropped", "refused"]
 
 
@@ -47,6 +50,28 @@ class InboxState(TypedDict):
 
     held: Annotated[list[HeldDecision], Field(description="Decisions that are held, and those of the last hour.")]
     snoozed: Annotated[list[Snooze], Field(description="Calls that the person wants to see later.")]
+
+
+class WaitingPlace(TypedDict):
+    """A call that waits for a person, in brief: what its place in a list follows from."""
+
+    id: str
+    tool: str
+    effect: Effect
+    app_id: str | None
+    agent: str | None
+    node: str | None
+    run_as: Annotated[Literal["app"] | None, Field(description="Whose right the call uses, as in an approval.")]
+    tainted: bool | None
+    approvers: Annotated[Json, Field(description="Who decides, as in an approval.")]
+    asker_kind: Annotated[str, Field(description="What asks: `account`, `key`, `user` or `visitor`.")]
+    by: Annotated[str, Field(description="Who asks, in a word or two.")]
+    created_at: datetime
+    expires_at: datetime
+
+
+class WaitingPlaces(TypedDict):
+    calls: Annotated[list[WaitingPlace], Field(description="Those that the person may decide about, oldest first.")]
 
 
 class TakenBack(TypedDict):

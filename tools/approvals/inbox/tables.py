@@ -2,7 +2,7 @@
 
 from sqlalchemy import Column, ForeignKey, Index, String, Table, text
 
-from baobab.storage.tables import Instant, Json, Sealed, metadata
+from baobab.storage.sql.tables import Instant, Json, Sealed, metadata
 
 
 def _of_account(*, primary_key: bool = False) -> Column[str]:

@@ -7,7 +7,7 @@ from pydantic import Field
 from sqlalchemy import delete, insert, select, update
 
 from baobab.runtime.agents.edits import edit_call
-from baobab.storage.tables import build_upsert
+from baobab.storage.sql.tables import build_upsert
 from baobab.tools.approvals.access import PEOPLE
 from baobab.tools.approvals.consents import AnnouncedCall
 from baobab.tools.approvals.errors import ApprovalNotFound, CallOutdated, OnlyRunsAreEdited
@@ -19,24 +19,24 @@ from baobab.tools.approvals.inbox.schemas import (
     InboxState,
     Snoozed,
     TakenBack,
+    WaitingPlace,
+    WaitingPlaces,
 )
 from baobab.tools.approvals.inbox.tables import approval_snoozes, held_decisions
+from baobab.tools.approvals.naming import ApprovalLabels
 from baobab.tools.approvals.service import service_of
 from baobab.tools.approvals.tables import NOTICE
+from baobab.tools.approvals.tables import approvals as approval_rows
 from baobab.tools.approvals.toolset import approvals
-from baobab.tools.approvals.visibility import find_approval
-from baobab.tools.core.approvals import AlreadyDecided, EditsTakeOne, WouldFail
+from baobab.tools.approvals.visibility import find_approval, select_visible
+from baobab.tools.core import Audit, BadRequest, Call, JsonObject, Mcp, Text, Uuid
 from baobab.tools.core.auth import proposers
-from baobab.tools.core.auth.deciders import NeedsAnother, NotAnApprover, NotYoursToDecide, PendingDecision
+from baobab.tools.core.auth.deciders import Decider, NeedsAnother, NotAnApprover, NotYoursToDecide, PendingDecision
 from baobab.tools.core.auth.membership import decider_of
-from baobab.tools.core.binding import Audit
-from baobab.tools.core.call import Call
-from baobab.tools.core.errors import BadRequest
-from baobab.tools.core.proposals import Decisions
-from baobab.tools.core.toolset import Mcp
-from baobab.tools.core.types import JsonObject, Text, Uuid
+from baobab.tools.core.guard.approvals import AlreadyDecided, EditsTakeOne, WouldFail
+from baobab.tools.core.guard.proposals import Decisions
 
-_SOON = timedelta(minutes=1)
+SOON = timedelta(minutes=1)
 """A decision about a call that expires within this time counts at once: it must not expire while it is held."""
 _RECENT = timedelta(hours=1)
 _LEAST_LEFT = timedelta(hours=1)
@@ -117,7 +117,7 @@ async def approvals_hold(
         counts_at_once = destroys or any(_is_final(each) for each in (row, write) if each is not None)
         if counts_at_once and not confirmed:
             raise MustBeConfirmed
-    if counts_at_once or row.expires_at - call.now <= _SOON:
+    if counts_at_once or row.expires_at - call.now <= SOON:
         # All that could fail was looked at above.
         sure = {"even_if_failing": True} if status == "approved" else {}
         await call.invoke(f"approvals_{decision}", approval_id=row.id, **{**given_fields, **sure})
@@ -234,6 +234,44 @@ async def approvals_inbox_state(call: Call) -> InboxState:
     return {
         "held": [_render(row._mapping) for row in held_rows],  # noqa: SLF001 - SQLAlchemy's
         "snoozed": [{"approval_id": row.approval_id, "until": row.until} for row in snoozes],
+    }
+
+
+@approvals.tool(access=PEOPLE, effect="read", mcp=Mcp(offered=False))
+async def approvals_waiting(call: Call) -> WaitingPlaces:
+    """List in brief what waits for this person in an organisation: to count it, and to find the next call."""
+    organisation_id = call.account.organisation_id
+    is_pending = (approval_rows.c.status == "pending", approval_rows.c.expires_at > call.now)
+    query = select(approval_rows).where(await select_visible(call, organisation_id), *is_pending)
+    rows = (await call.execute(query.order_by(approval_rows.c.created_at, approval_rows.c.id))).all()
+    labels = ApprovalLabels(call.registry.tools, call.services, call.execute)
+    own_name = proposers.proposer_name(call.caller)
+    deciders: dict[str, Decider] = {}
+    places: list[WaitingPlace] = []
+    for row in rows:
+        if row.organisation_id not in deciders:
+            deciders[row.organisation_id] = await decider_of(call, row.organisation_id)
+        gate = PendingDecision.of_approval(row)
+        if row.proposer != own_name and deciders[row.organisation_id].may(gate):
+            places.append(await _describe_place(labels, row, gate))
+    return {"calls": places}
+
+
+async def _describe_place(labels: ApprovalLabels, row: Any, gate: PendingDecision) -> WaitingPlace:
+    return {
+        "id": row.id,
+        "tool": row.tool,
+        "effect": row.effect,
+        "app_id": row.app_id,
+        "agent": row.agent,
+        "node": row.node if row.app_right is None else row.app_right["node"],
+        "run_as": None if row.app_right is None else "app",
+        "tainted": row.tainted,
+        "approvers": gate.approvers.as_json,
+        "asker_kind": (await labels.asker(row))["kind"],
+        "by": await labels.asks(row),
+        "created_at": row.created_at,
+        "expires_at": row.expires_at,
     }
 
 

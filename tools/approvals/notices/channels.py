@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from baobab.runtime.egress import AddressRefused, EgressError, EgressTimeout, UrlRefused
-from baobab.runtime.webhooks import build_headers
+from baobab.runtime.net.egress import AddressRefused, EgressError, EgressTimeout, UrlRefused
+from baobab.runtime.net.webhooks import build_headers
 from baobab.storage.secrets import Vault
 from baobab.tools.approvals.notices.messages import (
     Notice,
@@ -17,7 +17,7 @@ from baobab.tools.approvals.notices.messages import (
 )
 from baobab.tools.approvals.notices.push import PushSender, encrypt
 from baobab.tools.approvals.notices.tables import notice_channels
-from baobab.tools.core.services import Services
+from baobab.tools.core import Services
 
 EMAIL, WEBHOOK, SLACK, DISCORD, PUSH = "email", "webhook", "slack", "discord", "push"
 REPEATABLE = frozenset((WEBHOOK, PUSH))

@@ -30,6 +30,8 @@ class WaitingCall:
     """The agent, key or person that asks: calls of one of them stand together, as in the inbox."""
     excerpt: str | None = None
     """One line of the text that the call proposes."""
+    warning: str | None = None
+    """Why whoever decides should look twice; what is stored may stand in it, made visible."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,7 @@ class Notice:
                     {
                         "title": _cut(call.title),
                         "excerpt": _cut(call.excerpt or ""),
+                        "warning": _cut(call.warning or ""),
                         "left": _say_left(call.expires_at - self.sent_at),
                         "url": call.url,
                     }
@@ -100,7 +103,9 @@ def _say_left(left: timedelta) -> str:
 def _describe(call: WaitingCall) -> str:
     title = _cut(call.title)
     place = f", in “{call.app_name}”" if call.app_name else ""
-    return f"“{title}”{place}, asked by “{call.asked_by[:_MOST_TITLE]}”"
+    words = f"“{title}”{place}, asked by “{call.asked_by[:_MOST_TITLE]}”"
+    # What should be read before all else, where only the first lines are shown.
+    return words if call.warning is None else f"Check: {_cut(call.warning)} {words}"
 
 
 def compose_webhook(message: Notice) -> bytes:
@@ -112,6 +117,7 @@ def compose_webhook(message: Notice) -> bytes:
                 "tool": call.tool,
                 "effect": call.effect,
                 "asked_by": call.asked_by,
+                "warning": call.warning,
                 "app_name": call.app_name,
                 "expires_at": call.expires_at,
                 "url": call.url,

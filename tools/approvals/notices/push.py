@@ -14,9 +14,9 @@ from joserfc import jwt
 from joserfc.jwk import ECKey
 from sqlalchemy import select
 
-from baobab.storage.tables import build_upsert
+from baobab.storage.sql.tables import build_upsert
 from baobab.tools.approvals.notices.tables import push_identities
-from baobab.tools.core.services import Services
+from baobab.tools.core import Services
 
 _ID = "vapid"
 _RECORD = 4096

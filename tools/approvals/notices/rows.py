@@ -4,10 +4,10 @@ from typing import Any, cast
 
 from sqlalchemy import exists, select
 
-from baobab.storage.tables import build_upsert
+from baobab.storage.sql.tables import build_upsert
 from baobab.tools.approvals.notices.schemas import Channel
 from baobab.tools.approvals.notices.tables import notice_channels, notice_settings
-from baobab.tools.core.call import Call
+from baobab.tools.core import Call
 
 DEFAULTS: dict[str, Any] = {"which": "mine", "digest_minutes": 0}
 

@@ -6,8 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from baobab.tools.core.secret import NotSecret
-from baobab.tools.core.types import Text, Uuid
+from baobab.tools.core import NotSecret, Text, Uuid
 
 Kind = Literal["email", "webhook", "slack", "discord", "push"]
 Which = Literal["mine", "all"]

@@ -7,27 +7,25 @@ from typing import Any
 
 from sqlalchemy import delete, select, update
 
-from baobab.storage.database import Execute, Unit
-from baobab.storage.tables import build_upsert
+from baobab.storage.sql.database import Execute, Unit
+from baobab.storage.sql.tables import build_upsert
 from baobab.tools.approvals.naming import ApprovalLabels
 from baobab.tools.approvals.notices.channels import EMAIL, PUSH, REPEATABLE, open_target, send_message
 from baobab.tools.approvals.notices.messages import Notice, WaitingCall
 from baobab.tools.approvals.notices.rows import has_channel
 from baobab.tools.approvals.notices.schedule import find_due, find_pause
 from baobab.tools.approvals.notices.tables import approval_notices, notice_channels, notice_messages, notice_settings
-from baobab.tools.approvals.service import service_of
+from baobab.tools.approvals.reading_texts import render_warning
+from baobab.tools.approvals.service import ApprovalService, service_of
 from baobab.tools.approvals.tables import approvals
-from baobab.tools.core.auth.callers import Account
+from baobab.tools.core import Account, Job, RetryLater, Role, Services
 from baobab.tools.core.auth.deciders import ADMIN, Decider, PendingDecision
 from baobab.tools.core.auth.membership import read_app_ids
-from baobab.tools.core.auth.roles import APPROVER, Role
+from baobab.tools.core.auth.roles import APPROVER
 from baobab.tools.core.auth.tables import members
 from baobab.tools.core.call import Tool
-from baobab.tools.core.job import Job
-from baobab.tools.core.jobs import RetryLater
+from baobab.tools.core.guard.titles import join_parts
 from baobab.tools.core.mail import Mail
-from baobab.tools.core.services import Services
-from baobab.tools.core.titles import join_parts
 
 
 def may_decide(approval: Any, member: Any, role: Role | None = None) -> bool:
@@ -235,9 +233,16 @@ async def describe_calls(
             service.approval_url(row.id),
             asks=await labels.asks(row),
             excerpt=labels.excerpt(row),
+            warning=_find_warning(service, row),
         )
         for row in rows
     ]
+
+
+def _find_warning(service: ApprovalService, row: Any) -> str | None:
+    reading = service.texts.read_reading(row)
+    warning = None if reading is None else render_warning(reading, names_sources=True)
+    return None if warning is None else warning["fact"]
 
 
 async def deliver_message(job: Job, message_id: str) -> None:

@@ -1,8 +1,7 @@
 """The toolset of notices."""
 
-from baobab.tools.core.auth.access import AnyAccount
+from baobab.tools.core import AnyAccount, Guard, Toolset
 from baobab.tools.core.auth.roles import APPROVER
-from baobab.tools.core.toolset import Guard, Toolset
 
 notices = Toolset(
     "notices",

@@ -1,42 +1,61 @@
 """Tools that create, list, rename and delete apps: /init and /apps."""
 
-from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import Annotated, Any
 
 from pydantic import Field
 from sqlalchemy import Row, bindparam, delete, func, select, update
 
-from baobab.storage.clock import Ids
-from baobab.storage.tables import build_upsert
 from baobab.tools.apps.errors import NameTaken, RegionUnknown, SubdomainTaken
 from baobab.tools.apps.rows import get_app_row
 from baobab.tools.apps.schemas import AppList, AppRow, AppStatus, CreatedApp, Deleted
 from baobab.tools.apps.toolset import apps
+from baobab.tools.core import (
+    OMITTED,
+    AnyAccount,
+    AppId,
+    AppNotFound,
+    AppOwner,
+    Audit,
+    Call,
+    Cursor,
+    Guard,
+    Mcp,
+    NameText,
+    PageSize,
+    Rest,
+    Text,
+    Uuid,
+    decode_cursor,
+    encode_cursor,
+)
 from baobab.tools.core.app_data import erase_app
-from baobab.tools.core.auth.access import AnyAccount, AppOwner
-from baobab.tools.core.auth.credentials import ANON_KEY
-from baobab.tools.core.auth.function_keys import make_function_key
 from baobab.tools.core.auth.membership import resolve_organisation_id
 from baobab.tools.core.auth.tables import api_keys, signing_keys
 from baobab.tools.core.auth.tables import apps as apps_table
-from baobab.tools.core.binding import Audit
-from baobab.tools.core.call import Call
+from baobab.tools.core.call import Preview
 from baobab.tools.core.cells import Cells, RegionFull
-from baobab.tools.core.changes import Change, describe_change
-from baobab.tools.core.errors import AppNotFound
+from baobab.tools.core.errors import MissingField
 from baobab.tools.core.failures import failures
-from baobab.tools.core.pagination import Cursor, PageSize, decode_cursor, encode_cursor
-from baobab.tools.core.plan_room import HELD_PLAN, ProjectLimitReached, cap_of_apps, read_plan, require_room
-from baobab.tools.core.plans import Plan
-from baobab.tools.core.toolset import Guard, Mcp, Rest
-from baobab.tools.core.types import AppId, Text, Uuid
+from baobab.tools.core.guard.changes import describe_change
+from baobab.tools.core.limits.plan_room import HELD_PLAN, ProjectLimitReached, cap_of_apps, read_plan, require_room
+from baobab.tools.core.limits.plans import Plan
+from baobab.tools.core.list_totals import count_list
+from baobab.tools.core.new_apps import (
+    RESERVED,
+    build_app_row,
+    derive_subdomain,
+    find_free_subdomain,
+    insert_app_row,
+    is_subdomain_taken,
+)
 
 AppName = Annotated[
     str,
     Text(63, min_length=1, pattern=r"^[a-z0-9][a-z0-9_-]*$"),
     Field(description="Lower case letters, digits, `_` and `-`; unique in its organisation.", examples=["shop"]),
 ]
+DisplayName = Annotated[str, NameText(100, min_length=1)]
 Subdomain = Annotated[str, Text(63, min_length=3, pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$")]
 Region = Annotated[str, Text(40, min_length=1)]
 
@@ -47,15 +66,11 @@ _BY_NAME = select(*(apps_table.c[name] for name in _EXISTING)).where(
     _IN_ORGANISATION, apps_table.c.name == bindparam("name")
 )
 _COUNT = select(func.count()).select_from(apps_table).where(_IN_ORGANISATION)
-_INSERT = {
-    dialect: build_upsert(dialect, apps_table).on_conflict_do_nothing(index_elements=["subdomain"])
-    for dialect in ("sqlite", "postgresql")
-}
 _LISTED = [
     apps_table.c[name]
     for name in (
-        "id", "name", "subdomain", "provisioning_status", "region", "visibility", "listed", "template_source_app_id",
-        "fork_count", "substrate_organization_id", "organisation_id", "created_at",
+        "id", "name", "display_name", "subdomain", "provisioning_status", "region", "visibility", "listed",
+        "template_source_app_id", "fork_count", "substrate_organization_id", "organisation_id", "created_at",
     )
 ]  # fmt: skip
 """The columns of an app that a list shows. The others are settings in JSON."""
@@ -66,9 +81,6 @@ _LIST_ON = _LIST.where(
     (apps_table.c.created_at < bindparam("created"))
     | ((apps_table.c.created_at == bindparam("created")) & (apps_table.c.id < bindparam("last")))
 )
-
-_DEFAULT_STORAGE = {"maxFileSizeMb": 10, "allowedContentTypes": [], "publicReadEnabled": False}
-_DEFAULT_JWT = {"accessTokenTtl": "1h", "refreshTokenTtlDays": 7}
 
 
 @apps.tool(
@@ -104,35 +116,28 @@ async def apps_init(
     if not candidates:
         raise RegionUnknown(f"`region`: there is no region `{region}`.", details={"regions": cells.list_region_names()})
     of_organisation = {"organisation": organisation}
-    plan_rows, app_rows, count_rows = await call.unit.fetch_all(
+    plan, same_name, count = await call.unit.execute_all(
         (HELD_PLAN, of_organisation), (_BY_NAME, {**of_organisation, "name": name}), (_COUNT, of_organisation)
     )
-    app_count: int = count_rows[0][0]
-    is_new = not app_rows
-    if app_rows:
-        row = app_rows[0]._asdict()
+    app_count: int = count.scalar_one()
+    app_row = same_name.first()
+    is_new = app_row is None
+    if app_row is not None:
+        row = app_row._asdict()
     else:
-        await _require_room(call, organisation, read_plan(plan_rows), app_count)
+        await _require_room(call, organisation, read_plan(plan), app_count)
         app_count += 1
-        app_id, now = ids.app(), call.now
-        _, function_key = make_function_key(ids, call.services.vault, app_id)
-        row = {
-            "id": app_id,
-            "organisation_id": organisation,
-            "name": name,
-            "subdomain": await _choose_subdomain(call, name, subdomain),
-            "region": await cells.choose(call.execute, candidates),
-            "allowed_origins": [],
-            "storage_config": _DEFAULT_STORAGE,
-            "jwt_config": _DEFAULT_JWT,
-            "anon_key": ANON_KEY + ids.secret(32),
-            **function_key,
-            "provisioning_status": "ready",
-            "created_at": now,
-            "updated_at": now,
-        }
+        app_id = ids.app()
+        row = build_app_row(
+            call.services,
+            app_id,
+            organisation,
+            name,
+            subdomain=await _choose_subdomain(call, name, subdomain),
+            region=await cells.choose(call.execute, candidates),
+        )
         # The insert itself tells whether the subdomain is free, as it nearly always is.
-        while not await call.unit.change(_INSERT[call.unit.database.dialect], row):
+        while not await insert_app_row(call.unit, row):
             row["subdomain"] = await _find_free_subdomain(call, name, subdomain)
         await call.services.notices.publish(call.unit, "app", app_id)
         await call.services.notices.publish(call.unit, "resources", f"organisation:{organisation}")
@@ -185,7 +190,9 @@ async def apps_list(
     if cursor is not None:
         created_at, last_id = decode_cursor(call.services.vault, "apps", cursor)
         query, parameters = _LIST_ON, {**parameters, "created": datetime.fromisoformat(created_at), "last": last_id}
-    rows = await call.fetch_once(query, parameters)
+    rows = (await call.read(query, parameters)).all()
+    is_all = cursor is None and len(rows) <= limit
+    await count_list(call, call.read, _LIST, is_all=is_all, values={"organisation": organisation})
     more = rows[limit - 1] if len(rows) > limit else None
     next_cursor = encode_cursor(call.services.vault, "apps", more.created_at.isoformat(), more.id) if more else None
     return {"apps": [_app_row(row) for row in rows[:limit]], "next_cursor": next_cursor}
@@ -208,35 +215,53 @@ async def apps_status(call: Call, app_id: AppId) -> AppStatus:
     }
 
 
-async def _list_changes(call: Call, app_id: AppId, name: AppName) -> list[Change]:
+async def _preview_update(
+    call: Call, app_id: AppId, name: AppName | None = None, display_name: DisplayName | None = OMITTED
+) -> Preview:
     del app_id
-    before = call.require_app().name
-    return [] if before == name else [describe_change("name", before, name)]
+    row, names = await get_app_row(call), _collect_names(name, display_name)
+    changes = [describe_change(field, row[field], value) for field, value in names.items() if row[field] != value]
+    return Preview(changes=changes)
+
+
+def _collect_names(name: str | None, display_name: str | None) -> dict[str, str | None]:
+    names: dict[str, str | None] = {} if name is None else {"name": name}
+    return names if display_name is OMITTED else {**names, "display_name": display_name}
 
 
 @apps.tool(
     "PATCH /apps/{app_id}",
     access=AppOwner("admin"),
     effect="write",
-    raises=(NameTaken,),
+    raises=(NameTaken, MissingField),
     audit=Audit("app.rename", resource="app"),
     rest=Rest(examples={"name": "storefront"}),
-    guard=Guard(changes=_list_changes),
+    guard=Guard(preview=_preview_update),
 )
-async def apps_update(call: Call, app_id: AppId, name: AppName) -> AppRow:
-    """Rename an app. Its id, subdomain and keys stay as they are."""
-    app = call.require_app()
+async def apps_update(
+    call: Call, app_id: AppId, name: AppName | None = None, display_name: DisplayName | None = OMITTED
+) -> AppRow:
+    """Rename an app. Its id, subdomain and keys stay as they are.
+
+    display_name: what people read in place of the name: in the console, on its sign-in page and in its mails; null for
+      the name itself.
+    """
+    app, changes = call.require_app(), _collect_names(name, display_name)
+    if not changes:
+        raise MissingField("Nothing to change.", remediation="Send `name` or `display_name`.")
     await call.hold(app.organisation_id)
     same_name = select(apps_table.c.id).where(
         apps_table.c.organisation_id == app.organisation_id, apps_table.c.name == name, apps_table.c.id != app_id
     )
-    if (await call.execute(same_name)).first():
+    if name is not None and (await call.execute(same_name)).first():
         raise NameTaken(f"The organisation has an app named `{name}`.")
-    await call.execute(update(apps_table).where(apps_table.c.id == app_id).values(name=name, updated_at=call.now))
+    await call.execute(update(apps_table).where(apps_table.c.id == app_id).values(**changes, updated_at=call.now))
     await call.services.notices.publish(call.unit, "app", app_id)
     call.audit.resource_id = app_id
-    call.audit.data |= {"from": app.name, "to": name}
-    rows = await call.unit.fetch(_BY_ID, {"app": app_id})
+    call.audit.data |= {"from": app.name, "to": name or app.name}
+    if display_name is not OMITTED:
+        call.audit.data["display_name"] = display_name
+    rows = (await call.unit.execute(_BY_ID, {"app": app_id})).all()
     if not rows:
         raise AppNotFound
     return _app_row(rows[0])
@@ -295,13 +320,9 @@ async def _choose_subdomain(call: Call, name: str, subdomain: str | None) -> str
 
 
 async def _find_free_subdomain(call: Call, name: str, requested_subdomain: str | None) -> str:
-    async def is_taken(subdomain: str) -> bool:
-        query = select(apps_table.c.id).where(apps_table.c.subdomain == subdomain)
-        return (await call.execute(query)).first() is not None
-
     if requested_subdomain is None:
-        return await pick_subdomain(name, is_taken, call.services.ids)
-    if requested_subdomain in RESERVED or await is_taken(requested_subdomain):
+        return await find_free_subdomain(call.unit, call.services, name)
+    if requested_subdomain in RESERVED or await is_subdomain_taken(call.unit, requested_subdomain):
         raise SubdomainTaken(f"The subdomain `{requested_subdomain}` is taken or reserved.")
     return requested_subdomain
 
@@ -310,6 +331,7 @@ def _app_row(row: Row[Any]) -> AppRow:
     return {
         "id": row.id,
         "name": row.name,
+        "display_name": row.display_name,
         "subdomain": row.subdomain,
         "db_name": row.id,
         "db_provisioned": True,
@@ -330,30 +352,3 @@ async def _require_room(call: Call, organisation_id: str, plan: Plan, app_count:
     if plan.apps is not None and app_count >= plan.apps:
         cap = await cap_of_apps(call.unit, organisation_id, plan)
         require_room("apps", plan, cap, app_count, error=ProjectLimitReached)
-
-
-RESERVED = frozenset((
-    "admin", "api", "app", "apps", "assets", "auth", "billing", "blog", "cdn", "console", "dashboard", "data", "docs",
-    "fn", "ftp", "health", "help", "imap", "init", "kv", "localhost", "login", "mail", "mcp", "metrics", "ns1", "ns2",
-    "oauth", "platform", "pop", "public", "root", "smtp", "status", "storage", "support", "www",
-))  # fmt: skip
-
-
-_WORDS = (
-    "acacia", "alder", "ash", "aspen", "beech", "birch", "cedar", "cypress", "elm", "fig", "fir", "hazel", "juniper",
-    "larch", "linden", "maple", "oak", "palm",
-)  # fmt: skip
-
-
-def derive_subdomain(name: str) -> str:
-    return name.replace("_", "-").strip("-") or "app"
-
-
-async def pick_subdomain(name: str, is_taken: Callable[[str], Awaitable[bool]], ids: Ids) -> str:
-    """Derives a subdomain from a name: the name itself, the name and a word, or the name and random letters."""
-    plain = derive_subdomain(name)
-    short = plain[:50].rstrip("-")
-    for candidate in (plain, *(f"{short}-{word}" for word in _WORDS)):
-        if candidate not in RESERVED and not await is_taken(candidate):
-            return candidate
-    return f"{short}-{ids.base36(8)}"

@@ -3,8 +3,9 @@
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
-from sqlalchemy import update
+from sqlalchemy import select, update
 
+from baobab.runtime.agents.tables import agents
 from baobab.tools.apps.errors import FunctionNotDeployed, StorageBeyondPlan, ToolNotForUsers
 from baobab.tools.apps.rows import get_app_row
 from baobab.tools.apps.schemas import (
@@ -24,17 +25,29 @@ from baobab.tools.apps.schemas import (
     Visibility,
     VisibilitySet,
 )
-from baobab.tools.core.auth.access import AppOwner
+from baobab.tools.core import (
+    AppId,
+    AppNotFound,
+    AppOwner,
+    Audit,
+    BadRequest,
+    BaobabError,
+    Call,
+    Guard,
+    NotFound,
+    Rest,
+    Text,
+    Toolset,
+    one_of,
+)
 from baobab.tools.core.auth.tables import apps
 from baobab.tools.core.auth.user_tools import build_resource, is_for_users
-from baobab.tools.core.binding import Audit
-from baobab.tools.core.call import Call
-from baobab.tools.core.changes import NOTHING, Change, describe_change
-from baobab.tools.core.errors import AppNotFound, BadRequest, BaobabError, MissingField, NotFound
-from baobab.tools.core.plans import MB, Plan
-from baobab.tools.core.toolset import Guard, Rest, Toolset
-from baobab.tools.core.types import AppId, Text
-from baobab.tools.core.widening import one_of, whatever_is_given
+from baobab.tools.core.call import Preview
+from baobab.tools.core.errors import MissingField
+from baobab.tools.core.guard.changes import NOTHING, Change, describe_change
+from baobab.tools.core.guard.widening import whatever_is_given
+from baobab.tools.core.limits.plans import MB, Plan
+from baobab.tools.core.outages import STORE_OUTAGES
 
 config = Toolset("config", "An app's settings.", base="/v1/{app_id}")
 
@@ -66,6 +79,7 @@ async def config_get(call: Call, app_id: AppId) -> Config:
     return {
         "id": app_id,
         "name": row["name"],
+        "display_name": row["display_name"],
         "subdomain": row["subdomain"],
         "organization_id": row["organisation_id"],
         "db_name": app_id,
@@ -82,6 +96,8 @@ async def config_get(call: Call, app_id: AppId) -> Config:
         "listed": row["listed"],
         "open_tables": await _list_open_tables(call),
         "open_collections": await _list_open_collections(call),
+        "open_agents": await _list_open_agents(call),
+        "open_keys": await _list_open_keys(call),
         "paused": row["paused_at"] is not None,
         "paused_at": row["paused_at"],
         "paused_reason": row["paused_reason"],
@@ -103,7 +119,7 @@ _COLUMN_NAMES = {"tools": "user_tools", "post_auth_function": "auth_hook_functio
 """The columns whose names are not those of the arguments."""
 
 
-async def _list_changes(call: Call, app_id: AppId, **settings: Any) -> list[Change]:
+async def _preview(call: Call, app_id: AppId, **settings: Any) -> Preview:
     """Returns the settings that would have another value."""
     del app_id
     row = await get_app_row(call)
@@ -121,7 +137,7 @@ async def _list_changes(call: Call, app_id: AppId, **settings: Any) -> list[Chan
         if before != after:
             values = [NOTHING if value is None else value for value in (before, after)]
             changes.append(describe_change(name, *values))
-    return changes
+    return Preview(changes=changes)
 
 
 @config.tool(
@@ -130,7 +146,7 @@ async def _list_changes(call: Call, app_id: AppId, **settings: Any) -> list[Chan
     effect="write",
     audit=Audit("app.config.access_mode", resource="app"),
     rest=Rest(examples={"access_mode": "authenticated"}),
-    guard=Guard(changes=_list_changes, widens={"access_mode": one_of(["public"])}),
+    guard=Guard(preview=_preview, widens={"access_mode": one_of(["public"])}),
 )
 async def config_access_mode(call: Call, app_id: AppId, access_mode: AccessMode) -> AccessModeSet:
     """Let anonymous requests reach what the app opens to visitors, or only signed-in users and keys.
@@ -204,7 +220,7 @@ async def config_secure(
     raises=(FunctionNotDeployed,),
     audit=Audit("app.config.auth_hooks", resource="app"),
     rest=Rest(examples={"post_auth_function": None}),
-    guard=Guard(changes=_list_changes),
+    guard=Guard(preview=_preview),
 )
 async def config_auth_hooks(
     call: Call,
@@ -216,9 +232,17 @@ async def config_auth_hooks(
     post_auth_function: name of a deployed function, or null.
     """
     if post_auth_function is not None:
-        raise FunctionNotDeployed(f"The app has no function named `{post_auth_function}`.")
-    await _set(call, auth_hook_function=None)
-    return {"message": "The post-auth hook was removed.", "auth_hook_function": None}
+        try:
+            arguments = {"app_id": app_id, "name": post_auth_function}
+            tool = call.registry.find("functions_get")
+            await call.registry.run(tool, arguments, call.caller, call.context, unit=call.unit)
+        except (NotFound, BadRequest) as exc:
+            raise FunctionNotDeployed(f"The app has no function named `{post_auth_function}`.") from exc
+    await _set(call, auth_hook_function=post_auth_function)
+    if post_auth_function is None:
+        return {"message": "The post-auth hook was removed.", "auth_hook_function": None}
+    message = f"After each sign-in, {post_auth_function} is called."
+    return {"message": message, "auth_hook_function": post_auth_function}
 
 
 @config.tool(
@@ -227,22 +251,26 @@ async def config_auth_hooks(
     effect="write",
     audit=Audit("app.config.visibility", resource="app"),
     rest=Rest(examples={"visibility": "public", "listed": True}),
-    guard=Guard(changes=_list_changes, widens={"visibility": one_of(["public"]), "listed": one_of([True])}),
+    guard=Guard(preview=_preview, widens={"visibility": one_of(["public"]), "listed": one_of([True])}),
 )
 async def config_visibility(
     call: Call, app_id: AppId, visibility: Visibility, listed: bool | None = None
 ) -> VisibilitySet:
     """Offer an app as a template to everybody, or keep it private.
 
+    The answer's `warnings` name what looks like a secret in what clones would have, and what visitors reach.
+
     visibility: `public` offers it, `private` does not.
     listed: whether a public app appears in the list of templates; unchanged when left out.
     """
+    # First: the search must not wait while this call holds a lock.
+    secrets = await _list_secrets(call) if visibility == "public" else []
     row = await get_app_row(call)
     is_listed = row["listed"] if listed is None else listed
     await _set(call, visibility=visibility, listed=is_listed)
     message = f"Visibility is now {visibility}."
     answer: VisibilitySet = {"message": message, "app_id": app_id, "visibility": visibility, "listed": is_listed}
-    warnings = await _list_what_is_open(call) if visibility == "public" else []
+    warnings = [*secrets, *await _list_what_is_open(call)] if visibility == "public" else []
     return {**answer, "warnings": warnings} if warnings else answer
 
 
@@ -254,7 +282,7 @@ async def config_visibility(
     audit=Audit("app.config.storage", resource="app"),
     rest=Rest(examples={"publicReadEnabled": True}),
     guard=Guard(
-        changes=_list_changes, widens={"publicReadEnabled": one_of([True]), "allowedContentTypes": whatever_is_given}
+        preview=_preview, widens={"publicReadEnabled": one_of([True]), "allowedContentTypes": whatever_is_given}
     ),
 )
 async def config_storage(
@@ -297,7 +325,7 @@ async def config_storage(
     effect="write",
     audit=Audit("app.config.jwt", resource="app"),
     rest=Rest(examples={"accessTokenTtl": "30m"}, further_names=_FURTHER_NAMES),
-    guard=Guard(changes=_list_changes),
+    guard=Guard(preview=_preview),
 )
 async def config_jwt(
     call: Call,
@@ -321,7 +349,7 @@ async def config_jwt(
     effect="write",
     audit=Audit("app.config.cors", resource="app"),
     rest=Rest(examples={"allowed_origins": ["https://shop.example.com"]}),
-    guard=Guard(changes=_list_changes, widens={"allowed_origins": whatever_is_given}),
+    guard=Guard(preview=_preview, widens={"allowed_origins": whatever_is_given}),
 )
 async def config_cors(
     call: Call, app_id: AppId, allowed_origins: Annotated[list[Origin], Field(min_length=1, max_length=50)]
@@ -342,7 +370,7 @@ async def config_cors(
     raises=(ToolNotForUsers,),
     audit=Audit("app.config.user_tools", resource="app"),
     rest=Rest(examples={"tools": ["kv_get", "kv_put"]}),
-    guard=Guard(changes=_list_changes, widens={"tools": whatever_is_given}),
+    guard=Guard(preview=_preview, widens={"tools": whatever_is_given}),
 )
 async def config_user_tools(
     call: Call, app_id: AppId, tools: Annotated[list[ToolName], Field(max_length=200)]
@@ -373,7 +401,7 @@ async def config_user_tools(
     effect="write",
     audit=Audit("app.config.paused", resource="app"),
     rest=Rest(examples={"paused": True, "reason": "maintenance"}),
-    guard=Guard(changes=_list_changes),
+    guard=Guard(preview=_preview),
 )
 async def config_pause(call: Call, app_id: AppId, paused: bool, reason: Reason | None = None) -> PauseSet:
     """Pause an app's functions, data and files, or resume them. Sign-in, KV and all settings keep working.
@@ -448,5 +476,52 @@ async def _list_open_collections(call: Call) -> list[str] | None:
     return [f"The collection `{name}`: anyone without signing in may read every document." for name in names]
 
 
+async def _list_open_agents(call: Call) -> list[str] | None:
+    """Returns a sentence for each agent that visitors may run; None if they cannot be read."""
+    is_open = (agents.c.visibility == "public", agents.c.status == "active", agents.c.deleted_at.is_(None))
+    # Not by agents_list, which reads all graphs.
+    query = select(agents.c.name).where(agents.c.app_id == call.require_app().id, *is_open).order_by(agents.c.name)
+    try:
+        names = (await call.read(query)).scalars().all()
+    except STORE_OUTAGES:
+        return None
+    return [f"The agent `{name}`: anyone without signing in may run it." for name in names]
+
+
+async def _list_open_keys(call: Call) -> list[str] | None:
+    """Returns a sentence for each rule that lets visitors read or write keys; None if they cannot be read."""
+    try:
+        rules = (await call.invoke("kv_expose_list", app_id=call.require_app().id))["rules"]
+    except BaobabError:
+        return None
+    sentences: list[str] = []
+    for rule in rules:
+        verbs = [verb for verb in ("read", "write") if rule[verb] == "public"]
+        if verbs:
+            sentences.append(f"The keys `{rule['pattern']}`: anyone without signing in may {' and '.join(verbs)} them.")
+    return sentences
+
+
+async def _list_secrets(call: Call) -> list[str]:
+    """Returns a sentence for each place where something that clones would have looks like a secret."""
+    try:
+        review = await call.invoke("clones_review", app_id=call.require_app().id)
+    except BaobabError as error:
+        return [f"What clones would have could not be searched for secrets: {error.message}"]
+    sentences = [
+        f"Each clone would have what looks like a secret ({secret['kind']}): {secret['place']}, line {secret['line']}."
+        for secret in review["secrets"]
+    ]
+    if not review["complete"]:
+        sentences.append("There is more text than is searched for secrets, so look at the rest yourself.")
+    return sentences
+
+
 async def _list_what_is_open(call: Call) -> list[str]:
-    return [*(await _list_open_tables(call, counts=True) or ()), *(await _list_open_collections(call) or ())]
+    lists = (
+        await _list_open_tables(call, counts=True),
+        await _list_open_collections(call),
+        await _list_open_agents(call),
+        await _list_open_keys(call),
+    )
+    return [sentence for sentences in lists for sentence in sentences or ()]

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import date
 
-from baobab.storage.statements import Statements
+from baobab.storage.sql.statements import Statements
 from baobab.tools.billing.ledger.terms import TERMS, Balance, Terms
 
 _OPEN = """

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, Literal
 
-from baobab.tools.core.money import usd
+from baobab.tools.core.limits.money import usd
 
 BudgetSubject = Literal["app", "key", "agent"]
 BudgetPeriod = Literal["day", "month"]

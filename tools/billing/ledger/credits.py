@@ -5,16 +5,19 @@ balance, and a process that dies leaves only a reservation, which `sweep` releas
 users.
 """
 
+import copy
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple
 from datetime import date, timedelta
 from typing import Any, TypeVar
+from uuid import UUID, uuid5
 
 from sqlalchemy import Row, Select, delete, func, insert, select, update
 
 from baobab.storage.clock import Clock, Ids
-from baobab.storage.database import Database, Execute, Unit
-from baobab.storage.statements import Statements
+from baobab.storage.sql.database import Database, Execute, Unit
+from baobab.storage.sql.statements import Statements
 from baobab.tools.billing.ledger.account import Account, terms_of
 from baobab.tools.billing.ledger.budgets import Budget, BudgetPeriod, BudgetSubject, first_day
 from baobab.tools.billing.ledger.errors import NoCreditAccount
@@ -25,8 +28,8 @@ from baobab.tools.billing.ledger.usage import UsagePart, read_usage
 from baobab.tools.billing.ledger.writer import CreditWriter
 from baobab.tools.billing.tables import HAS_BUDGET, credit_accounts, credit_budgets, credit_reservations
 from baobab.tools.core.auth.tables import organisations
-from baobab.tools.core.credits import Reservation, Spender, Usage, UsageLine
-from baobab.tools.core.money import MOST
+from baobab.tools.core.limits.credits import Reservation, Spender, Usage, UsageLine
+from baobab.tools.core.limits.money import MOST
 
 T = TypeVar("T")
 
@@ -35,6 +38,7 @@ REMEMBERED = timedelta(days=3)
 LATE = timedelta(days=35)
 """How long a released reservation can still be settled, and how long the cost of an agent's run is kept."""
 _ROUND = 500
+_OF_ATTEMPT = UUID("5d1a7b0c-3f0e-4c57-8f57-9a4a3d1c2e60")
 
 _SET_TERMS = "UPDATE credit_accounts SET allowance = ?, floor = ? WHERE organisation_id = ?"
 _SET_BUDGET = """
@@ -48,6 +52,28 @@ _SPENT = """
 _RESERVED = """
     SELECT coalesce(sum(amount), 0) FROM credit_reservations
     WHERE organisation_id = ? AND ended_at IS NULL AND CASE ? WHEN 'app' THEN app_id ELSE key_id END = ?"""
+
+
+class _AttemptIds:
+    """The ids of an attempt's reservations: the first one, the second and so on.
+
+    That of a released one is used again: whether a first provider failed must not decide which reservation pays for
+    the answer of the second.
+    """
+
+    def __init__(self, token: str) -> None:
+        self._token = token
+        self._taken: set[str] = set()
+
+    def take(self) -> str:
+        """Returns the first id that is not in use."""
+        ids = (str(uuid5(_OF_ATTEMPT, f"{self._token}:{number}")) for number in itertools.count())
+        id_ = next(each for each in ids if each not in self._taken)
+        self._taken.add(id_)
+        return id_
+
+    def give_back(self, id_: str) -> None:
+        self._taken.discard(id_)
 
 
 class Credits:
@@ -68,6 +94,16 @@ class Credits:
         self._clock = clock
         self._ids = ids
         self._writer = CreditWriter(database, clock)
+        self._attempt: _AttemptIds | None = None
+
+    def for_attempt(self, token: str) -> "Credits":
+        """Returns these credits for one attempt at work that may be repeated, which charge for it once.
+
+        Its reservations have the ids of those of an earlier attempt with this token, in their order.
+        """
+        view = copy.copy(self)
+        view._attempt = _AttemptIds(token)  # noqa: SLF001 - a copy of ourselves
+        return view
 
     async def close(self) -> None:
         """Waits until all operations that were requested before are finished."""
@@ -110,10 +146,17 @@ class Credits:
             _require_text(text, length)
         if ttl_seconds <= 0:
             raise ValueError("a reservation lasts longer than no time")
-        ttl = timedelta(seconds=ttl_seconds)
-        reservation: Reservation = await self._writer.execute(
-            Reserve(self._ids.uuid(), organisation_id, amount, app_id, key_id, purpose, ttl, least, spender)
+        ttl, attempt = timedelta(seconds=ttl_seconds), self._attempt
+        id_ = self._ids.uuid() if attempt is None else attempt.take()
+        operation = Reserve(
+            id_, organisation_id, amount, app_id, key_id, purpose, ttl, least, spender, is_repeatable=bool(attempt)
         )
+        try:
+            reservation: Reservation = await self._writer.execute(operation)
+        except BaseException:
+            if attempt is not None:
+                attempt.give_back(id_)
+            raise
         return reservation
 
     async def extend(self, reservation: Reservation, ttl_seconds: float) -> None:
@@ -124,18 +167,40 @@ class Credits:
         async with self._database.writing(lock=None) as connection:
             await connection.execute(update(credit_reservations).where(*is_open).values(expires_at=until))
 
-    async def settle(self, reservation: Reservation, cost: int, usage: Usage) -> None:
-        """Charges the cost, releases the rest and counts the usage; has no effect when it is called again.
+    async def settle(
+        self,
+        reservation: Reservation,
+        cost: int,
+        usage: Usage,
+        *,
+        capped: bool = False,
+        unit: Unit | None = None,
+    ) -> int:
+        """Charges the cost, releases the rest, counts the usage and returns what was charged; has no effect when it is
+        called again.
 
-        cost: may be more than was reserved; the balance may become negative. With `usage.byok` it is counted, not
-            charged. Raises UnknownReservation.
+        cost: may be more than was reserved; the balance may become negative unless it is `capped`. With `usage.byok` it
+            is counted, not charged. Raises UnknownReservation.
         """
         _require_amount(cost)
-        await self._writer.execute(Settle(reservation.id, reservation.organisation_id, cost, usage))
+        operation = Settle(reservation.id, reservation.organisation_id, cost, usage, capped)
+
+        def settle_reservation(_: Statements, ledger: Ledger) -> int:
+            ledger.read([reservation.id], [], set())
+            charged_nanos = operation.apply(ledger)
+            ledger.save()
+            return charged_nanos
+
+        if unit is not None:
+            return await self._writer.run_in_unit(unit, reservation.organisation_id, settle_reservation)
+        charge: int = await self._writer.execute(operation)
+        return charge
 
     async def release(self, reservation: Reservation) -> None:
         """Releases the whole reservation; does nothing if it was released or settled before."""
         await self._writer.execute(Release(reservation.id, reservation.organisation_id))
+        if self._attempt is not None:
+            self._attempt.give_back(reservation.id)
 
     async def sweep(self) -> int:
         """Releases expired reservations, deletes those that ended long ago, and returns how many were released."""

@@ -2,9 +2,9 @@
 
 from baobab.tools.billing.ledger.budgets import Budget
 from baobab.tools.billing.ledger.terms import Balance
-from baobab.tools.core.credits import BudgetExhausted, CreditsExhausted
-from baobab.tools.core.errors import Conflict, NotFound
-from baobab.tools.core.money import usd
+from baobab.tools.core import Conflict, NotFound
+from baobab.tools.core.limits.credits import BudgetExhausted, CreditsExhausted
+from baobab.tools.core.limits.money import usd
 
 _REASONS = {False: "spent", True: "set_aside"}
 _FIGURES = "details.reserved_usd is what is reserved."

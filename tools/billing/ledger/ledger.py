@@ -5,10 +5,10 @@ from dataclasses import astuple, dataclass
 from datetime import date, datetime
 from typing import Any
 
-from baobab.storage.statements import Statements
+from baobab.storage.sql.statements import Statements
 from baobab.tools.billing.ledger.account import Account, terms_of
 from baobab.tools.billing.ledger.budgets import Budget, BudgetSubject
-from baobab.tools.core.credits import Usage
+from baobab.tools.core.limits.credits import Usage
 
 # All transactions lock in the same order, so they cannot deadlock.
 _LOCKED = """
@@ -23,10 +23,15 @@ _BUDGETS = """
     FROM credit_budgets WHERE organisation_id IN ? AND subject_id IN ?"""
 _TOPPED_UP = """
     SELECT organisation_id, reference, amount FROM credit_top_ups WHERE organisation_id IN ? AND reference IN ?"""
+# The id is new, unless a later attempt makes the reservation of one before it again.
 _ADD_RESERVATION = """
     INSERT INTO credit_reservations
         (id, organisation_id, app_id, key_id, purpose, amount, created_at, expires_at, run_id, agent_ids)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    ON CONFLICT (id) DO UPDATE SET
+        app_id = excluded.app_id, key_id = excluded.key_id, purpose = excluded.purpose, amount = excluded.amount,
+        created_at = excluded.created_at, expires_at = excluded.expires_at, run_id = excluded.run_id,
+        agent_ids = excluded.agent_ids, ended_at = NULL"""
 _END_RESERVATION = "UPDATE credit_reservations SET cost = ?, ended_at = ? WHERE id = ?"
 _ADD_TOP_UP = "INSERT INTO credit_top_ups (organisation_id, reference, amount, created_at) VALUES (?, ?, ?, ?)"
 _ADD_USAGE = """
@@ -147,6 +152,8 @@ class Ledger:
         self.accounts[reservation.organisation_id].reserved_nanos += reservation.amount
         for budget in self.budgets(reservation):
             budget.reserved_nanos += reservation.amount
+        self.reservations[reservation.id] = reservation
+        self._ended_reservations.pop(reservation.id, None)
         payer = (reservation.id, reservation.organisation_id, reservation.app_id, reservation.key_id)
         self._new_reservations.append(
             (*payer, purpose, reservation.amount, self.now, until, reservation.run_id, reservation.agent_ids)

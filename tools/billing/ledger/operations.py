@@ -13,8 +13,8 @@ from baobab.tools.billing.ledger.errors import (
 )
 from baobab.tools.billing.ledger.ledger import Ledger, ReservationRow
 from baobab.tools.billing.ledger.terms import Balance
-from baobab.tools.core.credits import Reservation, Spender, UnknownReservation, Usage
-from baobab.tools.core.money import MOST
+from baobab.tools.core.limits.credits import Reservation, Spender, UnknownReservation, Usage
+from baobab.tools.core.limits.money import MOST
 
 _SHARES = 4
 """The largest part of what is left that one call may reserve if it names no limit of its own."""
@@ -49,11 +49,21 @@ class Reserve(Operation):
     least: int | None = None
     """The smallest amount that is of use, if less than `amount` will do."""
     spender: Spender | None = None
+    is_repeatable: bool = False
+    """Whether an earlier attempt at the same work may have made this reservation. If it has settled it, the work is
+    paid; if not, the reservation is made anew.
+    """
 
     def apply(self, ledger: Ledger) -> Reservation:
         account = ledger.accounts.get(self.organisation_id)
         if account is None:
             raise NoCreditAccount
+        earlier = ledger.reservations.get(self.id)
+        if earlier is not None and earlier.cost is not None:
+            return Reservation(self.id, self.organisation_id, earlier.amount)
+        if earlier is not None and earlier.is_open:
+            # Also if this attempt is refused: nothing comes of the earlier one any more.
+            ledger.end(earlier, None)
         amount = self.amount
         reservation = ReservationRow(self.id, self.organisation_id, self.app_id, self.key_id, amount)
         if self.spender is not None:
@@ -90,8 +100,11 @@ class Settle(Operation):
     organisation_id: str
     cost: int
     usage: Usage
+    capped: bool = False
+    """Whether no more is charged than what is left in the balance and in each budget, with what is reserved."""
 
-    def apply(self, ledger: Ledger) -> None:
+    def apply(self, ledger: Ledger) -> int:
+        """Returns what was charged, or counted: now, or when it was settled before."""
         reservation = ledger.reservations.get(self.reservation_id)
         if (
             reservation is None
@@ -100,9 +113,17 @@ class Settle(Operation):
         ):
             raise UnknownReservation(self.reservation_id)
         if reservation.cost is not None:
-            return
-        ledger.end(reservation, 0 if self.usage.byok else self.cost)
-        ledger.count(reservation, self.usage, self.cost)
+            return reservation.cost
+        cost = self.cost
+        if self.capped:
+            available = ledger.accounts[self.organisation_id].balance.available
+            rooms = [each.most - each.spent_nanos - each.reserved_nanos for each in ledger.budgets(reservation)]
+            rooms += [] if available is None else [available]
+            held_amount = reservation.amount if reservation.is_open else 0
+            cost = min([cost, *(max(0, room + held_amount) for room in rooms)])
+        ledger.end(reservation, 0 if self.usage.byok else cost)
+        ledger.count(reservation, self.usage, cost)
+        return cost
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from baobab.tools.core.money import USD, usd
+from baobab.tools.core.limits.money import USD, usd
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,9 @@ from typing import Literal
 
 from sqlalchemy import func, select
 
-from baobab.storage.database import DatabaseConnection
+from baobab.storage.sql.database import DatabaseConnection
 from baobab.tools.billing.tables import credit_usage
-from baobab.tools.core.credits import UsageLine
+from baobab.tools.core.limits.credits import UsageLine
 
 UsagePart = Literal["day", "app_id", "key_id", "model"]
 

@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, TypeVar
 
 from baobab.storage.clock import Clock
-from baobab.storage.database import Database, DatabaseBusy, DatabaseUnavailable, Unit
-from baobab.storage.statements import Statements
+from baobab.storage.sql.database import Database, DatabaseBusy, DatabaseUnavailable, Unit
+from baobab.storage.sql.statements import Statements
 from baobab.tools.billing.ledger.account import open_accounts
 from baobab.tools.billing.ledger.ledger import Ledger
 from baobab.tools.billing.ledger.operations import Operation, Release, Reserve, Settle, TopUp
-from baobab.tools.core.credits import UnknownReservation
-from baobab.tools.core.errors import BaobabError
+from baobab.tools.core import BaobabError
+from baobab.tools.core.limits.credits import UnknownReservation
 
 T = TypeVar("T")
 
@@ -182,6 +182,8 @@ def _read(ledger: Ledger, operations: list[Operation]) -> None:
     for operation in operations:
         match operation:
             case Reserve():
+                if operation.is_repeatable:
+                    reservations.append(operation.id)
                 if operation.amount:
                     subjects.update(part for part in (operation.app_id, operation.key_id) if part)
                     if operation.spender is not None:

@@ -11,13 +11,9 @@ from baobab.tools.billing.ledger.credits import Credits
 from baobab.tools.billing.schemas import BudgetDeleted, BudgetRow, Budgets, BudgetSet, Kind
 from baobab.tools.billing.standing import OrganizationId, resolve_organisation
 from baobab.tools.billing.toolset import billing
-from baobab.tools.core.auth.access import AnyAccount
+from baobab.tools.core import AnyAccount, Audit, Call, Guard, Rest, Text
 from baobab.tools.core.auth.tables import api_keys, apps
-from baobab.tools.core.binding import Audit
-from baobab.tools.core.call import Call
-from baobab.tools.core.money import Usd, dollars, usd
-from baobab.tools.core.toolset import Guard, Rest
-from baobab.tools.core.types import Text
+from baobab.tools.core.limits.money import Usd, dollars, usd
 
 MOST = 1000
 
@@ -64,7 +60,8 @@ async def billing_set_budget(
 ) -> BudgetSet:
     """Limit what an app or a key may spend in each day or month; admins and owners only. Takes effect at once.
 
-    What was spent before in this period counts. 0 refuses every call that costs anything.
+    What was spent before in this period counts. 0 refuses every call that costs anything. An agent has its daily budget
+    among its settings: `daily_budget_usd` of op:agents_create and op:agents_update.
 
     most_usd: US dollars, with up to 9 decimals, exactly; a number or its text.
     """

@@ -12,13 +12,12 @@ from baobab.tools.billing.schemas import AiCredits, Billing, Caps, Consumption, 
 from baobab.tools.billing.standing import OrganizationId, resolve_organisation
 from baobab.tools.billing.tools.budgets import render_budget
 from baobab.tools.billing.toolset import billing
-from baobab.tools.core.auth.access import EVERYBODY, AnyAccount
+from baobab.tools.core import EVERYBODY, AnyAccount, Call
 from baobab.tools.core.auth.tables import organisations
-from baobab.tools.core.call import Call
-from baobab.tools.core.credits import UsageLine
-from baobab.tools.core.money import usd
-from baobab.tools.core.plan_room import cap_of_apps
-from baobab.tools.core.plans import PLANS
+from baobab.tools.core.limits.credits import UsageLine
+from baobab.tools.core.limits.money import usd
+from baobab.tools.core.limits.plan_room import cap_of_apps
+from baobab.tools.core.limits.plans import PLANS
 
 
 @billing.tool(

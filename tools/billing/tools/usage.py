@@ -12,12 +12,10 @@ from baobab.tools.billing.ledger.usage import UsagePart
 from baobab.tools.billing.schemas import UsageRow, UsageRows
 from baobab.tools.billing.standing import OrganizationId, resolve_organisation
 from baobab.tools.billing.toolset import billing
-from baobab.tools.core.auth.access import AnyAccount
-from baobab.tools.core.call import Call
-from baobab.tools.core.credits import UsageLine
+from baobab.tools.core import AnyAccount, AppId, Call, Text
 from baobab.tools.core.days import Day, first_and_last
-from baobab.tools.core.money import usd
-from baobab.tools.core.types import AppId, Text
+from baobab.tools.core.limits.credits import UsageLine
+from baobab.tools.core.limits.money import usd
 
 _MOST_DAYS = timedelta(days=366)
 MOST_ROWS = 10_000

@@ -29,7 +29,7 @@ class Limits:
 
     @classmethod
     def of(cls, row: Any) -> "Limits | None":
-        """Builds the limits from a key's row with `has_budget` (tools/core/credits.py); None if it has no limits."""
+        """Builds the limits from a key's row with `has_budget` (limits/credits.py); None if it has no limits."""
         toolsets = None if row.toolsets is None else frozenset(row.toolsets)
         limits = cls(toolsets, row.read_only, row.approval, row.has_budget, row.only_app_id, row.ends_at)
         if row.asks:

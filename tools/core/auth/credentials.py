@@ -15,9 +15,9 @@ from sqlalchemy import bindparam, update
 
 from baobab.storage.cancellation import run_to_completion
 from baobab.storage.clock import Clock
-from baobab.storage.database import Database, DatabaseUnavailable
-from baobab.storage.notices import Notices
 from baobab.storage.secrets import digest_token
+from baobab.storage.sql.database import Database, DatabaseUnavailable
+from baobab.storage.sql.notices import Notices
 from baobab.tools.core.auth.callers import Account, Anonymous, AppKey, Caller, EndUser, FunctionKey, ScopedKey
 from baobab.tools.core.auth.directory import Directory
 from baobab.tools.core.auth.signing import PLATFORM, Signers, issuer

@@ -144,9 +144,16 @@ class Decider:
         if self.caller.limits is not None:
             raise NotYoursToDecide
         if not self.may(pending):
+            details = {"approvers": pending.approvers.as_json}
             if not pending.not_by.isdisjoint(_names_of(self.caller)):
-                raise NotAnApprover("The call uses the app's right, so somebody else than who started the run decides.")
-            raise NotAnApprover(details={"approvers": pending.approvers.as_json})
+                raise NotAnApprover(
+                    "The call uses the app's right, so somebody else than who started the run decides.",
+                    remediation="Ask one of details.approvers or another admin of the organisation. To try it alone, "
+                    "start a run without your credential, as a visitor or user of the app does (op:agents_public_run), "
+                    "and decide about that one.",
+                    details=details,
+                )
+            raise NotAnApprover(details=details)
 
 
 def person(caller: Caller) -> str:

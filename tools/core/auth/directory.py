@@ -9,15 +9,15 @@ from sqlalchemy import Select, select
 
 from baobab.storage.cache import Cache
 from baobab.storage.clock import Clock
-from baobab.storage.database import Database
-from baobab.storage.notices import Notices
+from baobab.storage.sql.database import Database
+from baobab.storage.sql.notices import Notices
 from baobab.tools.core.auth.callers import FunctionKey, Limits
 from baobab.tools.core.auth.names import find_name
 from baobab.tools.core.auth.roles import Role
 from baobab.tools.core.auth.tables import api_keys, apps, members, organisations
-from baobab.tools.core.credits import Credits
 from baobab.tools.core.errors import AppNotFound
-from baobab.tools.core.plans import PLANS, Plan
+from baobab.tools.core.limits.credits import Credits
+from baobab.tools.core.limits.plans import PLANS, Plan
 from baobab.tools.core.types import APP_ID
 
 APP_ID_PATTERN = re.compile(APP_ID)
@@ -31,6 +31,8 @@ class App:
     id: str
     organisation_id: str
     name: str
+    title: str
+    """What people read: its display name, else its name."""
     subdomain: str
     region: str
     access_mode: str
@@ -143,7 +145,7 @@ class Directory:
         self._anon_keys.forget_value(app_id)
 
     async def _first(self, statement: Select[Any]) -> Any:
-        return (await self._database.read_once(statement)).first()
+        return (await self._database.execute(statement)).first()
 
     async def _load_app(self, app_id: str) -> App | None:
         row = await self._first(
@@ -155,6 +157,7 @@ class Directory:
             id=row.id,
             organisation_id=row.organisation_id,
             name=row.name,
+            title=row.display_name or row.name,
             subdomain=row.subdomain,
             region=row.region,
             access_mode=row.access_mode,
@@ -207,7 +210,7 @@ class Directory:
         return row and PLANS[row.plan]
 
     async def _load_name(self, credential: str) -> str | None:
-        return await find_name(self._database.read_once, credential)
+        return await find_name(self._database.execute, credential)
 
     async def _load_role(self, member: tuple[str, str]) -> Role | None:
         row = await self._first(

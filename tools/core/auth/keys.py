@@ -7,12 +7,12 @@ from sqlalchemy import ColumnElement, Select, delete, func, select, update
 
 from baobab.storage.clock import Ids
 from baobab.storage.secrets import digest_token
-from baobab.tools.core import plan_room
 from baobab.tools.core.auth.callers import Limits
 from baobab.tools.core.auth.function_keys import void_function_keys_shown_by
 from baobab.tools.core.auth.tables import api_keys, invitations
 from baobab.tools.core.call import Call
-from baobab.tools.core.plan_room import hold_plan
+from baobab.tools.core.limits import plan_room
+from baobab.tools.core.limits.plan_room import hold_plan
 from baobab.tools.core.services import Services
 
 SERVICE, SUBSTRATE = "bb_sk_", "bb_sub_"

@@ -4,7 +4,7 @@ from typing import Any, cast
 
 from sqlalchemy import Select, insert, select
 
-from baobab.storage.database import Execute
+from baobab.storage.sql.database import Execute
 from baobab.tools.core.auth.callers import Account, AppKey
 from baobab.tools.core.auth.deciders import Decider
 from baobab.tools.core.auth.roles import Role, require_role
@@ -12,6 +12,9 @@ from baobab.tools.core.auth.tables import members, organisations
 from baobab.tools.core.call import Call
 from baobab.tools.core.errors import Forbidden
 from baobab.tools.core.services import Services
+
+UNNAMED = "My organisation"
+"""The name of the first account's organisation until somebody gives it one."""
 
 
 async def create_organisation_row(

@@ -5,9 +5,9 @@ from typing import Any
 
 from sqlalchemy import select
 
-from baobab.storage.database import Execute
+from baobab.storage.sql.database import Execute
 from baobab.tools.core.auth.tables import accounts, api_keys
-from baobab.tools.core.escaping import escape_name, escape_text
+from baobab.tools.core.guard.escaping import escape_name, escape_text
 
 _KEY, _USER = "key", "app_user"
 

@@ -2,7 +2,7 @@
 
 from baobab.storage.secrets import digest_token
 from baobab.tools.core.call import Call
-from baobab.tools.core.rate_limits import network, resolve_answer
+from baobab.tools.core.limits.rate_limits import network, resolve_answer
 
 WINDOW_SECONDS = 900
 MOST_FROM_ADDRESS = 10

@@ -17,13 +17,13 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Select, bindparam, select
 
-from baobab.storage.database import Fetch
+from baobab.storage.sql.database import Execute
 from baobab.tools.core.auth.callers import Account, Anonymous, AppKey, Caller, EndUser, Limits, ScopedKey
 from baobab.tools.core.auth.tables import api_keys, members
 from baobab.tools.core.call import Call
-from baobab.tools.core.credits import Credits
 from baobab.tools.core.errors import Conflict, Forbidden, InvalidApiKey
-from baobab.tools.core.steps import Step
+from baobab.tools.core.guard.steps import Step
+from baobab.tools.core.limits.credits import Credits
 
 VERSION = 1
 """The version of the form in which `encode_caller` stores a caller."""
@@ -126,7 +126,7 @@ def _select_live_key(has_budget_column: ColumnElement[bool]) -> Select[Any]:
 
 
 async def restore_caller(
-    fetch: Fetch,
+    execute: Execute,
     credits_: Credits,
     proposer: dict[str, Any],
     now: datetime,
@@ -140,7 +140,7 @@ async def restore_caller(
     version = read_version(proposer)
     key: Any = None
     if proposer["key_id"] is not None:
-        keys = await fetch(_select_live_key(credits_.has_budget_column), {"key": proposer["key_id"]})
+        keys = (await execute(_select_live_key(credits_.has_budget_column), {"key": proposer["key_id"]})).all()
         if not keys:
             raise InvalidApiKey("The key that proposed this call has been revoked.")
         (key,) = keys
@@ -150,7 +150,8 @@ async def restore_caller(
     caller = _build_caller(proposer if version else _complete_version_0(proposer, key), limits)
     if isinstance(caller, EndUser) and (voucher := find_voucher(proposer)) is not None:
         account_id, organisation_id = voucher
-        if not await fetch(_FIND_ROLE, {"account": account_id, "organisation": organisation_id}):
+        membership = await execute(_FIND_ROLE, {"account": account_id, "organisation": organisation_id})
+        if membership.first() is None:
             raise Forbidden("The account that acted as a user in this call has left the organisation.")
     return caller
 

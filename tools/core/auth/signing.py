@@ -14,9 +14,9 @@ from sqlalchemy import ColumnElement, delete, func, insert, or_, select, update
 
 from baobab.storage.cache import Cache
 from baobab.storage.clock import Clock, Ids
-from baobab.storage.database import Database, Unit
-from baobab.storage.notices import Notices
 from baobab.storage.secrets import SecretUnreadable, Vault
+from baobab.storage.sql.database import Database, Unit
+from baobab.storage.sql.notices import Notices
 from baobab.tools.core.auth.signed_tokens import BadToken, read_claims
 from baobab.tools.core.auth.tables import signing_keys
 from baobab.tools.core.errors import InvalidToken, InvalidUserToken, UserTokenExpired

@@ -5,7 +5,7 @@ Invitations are among them because those that a key has made go when it is revok
 
 from sqlalchemy import Boolean, Column, ForeignKey, Index, Integer, String, Table, Text, UniqueConstraint, false, true
 
-from baobab.storage.tables import Instant, Json, Sealed, metadata
+from baobab.storage.sql.tables import Instant, Json, Sealed, metadata
 
 _ID = String(36)
 
@@ -68,6 +68,8 @@ apps = Table(
     Column("id", String(36), primary_key=True),
     Column("organisation_id", _ID, ForeignKey("organisations.id"), nullable=False),
     Column("name", String(63), nullable=False),
+    # What people read in its place; null for the name itself.
+    Column("display_name", String(100)),
     Column("subdomain", String(63), nullable=False, unique=True),
     Column("region", String(40), nullable=False),
     Column("access_mode", String(20), nullable=False, server_default="public"),

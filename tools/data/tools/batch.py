@@ -8,33 +8,33 @@ from typing import Annotated, Unpack
 from pydantic import Field
 from sqlalchemy.exc import IntegrityError
 
-from baobab.tools.core.call import Call
-from baobab.tools.core.changes import Change
-from baobab.tools.core.errors import BadRequest, BaobabError
-from baobab.tools.core.toolset import Guard, Rest
-from baobab.tools.core.types import AppId
+from baobab.tools.core import AppId, BadRequest, BaobabError, Call, Guard, Rest
+from baobab.tools.core.call import Preview
+from baobab.tools.core.guard.changes import Change
 from baobab.tools.data.access import ACCESS, find_actor
-from baobab.tools.data.attempts import read_attempt
-from baobab.tools.data.catalogue import Catalogue, Command
 from baobab.tools.data.errors import AnswerTooLarge, UnexpectedCount
 from baobab.tools.data.fields import (
     AS_HEADERS,
     KEY_HEADER,
     MOST_ROWS,
+    UNDO,
     WRITE_ERRORS,
     WRITTEN,
     Prefer,
 )
-from baobab.tools.data.foresight import FILTERED_ANEW, SHOWN_AS_NOW, Foresight
-from baobab.tools.data.ignored_names import warn_of_ignored_keys
-from baobab.tools.data.outcomes import say_batch
-from baobab.tools.data.preferences import Preferences, read_preferences
-from baobab.tools.data.row_reader import MOST_BYTES
-from baobab.tools.data.row_requests import find_upsert, open_table, read_query, require_filters
-from baobab.tools.data.rows import Rows
+from baobab.tools.data.queries.preferences import Preferences, read_preferences
+from baobab.tools.data.rows.attempts import read_attempt
+from baobab.tools.data.rows.foresight import FILTERED_ANEW, SHOWN_AS_NOW, Foresight
+from baobab.tools.data.rows.ignored_names import require_known_keys, warn_of_ignored_keys
+from baobab.tools.data.rows.outcomes import say_batch
+from baobab.tools.data.rows.row_reader import MOST_BYTES
+from baobab.tools.data.rows.row_requests import find_upsert, open_table, read_query, require_filters
+from baobab.tools.data.rows.rows import Rows
+from baobab.tools.data.rows.transactions import read_rows, write_rows
+from baobab.tools.data.rows.violations import translate_violation
+from baobab.tools.data.schema.catalogue import Catalogue, Command
 from baobab.tools.data.schemas import Batch, Row, Write, WriteOptions, Written
 from baobab.tools.data.toolset import data
-from baobab.tools.data.transactions import read_rows, translate_violation, write_rows
 
 _MOST_WRITES = 100
 _FIELDS: Mapping[str, tuple[Command, set[str], set[str]]] = {
@@ -47,21 +47,24 @@ _FIELDS: Mapping[str, tuple[Command, set[str], set[str]]] = {
 
 async def _preview_batch(
     call: Call, app_id: AppId, writes: list[Write], prefer: str, **options: Unpack[WriteOptions]
-) -> str:
-    del app_id, prefer
-    actor = find_actor(call, options)
+) -> Preview:
+    """Lists the changes that each write would make to the present rows, without the effects of the writes before it."""
     _require_fields(writes)
 
-    def look(rows: Rows, catalogue: Catalogue) -> list[str]:
-        return [_describe(rows, catalogue, write) for write in writes]
+    def look(rows: Rows, catalogue: Catalogue) -> tuple[list[str], list[Change]]:
+        foresight = Foresight(rows, catalogue)
+        changes = [change for write in writes for change in _foresee(rows, catalogue, foresight, write, prefer)]
+        return [_describe(rows, catalogue, write) for write in writes], changes
+
+    descriptions, changes = await read_rows(call, find_actor(call, options), look)
+    await data_batch(call, app_id, writes, prefer, **options)
 
     first = f"It would make {len(writes)} writes, all or none of them."
     if any(write["op"] != "insert" for write in writes):
         first += f" {FILTERED_ANEW}"
     if len(writes) > 1:
         first += f" {SHOWN_AS_NOW}"
-    lines = [first, *await read_rows(call, actor, look)]
-    return "\n".join(lines)[:4000]
+    return Preview("\n".join([first, *descriptions])[:4000], changes)
 
 
 def _describe(rows: Rows, catalogue: Catalogue, write: Write) -> str:
@@ -75,20 +78,6 @@ def _describe(rows: Rows, catalogue: Catalogue, write: Write) -> str:
     sample = json.dumps(rows.select(selection), ensure_ascii=False)[:500]
     to = f" to {json.dumps(write['changes'], ensure_ascii=False)[:500]}" if write["op"] == "update" else ""
     return f"{write['op']} {count} {'row' if count == 1 else 'rows'} of `{table.name}`{to}, such as {sample}"
-
-
-async def _list_batch_changes(
-    call: Call, app_id: AppId, writes: list[Write], prefer: str, **options: Unpack[WriteOptions]
-) -> list[Change]:
-    """Lists the changes that each write would make to the present rows, without the effects of the writes before it."""
-    del app_id
-    _require_fields(writes)
-
-    def foresee(rows: Rows, catalogue: Catalogue) -> list[Change]:
-        foresight = Foresight(rows, catalogue)
-        return [change for write in writes for change in _foresee(rows, catalogue, foresight, write, prefer)]
-
-    return await read_rows(call, find_actor(call, options), foresee)
 
 
 def _foresee(rows: Rows, catalogue: Catalogue, foresight: Foresight, write: Write, prefer: str) -> list[Change]:
@@ -125,9 +114,9 @@ def _foresee(rows: Rows, catalogue: Catalogue, foresight: Foresight, write: Writ
     ),
     guard=Guard(
         destructive_when="if one of the writes deletes rows",
+        undone_by=UNDO,
         consequence="It changes or deletes rows. data_undo can bring them back within the days of undo.",
         preview=_preview_batch,
-        changes=_list_batch_changes,
         outcome=say_batch,
     ),
 )
@@ -150,7 +139,7 @@ async def data_batch(
     _require_fields(writes)
     if any(write["op"] == "delete" for write in writes):
         call.declare_destructive()
-    batch = _BatchRun(preferences)
+    batch = _BatchRun(call, preferences)
 
     def write_all(rows: Rows, catalogue: Catalogue) -> Batch:
         return {"results": [batch.write(rows, catalogue, number, write) for number, write in enumerate(writes)]}
@@ -167,7 +156,8 @@ async def data_batch(
 class _BatchRun:
     """The shared limits of one batch."""
 
-    def __init__(self, preferences: Preferences) -> None:
+    def __init__(self, call: Call, preferences: Preferences) -> None:
+        self._call = call
         self._preferences = preferences
         self._remaining = MOST_ROWS
         self._bytes = MOST_BYTES
@@ -188,10 +178,12 @@ class _BatchRun:
         answer = () if self._preferences.minimal else None
         if write["op"] == "insert":
             values = write["values"] if isinstance(write["values"], list) else [write["values"]]
+            require_known_keys(self._call, table, values)
             self._take_rows(len(values))
             upsert = find_upsert(table, write.get("on_conflict"), self._preferences)
             written_rows = rows.insert(table, values, upsert, answer)
         elif write["op"] == "update":
+            require_known_keys(self._call, table, [write["changes"]])
             written_rows = rows.update(table, write["changes"], require_filters(table, write["where"]), answer)
             self._take_rows(len(written_rows))
         else:

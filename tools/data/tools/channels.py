@@ -5,20 +5,15 @@ from typing import Annotated
 
 from pydantic import Field
 
-from baobab.storage.statements import Statements
-from baobab.tools.core.auth.access import AppOwner
-from baobab.tools.core.binding import Audit
-from baobab.tools.core.call import Call
-from baobab.tools.core.errors import BadRequest
+from baobab.storage.sql.statements import Statements
+from baobab.tools.core import AppId, AppOwner, Audit, BadRequest, Call, Guard, Rest
 from baobab.tools.core.patterns import names_owner
-from baobab.tools.core.toolset import Guard, Rest
-from baobab.tools.core.types import AppId
-from baobab.tools.data.catalogue import Catalogue
-from baobab.tools.data.changes import change_catalogue
-from baobab.tools.data.channels import ChannelRule
+from baobab.tools.data.migration.changes import change_catalogue
+from baobab.tools.data.rows.transactions import find_catalogue
+from baobab.tools.data.schema.catalogue import Catalogue
+from baobab.tools.data.schema.channels import ChannelRule
 from baobab.tools.data.schemas import ChannelRuleFields, ChannelRules
 from baobab.tools.data.toolset import data
-from baobab.tools.data.transactions import find_catalogue
 
 _MOST_RULES = 100
 

@@ -5,18 +5,20 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from baobab.storage.database import LockTimeout, StatementOutdated, StatementTimeout
-from baobab.storage.statements import Statements
-from baobab.tools.core.auth.access import AppOwner
-from baobab.tools.core.binding import Audit
-from baobab.tools.core.call import Call
-from baobab.tools.core.errors import BadRequest
-from baobab.tools.core.toolset import Guard, Mcp, Rest
-from baobab.tools.core.types import OMITTED, AppId, Text
-from baobab.tools.core.widening import whatever_is_given
+from baobab.storage.sql.database import LockTimeout, StatementOutdated, StatementTimeout
+from baobab.storage.sql.statements import Statements
+from baobab.tools.core import OMITTED, AppId, AppOwner, Audit, BadRequest, Call, Guard, Mcp, Rest, Text
+from baobab.tools.core.guard.widening import whatever_is_given
 from baobab.tools.data.actor import VISITOR, Actor
-from baobab.tools.data.catalogue import Catalogue, Expression, Policy, TableInfo
-from baobab.tools.data.changes import change_catalogue, count_rows, try_policies
+from baobab.tools.data.advice.missing_indexes import find_missing_indexes
+from baobab.tools.data.advice.open_tables import (
+    MOST_COUNTED,
+    SOMEBODY,
+    describe_full_view,
+    find_full_views,
+    find_open_tables,
+)
+from baobab.tools.data.advice.slow_statements import SlowNotes, SlowStatements
 from baobab.tools.data.errors import (
     ColumnNotFound,
     InvalidExpression,
@@ -26,17 +28,12 @@ from baobab.tools.data.errors import (
     TableNotFound,
     UnsafeExpression,
 )
-from baobab.tools.data.expression_compiler import compile_condition, load_parser
-from baobab.tools.data.expressions import TRUE, allowed_rows
+from baobab.tools.data.expressions.compiler import compile_condition, load_parser
+from baobab.tools.data.expressions.expressions import FALSE, TRUE, allowed_rows, opened_rows
 from baobab.tools.data.fields import TableName
-from baobab.tools.data.missing_indexes import find_missing_indexes
-from baobab.tools.data.open_tables import (
-    MOST_COUNTED,
-    SOMEBODY,
-    describe_full_view,
-    find_full_views,
-    find_open_tables,
-)
+from baobab.tools.data.migration.changes import change_catalogue, count_rows, try_policies
+from baobab.tools.data.rows.transactions import find_catalogue
+from baobab.tools.data.schema.catalogue import Catalogue, Expression, Policy, TableInfo
 from baobab.tools.data.schemas import (
     Dropped,
     Enabled,
@@ -48,9 +45,7 @@ from baobab.tools.data.schemas import (
     SlowStatement,
     Visible,
 )
-from baobab.tools.data.slow_statements import SlowNotes, SlowStatements
 from baobab.tools.data.toolset import data
-from baobab.tools.data.transactions import find_catalogue
 
 _ADMIN = AppOwner("admin")
 _WRONG = (TableNotFound, ColumnNotFound, InvalidSchema, UnsafeExpression, MismatchedTypes, InvalidExpression)
@@ -221,7 +216,7 @@ async def rls_isolate(
         policies = {policy_name: Policy(policy_name, "ALL", "user", text, text, using_tree=tree, check_tree=tree)}
         if public_read_column is not None:
             if table.column(public_read_column).type.name != "boolean":
-                raise MismatchedTypes(f"`{public_read_column}` is no boolean.")
+                raise MismatchedTypes(f"`{public_read_column}` is not a boolean.")
             is_public = ["is", ["column", "", public_read_column], "true"]
             roles: tuple[PolicyRole, ...] = ("user", "anon")
             for name, role in zip(public, roles, strict=True):
@@ -388,7 +383,18 @@ async def _set_policy(call: Call, table_name: str, policy: Policy, user_column: 
         if actor.role not in known_callers and 0 < visible["total"] < MOST_COUNTED and seen_count == visible["total"]:
             findings.append(describe_full_view(table_name, caller, actor, seen_count))
     warnings = [finding["message"] for finding in findings]
+    is_found = any(finding["caller"] == VISITOR.role and "INSERT" in finding["may"] for finding in findings)
+    if not is_found and _lets_visitors_insert(changed_catalogue.table(table_name), policy):
+        warnings.append(
+            f"`{table_name}`: anyone without signing in may INSERT rows that `{policy.name}` lets pass, any number of "
+            "them. Give it `role: user` if only signed-in users should."
+        )
     return {**answer, "warnings": warnings} if warnings else answer
+
+
+def _lets_visitors_insert(table: TableInfo, policy: Policy) -> bool:
+    is_meant = policy.command in ("INSERT", "ALL") and policy.role != "user" and not policy.restrictive
+    return is_meant and opened_rows(table, "INSERT", VISITOR) != FALSE
 
 
 def _with_policies(table: TableInfo, policies: dict[str, Policy], fill_user: str | None) -> TableInfo:

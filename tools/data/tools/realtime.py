@@ -8,21 +8,26 @@ from typing import Annotated, Any, Unpack, cast
 from pydantic import Field
 
 from baobab.storage.cancellation import run_to_completion
-from baobab.storage.database import DatabaseUnavailable
-from baobab.tools.core.app_rights import AsApp
-from baobab.tools.core.auth.access import AppOwner
-from baobab.tools.core.auth.callers import Anonymous, EndUser
-from baobab.tools.core.binding import Audit
-from baobab.tools.core.call import Call
-from baobab.tools.core.errors import BadRequest, BaobabError
-from baobab.tools.core.secret import Secret
+from baobab.storage.sql.database import DatabaseUnavailable
+from baobab.tools.core import (
+    Anonymous,
+    AppId,
+    AppOwner,
+    Audit,
+    BadRequest,
+    BaobabError,
+    Call,
+    EndUser,
+    Guard,
+    JsonObject,
+    Mcp,
+    Rest,
+    Secret,
+    Text,
+)
+from baobab.tools.core.guard.app_rights import AsApp
 from baobab.tools.core.stream import Places, Stream, StreamEnded
-from baobab.tools.core.toolset import Guard, Mcp, Rest
-from baobab.tools.core.types import AppId, JsonObject, Text
 from baobab.tools.data.access import OpenToPolicies, find_actor
-from baobab.tools.data.catalogue import Catalogue
-from baobab.tools.data.changes import change_tables
-from baobab.tools.data.conversation import Conversation, broadcast, find_subscription
 from baobab.tools.data.errors import (
     ColumnNotFound,
     RealtimeConnectionLimit,
@@ -31,12 +36,15 @@ from baobab.tools.data.errors import (
     UserRequired,
     ViewNotFollowed,
 )
-from baobab.tools.data.feed import LiveFeeds
 from baobab.tools.data.fields import TableName
-from baobab.tools.data.listener import Frame, Listener, build_message
+from baobab.tools.data.live.conversation import Conversation, broadcast, find_subscription
+from baobab.tools.data.live.feed import LiveFeeds
+from baobab.tools.data.live.listener import Frame, Listener, build_message
+from baobab.tools.data.migration.changes import change_tables
+from baobab.tools.data.rows.transactions import find_catalogue, format_moment
+from baobab.tools.data.schema.catalogue import Catalogue
 from baobab.tools.data.schemas import ActingAs, Configured, RealtimeConfig, TableSwitched, Told
 from baobab.tools.data.toolset import data
-from baobab.tools.data.transactions import find_catalogue, format_moment
 
 _OF_USER, _OF_NETWORK = 20, 100
 _EVENTS = ["INSERT", "UPDATE", "DELETE"]
@@ -74,10 +82,16 @@ async def realtime_open(
     async def take(text: str) -> None:
         await (await first_conversation).take(text)
 
+    async def call_event(event: str, payload: Any) -> Any:
+        arguments = {"app_id": app_id, "event": event, "payload": payload}
+        registry = call.registry
+        result, _ = await registry.run(registry.find("functions_event"), arguments, call.caller, call.context)
+        return result
+
     async def follow() -> AsyncGenerator[bytes, None]:
         services, loop_time = call.services, call.services.clock.monotonic
         with services.of(LiveFeeds).join(app_id, listener) as feed:
-            conversation = Conversation(services, app_id, listener, feed)
+            conversation = Conversation(services, app_id, listener, feed, call_event)
             try:
                 last = await feed.find_position()
                 role = listener.actor.role

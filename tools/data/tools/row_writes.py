@@ -4,26 +4,24 @@ import json
 from dataclasses import replace
 from typing import Annotated, Any, Unpack
 
-from baobab.tools.core.app_rights import AsApp
-from baobab.tools.core.call import Call, GraphName
-from baobab.tools.core.changes import Change
-from baobab.tools.core.toolset import Guard, Mcp, Rest
-from baobab.tools.core.types import AppId, JsonObject, Text
+from baobab.tools.core import AppId, Call, Guard, JsonObject, Mcp, Rest, Text
+from baobab.tools.core.call import GraphName, Preview
+from baobab.tools.core.guard.app_rights import AsApp
+from baobab.tools.core.guard.changes import Change
 from baobab.tools.data.access import ACCESS, find_actor
-from baobab.tools.data.attempts import read_attempt
-from baobab.tools.data.catalogue import Catalogue
 from baobab.tools.data.errors import (
     MediaTypeRefused,
     PolicyViolation,
     RowNotFound,
     SingleRowExpected,
 )
-from baobab.tools.data.expressions import FALSE, opened_rows
+from baobab.tools.data.expressions.expressions import FALSE, opened_rows
 from baobab.tools.data.fields import (
     ANSWER_HEADERS,
     AS_HEADERS,
     KEY_HEADER,
     MOST_ROWS,
+    UNDO,
     UNDOABLE,
     WRITE_ERRORS,
     WRITTEN,
@@ -32,12 +30,13 @@ from baobab.tools.data.fields import (
     RowId,
     TableName,
 )
-from baobab.tools.data.foresight import FILTERED_ANEW, Foresight
-from baobab.tools.data.ignored_names import warn_of_ignored_columns, warn_of_ignored_keys
-from baobab.tools.data.outcomes import say_deletion, say_insertion, say_update
-from baobab.tools.data.preferences import Preferences, read_preferences
-from baobab.tools.data.row_reader import key_condition
-from baobab.tools.data.row_requests import (
+from baobab.tools.data.queries.preferences import Preferences, read_preferences
+from baobab.tools.data.rows.attempts import read_attempt
+from baobab.tools.data.rows.foresight import FILTERED_ANEW, Foresight
+from baobab.tools.data.rows.ignored_names import require_known_keys, warn_of_ignored_columns, warn_of_ignored_keys
+from baobab.tools.data.rows.outcomes import say_deletion, say_insertion, say_update
+from baobab.tools.data.rows.row_reader import key_condition
+from baobab.tools.data.rows.row_requests import (
     find_upsert,
     open_table,
     read_query,
@@ -46,12 +45,13 @@ from baobab.tools.data.row_requests import (
     require_filters,
     shape_answer,
 )
-from baobab.tools.data.rows import Rows
+from baobab.tools.data.rows.rows import Rows
+from baobab.tools.data.rows.transactions import read_rows, write_rows
+from baobab.tools.data.rows.written_rows import WrittenRows
+from baobab.tools.data.schema.catalogue import Catalogue
 from baobab.tools.data.schemas import AnswerOptions, Deleted, Row, WriteOptions
 from baobab.tools.data.tools.rows import data_get
 from baobab.tools.data.toolset import WRITTEN_ROWS, data
-from baobab.tools.data.transactions import find_catalogue, read_rows, write_rows
-from baobab.tools.data.written_rows import WrittenRows
 
 
 def _list_answer_options(options: AnswerOptions) -> list[str | None]:
@@ -67,25 +67,9 @@ async def _preview_insert(
     on_conflict: str | None,
     columns: str | None,
     **options: Unpack[AnswerOptions],
-) -> str:
-    del app_id, columns, options
-    (await find_catalogue(call)).table(table)
+) -> Preview:
     rows = values if isinstance(values, list) else [values]
-    conflict = ", or update those that are there" if on_conflict else ""
-    return f"It would insert {_count(rows)} into `{table}`{conflict}.\n{json.dumps(rows, ensure_ascii=False)}"[:4000]
-
-
-async def _list_insertions(
-    call: Call,
-    app_id: AppId,
-    table: str,
-    values: OneOrMore,
-    on_conflict: str | None,
-    columns: str | None,
-    **options: Unpack[AnswerOptions],
-) -> list[Change]:
-    del app_id
-    picked_rows = _pick_named(values if isinstance(values, list) else [values], columns)
+    picked_rows = _pick_named(rows, columns)
 
     def foresee(rows: Rows, catalogue: Catalogue) -> list[Change]:
         target = open_table(catalogue, rows, table, "INSERT")
@@ -94,7 +78,11 @@ async def _list_insertions(
         upsert = find_upsert(target, on_conflict, read_preferences(options["prefer"]))
         return Foresight(rows, catalogue).foresee_insert(target, picked_rows, upsert)
 
-    return await read_rows(call, find_actor(call, options), foresee)
+    changes = await read_rows(call, find_actor(call, options), foresee)
+    await data_insert(call, app_id, table, values, on_conflict, columns, **options)
+    conflict = ", or update those that are there" if on_conflict else ""
+    text = f"It would insert {_count(rows)} into `{table}`{conflict}.\n{json.dumps(rows, ensure_ascii=False)}"
+    return Preview(text[:4000], changes)
 
 
 class _Count:
@@ -149,7 +137,7 @@ def _count(rows: list[Row]) -> str:
     guard=Guard(
         overwrites=True,
         preview=_preview_insert,
-        changes=_list_insertions,
+        undone_by=UNDO,
         outcome=say_insertion,
         as_app=AsApp(
             literal=("table", "on_conflict", "columns", "select", "prefer"), fills=("values",), columns=("values",)
@@ -181,6 +169,7 @@ async def data_insert(
         target = open_table(catalogue, rows, table, "INSERT")
         upsert = find_upsert(target, on_conflict, preferences)
         answer = WrittenRows(catalogue, target, options["select"], preferences)
+        require_known_keys(call, target, picked_rows)
         new_rows = rows.insert(target, picked_rows, upsert, answer.names)
         row_count.count = len(new_rows)
         new_rows = answer.read(rows, new_rows)
@@ -203,41 +192,16 @@ async def data_insert(
 
 async def _preview_update(
     call: Call, app_id: AppId, table: str, row_id: str, changes: Row, **options: Unpack[WriteOptions]
-) -> str:
+) -> Preview:
     row = await data_get(call, app_id, table, row_id, None, as_role=options["as_role"], as_user=options["as_user"])
-    return _describe_changes(table, [row], changes)
 
+    def foresee(rows: Rows, catalogue: Catalogue) -> tuple[list[Change], str | None]:
+        target, foresight = open_table(catalogue, rows, table, "UPDATE"), Foresight(rows, catalogue)
+        return foresight.foresee_row(target, row_id, changes), foresight.find_label(target, row_id, changes)
 
-async def _list_update(
-    call: Call, app_id: AppId, table: str, row_id: str, changes: Row, **options: Unpack[WriteOptions]
-) -> list[Change]:
-    del app_id
-    return await _foresee(call, options, table, row_id, changes)
-
-
-async def _find_label(
-    call: Call, app_id: AppId, table: str, row_id: str, changes: Row, **options: Unpack[WriteOptions]
-) -> str | None:
-    """Returns what people call a row: its first short text, if possible one that does not change."""
-    del app_id
-
-    def find(rows: Rows, catalogue: Catalogue) -> str | None:
-        target = open_table(catalogue, rows, table, "UPDATE")
-        return Foresight(rows, catalogue).find_label(target, row_id, changes)
-
-    return await read_rows(call, find_actor(call, options), find)
-
-
-async def _foresee(
-    call: Call, options: WriteOptions | AnswerOptions, table: str, row_id: str, changes: Row | None
-) -> list[Change]:
-    """Computes what a write of one row would change. Without `changes`, the row is deleted."""
-
-    def foresee(rows: Rows, catalogue: Catalogue) -> list[Change]:
-        target = open_table(catalogue, rows, table, "DELETE" if changes is None else "UPDATE")
-        return Foresight(rows, catalogue).foresee_row(target, row_id, changes)
-
-    return await read_rows(call, find_actor(call, options), foresee)
+    changes_of_row, label = await read_rows(call, find_actor(call, options), foresee)
+    await data_update(call, app_id, table, row_id, changes, **options)
+    return Preview(_describe_changes(table, [row], changes), changes_of_row, label=label)
 
 
 def _describe_changes(table: str, rows: list[Row], changes: Row) -> str:
@@ -267,9 +231,8 @@ def _describe_changes(table: str, rows: list[Row], changes: Row) -> str:
     mcp=Mcp(start=True, graph_names=(GraphName("update_row", {"row_id": "id", "changes": "patch"}, for_users=False),)),
     guard=Guard(
         preview=_preview_update,
-        changes=_list_update,
+        undone_by=UNDO,
         outcome=say_update,
-        label=_find_label,
         as_app=AsApp(literal=("table",), fills=("row_id", "changes"), columns=("changes",)),
     ),
 )
@@ -289,6 +252,7 @@ async def data_update(
 
     def write(rows: Rows, catalogue: Catalogue) -> Row:
         target = open_table(catalogue, rows, table, "UPDATE")
+        require_known_keys(call, target, [changes])
         updated_rows = rows.update(target, changes, [key_condition(target, row_id)])
         if not updated_rows:
             # This error is not stored for the idempotency key: the same call may find the row later.
@@ -304,31 +268,17 @@ async def data_update(
 
 async def _preview_update_many(
     call: Call, app_id: AppId, table: str, changes: Row, where: Any, **options: Unpack[AnswerOptions]
-) -> str:
-    del app_id
-    actor = find_actor(call, options)
-
-    def read(rows: Rows, catalogue: Catalogue) -> list[Row]:
+) -> Preview:
+    def foresee(rows: Rows, catalogue: Catalogue) -> tuple[list[Row], list[Change]]:
         target = open_table(catalogue, rows, table, "UPDATE")
         require_filters(target, where)
         selection = read_query(catalogue, target, None, where)
         selection.limit = MOST_ROWS
-        return rows.select(selection)
+        return rows.select(selection), Foresight(rows, catalogue).foresee_update(target, where, changes)
 
-    return f"{_describe_changes(table, await read_rows(call, actor, read), changes)}\n{FILTERED_ANEW}"
-
-
-async def _list_updates(
-    call: Call, app_id: AppId, table: str, changes: Row, where: Any, **options: Unpack[AnswerOptions]
-) -> list[Change]:
-    del app_id
-
-    def foresee(rows: Rows, catalogue: Catalogue) -> list[Change]:
-        target = open_table(catalogue, rows, table, "UPDATE")
-        require_filters(target, where)
-        return Foresight(rows, catalogue).foresee_update(target, where, changes)
-
-    return await read_rows(call, find_actor(call, options), foresee)
+    present_rows, changes_of_rows = await read_rows(call, find_actor(call, options), foresee)
+    await data_update_many(call, app_id, table, changes, where, **options)
+    return Preview(f"{_describe_changes(table, present_rows, changes)}\n{FILTERED_ANEW}", changes_of_rows)
 
 
 @data.tool(
@@ -350,7 +300,7 @@ async def _list_updates(
     ),
     guard=Guard(
         preview=_preview_update_many,
-        changes=_list_updates,
+        undone_by=UNDO,
         outcome=say_update,
         as_app=AsApp(
             literal=("table", "select", "prefer"), fills=("changes", "where"), columns=("changes",), filters=("where",)
@@ -367,6 +317,10 @@ async def data_update_many(
 ) -> list[Row] | Row | None:
     """Change columns of all rows that match filters, at most 1000, and return them.
 
+    Values are set, not computed: to lower a number by one, read the row and name the value that you have read in
+    `where`, such as {"id": "eq.7", "stock": "eq.5"} for {"stock": 4}. If no row comes back, somebody was faster: read
+    again. op:kv_incr and op:kv_decr count in one call.
+
     changes: the new values by column.
     where: filters by column, as data_list has them. At least one is needed.
     """
@@ -377,6 +331,7 @@ async def data_update_many(
     def write(rows: Rows, catalogue: Catalogue) -> list[Row] | Row | None:
         target = open_table(catalogue, rows, table, "UPDATE")
         answer = WrittenRows(catalogue, target, options["select"], preferences)
+        require_known_keys(call, target, [changes])
         updated_rows = rows.update(target, changes, require_filters(target, where), answer.names)
         row_count.count = len(require_few(updated_rows, preferences, media))
         updated_rows = answer.read(rows, updated_rows)
@@ -391,16 +346,17 @@ async def data_update_many(
     return result
 
 
-async def _preview_delete(call: Call, app_id: AppId, table: str, row_id: str, **options: Unpack[WriteOptions]) -> str:
-    row = await data_get(call, app_id, table, row_id, None, as_role=options["as_role"], as_user=options["as_user"])
-    return f"It would delete this row of `{table}`:\n{str(row)[:1000]}"
-
-
-async def _list_deletion(
+async def _preview_delete(
     call: Call, app_id: AppId, table: str, row_id: str, **options: Unpack[WriteOptions]
-) -> list[Change]:
-    del app_id
-    return await _foresee(call, options, table, row_id, None)
+) -> Preview:
+    row = await data_get(call, app_id, table, row_id, None, as_role=options["as_role"], as_user=options["as_user"])
+
+    def foresee(rows: Rows, catalogue: Catalogue) -> list[Change]:
+        return Foresight(rows, catalogue).foresee_row(open_table(catalogue, rows, table, "DELETE"), row_id, None)
+
+    changes = await read_rows(call, find_actor(call, options), foresee)
+    await data_delete(call, app_id, table, row_id, **options)
+    return Preview(f"It would delete this row of `{table}`:\n{str(row)[:1000]}", changes)
 
 
 @data.tool(
@@ -416,8 +372,8 @@ async def _list_deletion(
     ),
     guard=Guard(
         consequence=UNDOABLE,
+        undone_by=UNDO,
         preview=_preview_delete,
-        changes=_list_deletion,
         outcome=say_deletion,
         as_app=AsApp(literal=("table",), fills=("row_id",)),
     ),
@@ -446,30 +402,17 @@ async def data_delete(
 
 async def _preview_delete_many(
     call: Call, app_id: AppId, table: str, where: Any, **options: Unpack[AnswerOptions]
-) -> str:
-    del app_id
-    actor = find_actor(call, options)
-
-    def count(rows: Rows, catalogue: Catalogue) -> int:
+) -> Preview:
+    def foresee(rows: Rows, catalogue: Catalogue) -> tuple[int, list[Change]]:
         target = open_table(catalogue, rows, table, "DELETE")
         require_filters(target, where)
-        return rows.count(read_query(catalogue, target, None, where))
+        count = rows.count(read_query(catalogue, target, None, where))
+        return count, Foresight(rows, catalogue).foresee_delete(target, where)
 
-    many = await read_rows(call, actor, count)
-    return f"It would delete up to {many} rows of `{table}`. {FILTERED_ANEW}\n{where}"[:1000]
-
-
-async def _list_deletions(
-    call: Call, app_id: AppId, table: str, where: Any, **options: Unpack[AnswerOptions]
-) -> list[Change]:
-    del app_id
-
-    def foresee(rows: Rows, catalogue: Catalogue) -> list[Change]:
-        target = open_table(catalogue, rows, table, "DELETE")
-        require_filters(target, where)
-        return Foresight(rows, catalogue).foresee_delete(target, where)
-
-    return await read_rows(call, find_actor(call, options), foresee)
+    count, changes = await read_rows(call, find_actor(call, options), foresee)
+    await data_delete_many(call, app_id, table, where, **options)
+    text = f"It would delete up to {count} rows of `{table}`. {FILTERED_ANEW}\n{where}"
+    return Preview(text[:1000], changes)
 
 
 @data.tool(
@@ -478,8 +421,8 @@ async def _list_deletions(
     effect="destructive",
     guard=Guard(
         consequence=UNDOABLE,
+        undone_by=UNDO,
         preview=_preview_delete_many,
-        changes=_list_deletions,
         outcome=say_deletion,
         as_app=AsApp(literal=("table", "select", "prefer"), fills=("where",), filters=("where",)),
     ),

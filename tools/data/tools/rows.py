@@ -3,14 +3,10 @@
 from collections.abc import AsyncGenerator
 from typing import Unpack
 
-from baobab.tools.core.auth.access import AppOwner
-from baobab.tools.core.call import Call, GraphName
+from baobab.tools.core import AppId, AppOwner, Call, Mcp, Rest
+from baobab.tools.core.call import GraphName
 from baobab.tools.core.stream import Stream
-from baobab.tools.core.toolset import Mcp, Rest
-from baobab.tools.core.types import AppId
 from baobab.tools.data.access import ACCESS, find_actor
-from baobab.tools.data.catalogue import Catalogue
-from baobab.tools.data.csv_rows import MEDIA_TYPE, format_csv
 from baobab.tools.data.errors import (
     INSTEAD_OF_FILTERING_A_ROW,
     INSTEAD_OF_POST_TO_A_ROW,
@@ -19,6 +15,7 @@ from baobab.tools.data.errors import (
     RowNotFound,
     SingleRowExpected,
 )
+from baobab.tools.data.exchange.csv_rows import MEDIA_TYPE, format_csv
 from baobab.tools.data.fields import (
     ANSWER_HEADERS,
     AS_HEADERS,
@@ -33,23 +30,24 @@ from baobab.tools.data.fields import (
     SelectText,
     TableName,
 )
-from baobab.tools.data.ignored_names import warn_of_ignored_columns, warn_of_ignored_items
-from baobab.tools.data.media_types import read_media_type
-from baobab.tools.data.own_text import describe_rows
-from baobab.tools.data.plans import explain_rows
-from baobab.tools.data.preferences import read_preferences
-from baobab.tools.data.row_reader import MOST_BYTES, key_condition
-from baobab.tools.data.row_requests import (
+from baobab.tools.data.queries.media_types import read_media_type
+from baobab.tools.data.queries.preferences import read_preferences
+from baobab.tools.data.queries.selection import Selection
+from baobab.tools.data.rows.ignored_names import warn_of_ignored_columns, warn_of_ignored_items
+from baobab.tools.data.rows.own_text import describe_rows
+from baobab.tools.data.rows.plans import explain_rows
+from baobab.tools.data.rows.row_reader import MOST_BYTES, key_condition
+from baobab.tools.data.rows.row_requests import (
     is_short_to_read,
     open_table,
     read_query,
     shape_answer,
 )
-from baobab.tools.data.rows import Rows
+from baobab.tools.data.rows.rows import Rows
+from baobab.tools.data.rows.transactions import find_catalogue, read_rows
+from baobab.tools.data.schema.catalogue import Catalogue
 from baobab.tools.data.schemas import ActingAs, QueryPlan, Row, RowsOrRow
-from baobab.tools.data.selection import Selection
 from baobab.tools.data.toolset import ROWS, data
-from baobab.tools.data.transactions import find_catalogue, read_rows
 
 _PLAN_TEXT = "application/vnd.pgrst.plan+text; charset=utf-8"
 _SHORT, _SHORT_BYTES = 100, 2**18

@@ -9,21 +9,16 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from baobab.storage.database import StatementTimeout
-from baobab.storage.statements import Statements
-from baobab.tools.core.auth.access import AppOwner
-from baobab.tools.core.binding import Audit
-from baobab.tools.core.call import Call, Tool
+from baobab.storage.sql.database import StatementTimeout
+from baobab.storage.sql.statements import Statements
+from baobab.tools.core import AppId, AppOwner, Audit, Call, Guard, JsonObject, Mcp, Rest, Text, one_of
+from baobab.tools.core.binding import Brief
+from baobab.tools.core.call import Tool
 from baobab.tools.core.errors import PrivilegeMissing
-from baobab.tools.core.texts import require_marking
-from baobab.tools.core.toolset import Guard, Mcp, Rest
-from baobab.tools.core.types import AppId, DefaultBy, JsonObject, Text
-from baobab.tools.core.widening import one_of
+from baobab.tools.core.guard.texts import require_marking
+from baobab.tools.core.types import DefaultBy
 from baobab.tools.data.actor import SERVICE
-from baobab.tools.data.catalogue import Catalogue
-from baobab.tools.data.change_log import ChangeLog, find_author
-from baobab.tools.data.changes import change_catalogue, try_policies, try_views
-from baobab.tools.data.document import Wanted, read_document, render_document, render_table
+from baobab.tools.data.advice.open_tables import find_open_tables
 from baobab.tools.data.errors import (
     DestructiveChange,
     InvalidExpression,
@@ -37,19 +32,24 @@ from baobab.tools.data.errors import (
     UnknownTable,
     WrittenByUsers,
 )
-from baobab.tools.data.expression_compiler import load_parser
-from baobab.tools.data.fields import TableName
-from baobab.tools.data.losses import suggest_renames
-from baobab.tools.data.merging import merge_document
-from baobab.tools.data.migration import MigrationPlan, describe
-from baobab.tools.data.open_tables import find_open_tables
-from baobab.tools.data.own_text import forget_outside_rows, is_written_by_users
-from baobab.tools.data.row_security import lower_guard
-from baobab.tools.data.schema_log import Kept, SchemaLog
+from baobab.tools.data.expressions.compiler import load_parser
+from baobab.tools.data.fields import UNDO, TableName
+from baobab.tools.data.history.change_log import ChangeLog, find_author
+from baobab.tools.data.history.sequences import Sequences
+from baobab.tools.data.migration.agent_uses import list_broken_agents
+from baobab.tools.data.migration.change import describe
+from baobab.tools.data.migration.changes import change_catalogue, try_policies, try_views
+from baobab.tools.data.migration.losses import suggest_renames
+from baobab.tools.data.migration.merging import merge_document
+from baobab.tools.data.migration.migration import MigrationPlan
+from baobab.tools.data.migration.schema_log import Kept, SchemaLog
+from baobab.tools.data.rows.own_text import forget_outside_rows, is_written_by_users
+from baobab.tools.data.rows.row_security import lower_guard
+from baobab.tools.data.rows.transactions import find_catalogue, format_moment
+from baobab.tools.data.schema.catalogue import Catalogue
+from baobab.tools.data.schema.document import Wanted, read_document, render_document, render_table
 from baobab.tools.data.schemas import Applied, BrokenCheck, Meta, Migrations, OwnText, Schema, TableDescription
-from baobab.tools.data.sequences import Sequences
 from baobab.tools.data.toolset import data
-from baobab.tools.data.transactions import find_catalogue, format_moment
 
 _ADMIN = AppOwner("admin")
 _EXAMPLE = {
@@ -185,7 +185,8 @@ async def _preview_apply(
     if dry_run or not plan.changes:
         return "It would change nothing."
     text = "It would " + "; ".join(change.description for change in plan.changes)[:4000] + "."
-    return " ".join([text, *await _find_unkept(call, plan)])
+    broken_agents = await list_broken_agents(call, await find_catalogue(call), plan.result)
+    return " ".join([text, *await _find_unkept(call, plan), *broken_agents])
 
 
 @data.tool(
@@ -195,11 +196,19 @@ async def _preview_apply(
     raises=_REFUSALS,
     audit=Audit("schema.apply", resource="schema"),
     rest=Rest(examples={"schema": _EXAMPLE, "name": "add posts"}),
-    mcp=Mcp(start=True),
+    mcp=Mcp(
+        start=True,
+        brief=Brief(
+            "statements",
+            frozenset({"sql"}),
+            "The SQL is left out: schema_migrations has it once it has run, and POST /v1/{app_id}/schema/apply before.",
+        ),
+    ),
     guard=Guard(
         destructive_when="if it drops a table or a column",
         preview=_preview_apply,
         meaning=_digest_schema,
+        undone_by=UNDO,
         consequence="It changes tables. What it drops, data_undo can bring back within the days of undo, unless the "
         "preview says that it cannot.",
     ),
@@ -241,9 +250,11 @@ async def schema_apply(
         }
         if broken_checks := await _find_broken_checks(call, plan):
             dry["broken_checks"] = broken_checks
+        present_catalogue = await find_catalogue(call)
         if warnings := [
             *await _find_unkept(call, plan),
-            *suggest_renames(await find_catalogue(call), plan.result, document),
+            *suggest_renames(present_catalogue, plan.result, document),
+            *await list_broken_agents(call, present_catalogue, plan.result),
         ]:
             dry["warnings"] = warnings
         return dry
@@ -301,6 +312,7 @@ async def schema_apply(
         *kept_drops.warnings,
         *_warn(call, plan, catalogue),
         *suggest_renames(older_catalogue, catalogue, document),
+        *await list_broken_agents(call, older_catalogue, catalogue),
     ]
     return {**answer, "warnings": warnings} if warnings else answer
 

@@ -6,21 +6,18 @@ from typing import Annotated, Any
 from pydantic import Field
 from pydantic_core import to_json
 
-from baobab.tools.core.auth.access import AppOwner
-from baobab.tools.core.call import Call
-from baobab.tools.core.toolset import Rest
-from baobab.tools.core.types import AppId, Text
+from baobab.tools.core import AppId, AppOwner, Call, Rest, Text
 from baobab.tools.data.actor import SERVICE, VISITOR, Actor
-from baobab.tools.data.catalogue import Catalogue, Expression
-from baobab.tools.data.claims import add_claims_of_all
 from baobab.tools.data.errors import ColumnNotFound, InvalidFilter, QueryRefused, QueryTimeout, TableNotFound
 from baobab.tools.data.fields import Filters, OrderText, TableName
-from baobab.tools.data.row_reader import RowReader
-from baobab.tools.data.rows import Rows
+from baobab.tools.data.queries.selection import place_filters, read_selection
+from baobab.tools.data.rows.claims import add_claims_of_all
+from baobab.tools.data.rows.row_reader import RowReader
+from baobab.tools.data.rows.rows import Rows
+from baobab.tools.data.rows.transactions import find_catalogue, read_rows
+from baobab.tools.data.schema.catalogue import Catalogue, Expression
 from baobab.tools.data.schemas import Simulated, SimulatedRow, Viewer
-from baobab.tools.data.selection import place_filters, read_selection
 from baobab.tools.data.toolset import data
-from baobab.tools.data.transactions import find_catalogue, read_rows
 
 ViewerName = Annotated[
     str, Text(36, pattern=r"^(anon|[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12})$"), Field(examples=["anon"])

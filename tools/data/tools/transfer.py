@@ -4,21 +4,19 @@ from typing import Annotated, Any, Literal, Unpack, cast
 
 from pydantic import Field
 
-from baobab.tools.core.auth.access import AppOwner
-from baobab.tools.core.call import Call
+from baobab.tools.core import AppId, AppOwner, Call, Guard, Rest, Text
 from baobab.tools.core.errors import AppPaused, BodyTooLarge
 from baobab.tools.core.stream import Body, OrText, Places, Stream
-from baobab.tools.core.toolset import Guard, Rest
-from baobab.tools.core.types import AppId, Text
 from baobab.tools.data.access import ACCESS, find_actor
-from baobab.tools.data.attempts import read_attempt
-from baobab.tools.data.csv_rows import MEDIA_TYPE as CSV
 from baobab.tools.data.errors import AnswerTooLarge, ImportNotText, ImportOvertaken, ImportStopped, TooManyExports
-from baobab.tools.data.exporting import Export, ExportRequest
+from baobab.tools.data.exchange.csv_rows import MEDIA_TYPE as CSV
+from baobab.tools.data.exchange.exporting import Export, ExportRequest
+from baobab.tools.data.exchange.importing import MOST_BYTES, Import, ImportRequest
 from baobab.tools.data.fields import (
     AS_HEADERS,
     KEY_HEADER,
     READ_ERRORS,
+    UNDO,
     WRITE_ERRORS,
     WRITTEN,
     Filters,
@@ -26,12 +24,12 @@ from baobab.tools.data.fields import (
     SelectText,
     TableName,
 )
-from baobab.tools.data.ignored_names import warn_of_ignored_columns
-from baobab.tools.data.importing import MOST_BYTES, Import, ImportRequest
-from baobab.tools.data.preferences import read_preferences
+from baobab.tools.data.queries.preferences import read_preferences
+from baobab.tools.data.rows.attempts import read_attempt
+from baobab.tools.data.rows.ignored_names import warn_of_ignored_columns
+from baobab.tools.data.rows.transactions import find_catalogue
 from baobab.tools.data.schemas import ActingAs, Imported, WriteOptions
 from baobab.tools.data.toolset import data
-from baobab.tools.data.transactions import find_catalogue
 
 _JSON_LINES = "application/x-ndjson"
 _MOST_TEXT = 2**20
@@ -91,8 +89,11 @@ async def data_export(
 
 
 async def _preview_import(call: Call, app_id: AppId, table: str, content: Body, **arguments: Any) -> str:
-    del app_id
     (await find_catalogue(call)).table(table)
+    if content.text is not None:
+        await data_import(call, app_id, table, content, **{**arguments, "dry_run": True})
+        # A long file is written, and undone, part by part: one that was tried does not show it for all.
+        call.is_undoable = None
     return f"It would import a file into `{table}` ({arguments['format']}):\n{content.text}"[:4000]
 
 
@@ -116,7 +117,7 @@ async def _require_text(call: Call, *, content: Body, **arguments: Any) -> str:
         from_headers={**AS_HEADERS, **KEY_HEADER, "prefer": "prefer"},
         max_body=MOST_BYTES,
     ),
-    guard=Guard(overwrites=True, preview=_preview_import, meaning=_require_text),
+    guard=Guard(overwrites=True, preview=_preview_import, meaning=_require_text, undone_by=UNDO),
 )
 async def data_import(
     call: Call,

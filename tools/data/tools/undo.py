@@ -8,19 +8,10 @@ from typing import Annotated, Any, Unpack
 from pydantic import Field
 from pydantic_core import to_json
 
-from baobab.storage.statements import Statements
-from baobab.tools.core.auth.access import AppOwner
-from baobab.tools.core.binding import Audit
-from baobab.tools.core.call import Call
-from baobab.tools.core.errors import BadRequest
+from baobab.storage.sql.statements import Statements
+from baobab.tools.core import AppId, AppOwner, Audit, BadRequest, Call, Guard, Rest, Text
 from baobab.tools.core.listing import Listing
-from baobab.tools.core.toolset import Guard, Rest
-from baobab.tools.core.types import AppId, Text
 from baobab.tools.data.actor import SERVICE
-from baobab.tools.data.attempts import read_attempt
-from baobab.tools.data.catalogue import Catalogue
-from baobab.tools.data.change_log import SCHEMA, Change, ChangeLog, LogReader, find_author
-from baobab.tools.data.changes import change_catalogue, try_policies, try_views
 from baobab.tools.data.errors import (
     ActionNotFound,
     ForeignKeyViolation,
@@ -32,16 +23,21 @@ from baobab.tools.data.errors import (
     UniqueViolation,
     UnknownTable,
 )
-from baobab.tools.data.expression_compiler import load_parser
-from baobab.tools.data.fields import KEY_HEADER, TableName
-from baobab.tools.data.row_security import lower_guard
-from baobab.tools.data.rows import Rows
-from baobab.tools.data.schema_log import SchemaLog
+from baobab.tools.data.expressions.compiler import load_parser
+from baobab.tools.data.fields import KEY_HEADER, UNDO, TableName
+from baobab.tools.data.history.change_log import SCHEMA, Change, ChangeLog, LogReader, find_author
+from baobab.tools.data.history.sequences import Sequences
+from baobab.tools.data.migration.agent_uses import list_broken_agents
+from baobab.tools.data.migration.changes import change_catalogue, try_policies, try_views
+from baobab.tools.data.migration.schema_log import SchemaLog
+from baobab.tools.data.rows.attempts import read_attempt
+from baobab.tools.data.rows.row_security import lower_guard
+from baobab.tools.data.rows.rows import Rows
+from baobab.tools.data.rows.transactions import find_catalogue, format_moment, write_rows
+from baobab.tools.data.rows.undo import UndoPlan, plan_undo, undo
+from baobab.tools.data.schema.catalogue import Catalogue
 from baobab.tools.data.schemas import ChangeRow, Changes, RepeatOptions, Undone
-from baobab.tools.data.sequences import Sequences
 from baobab.tools.data.toolset import data
-from baobab.tools.data.transactions import find_catalogue, format_moment, write_rows
-from baobab.tools.data.undo import UndoPlan, plan_undo, undo
 
 _MOST_BYTES = 2**20
 """The most bytes of rows in one list of changes."""
@@ -136,6 +132,7 @@ async def _preview_undo(
     audit=Audit("data.undo", category="data", resource="action"),
     guard=Guard(
         preview=_preview_undo,
+        undone_by=UNDO,
         consequence="Rows become what they were before; undoing this undo brings back what they are now.",
     ),
     rest=Rest(query=("idempotency_key",), from_headers=KEY_HEADER, examples={"action_id": "17"}),
@@ -194,8 +191,11 @@ async def _undo_schema(call: Call, change: Change) -> Undone:
     now, token, parser = format_moment(call), call.services.ids.hex(12), await load_parser()
     steps: list[str] = []
     warnings: list[str] = []
+    older_catalogue = await find_catalogue(call)
 
     def restore(statements: Statements, current: Catalogue) -> Catalogue:
+        nonlocal older_catalogue
+        older_catalogue = current
         _require_undoable(LogReader(statements, store, app_id).read_action(change.id, 1), change, _find_oldest(call))
         lower_guard(statements, store, app_id)
         sequences = Sequences(statements, store, app_id)
@@ -208,13 +208,14 @@ async def _undo_schema(call: Call, change: Change) -> Undone:
         return replace(catalogue, guard=None)
 
     try:
-        await change_catalogue(call, restore)
+        restored_catalogue = await change_catalogue(call, restore)
     except (InvalidSchema, InvalidExpression, UnknownTable, MigrationFailed) as exc:
         raise UndoConflict(
             f"The schema has changed since: {exc.message}",
             remediation="op:data_changes with `table: _schema` lists the later changes: undo those first.",
         ) from exc
     call.audit.resource_id = str(change.id)
+    warnings += await list_broken_agents(call, older_catalogue, restored_catalogue)
     answer: Undone = {
         "undone": len(steps),
         "actions": [str(change.id)],

@@ -5,14 +5,10 @@ from typing import Annotated, Unpack
 from pydantic import Field
 
 from baobab.runtime.documents.thumbnails import MEDIA_TYPE
-from baobab.tools.core.binding import Audit
-from baobab.tools.core.call import Call
+from baobab.tools.core import AppId, Audit, Call, Mcp, PerAddress, Rest, Text
 from baobab.tools.core.errors import AlreadyExists, Damaged
-from baobab.tools.core.limits import PerAddress
 from baobab.tools.core.signed_urls import Expires, Signature
 from baobab.tools.core.stream import Body, Stream
-from baobab.tools.core.toolset import Mcp, Rest
-from baobab.tools.core.types import AppId, Text
 from baobab.tools.files.access import BY_DOWNLOAD_URL, BY_THUMBNAIL_URL, BY_UPLOAD_URL
 from baobab.tools.files.conditions import HEADERS as CONDITIONS
 from baobab.tools.files.errors import (

@@ -5,15 +5,12 @@ from typing import Annotated
 from pydantic import Field
 from sqlalchemy import select, update
 
-from baobab.tools.core.app_rights import AsApp
-from baobab.tools.core.auth.callers import EndUser
-from baobab.tools.core.binding import Audit
-from baobab.tools.core.call import Call
-from baobab.tools.core.escaping import escape_name
+from baobab.tools.core import AppId, Audit, Call, EndUser, Guard, Rest, one_of
+from baobab.tools.core.call import Preview
+from baobab.tools.core.guard.app_rights import AsApp
+from baobab.tools.core.guard.escaping import escape_name
+from baobab.tools.core.list_totals import count_list
 from baobab.tools.core.listing import Listing
-from baobab.tools.core.toolset import Guard, Rest
-from baobab.tools.core.types import AppId
-from baobab.tools.core.widening import one_of
 from baobab.tools.files import quota
 from baobab.tools.files.access import OF_RUNNING_APP, is_own, is_readable, note_files
 from baobab.tools.files.errors import ContentTypeRefused, FileNotFound, FileTooLarge, QuotaExceeded, TooManyUploads
@@ -108,11 +105,12 @@ async def files_list(
     cursor: the id of the last file of the previous page.
     """
     conditions = [_columns.app_id == app_id, ~PENDING, *is_own(call.caller)]
+    whole_query = query = select(files_table).where(*conditions)
     if cursor is not None:
-        conditions.append(_columns.id < cursor)
-    query = select(files_table).where(*conditions).order_by(_columns.id.desc()).limit(limit)
+        query = query.where(_columns.id < cursor)
     async with call.reading() as execute:
-        rows = (await execute(query)).all()
+        rows = (await execute(query.order_by(_columns.id.desc()).limit(limit))).all()
+        await count_list(call, execute, whole_query, is_all=cursor is None and len(rows) < limit)
     await note_files(call, *rows)
     return [describe(row) for row in rows]
 
@@ -182,12 +180,13 @@ async def files_update(call: Call, app_id: AppId, object_id: FileId, public: boo
     return describe(row)
 
 
-async def _preview_deletion(call: Call, app_id: str, object_id: str) -> str:
+async def _preview_deletion(call: Call, app_id: str, object_id: str) -> Preview:
     async with call.reading() as execute:
         row = await find_row(execute, app_id, object_id, *is_own(call.caller))
     if row is None:
         raise FileNotFound
-    return f"Deletes the file {escape_name(row.filename)} of {row.size_bytes} bytes for ever."
+    text = f"Deletes the file {escape_name(row.filename)} of {row.size_bytes} bytes for ever."
+    return Preview(text, await list_deletion(call, app_id, object_id))
 
 
 @files.tool(
@@ -197,7 +196,7 @@ async def _preview_deletion(call: Call, app_id: str, object_id: str) -> str:
     raises=(FileNotFound,),
     audit=Audit("storage.delete", category="storage", action="delete", resource="file"),
     rest=Rest(status=204, also=("/objects/{object_id}", "/uploads/{object_id}"), headers=TUS),
-    guard=Guard(preview=_preview_deletion, changes=list_deletion, as_app=AsApp(fills=("object_id",))),
+    guard=Guard(preview=_preview_deletion, as_app=AsApp(fills=("object_id",))),
 )
 async def files_delete(call: Call, app_id: AppId, object_id: FileId) -> None:
     """Delete a file for ever, or cancel an upload that has not arrived. Its space is free at once."""

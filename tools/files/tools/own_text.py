@@ -1,12 +1,7 @@
 """Tools that say which files hold the app's own texts."""
 
-from baobab.tools.core.auth.access import AppOwner
-from baobab.tools.core.binding import Audit
-from baobab.tools.core.call import Call
-from baobab.tools.core.own_prefixes import OwnPrefix, OwnPrefixes, list_prefixes, render_prefixes, set_prefix
-from baobab.tools.core.toolset import Guard, Rest
-from baobab.tools.core.types import AppId
-from baobab.tools.core.widening import one_of
+from baobab.tools.core import AppId, AppOwner, Audit, Call, Guard, Rest, one_of
+from baobab.tools.core.guard.own_prefixes import OwnPrefix, OwnPrefixes, list_prefixes, render_prefixes, set_prefix
 from baobab.tools.files.tables import FREEZES, own_folders
 from baobab.tools.files.toolset import files
 

@@ -4,14 +4,10 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from baobab.tools.core.app_rights import AsApp
-from baobab.tools.core.binding import Audit
-from baobab.tools.core.call import Call
-from baobab.tools.core.changes import Change
+from baobab.tools.core import AppId, Audit, Call, Guard, Mcp, Rest, Text, one_of
+from baobab.tools.core.call import Preview
 from baobab.tools.core.errors import Damaged
-from baobab.tools.core.toolset import Guard, Mcp, Rest
-from baobab.tools.core.types import AppId, Text
-from baobab.tools.core.widening import one_of
+from baobab.tools.core.guard.app_rights import AsApp
 from baobab.tools.files.access import OF_RUNNING_APP, is_readable, note_files
 from baobab.tools.files.errors import ContentInvalid, FileNotFound, NotText, StoreFailed
 from baobab.tools.files.foresight import list_addition
@@ -37,11 +33,11 @@ from baobab.tools.files.toolset import files
 Content = Annotated[str, Text(LONGEST_INLINE), Field(description="The content: text, or bytes as base64.")]
 
 
-async def _list_changes(
+async def _preview_put(
     call: Call, app_id: AppId, filename: Filename, content: Content, encoding: Encoding, **_arguments: Any
-) -> list[Change]:
+) -> Preview:
     del call, app_id
-    return list_addition(filename, content, encoding)
+    return Preview(changes=list_addition(filename, content, encoding))
 
 
 @files.tool(
@@ -58,7 +54,7 @@ async def _list_changes(
     guard=Guard(
         overwrites=True,
         widens={"public": one_of([True])},
-        changes=_list_changes,
+        preview=_preview_put,
         as_app=AsApp(literal=("contentType", "encoding"), fills=("filename", "content"), names=("filename",)),
     ),
 )

@@ -8,12 +8,9 @@ from typing import Annotated
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from baobab.tools.core.binding import Audit
-from baobab.tools.core.call import Call
+from baobab.tools.core import AppId, Audit, Call, Mcp, Rest, Text
 from baobab.tools.core.errors import AlreadyExists
 from baobab.tools.core.stream import Body
-from baobab.tools.core.toolset import Mcp, Rest
-from baobab.tools.core.types import AppId, Text
 from baobab.tools.files.access import OF_RUNNING_APP, is_own
 from baobab.tools.files.errors import (
     BodyTypeRefused,

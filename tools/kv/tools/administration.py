@@ -5,14 +5,24 @@ from typing import Annotated
 from pydantic import Field, WithJsonSchema
 from sqlalchemy import delete, func, select
 
-from baobab.tools.core.auth.callers import Account, AppKey, EndUser
+from baobab.tools.core import (
+    Account,
+    AppId,
+    AppKey,
+    Audit,
+    Call,
+    Cursor,
+    EndUser,
+    Guard,
+    Rest,
+    Text,
+    decode_cursor,
+    encode_cursor,
+)
 from baobab.tools.core.auth.function_keys import rotate_function_key
-from baobab.tools.core.binding import Audit
-from baobab.tools.core.call import Call
-from baobab.tools.core.pagination import Cursor, CursorInvalid, decode_cursor, encode_cursor
-from baobab.tools.core.rate_limits import resolve_answer
-from baobab.tools.core.toolset import Guard, Rest
-from baobab.tools.core.types import AppId, Json, Moment, Text
+from baobab.tools.core.limits.rate_limits import resolve_answer
+from baobab.tools.core.pagination import CursorInvalid
+from baobab.tools.core.types import Json, Moment
 from baobab.tools.kv.access import Authenticated, Operator
 from baobab.tools.kv.errors import MAX_VALUE_BYTES, ConfirmRequired
 from baobab.tools.kv.limits import POLICY

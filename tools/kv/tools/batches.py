@@ -8,12 +8,10 @@ from pydantic_core import from_json
 
 from baobab.storage.kv import errors as store
 from baobab.storage.kv.engine import Delete, Get, Op, OpResult, Set
-from baobab.tools.core.call import Call
-from baobab.tools.core.changes import NOTHING, Change, describe_change
-from baobab.tools.core.errors import BaobabError
-from baobab.tools.core.escaping import escape_text
-from baobab.tools.core.toolset import Guard, Rest
-from baobab.tools.core.types import AppId
+from baobab.tools.core import AppId, BaobabError, Call, Guard, Rest
+from baobab.tools.core.call import Preview
+from baobab.tools.core.guard.changes import NOTHING, Change, describe_change
+from baobab.tools.core.guard.escaping import escape_text
 from baobab.tools.kv.access import ExposedAccess, rule_book
 from baobab.tools.kv.errors import MAX_VALUE_BYTES, KeyInvalid, ValueTooLarge
 from baobab.tools.kv.keys import MAX_KEY, check_key, encode_value, name_keys
@@ -44,9 +42,13 @@ class _Refused(Exception):
         self.result: ItemResult = {"error": error, "message": message} if message else {"error": error}
 
 
-async def _preview_batch(call: Call, app_id: AppId, ops: list[Item]) -> str:
+async def _preview_batch(call: Call, app_id: AppId, ops: list[Item]) -> Preview:
+    answer = await _answer_unchanged(call, app_id, ops)
+    return Preview(await _list_operations(call, ops), await _list_changes(call, app_id, ops), answer)
+
+
+async def _list_operations(call: Call, ops: list[Item]) -> str:
     """Lists every operation, deletions first, so that the person who decides sees the dangerous ones at once."""
-    del app_id
     book = None if call.role else await rule_book(call)
     keys: dict[str, list[str]] = {"del": [], "set": [], "get": []}
     refusals = []
@@ -75,7 +77,7 @@ def _say_operations(arguments: Mapping[str, Any]) -> str | None:
     return f"{words[0].upper()}{words[1:]}"
 
 
-async def _list_batch_changes(call: Call, app_id: AppId, ops: list[Item]) -> list[Change]:
+async def _list_changes(call: Call, app_id: AppId, ops: list[Item]) -> list[Change]:
     """Returns the change of each operation, in order, without operations that change nothing."""
     book = None if call.role else await rule_book(call)
     writes = [op for op in (_plan(item, call, book) for item in ops) if isinstance(op, Set | Delete)]
@@ -129,7 +131,7 @@ async def _answer_unchanged(call: Call, app_id: AppId, ops: list[Item]) -> Batch
         max_body=_MAX_BODY,
         examples={"ops": [{"op": "set", "key": "a", "value": 1}, {"op": "get", "key": "a"}, {"op": "del", "key": "b"}]},
     ),
-    guard=Guard(preview=_preview_batch, changes=_list_batch_changes, idle=_answer_unchanged, outcome=_say_operations),
+    guard=Guard(preview=_preview_batch, outcome=_say_operations),
 )
 async def kv_batch(call: Call, app_id: AppId, ops: Annotated[list[Item], Field(max_length=MAX_OPS)]) -> BatchResult:
     """Run several operations in order. Each succeeds or fails on its own; results have the same order.

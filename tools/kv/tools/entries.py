@@ -10,14 +10,12 @@ from pydantic_core import from_json
 from baobab.storage.kv import errors as store
 from baobab.storage.kv.engine import ABSENT, Quota, Tier
 from baobab.storage.kv.json_equality import matches
-from baobab.tools.core.app_rights import AsApp
+from baobab.tools.core import OMITTED, AppId, AppMigrating, BaobabError, Call, Guard, Mcp, Rest
 from baobab.tools.core.binding import Encoded
-from baobab.tools.core.call import Call
-from baobab.tools.core.changes import NOTHING, Change, describe_change
-from baobab.tools.core.errors import AppMigrating, BaobabError
-from baobab.tools.core.toolset import Guard, Mcp, Rest
-from baobab.tools.core.types import OMITTED, AppId
-from baobab.tools.core.wording import quote_text
+from baobab.tools.core.call import Preview
+from baobab.tools.core.guard.app_rights import AsApp
+from baobab.tools.core.guard.changes import NOTHING, describe_change
+from baobab.tools.core.guard.wording import quote_text
 from baobab.tools.kv.access import ExposedAccess
 from baobab.tools.kv.errors import (
     CounterOverflow,
@@ -38,6 +36,7 @@ DURABLE_TTL = 30 * 86400
 EPHEMERAL_TTL = 3600
 MAX_TTL = 10**10
 _WHOLE = 2**63 - 1
+_DAY = 24 * 3600
 # JSON may escape one character as six bytes.
 _MAX_BODY = 2 * 2**20
 
@@ -103,20 +102,17 @@ async def _preview_put(
     value: Value,
     ttl: Ttl | None = OMITTED,
     ephemeral: bool = False,
-) -> str:
+) -> Preview:
     before = await call.stores.kv.get(app_id, key)
+    changes = [describe_change(key, NOTHING if before is None else before, value)]
     if before is None:
-        return f"The key is not there: it would store {_say_size(value)}."
-    return f"It would replace the value, which has {_say_size(before)}, by one of {_say_size(value)}."
+        return Preview(f"The key is not there: it would store {_say_size(value)}.", changes)
+    text = f"It would replace the value, which has {_say_size(before)}, by one of {_say_size(value)}."
+    return Preview(text, changes)
 
 
 def _say_size(value: bytes) -> str:
     return "1 byte" if len(value) == 1 else f"{len(value)} bytes"
-
-
-async def _list_put_changes(call: Call, app_id: AppId, key: Key, value: Value, **_fields: Any) -> list[Change]:
-    before = await call.stores.kv.get(app_id, key)
-    return [describe_change(key, NOTHING if before is None else before, value)]
 
 
 @kv.tool(
@@ -129,7 +125,6 @@ async def _list_put_changes(call: Call, app_id: AppId, key: Key, value: Value, *
     mcp=Mcp(start=True),
     guard=Guard(
         preview=_preview_put,
-        changes=_list_put_changes,
         destructive_when="if the key exists already: its value is replaced",
         outcome=lambda arguments: f"Store a value under the key {quote_text(arguments.get('key'))}",
         as_app=AsApp(literal=("ttl", "ephemeral"), fills=("key", "value"), names=("key",)),
@@ -155,21 +150,12 @@ async def kv_put(
         call.declare_destructive()
 
 
-async def _preview_delete(call: Call, app_id: AppId, key: Key) -> str:
+async def _preview_delete(call: Call, app_id: AppId, key: Key) -> Preview:
     value = await call.stores.kv.get(app_id, key)
     if value is None:
-        return "The key is not there: nothing would be deleted."
-    return f"It would delete the key, whose value has {_say_size(value)}."
-
-
-async def _list_deletions(call: Call, app_id: AppId, key: Key) -> list[Change]:
-    value = await call.stores.kv.get(app_id, key)
-    return [] if value is None else [describe_change(key, value, NOTHING)]
-
-
-async def _answer_missing(call: Call, app_id: AppId, key: Key) -> Deletion | None:
-    """Returns the result if there is nothing to delete, else None."""
-    return None if await call.stores.kv.exists(app_id, key) else {"deleted": 0}
+        return Preview("The key is not there: nothing would be deleted.", [], {"deleted": 0})
+    text = f"It would delete the key, whose value has {_say_size(value)}."
+    return Preview(text, [describe_change(key, value, NOTHING)])
 
 
 @kv.tool(
@@ -180,8 +166,6 @@ async def _answer_missing(call: Call, app_id: AppId, key: Key) -> Deletion | Non
     audit=WRITTEN,
     guard=Guard(
         preview=_preview_delete,
-        changes=_list_deletions,
-        idle=_answer_missing,
         outcome=lambda arguments: f"Delete {name_keys([arguments.get('key')], is_final=True)}",
         as_app=AsApp(fills=("key",), names=("key",)),
     ),
@@ -191,31 +175,32 @@ async def kv_delete(call: Call, app_id: AppId, key: Key) -> Deletion:
     return {"deleted": await call.stores.kv.delete(app_id, key)}
 
 
-async def _preview_count(call: Call, app_id: AppId, key: Key, by: Step = 1) -> str:
-    del by
+async def _count(call: Call, app_id: AppId, key: str, step: int, ttl: int | None) -> int:
+    value = await translate_errors(call.stores.kv.incr(app_id, key, step, lifetime(ttl, ephemeral=False), quota(call)))
+    # A counter that stands at its first step is most likely new: who gave it no lifetime should know that it has one.
+    seconds = await call.stores.kv.ttl(app_id, key) if ttl is OMITTED and value == step else None
+    if isinstance(seconds, int):
+        left = f"{round(seconds / _DAY)} days" if seconds >= 2 * _DAY else f"{seconds} seconds"
+        call.warn(f"{key} expires in {left}, and counting on does not change that. kv_expire does (null: never).")
+    return value
+
+
+async def _preview_incr(call: Call, app_id: AppId, key: Key, by: Step = 1, **_fields: Any) -> Preview:
     raw = await call.stores.kv.get(app_id, key)
     if raw is None:
-        return "The counter is not there: it would begin at 0."
+        return Preview("The counter is not there: it would begin at 0.", [describe_change(key, NOTHING, by)])
     value = from_json(raw)
     if type(value) is not int:
         raise NotAnInteger
-    return f"The counter is at {value}."
+    return Preview(f"The counter is at {value}.", [describe_change(key, value, value + by)])
+
+
+async def _preview_decr(call: Call, app_id: AppId, key: Key, by: Step = 1, **_fields: Any) -> Preview:
+    return await _preview_incr(call, app_id, key, -by)
 
 
 def _say_count(verb: str, arguments: Mapping[str, Any]) -> str:
     return f"{verb} the counter {quote_text(arguments.get('key'))} by {arguments.get('by', 1):d}"
-
-
-async def _list_incr_changes(call: Call, app_id: AppId, key: Key, by: Step = 1) -> list[Change]:
-    raw = await call.stores.kv.get(app_id, key)
-    if raw is None:
-        return [describe_change(key, NOTHING, by)]
-    count = from_json(raw)
-    return [describe_change(key, count, count + by)] if type(count) is int else []
-
-
-async def _list_decr_changes(call: Call, app_id: AppId, key: Key, by: Step = 1) -> list[Change]:
-    return await _list_incr_changes(call, app_id, key, -by)
 
 
 @kv.tool(
@@ -226,18 +211,18 @@ async def _list_decr_changes(call: Call, app_id: AppId, key: Key, by: Step = 1) 
     audit=WRITTEN,
     rest=Rest(examples={"by": 1}),
     guard=Guard(
-        preview=_preview_count,
-        changes=_list_incr_changes,
+        preview=_preview_incr,
         outcome=partial(_say_count, "Raise"),
-        as_app=AsApp(fills=("key", "by"), names=("key",)),
+        as_app=AsApp(literal=("ttl",), fills=("key", "by"), names=("key",)),
     ),
 )
-async def kv_incr(call: Call, app_id: AppId, key: Key, by: Step = 1) -> Count:
-    """Raise a counter and return it, atomically. A new one starts at 0 and lives 30 days.
+async def kv_incr(call: Call, app_id: AppId, key: Key, by: Step = 1, ttl: Ttl | None = OMITTED) -> Count:
+    """Raise a counter and return it, atomically. A new one starts at 0 and lives 30 days, unless `ttl` says otherwise.
 
     by: how much; may be negative.
+    ttl: seconds that a new counter lives; null for ever. One that exists keeps its own.
     """
-    return {"value": await translate_errors(call.stores.kv.incr(app_id, key, by, DURABLE_TTL, quota(call)))}
+    return {"value": await _count(call, app_id, key, by, ttl)}
 
 
 @kv.tool(
@@ -248,18 +233,18 @@ async def kv_incr(call: Call, app_id: AppId, key: Key, by: Step = 1) -> Count:
     audit=WRITTEN,
     rest=Rest(examples={"by": 1}),
     guard=Guard(
-        preview=_preview_count,
-        changes=_list_decr_changes,
+        preview=_preview_decr,
         outcome=partial(_say_count, "Lower"),
-        as_app=AsApp(fills=("key", "by"), names=("key",)),
+        as_app=AsApp(literal=("ttl",), fills=("key", "by"), names=("key",)),
     ),
 )
-async def kv_decr(call: Call, app_id: AppId, key: Key, by: Step = 1) -> Count:
-    """Lower a counter and return it, atomically. A new one starts at 0 and lives 30 days.
+async def kv_decr(call: Call, app_id: AppId, key: Key, by: Step = 1, ttl: Ttl | None = OMITTED) -> Count:
+    """Lower a counter and return it, atomically. A new one starts at 0 and lives 30 days, unless `ttl` says otherwise.
 
     by: how much; may be negative.
+    ttl: seconds that a new counter lives; null for ever. One that exists keeps its own.
     """
-    return {"value": await translate_errors(call.stores.kv.incr(app_id, key, -by, DURABLE_TTL, quota(call)))}
+    return {"value": await _count(call, app_id, key, -by, ttl)}
 
 
 @kv.tool(

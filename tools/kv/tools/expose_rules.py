@@ -6,12 +6,8 @@ from typing import Annotated
 from pydantic import Field
 from sqlalchemy import delete, insert, select
 
-from baobab.tools.core.binding import Audit
-from baobab.tools.core.call import Call
-from baobab.tools.core.errors import BadRequest
+from baobab.tools.core import AppId, Audit, BadRequest, Call, Guard, Rest
 from baobab.tools.core.patterns import Pattern, names_owner
-from baobab.tools.core.toolset import Guard, Rest
-from baobab.tools.core.types import AppId
 from baobab.tools.kv.access import Operator
 from baobab.tools.kv.errors import ExposeConflict
 from baobab.tools.kv.keys import Key

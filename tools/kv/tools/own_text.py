@@ -1,12 +1,8 @@
 """Tools that say which keys hold the app's own texts."""
 
-from baobab.tools.core.binding import Audit
-from baobab.tools.core.call import Call
-from baobab.tools.core.own_prefixes import OwnPrefix, OwnPrefixes, list_prefixes, render_prefixes, set_prefix
+from baobab.tools.core import AppId, Audit, Call, Guard, Rest, one_of
+from baobab.tools.core.guard.own_prefixes import OwnPrefix, OwnPrefixes, list_prefixes, render_prefixes, set_prefix
 from baobab.tools.core.patterns import literal_prefix
-from baobab.tools.core.toolset import Guard, Rest
-from baobab.tools.core.types import AppId
-from baobab.tools.core.widening import one_of
 from baobab.tools.kv.access import Operator, rule_book
 from baobab.tools.kv.errors import OpenToUsers
 from baobab.tools.kv.own_keys import MARKED, forget_outside_keys

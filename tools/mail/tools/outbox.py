@@ -5,11 +5,8 @@ from typing import Any
 
 from sqlalchemy import and_, or_, select
 
-from baobab.tools.core.auth.access import AppOwner
-from baobab.tools.core.call import Call
-from baobab.tools.core.pagination import Cursor, PageSize, decode_cursor, encode_cursor
-from baobab.tools.core.toolset import Guard
-from baobab.tools.core.types import AppId, Uuid
+from baobab.tools.core import AppId, AppOwner, Call, Cursor, Guard, PageSize, Uuid, decode_cursor, encode_cursor
+from baobab.tools.core.list_totals import count_list
 from baobab.tools.mail.errors import MailNotFound
 from baobab.tools.mail.jobs import open_text
 from baobab.tools.mail.schemas import OneMail, Outbox, OutboxMail
@@ -34,6 +31,7 @@ async def mail_outbox_list(call: Call, app_id: AppId, limit: PageSize = 50, curs
     """
     of = f"outbox:{app_id}"
     query = select(mails).where(mails.c.app_id == app_id).order_by(mails.c.created_at.desc(), mails.c.id.desc())
+    whole_query = query
     if cursor is not None:
         at, last = decode_cursor(call.services.vault, of, cursor)
         moment = datetime.fromisoformat(at)
@@ -41,6 +39,7 @@ async def mail_outbox_list(call: Call, app_id: AppId, limit: PageSize = 50, curs
         query = query.where(is_earlier)
     async with call.reading() as execute:
         rows = (await execute(query.limit(limit + 1))).all()
+        await count_list(call, execute, whole_query, is_all=cursor is None and len(rows) <= limit)
     page, following = rows[:limit], None
     if len(rows) > limit:
         following = encode_cursor(call.services.vault, of, page[-1].created_at.isoformat(), page[-1].id)

@@ -4,20 +4,30 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from baobab.runtime.addresses import DENIED_PORTS, AddressRefused, UrlRefused
-from baobab.runtime.egress import Egress
-from baobab.runtime.smtp import MailDelayed, MailRefused, send_message
-from baobab.storage.tables import build_upsert
-from baobab.tools.core.auth.access import AppOwner
-from baobab.tools.core.binding import Audit
-from baobab.tools.core.call import Call
-from baobab.tools.core.errors import AppMigrating, BadRequest, MissingField
-from baobab.tools.core.limits import PerOrganisation
-from baobab.tools.core.toolset import Guard, Rest
-from baobab.tools.core.types import OMITTED, AppId, Email, NameText, Text
-from baobab.tools.core.widening import whatever_is_said
+from baobab.runtime.net.addresses import DENIED_PORTS, AddressRefused, UrlRefused
+from baobab.runtime.net.egress import Egress
+from baobab.runtime.net.smtp import MailDelayed, MailRefused, send_message
+from baobab.storage.sql.tables import build_upsert
+from baobab.tools.core import (
+    OMITTED,
+    AppId,
+    AppMigrating,
+    AppOwner,
+    Audit,
+    BadRequest,
+    Call,
+    Email,
+    Guard,
+    NameText,
+    Rest,
+    Text,
+)
+from baobab.tools.core.errors import MissingField
+from baobab.tools.core.guard.widening import whatever_is_said
+from baobab.tools.core.limits.limits import PerOrganisation
 from baobab.tools.mail.mailer import find_settings
 from baobab.tools.mail.message import compose_message
+from baobab.tools.mail.recipients import ListedRecipients
 from baobab.tools.mail.rendering import render_mail
 from baobab.tools.mail.routes import find_route, seal_password
 from baobab.tools.mail.schemas import ADDRESS, KnownMailServer, MailServer, MailSettings, MailTried, OneMailSettings
@@ -51,7 +61,7 @@ async def mail_settings_get(call: Call, app_id: AppId) -> OneMailSettings:
     audit=Audit("auth.mail.update", category="auth", resource="mail_settings"),
     rest=Rest(examples={"from_name": "Acme", "reply_to": "help@example.com"}),
     # A person who chooses the server can read every code that is mailed to the app's users.
-    guard=Guard(widens={"smtp": whatever_is_said}),
+    guard=Guard(widens={"smtp": whatever_is_said, "recipients": bool}),
 )
 async def mail_settings_update(
     call: Call,
@@ -60,6 +70,7 @@ async def mail_settings_update(
     reply_to: ReplyTo | None = OMITTED,
     colour: Colour | None = OMITTED,
     smtp: MailServer | None = OMITTED,
+    recipients: ListedRecipients = OMITTED,
 ) -> OneMailSettings:
     """Change how the mail of an app looks, or which server takes it; what is left out stays.
 
@@ -68,13 +79,16 @@ async def mail_settings_update(
     colour: of the code and the button in the HTML, such as `#1d4ed8`; null for black.
     smtp: a mail server of the app's own, always as a whole, with its password; null for the installation's. Private
       addresses are refused unless the operator allows them.
+    recipients: addresses and domains that op:mail_send may mail beside the app's users and the organisation's members.
     """
-    new_values = {"from_name": from_name, "reply_to": reply_to, "colour": colour}
+    new_values = {"from_name": from_name, "reply_to": reply_to, "colour": colour, "recipients": recipients}
     changes: dict[str, Any] = {name: value for name, value in new_values.items() if value is not OMITTED}
     if smtp is not OMITTED:
         changes |= _store_server(call, app_id, smtp)
     if not changes:
-        raise MissingField("Nothing to change.", remediation="Send `from_name`, `reply_to`, `colour` or `smtp`.")
+        raise MissingField(
+            "Nothing to change.", remediation="Send `from_name`, `reply_to`, `colour`, `smtp` or `recipients`."
+        )
     changes["updated_at"] = call.now
     async with FREEZES.writing(call) as unit:
         saving = build_upsert(unit.database.dialect, mail_settings).values(app_id=app_id, **changes)
@@ -106,7 +120,7 @@ async def mail_test(call: Call, app_id: AppId, to: Email) -> MailTried:
     if not call.is_nested:
         # No transaction stays open while another server works.
         await call.unit.commit()
-    name = call.require_app().name if settings is None or settings.from_name is None else settings.from_name
+    name = call.require_app().title if settings is None or settings.from_name is None else settings.from_name
     rendered_mail = render_mail("test", name, {}, None if settings is None else settings.colour)
     mail_id, place = call.services.ids.uuid(), f"{route.server.host}:{route.server.port}"
     try:
@@ -145,7 +159,7 @@ def _store_server(call: Call, app_id: str, smtp: MailServer | None) -> dict[str,
 
 def _describe(row: Any) -> MailSettings:
     if row is None:
-        return {"from_name": None, "reply_to": None, "colour": None, "smtp": None}
+        return {"from_name": None, "reply_to": None, "colour": None, "recipients": [], "smtp": None}
     server: KnownMailServer | None = None
     if row.smtp_host is not None:
         server = {
@@ -156,4 +170,10 @@ def _describe(row: Any) -> MailSettings:
             "username": row.smtp_username,
             "password_set": row.smtp_password is not None,
         }
-    return {"from_name": row.from_name, "reply_to": row.reply_to, "colour": row.colour, "smtp": server}
+    return {
+        "from_name": row.from_name,
+        "reply_to": row.reply_to,
+        "colour": row.colour,
+        "recipients": row.recipients or [],
+        "smtp": server,
+    }

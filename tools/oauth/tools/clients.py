@@ -9,11 +9,8 @@ from baobab.runtime.oauth import redirects
 from baobab.runtime.oauth.clients import MOST_REDIRECTS, NAMELESS, Client, ClientId, ClientName, readable_name
 from baobab.runtime.oauth.documents import ClientDocuments, is_address
 from baobab.runtime.oauth.errors import DocumentRefused, RedirectRefused, UnknownClient
+from baobab.tools.core import Audit, Call, PerAddress, Text
 from baobab.tools.core.auth.oauth_endpoints import OAUTH_ENDPOINTS
-from baobab.tools.core.binding import Audit
-from baobab.tools.core.call import Call
-from baobab.tools.core.limits import PerAddress
-from baobab.tools.core.types import Text
 from baobab.tools.oauth.tables import oauth_clients
 from baobab.tools.oauth.toolset import oauth
 

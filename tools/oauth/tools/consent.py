@@ -11,19 +11,26 @@ from baobab.runtime.oauth import redirects
 from baobab.runtime.oauth.errors import RequestGone, UnknownClient
 from baobab.runtime.oauth.requests import LONGEST, AuthorizationRequest
 from baobab.storage.secrets import digest_token
+from baobab.tools.core import (
+    EVERYBODY,
+    AnyAccount,
+    AppId,
+    AppNotFound,
+    Audit,
+    BadRequest,
+    Call,
+    Guard,
+    Rest,
+    Text,
+    Uuid,
+    require_role,
+)
 from baobab.tools.core.auth import keys
-from baobab.tools.core.auth.access import EVERYBODY, AnyAccount
 from baobab.tools.core.auth.key_limits import ToolsetNames, UnknownToolset, list_open_toolsets
 from baobab.tools.core.auth.membership import load_role
-from baobab.tools.core.auth.roles import require_role
-from baobab.tools.core.binding import Audit
-from baobab.tools.core.call import Call
 from baobab.tools.core.days import Day
 from baobab.tools.core.effects import Policy
-from baobab.tools.core.errors import AppNotFound, BadRequest
-from baobab.tools.core.plan_room import PlanLimitReached
-from baobab.tools.core.toolset import Guard, Rest
-from baobab.tools.core.types import AppId, Text, Uuid
+from baobab.tools.core.limits.plan_room import PlanLimitReached
 from baobab.tools.oauth.requests import open_request
 from baobab.tools.oauth.schemas import AskedFor, Decided
 from baobab.tools.oauth.tables import oauth_clients, oauth_codes

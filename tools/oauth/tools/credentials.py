@@ -8,17 +8,13 @@ from baobab.runtime.oauth import redirects
 from baobab.runtime.oauth.clients import ClientId
 from baobab.runtime.oauth.errors import InvalidGrant
 from baobab.storage.secrets import digest_token
+from baobab.tools.core import Audit, Call, PerAddress, Secret, Text
 from baobab.tools.core.auth import keys
 from baobab.tools.core.auth.callers import Limits
 from baobab.tools.core.auth.membership import load_role
 from baobab.tools.core.auth.oauth_endpoints import OAUTH_ENDPOINTS
 from baobab.tools.core.auth.tables import api_keys
-from baobab.tools.core.binding import Audit
-from baobab.tools.core.call import Call
-from baobab.tools.core.limits import PerAddress
-from baobab.tools.core.plan_room import PlanLimitReached
-from baobab.tools.core.secret import Secret
-from baobab.tools.core.types import Text
+from baobab.tools.core.limits.plan_room import PlanLimitReached
 from baobab.tools.oauth.grants import REFRESH_LIFETIME, create_grant, expiry, find_refresh_token, rotate
 from baobab.tools.oauth.schemas import Exchanged, PendingCode, PendingRefresh, Revoked
 from baobab.tools.oauth.tables import oauth_codes, oauth_grants, oauth_refresh_tokens

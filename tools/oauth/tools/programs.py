@@ -2,15 +2,12 @@
 
 from typing import cast
 
-from sqlalchemy import or_, select
+from sqlalchemy import func, or_, select
 
+from baobab.tools.core import AnyAccount, Audit, Call, Uuid
 from baobab.tools.core.auth import keys
-from baobab.tools.core.auth.access import AnyAccount
 from baobab.tools.core.auth.tables import api_keys, apps, organisations
-from baobab.tools.core.binding import Audit
-from baobab.tools.core.call import Call
-from baobab.tools.core.escaping import escape_text
-from baobab.tools.core.types import Uuid
+from baobab.tools.core.guard.escaping import escape_text
 from baobab.tools.oauth.errors import ProgramNotFound
 from baobab.tools.oauth.schemas import Program, Programs, Revoked
 from baobab.tools.oauth.tables import oauth_grants
@@ -25,7 +22,10 @@ async def oauth_programs_list(call: Call) -> Programs:
     grant, key = oauth_grants.c, api_keys.c
     query = (
         select(api_keys, grant.client_id, grant.client_name, grant.redirect_host, grant.scope)
-        .add_columns(organisations.c.name.label("organization_name"), apps.c.name.label("only_app_name"))
+        .add_columns(
+            organisations.c.name.label("organization_name"),
+            func.coalesce(apps.c.display_name, apps.c.name).label("only_app_name"),
+        )
         .add_columns(key.organisation_id.label("organization_id"))
         .join(oauth_grants, grant.key_id == key.id)
         .join(organisations, organisations.c.id == key.organisation_id)

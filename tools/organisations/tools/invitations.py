@@ -5,17 +5,24 @@ from typing import Annotated, Any, cast
 from pydantic import Field
 from sqlalchemy import func, insert, select
 
-from baobab.tools.core.auth.access import EVERYBODY, AnyAccount
+from baobab.tools.core import (
+    EVERYBODY,
+    AnyAccount,
+    Audit,
+    Call,
+    Email,
+    Guard,
+    Mcp,
+    PerAddress,
+    Rest,
+    Role,
+    Secret,
+    Uuid,
+)
 from baobab.tools.core.auth.membership import load_role
-from baobab.tools.core.auth.roles import APPROVER, Role
+from baobab.tools.core.auth.roles import APPROVER
 from baobab.tools.core.auth.tables import accounts, members
-from baobab.tools.core.binding import Audit
-from baobab.tools.core.call import Call
-from baobab.tools.core.limits import PerAddress
 from baobab.tools.core.mail import Mail
-from baobab.tools.core.secret import Secret
-from baobab.tools.core.toolset import Guard, Mcp, Rest
-from baobab.tools.core.types import Email, Uuid
 from baobab.tools.organisations import invitations as invited
 from baobab.tools.organisations.access import Member
 from baobab.tools.organisations.errors import (

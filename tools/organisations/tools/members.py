@@ -6,15 +6,12 @@ from typing import Annotated, Any
 from pydantic import Field
 from sqlalchemy import delete, select, update
 
+from baobab.tools.core import Audit, Call, Guard, Role, Uuid
 from baobab.tools.core.auth import keys
 from baobab.tools.core.auth.function_keys import void_function_keys_shown_to
 from baobab.tools.core.auth.membership import load_role
-from baobab.tools.core.auth.roles import APPROVER, Role, rank
+from baobab.tools.core.auth.roles import APPROVER, rank
 from baobab.tools.core.auth.tables import accounts, api_keys, members
-from baobab.tools.core.binding import Audit
-from baobab.tools.core.call import Call
-from baobab.tools.core.toolset import Guard
-from baobab.tools.core.types import Uuid
 from baobab.tools.organisations import invitations as invited
 from baobab.tools.organisations.access import Member
 from baobab.tools.organisations.errors import (

@@ -5,16 +5,12 @@ from typing import Annotated, Any
 
 from sqlalchemy import delete, func, select, update
 
+from baobab.tools.core import AnyAccount, Audit, Call, Guard, NameText, Rest
 from baobab.tools.core.auth import keys
-from baobab.tools.core.auth.access import AnyAccount
 from baobab.tools.core.auth.membership import create_organisation_row, select_memberships
 from baobab.tools.core.auth.roles import APPROVER
 from baobab.tools.core.auth.tables import accounts, api_keys, apps, members
 from baobab.tools.core.auth.tables import organisations as rows
-from baobab.tools.core.binding import Audit
-from baobab.tools.core.call import Call
-from baobab.tools.core.toolset import Guard, Rest
-from baobab.tools.core.types import NameText
 from baobab.tools.organisations.access import Member
 from baobab.tools.organisations.errors import (
     OrganisationFull,

@@ -4,16 +4,12 @@ from typing import Any
 
 from sqlalchemy import delete, func, insert, select, update
 
-from baobab.storage.database import Execute
+from baobab.storage.sql.database import Execute
 from baobab.storage.vectors.extension import lacks_vectors
-from baobab.tools.core import texts
-from baobab.tools.core.binding import Audit
-from baobab.tools.core.call import Call
-from baobab.tools.core.escaping import escape_name
+from baobab.tools.core import OMITTED, AppId, Audit, Call, Guard, Rest, one_of
+from baobab.tools.core.guard import texts
+from baobab.tools.core.guard.escaping import escape_name
 from baobab.tools.core.listing import Listing
-from baobab.tools.core.toolset import Guard, Rest
-from baobab.tools.core.types import OMITTED, AppId
-from baobab.tools.core.widening import one_of
 from baobab.tools.rag.access import MANAGERS, PUBLIC, READERS, is_visible_to, list_collections, load_collection
 from baobab.tools.rag.cleaning import request_cleaning
 from baobab.tools.rag.errors import (

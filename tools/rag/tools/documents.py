@@ -6,14 +6,12 @@ from typing import Annotated, Any
 from pydantic import Field
 from sqlalchemy import delete, select, update
 
-from baobab.runtime.addresses import AddressRefused, UrlRefused
-from baobab.storage.database import Unit
-from baobab.tools.core.binding import Audit
-from baobab.tools.core.call import Call
-from baobab.tools.core.escaping import escape_name
+from baobab.runtime.net.addresses import AddressRefused, UrlRefused
+from baobab.storage.sql.database import Unit
+from baobab.tools.core import AppId, Audit, Call, Guard, Rest
+from baobab.tools.core.guard.escaping import escape_name
+from baobab.tools.core.list_totals import count_list
 from baobab.tools.core.listing import Listing
-from baobab.tools.core.toolset import Guard, Rest
-from baobab.tools.core.types import AppId
 from baobab.tools.core.waiting import Waits
 from baobab.tools.rag.access import (
     OF_COLLECTION,
@@ -36,7 +34,7 @@ from baobab.tools.rag.errors import (
     StorageFull,
     TooManyDocuments,
 )
-from baobab.tools.rag.ingest import PART, add_document, begin_version, find_source, is_document
+from baobab.tools.rag.ingest import PART, WILL_BE_READ, add_document, begin_version, find_source, is_document
 from baobab.tools.rag.schemas import (
     MOST_BODY,
     MOST_READ,
@@ -67,12 +65,18 @@ _INGESTING = (
 )
 
 
+_ENDS = {"ready": "The document has been read.", "failed": "The document could not be read: `errorMessage` says why."}
+
+
 def _is_read(document: RagDocument) -> bool:
     return document["status"] in ("ready", "failed")
 
 
 def _add_end(result: IngestResult, document: RagDocument) -> IngestResult:
-    return {**result, "status": document["status"], "errorMessage": document["errorMessage"]}
+    message = result["message"]
+    if message == WILL_BE_READ:
+        message = _ENDS.get(document["status"], message)
+    return {**result, "status": document["status"], "errorMessage": document["errorMessage"], "message": message}
 
 
 @rag.tool(
@@ -151,10 +155,11 @@ async def rag_documents_list(
         ]
         if status is not None:
             conditions.append(documents.c.status == status)
+        whole_query = query = select(documents).where(*conditions)
         if cursor is not None:
-            conditions.append(documents.c.id < cursor)
-        query = select(documents).where(*conditions).order_by(documents.c.id.desc()).limit(limit)
-        rows = (await execute(query)).all()
+            query = query.where(documents.c.id < cursor)
+        rows = (await execute(query.order_by(documents.c.id.desc()).limit(limit))).all()
+        await count_list(call, execute, whole_query, is_all=cursor is None and len(rows) < limit)
     call.note_texts(*(describe_text(collection, row) for row in rows))
     return [_describe(row) for row in rows]
 

@@ -5,10 +5,8 @@ from typing import Annotated
 from pydantic import Field
 
 from baobab.runtime.retrieval.rankings import measure_ndcg, measure_recall, measure_reciprocal_rank
-from baobab.tools.core.call import Call
-from baobab.tools.core.credits import BudgetExhausted, CreditsExhausted
-from baobab.tools.core.toolset import Guard, Mcp, Rest
-from baobab.tools.core.types import AppId
+from baobab.tools.core import AppId, Call, Guard, Mcp, Rest
+from baobab.tools.core.limits.credits import BudgetExhausted, CreditsExhausted
 from baobab.tools.rag.access import OF_COLLECTION, Row, load_collection
 from baobab.tools.rag.answers import judge_answer, split_sentences, write_answer
 from baobab.tools.rag.errors import CollectionNotFound, FilterInvalid, FilterTypeInvalid

@@ -2,12 +2,9 @@
 
 from typing import cast
 
-from baobab.tools.core.auth.callers import Anonymous
-from baobab.tools.core.call import Call
-from baobab.tools.core.credits import BudgetExhausted, CreditsExhausted
+from baobab.tools.core import Anonymous, AppId, Call, Guard, Mcp, Rest
+from baobab.tools.core.limits.credits import BudgetExhausted, CreditsExhausted
 from baobab.tools.core.stream import Stream
-from baobab.tools.core.toolset import Guard, Mcp, Rest
-from baobab.tools.core.types import AppId
 from baobab.tools.rag.access import READERS, load_collection
 from baobab.tools.rag.answers import split_sentences, stream_answer, write_answer
 from baobab.tools.rag.errors import CollectionNotFound, FilterInvalid, FilterTypeInvalid, NotForVisitors

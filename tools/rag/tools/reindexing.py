@@ -4,10 +4,7 @@ from typing import Any
 
 from sqlalchemy import update
 
-from baobab.tools.core.binding import Audit
-from baobab.tools.core.call import Call
-from baobab.tools.core.toolset import Guard, Rest
-from baobab.tools.core.types import AppId
+from baobab.tools.core import AppId, Audit, Call, Guard, Rest
 from baobab.tools.rag.access import MANAGERS, load_collection
 from baobab.tools.rag.errors import CollectionNotFound, OverlapTooLarge
 from baobab.tools.rag.schemas import ChunkOverlap, ChunkSize, CollectionName, EmbeddingModel, Reindexing

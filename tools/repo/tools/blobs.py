@@ -7,14 +7,10 @@ from pydantic import Field
 
 from baobab.storage.objects.errors import ObjectDamaged, StoreUnavailable
 from baobab.storage.objects.store import ObjectReader
-from baobab.tools.core.binding import Audit
-from baobab.tools.core.call import Call
+from baobab.tools.core import AppId, Audit, Call, Mcp, PerAddress, Rest
 from baobab.tools.core.errors import Damaged
-from baobab.tools.core.limits import PerAddress
 from baobab.tools.core.signed_urls import Expires, Signature, build_signed_url
 from baobab.tools.core.stream import Body, Stream
-from baobab.tools.core.toolset import Mcp, Rest
-from baobab.tools.core.types import AppId
 from baobab.tools.repo.access import BY_DOWNLOAD_URL, BY_UPLOAD_URL, READERS, build_blob_path
 from baobab.tools.repo.contents import find_blobs, store_blob
 from baobab.tools.repo.errors import BlobDiffers, BlobNotFound, BlobStoreFailed

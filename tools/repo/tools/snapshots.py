@@ -7,14 +7,11 @@ from typing import Any
 
 from sqlalchemy import delete, func, select, update
 
-from baobab.storage.database import Unit
-from baobab.storage.tables import build_upsert
+from baobab.storage.sql.database import Unit
+from baobab.storage.sql.tables import build_upsert
+from baobab.tools.core import AppId, Audit, Call, Guard, Rest
 from baobab.tools.core.auth.tables import apps
-from baobab.tools.core.binding import Audit
-from baobab.tools.core.call import Call
 from baobab.tools.core.signed_urls import build_signed_url
-from baobab.tools.core.toolset import Guard, Rest
-from baobab.tools.core.types import AppId
 from baobab.tools.repo.access import READERS, WRITERS, build_blob_path
 from baobab.tools.repo.contents import find_blobs, prune, read_total, remove_blobs
 from baobab.tools.repo.errors import BlobsMissing, ManifestInvalid, RepoFileTooLarge, RepoFull, SnapshotNotFound

@@ -9,7 +9,7 @@ from sqlalchemy import ColumnElement, select
 
 from baobab.runtime.json_logic.context import EvaluationContext, RuleFailed, RuleInvalid
 from baobab.runtime.json_logic.rule import Rule
-from baobab.storage.database import Execute, mark_long
+from baobab.storage.sql.database import Execute, mark_long
 from baobab.tools.substrate import tables
 from baobab.tools.substrate.errors import InvalidRule
 from baobab.tools.substrate.rows import encode_row

@@ -9,10 +9,9 @@ from typing import Any
 from pydantic_core import to_json
 from sqlalchemy import func, insert, select, update
 
-from baobab.runtime.cron import Cron
-from baobab.storage.database import Execute
-from baobab.tools.core.errors import BaobabError
-from baobab.tools.core.job import Job
+from baobab.runtime.jobs.cron import Cron
+from baobab.storage.sql.database import Execute
+from baobab.tools.core import BaobabError, Job
 from baobab.tools.substrate import tables
 from baobab.tools.substrate.access import Proposer
 from baobab.tools.substrate.attention.conditions import (

@@ -5,7 +5,7 @@ from typing import Annotated
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from baobab.tools.core.types import NameText, Text
+from baobab.tools.core import NameText, Text
 from baobab.tools.substrate.capabilities import fields
 from baobab.tools.substrate.schemas import CapabilityName, ConditionMode
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from sqlalchemy import and_, func, literal, or_, select
 
-from baobab.storage.full_text import normalise
+from baobab.storage.sql.full_text import normalise
 from baobab.tools.core.types import encode_json
 from baobab.tools.substrate import tables
 from baobab.tools.substrate.capabilities.capability import (

@@ -4,7 +4,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, StringConstraints
 
-from baobab.tools.core.types import AppId, Email, JsonObject, Moment, NameText, Text, Uuid, encode_json
+from baobab.tools.core import AppId, Email, JsonObject, NameText, Text, Uuid
+from baobab.tools.core.types import Moment, encode_json
 
 __all__ = ["AppId", "Email", "Uuid"]
 

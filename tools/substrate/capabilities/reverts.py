@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import or_, select
 
-from baobab.tools.core.errors import BaobabError
+from baobab.tools.core import BaobabError
 from baobab.tools.substrate import tables
 from baobab.tools.substrate.capabilities.capability import ActionContext, Plan, capability
 from baobab.tools.substrate.capabilities.schemas import BulkRevertActions, RevertAction
@@ -171,8 +171,8 @@ class _Undo:
         return self.sort_latest_first(later_ids)
 
     async def _find_later(self, reverted_changes: list[Any]) -> set[str]:
-        """Notes which actions build on those whose changes these are: by changing the same row later, or by naming a
-        row that they have made. Of a row, each builds on the one before, and so on all. Returns all that do.
+        """Records and returns the dependants of these changes: actions that later changed the same row, or that refer
+        to a row created here. The dependants of one row form a chain.
         """
         first = {(change.tbl, change.row_id, change.action_id): change.seq for change in reversed(reverted_changes)}
         changes_of_rows: dict[Place, list[tuple[str, int]]] = defaultdict(list)
@@ -219,8 +219,8 @@ class _Undo:
         }
 
     async def _find_naming(self, makers: dict[str, str]) -> list[tuple[str, str]]:
-        """Returns with their entities the actions that name an entity that was made: those that recorded commitments,
-        and merges into it, also those that were taken back since. An action is not necessarily later.
+        """Returns pairs of a created entity and an action that refers to it: a commitment, or a merge into it, also one
+        that has been reverted. The action may be older than the entity.
         """
         made_entities = sorted(each for each in makers if each.startswith("ent_"))
         naming_actions: list[tuple[str, str]] = []

@@ -7,9 +7,8 @@ from typing import Any
 
 from sqlalchemy import or_, select, update
 
-from baobab.storage.database import Execute
-from baobab.tools.core.errors import BaobabError
-from baobab.tools.core.job import Job
+from baobab.storage.sql.database import Execute
+from baobab.tools.core import BaobabError, Job
 from baobab.tools.substrate import tables
 from baobab.tools.substrate.access import Proposer
 from baobab.tools.substrate.ledger import Ledger, open_ledger

@@ -5,9 +5,8 @@ from typing import Any
 
 from sqlalchemy import delete, insert, or_, select, update
 
-from baobab.storage.tables import build_upsert
-from baobab.tools.core.errors import Unavailable
-from baobab.tools.core.job import Job
+from baobab.storage.sql.tables import build_upsert
+from baobab.tools.core import Job, Unavailable
 from baobab.tools.substrate import tables
 from baobab.tools.substrate.meaning.vectors import embed_texts, name_embedder
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from sqlalchemy import bindparam, select
 
-from baobab.storage.database import Execute
-from baobab.tools.core.services import Services
+from baobab.storage.sql.database import Execute
+from baobab.tools.core import Services
 from baobab.tools.substrate import tables
 from baobab.tools.substrate.meaning.vectors import NUMPY, SIGNS
 

@@ -11,12 +11,11 @@ from sqlalchemy import Select, String, bindparam, case, func, select, type_coerc
 
 from baobab.runtime.retrieval.rankings import fuse_rankings, weigh_words
 from baobab.storage.cancellation import run_beside
-from baobab.storage.database import mark_long
-from baobab.storage.full_text import tag_words
-from baobab.storage.statements import Statements
-from baobab.storage.tables import is_listed
-from baobab.tools.core.call import Call
-from baobab.tools.core.services import Services
+from baobab.storage.sql.database import mark_long
+from baobab.storage.sql.full_text import tag_words
+from baobab.storage.sql.statements import Statements
+from baobab.storage.sql.tables import is_listed
+from baobab.tools.core import Call, Services
 from baobab.tools.substrate import tables
 from baobab.tools.substrate.meaning.index import MeaningIndex, MeaningIndexes
 from baobab.tools.substrate.meaning.vectors import Vector, compare, embed_texts, name_embedder
@@ -148,7 +147,9 @@ class MeaningSearch:
         if not best:
             return []
         query = _build_best(self.call.unit.database.dialect)
-        found_rows = await self.call.unit.fetch(query, {"of_organisation": self.organisation_id, "ids": list(best)})
+        found_rows = (
+            await self.call.unit.execute(query, {"of_organisation": self.organisation_id, "ids": list(best)})
+        ).all()
         rows = {row.id: dict(zip(_NAMES_SHOWN, (*row, round(best[row.id], 6)), strict=True)) for row in found_rows}
         return [rows[memory_id] for memory_id in best if memory_id in rows]
 
@@ -158,7 +159,7 @@ class MeaningSearch:
         """Returns what is found without the vector: the index (None if there is none yet), and what has the words."""
         async with self.call.open_reader() as reader:
             index, embedder = None, name_embedder()
-            for state in await reader.fetch(_STATE, {"of_organisation": self.organisation_id}):
+            for state in await reader.execute(_STATE, {"of_organisation": self.organisation_id}):
                 if state.embedder == embedder:
                     index = await self.call.services.of(MeaningIndexes).get(
                         reader.execute, self.organisation_id, embedder, state.embedded_until

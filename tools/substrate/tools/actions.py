@@ -7,11 +7,10 @@ from pydantic import Field
 from pydantic_core import to_json
 from sqlalchemy import select
 
+from baobab.tools.core import Call, Guard, JsonObject, Mcp, NotSecret, Rest, Text
 from baobab.tools.core.auth import proposers
-from baobab.tools.core.call import Call
-from baobab.tools.core.secret import NotSecret
-from baobab.tools.core.toolset import Guard, Mcp, Rest
-from baobab.tools.core.types import JsonObject, Moment, Text
+from baobab.tools.core.list_totals import count_list
+from baobab.tools.core.types import Moment
 from baobab.tools.substrate import proposals, tables
 from baobab.tools.substrate.access import CALLERS, DECIDERS, organisation_of, proposer_of, require_person
 from baobab.tools.substrate.capabilities import fields
@@ -118,6 +117,7 @@ async def substrate_actions(
             query = query.where(_rows.c[name] == value)
     if status not in (None, "executed"):
         query = query.where(tables.IS_NOT_EXECUTED)
+    whole_query = query
     if before is not None:
         query = query.where(_rows.c.proposed_at < before)
     rows: Any = (await call.execute(query.order_by(_rows.c.proposed_at.desc()).limit(limit + 1))).mappings().all()
@@ -129,6 +129,8 @@ async def substrate_actions(
         if actions and size > _MOST_BYTES:
             break
         actions.append(action)
+    is_all = before is None and len(rows) == len(actions)
+    await count_list(call, call.execute, whole_query, is_all=is_all)
     next_before = actions[-1]["proposed_at"] if len(rows) > len(actions) else None
     return {"actions": actions, "next_before": next_before}
 

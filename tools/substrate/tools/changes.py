@@ -7,10 +7,9 @@ from typing import Annotated, Any
 from pydantic import Field
 from sqlalchemy import Select, bindparam, func, select, union_all
 
-from baobab.storage.database import mark_long
-from baobab.storage.tables import metadata
-from baobab.tools.core.call import Call
-from baobab.tools.core.toolset import Mcp
+from baobab.storage.sql.database import mark_long
+from baobab.storage.sql.tables import metadata
+from baobab.tools.core import Call, Mcp
 from baobab.tools.substrate import tables
 from baobab.tools.substrate.access import CALLERS, organisation_of
 from baobab.tools.substrate.capabilities.capability import CAPABILITIES

@@ -4,7 +4,7 @@ from typing import Annotated, Any, cast
 
 from pydantic import Field
 
-from baobab.tools.core.call import Call
+from baobab.tools.core import Call
 from baobab.tools.substrate.access import CALLERS, organisation_of
 from baobab.tools.substrate.meaning.duplicates import build_payload, find_duplicates
 from baobab.tools.substrate.schemas import Duplicates

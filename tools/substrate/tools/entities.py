@@ -6,11 +6,9 @@ from typing import Annotated, Any, cast
 from pydantic import Field
 from sqlalchemy import func, select
 
-from baobab.storage.full_text import normalise
-from baobab.tools.core.call import Call
-from baobab.tools.core.pagination import Cursor, decode_cursor, encode_cursor
-from baobab.tools.core.toolset import Mcp
-from baobab.tools.core.types import OMITTED, Email, Moment, Text
+from baobab.storage.sql.full_text import normalise
+from baobab.tools.core import OMITTED, Call, Cursor, Email, Mcp, Text, decode_cursor, encode_cursor
+from baobab.tools.core.types import Moment
 from baobab.tools.substrate import proposals, tables
 from baobab.tools.substrate.access import CALLERS, organisation_of, proposer_of
 from baobab.tools.substrate.capabilities import fields

@@ -5,16 +5,10 @@ from typing import Annotated, Any
 from pydantic import Field
 from sqlalchemy import select, update
 
-from baobab.tools.core.auth.access import AppOwner
-from baobab.tools.core.auth.callers import Account
-from baobab.tools.core.auth.roles import require_role
+from baobab.tools.core import Account, AppId, AppOwner, Audit, Call, Guard, Toolset, Uuid, one_of, require_role
 from baobab.tools.core.auth.tables import apps
-from baobab.tools.core.binding import Audit
-from baobab.tools.core.call import Call
+from baobab.tools.core.guard.widening import whatever_is_given
 from baobab.tools.core.listing import Listing
-from baobab.tools.core.toolset import Guard, Toolset
-from baobab.tools.core.types import AppId, Uuid
-from baobab.tools.core.widening import one_of, whatever_is_given
 from baobab.tools.substrate.access import CALLERS, EITHER_SIDE, organisation_of
 from baobab.tools.substrate.errors import NotLinked
 from baobab.tools.substrate.schemas import AppLink, LinkedApps

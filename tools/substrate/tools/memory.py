@@ -7,10 +7,9 @@ from typing import Annotated, Any, Literal, cast
 from pydantic import Field
 from sqlalchemy import and_, func, not_, or_, select
 
-from baobab.tools.core.call import Call
-from baobab.tools.core.errors import BadRequest
-from baobab.tools.core.toolset import Mcp
-from baobab.tools.core.types import Moment, Text
+from baobab.tools.core import BadRequest, Call, Mcp, Text
+from baobab.tools.core.list_totals import count_list
+from baobab.tools.core.types import Moment
 from baobab.tools.substrate import tables
 from baobab.tools.substrate.access import CALLERS, organisation_of
 from baobab.tools.substrate.capabilities import fields
@@ -126,9 +125,11 @@ async def substrate_memory_list(
             and_(_memory.kind == "commitment", _memory.status == "expired"),
         )
         query = query.where(or_(_memory.status.is_(None), not_(over)))
+    whole_query = query
     if before is not None:
         query = query.where(_memory.updated_at < before)
     rows = (await call.execute(query.limit(limit + 1))).mappings().all()
+    await count_list(call, call.execute, whole_query, is_all=before is None and len(rows) <= limit)
     following = rows[limit - 1]["updated_at"] if len(rows) > limit else None
     return {"results": await _render_memories(call, rows[:limit], known_at), "next_before": following}
 

@@ -5,13 +5,12 @@ from typing import Annotated, Any, Literal, cast
 from pydantic import Field
 from sqlalchemy import delete, insert, select, update
 
-from baobab.runtime.egress import AddressRefused, Egress, UrlRefused
-from baobab.tools.core.call import Call
-from baobab.tools.core.escaping import escape_text
-from baobab.tools.core.secret import Secret
-from baobab.tools.core.toolset import Guard, Rest
-from baobab.tools.core.types import AppId, Moment, Text
-from baobab.tools.core.widening import whatever_is_given
+from baobab.runtime.net.egress import AddressRefused, Egress, UrlRefused
+from baobab.tools.core import AppId, Call, Guard, Rest, Secret, Text
+from baobab.tools.core.guard.escaping import escape_text
+from baobab.tools.core.guard.widening import whatever_is_given
+from baobab.tools.core.list_totals import count_list
+from baobab.tools.core.types import Moment
 from baobab.tools.substrate import tables
 from baobab.tools.substrate.access import CALLERS, DECIDERS, organisation_of, require_person
 from baobab.tools.substrate.capabilities import fields
@@ -146,10 +145,12 @@ async def substrate_outbox(
     query = select(_outbox).where(_outbox.c.organisation_id == organisation_of(call))
     if state is not None:
         query = query.where(_outbox.c.state == state)
+    whole_query = query
     if before is not None:
         query = query.where(_outbox.c.created_at < before)
     query = query.order_by(_outbox.c.created_at.desc(), _outbox.c.id.desc()).limit(limit + 1)
     rows: Any = (await call.execute(query)).mappings().all()
+    await count_list(call, call.execute, whole_query, is_all=before is None and len(rows) <= limit)
     page = rows[:limit]
     next_before = page[-1]["created_at"] if len(rows) > limit else None
     return {"outbox": [_render(row) for row in page], "next_before": next_before}

@@ -5,10 +5,8 @@ from typing import Annotated, Any, Literal, cast
 from pydantic import Field
 from sqlalchemy import select
 
+from baobab.tools.core import Call, Guard, Mcp, Rest, Text
 from baobab.tools.core.auth import proposers
-from baobab.tools.core.call import Call
-from baobab.tools.core.toolset import Guard, Mcp, Rest
-from baobab.tools.core.types import Text
 from baobab.tools.substrate import proposals, tables
 from baobab.tools.substrate.access import CALLERS, DECIDERS, organisation_of, require_person
 from baobab.tools.substrate.capabilities import fields

@@ -5,7 +5,7 @@ from typing import Annotated
 from pydantic import Field
 from sqlalchemy import select
 
-from baobab.tools.core.call import Call
+from baobab.tools.core import Call
 from baobab.tools.core.listing import Listing
 from baobab.tools.substrate import tables
 from baobab.tools.substrate.access import CALLERS, organisation_of

@@ -6,12 +6,11 @@ from typing import Annotated, Any, Unpack, cast
 from pydantic import Field
 from sqlalchemy import delete, func, insert, select, update
 
-from baobab.runtime.cron import Cron, CronInvalid
-from baobab.tools.core.call import Call
-from baobab.tools.core.errors import BaobabError
-from baobab.tools.core.escaping import escape_text
-from baobab.tools.core.toolset import Guard, Rest
-from baobab.tools.core.types import Moment, Text
+from baobab.runtime.jobs.cron import Cron, CronInvalid
+from baobab.tools.core import BaobabError, Call, Guard, Rest, Text
+from baobab.tools.core.guard.escaping import escape_text
+from baobab.tools.core.list_totals import count_list
+from baobab.tools.core.types import Moment
 from baobab.tools.substrate import tables
 from baobab.tools.substrate.access import CALLERS, DECIDERS, organisation_of, require_person
 from baobab.tools.substrate.attention.conditions import (
@@ -270,10 +269,12 @@ async def substrate_rule_firings(
     """
     await _find(call, rule_id)
     query = select(_firings).where(_firings.c.organisation_id == organisation_of(call), _firings.c.rule_id == rule_id)
+    whole_query = query
     if before is not None:
         query = query.where(_firings.c.fired_at < before)
     query = query.order_by(_firings.c.fired_at.desc(), _firings.c.id.desc()).limit(limit + 1)
     rows: Any = (await call.execute(query)).mappings().all()
+    await count_list(call, call.execute, whole_query, is_all=before is None and len(rows) <= limit)
     names = ("id", "status", "binding_count", "action_ids", "skip_reason", "fired_at")
     firings: Any = [{name: row[name] for name in names} for row in rows[:limit]]
     return {"firings": firings, "next_before": firings[-1]["fired_at"] if len(rows) > limit else None}

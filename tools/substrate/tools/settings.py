@@ -4,11 +4,10 @@ from typing import Any
 
 from sqlalchemy import select, update
 
+from baobab.tools.core import Call, Guard, Rest
 from baobab.tools.core.auth.tables import organisations
-from baobab.tools.core.call import Call
-from baobab.tools.core.plans import PLANS
-from baobab.tools.core.toolset import Guard, Rest
-from baobab.tools.core.widening import whatever_is_given
+from baobab.tools.core.guard.widening import whatever_is_given
+from baobab.tools.core.limits.plans import PLANS
 from baobab.tools.substrate import tables
 from baobab.tools.substrate.access import CALLERS, DECIDERS, organisation_of, require_person
 from baobab.tools.substrate.errors import AgentsDoNotDecide

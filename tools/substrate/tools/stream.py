@@ -8,13 +8,10 @@ from pydantic import Field
 from sqlalchemy import delete, insert, select
 
 from baobab.storage.secrets import digest_token
+from baobab.tools.core import Account, Call, Forbidden, Guard, Mcp, Rest, Secret, Unauthenticated
 from baobab.tools.core.auth import key_limits
-from baobab.tools.core.auth.callers import Account, ScopedKey
-from baobab.tools.core.call import Call
-from baobab.tools.core.errors import Forbidden, Unauthenticated
-from baobab.tools.core.secret import Secret
+from baobab.tools.core.auth.callers import ScopedKey
 from baobab.tools.core.stream import Stream
-from baobab.tools.core.toolset import Guard, Mcp, Rest
 from baobab.tools.substrate import tables
 from baobab.tools.substrate.access import CALLERS, READERS, organisation_of, require_reader
 from baobab.tools.substrate.change_feed import follow_changes

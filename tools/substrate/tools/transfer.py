@@ -2,11 +2,8 @@
 
 from typing import Annotated, cast
 
-from baobab.tools.core.call import Call
-from baobab.tools.core.secret import NotSecret
+from baobab.tools.core import Call, Mcp, NotSecret, Rest, Text
 from baobab.tools.core.stream import Body, Stream
-from baobab.tools.core.toolset import Mcp, Rest
-from baobab.tools.core.types import Text
 from baobab.tools.substrate import proposals
 from baobab.tools.substrate.access import DECIDERS, organisation_of, proposer_of, require_person
 from baobab.tools.substrate.errors import (

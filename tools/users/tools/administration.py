@@ -6,15 +6,24 @@ from typing import Annotated, Any, cast
 from pydantic import Field
 from sqlalchemy import and_, delete, or_, select, update
 
-from baobab.tools.core.auth.access import AppOwner
-from baobab.tools.core.binding import Audit
-from baobab.tools.core.call import Call
-from baobab.tools.core.errors import BadRequest
-from baobab.tools.core.escaping import escape_name
-from baobab.tools.core.pagination import Cursor, decode_cursor, encode_cursor
-from baobab.tools.core.toolset import Guard, Rest
-from baobab.tools.core.types import AppId, NameText, Text, Uuid
-from baobab.tools.core.widening import whatever_is_given
+from baobab.tools.core import (
+    AppId,
+    AppOwner,
+    Audit,
+    BadRequest,
+    Call,
+    Cursor,
+    Guard,
+    NameText,
+    Rest,
+    Text,
+    Uuid,
+    decode_cursor,
+    encode_cursor,
+)
+from baobab.tools.core.guard.escaping import escape_name
+from baobab.tools.core.guard.widening import whatever_is_given
+from baobab.tools.core.list_totals import count_list
 from baobab.tools.users.errors import SessionNotFound, UserNotFound
 from baobab.tools.users.events import DELETED
 from baobab.tools.users.fields import DisplayName, RoleName
@@ -56,12 +65,14 @@ async def users_list(
     query = select(rows).where(rows.c.app_id == app_id).order_by(rows.c.created_at.desc(), rows.c.id.desc())
     if search is not None:
         query = query.where(rows.c.email.startswith(search.lower(), autoescape=True))
+    whole_query = query
     if cursor is not None:
         at, last = decode_cursor(call.services.vault, of, cursor)
         moment = datetime.fromisoformat(at)
         query = query.where(or_(rows.c.created_at < moment, and_(rows.c.created_at == moment, rows.c.id < last)))
     async with call.reading() as execute:
         user_rows = (await execute(query.limit(limit + 1))).mappings().all()
+        await count_list(call, execute, whole_query, is_all=cursor is None and len(user_rows) <= limit)
     page, following = user_rows[:limit], None
     if len(user_rows) > limit:
         following = encode_cursor(call.services.vault, of, page[-1]["created_at"].isoformat(), page[-1]["id"])

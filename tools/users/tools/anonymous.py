@@ -1,20 +1,13 @@
 """Anonymous users: a sign-in without an address, and the address that is added later."""
 
 from baobab.runtime.passwords import hash_password
-from baobab.tools.core.auth.access import EVERYBODY
-from baobab.tools.core.auth.callers import EndUser
+from baobab.tools.core import EVERYBODY, AppId, Audit, Call, Email, EndUser, Forbidden, PerAddress, Rest
 from baobab.tools.core.auth.passwords import Password, WeakPassword, check_password
-from baobab.tools.core.binding import Audit
-from baobab.tools.core.call import Call
-from baobab.tools.core.errors import Forbidden
-from baobab.tools.core.limits import PerAddress
-from baobab.tools.core.plan_room import PlanLimitReached
-from baobab.tools.core.toolset import Rest
-from baobab.tools.core.types import AppId, Email
+from baobab.tools.core.limits.plan_room import PlanLimitReached
 from baobab.tools.users.access import SIGNED_IN_USER
 from baobab.tools.users.admission import admit, require_open
 from baobab.tools.users.anonymous import give_address, seal_ticket
-from baobab.tools.users.codes import use_code
+from baobab.tools.users.codes import say_sent, use_code
 from baobab.tools.users.errors import (
     AnonymousClosed,
     CodeExpired,
@@ -98,7 +91,7 @@ async def auth_upgrade(
         "email_verified": user["email_verified"],
         "display_name": user["display_name"],
     }
-    return {"user": new_user, "message": "Verification email sent"}
+    return {"user": new_user, "message": say_sent(call, "Verification email sent")}
 
 
 @auth.tool(
@@ -117,7 +110,7 @@ async def auth_upgrade_code(call: Call, app_id: AppId, email: Email) -> Message:
     """
     await _require_anonymous(call)
     await request_code(call, email, "add_address")
-    return {"message": "If the address can receive mail, a code was sent to it."}
+    return {"message": say_sent(call, "If the address can receive mail, a code was sent to it.")}
 
 
 @auth.tool(

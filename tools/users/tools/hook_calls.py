@@ -4,10 +4,7 @@ from typing import cast
 
 from sqlalchemy import select
 
-from baobab.tools.core.auth.access import AppOwner
-from baobab.tools.core.call import Call
-from baobab.tools.core.pagination import PageSize
-from baobab.tools.core.types import AppId
+from baobab.tools.core import AppId, AppOwner, Call, PageSize
 from baobab.tools.users.schemas import HookCall, HookCalls
 from baobab.tools.users.tables import user_hook_calls
 from baobab.tools.users.toolset import users

@@ -5,13 +5,9 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from baobab.runtime.passwords import find_hash_problem
-from baobab.storage.tables import build_upsert
-from baobab.tools.core.auth.access import AppOwner
-from baobab.tools.core.binding import Audit
-from baobab.tools.core.call import Call
-from baobab.tools.core.plan_room import PlanLimitReached
-from baobab.tools.core.toolset import Guard, Rest
-from baobab.tools.core.types import AppId
+from baobab.storage.sql.tables import build_upsert
+from baobab.tools.core import AppId, AppOwner, Audit, Call, Guard, Rest
+from baobab.tools.core.limits.plan_room import PlanLimitReached
 from baobab.tools.users.admission import require_user_room
 from baobab.tools.users.rows import build_user
 from baobab.tools.users.schemas import Imported, ImportedLine, ImportedUser

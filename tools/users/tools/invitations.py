@@ -7,16 +7,12 @@ from pydantic import Field
 from sqlalchemy import delete, select, update
 
 from baobab.runtime.passwords import hash_password
-from baobab.storage.tables import build_upsert
-from baobab.tools.core.auth.access import EVERYBODY, AppOwner
+from baobab.storage.sql.tables import build_upsert
+from baobab.tools.core import EVERYBODY, AppId, AppOwner, Audit, Call, Email, Guard, PerAddress, Rest, Uuid
 from baobab.tools.core.auth.passwords import Password, WeakPassword, check_password
-from baobab.tools.core.binding import Audit
-from baobab.tools.core.call import Call
 from baobab.tools.core.errors import MissingField
-from baobab.tools.core.limits import PerAddress, PerOrganisation
-from baobab.tools.core.plan_room import PlanLimitReached
-from baobab.tools.core.toolset import Guard, Rest
-from baobab.tools.core.types import AppId, Email, Uuid
+from baobab.tools.core.limits.limits import PerOrganisation
+from baobab.tools.core.limits.plan_room import PlanLimitReached
 from baobab.tools.users.admission import find_invitation, require_user_room
 from baobab.tools.users.codes import KINDS, use_code, use_link
 from baobab.tools.users.errors import (

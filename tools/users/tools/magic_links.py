@@ -3,15 +3,10 @@
 from datetime import timedelta
 from typing import Any
 
-from baobab.tools.core.auth.access import EVERYBODY
-from baobab.tools.core.binding import Audit
-from baobab.tools.core.call import Call
-from baobab.tools.core.limits import PerAddress
-from baobab.tools.core.plan_room import PlanLimitReached
-from baobab.tools.core.toolset import Rest
-from baobab.tools.core.types import AppId, Email
+from baobab.tools.core import EVERYBODY, AppId, Audit, Call, Email, PerAddress, Rest
+from baobab.tools.core.limits.plan_room import PlanLimitReached
 from baobab.tools.users.admission import admit
-from baobab.tools.users.codes import find_link, use_code, use_link
+from baobab.tools.users.codes import find_link, say_sent, use_code, use_link
 from baobab.tools.users.errors import CodeExpired, CodeUsed, RedirectRefused, SignUpClosed, UserBanned, WrongCode
 from baobab.tools.users.fields import Link
 from baobab.tools.users.jobs import request_code
@@ -47,7 +42,7 @@ async def auth_magic_link(call: Call, app_id: AppId, email: Email, redirect_to: 
     if redirect_to is not None and not is_redirect_allowed(call, redirect_to):
         raise RedirectRefused
     await request_code(call, email, "magic_link", redirect_to)
-    return {"message": "If the address can receive mail, a sign-in code was sent to it."}
+    return {"message": say_sent(call, "If the address can receive mail, a sign-in code was sent to it.")}
 
 
 @auth.tool(
@@ -95,7 +90,7 @@ async def auth_link_request(call: Call, app_id: AppId, link: Link) -> MailedLink
         "purpose": row.purpose,
         "email": row.email,
         "redirect_to": row.redirect_to,
-        "app_name": call.require_app().name,
+        "app_name": call.require_app().title,
     }
 
 

@@ -18,17 +18,10 @@ from baobab.runtime.oauth.errors import (
     UnknownClient,
 )
 from baobab.runtime.oauth.requests import LONGEST
-from baobab.tools.core.auth.access import EVERYBODY
-from baobab.tools.core.auth.callers import EndUser
+from baobab.tools.core import EVERYBODY, AppId, Audit, Call, EndUser, Forbidden, PerAddress, Rest, Secret, Text
 from baobab.tools.core.auth.oauth_endpoints import OAUTH_ENDPOINTS
 from baobab.tools.core.auth.user_tools import SCOPE, UserToolsClosed, build_resource, get_open_app
-from baobab.tools.core.binding import Audit
-from baobab.tools.core.call import Call
-from baobab.tools.core.errors import Forbidden, InvalidUserToken
-from baobab.tools.core.limits import PerAddress
-from baobab.tools.core.secret import Secret
-from baobab.tools.core.toolset import Rest
-from baobab.tools.core.types import AppId, Text
+from baobab.tools.core.errors import InvalidUserToken
 from baobab.tools.users.access import SIGNED_IN_USER
 from baobab.tools.users.errors import UserBanned, WrongRefreshToken
 from baobab.tools.users.mcp_clients import create_client, find_client
@@ -79,7 +72,7 @@ async def auth_mcp_request(call: Call, app_id: AppId, request: SealedRequest) ->
         "client_document": authorization.document,
         "redirect_host": redirects.display_host(authorization.redirect_uri),
         "redirect_uri": authorization.redirect_uri,
-        "app_name": app.name,
+        "app_name": app.title,
         "tools": [{"name": tool.name, "title": tool.title, "effect": tool.effect} for tool in tools],
         "expires_at": datetime.fromtimestamp(authorization.expires_at, UTC),
     }

@@ -6,15 +6,9 @@ from urllib.parse import urlencode, urlsplit
 from pydantic import Field
 from sqlalchemy import insert, select
 
-from baobab.storage.database import Unit
-from baobab.tools.core.auth.access import EVERYBODY
-from baobab.tools.core.binding import Audit
-from baobab.tools.core.call import Call
-from baobab.tools.core.limits import PerAddress
-from baobab.tools.core.plan_room import PlanLimitReached
-from baobab.tools.core.secret import NotSecret
-from baobab.tools.core.toolset import Rest
-from baobab.tools.core.types import AppId, Text
+from baobab.storage.sql.database import Unit
+from baobab.tools.core import EVERYBODY, AppId, Audit, Call, NotSecret, PerAddress, Rest, Text
+from baobab.tools.core.limits.plan_room import PlanLimitReached
 from baobab.tools.users.admission import admit
 from baobab.tools.users.anonymous import give_address, open_ticket
 from baobab.tools.users.errors import (

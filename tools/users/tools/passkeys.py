@@ -8,16 +8,22 @@ from sqlalchemy import delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from baobab.runtime.passkeys import Ceremonies, Owner, PasskeyRefused, PasskeysUnavailable, Site
-from baobab.storage.database import Execute
-from baobab.tools.core.auth.access import EVERYBODY
-from baobab.tools.core.auth.callers import EndUser
-from baobab.tools.core.binding import Audit
-from baobab.tools.core.call import Call
-from baobab.tools.core.errors import Forbidden
-from baobab.tools.core.limits import PerAddress
-from baobab.tools.core.secret import Secret
-from baobab.tools.core.toolset import Rest
-from baobab.tools.core.types import AnyJsonObject, AppId, NameText, Text, Uuid
+from baobab.storage.sql.database import Execute
+from baobab.tools.core import (
+    EVERYBODY,
+    AppId,
+    Audit,
+    Call,
+    EndUser,
+    Forbidden,
+    NameText,
+    PerAddress,
+    Rest,
+    Secret,
+    Text,
+    Uuid,
+)
+from baobab.tools.core.types import AnyJsonObject
 from baobab.tools.users.access import SIGNED_IN_USER, USER_OR_CHALLENGE
 from baobab.tools.users.errors import (
     ChallengeOver,
@@ -127,7 +133,7 @@ async def auth_passkey_options(
         own_passkeys = await list_passkeys(execute, app_id, user_id)
     if len(own_passkeys) >= MOST_PASSKEYS:
         raise TooManyPasskeys
-    owner = Owner(user_id, user["email"], user["display_name"], call.require_app().name)
+    owner = Owner(user_id, user["email"], user["display_name"], call.require_app().title)
     credential_ids = [row.credential_id for row in own_passkeys if row.rp_id == site.rp_id]
     options, state = await get_ceremonies(call).begin_registration(site, owner, known_ids=credential_ids)
     return {"options": options, "state": state}

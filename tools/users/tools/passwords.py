@@ -6,18 +6,13 @@ from pydantic import Field
 from sqlalchemy import update
 
 from baobab.runtime.passwords import hash_password, is_outdated, verify_password
-from baobab.tools.core.auth.access import EVERYBODY
+from baobab.tools.core import EVERYBODY, AppId, Audit, Call, Email, PerAddress, Rest, Text
 from baobab.tools.core.auth.password_attempts import PasswordAttempts
 from baobab.tools.core.auth.passwords import AnyPassword, Password, WeakPassword, check_password
-from baobab.tools.core.binding import Audit
-from baobab.tools.core.call import Call
 from baobab.tools.core.errors import MissingField
-from baobab.tools.core.limits import PerAddress
-from baobab.tools.core.plan_room import PlanLimitReached
-from baobab.tools.core.toolset import Rest
-from baobab.tools.core.types import AppId, Email, Text
+from baobab.tools.core.limits.plan_room import PlanLimitReached
 from baobab.tools.users.admission import admit, require_open
-from baobab.tools.users.codes import DIGITS, use_code, use_link
+from baobab.tools.users.codes import DIGITS, say_sent, use_code, use_link
 from baobab.tools.users.errors import (
     CodeExpired,
     CodeUsed,
@@ -83,7 +78,7 @@ async def auth_signup(
         await send_code(call.services, unit, app_id, email, "verify_email")
     await report_sign_in(call, user, "email", "signup", is_new=True)
     new_user: NewUser = {"id": user["id"], "email": email, "email_verified": False, "display_name": display_name}
-    return {"user": new_user, "message": "Verification email sent"}
+    return {"user": new_user, "message": say_sent(call, "Verification email sent")}
 
 
 @auth.tool(
@@ -168,7 +163,7 @@ async def auth_verify_email(
 async def auth_forgot_password(call: Call, app_id: AppId, email: Email) -> Message:
     """Mail a code with which a new password can be set. The answer is the same whether or not the address is known."""
     await request_code(call, email, "reset_password")
-    return {"message": "If the address has an account, a code was sent to it."}
+    return {"message": say_sent(call, "If the address has an account, a code was sent to it.")}
 
 
 @auth.tool(

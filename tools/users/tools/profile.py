@@ -6,14 +6,10 @@ from pydantic import Field
 from sqlalchemy import update
 
 from baobab.runtime.passwords import hash_password, verify_password
-from baobab.tools.core.auth.callers import EndUser
+from baobab.tools.core import AppId, Audit, BadRequest, Call, EndUser, Forbidden, Rest, Text
 from baobab.tools.core.auth.password_attempts import PasswordAttempts
 from baobab.tools.core.auth.passwords import AnyPassword, Password, WeakPassword, check_password
-from baobab.tools.core.binding import Audit
-from baobab.tools.core.call import Call
-from baobab.tools.core.errors import BadRequest, Forbidden, MissingField
-from baobab.tools.core.toolset import Rest
-from baobab.tools.core.types import AppId, Text
+from baobab.tools.core.errors import MissingField
 from baobab.tools.users.access import SIGNED_IN_USER
 from baobab.tools.users.errors import UserNotFound, WrongUserPassword
 from baobab.tools.users.fields import DisplayName

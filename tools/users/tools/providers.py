@@ -7,15 +7,9 @@ from urllib.parse import urlsplit
 from pydantic import Field
 from sqlalchemy import delete, insert, select, update
 
-from baobab.runtime.addresses import EgressError, Target
-from baobab.tools.core.auth.access import AppOwner
-from baobab.tools.core.binding import Audit
-from baobab.tools.core.call import Call
-from baobab.tools.core.errors import BadRequest
-from baobab.tools.core.secret import Secret
-from baobab.tools.core.toolset import Guard, Rest
-from baobab.tools.core.types import AppId, Text
-from baobab.tools.core.widening import whatever_is_given
+from baobab.runtime.net.addresses import EgressError, Target
+from baobab.tools.core import AppId, AppOwner, Audit, BadRequest, Call, Guard, Rest, Secret, Text
+from baobab.tools.core.guard.widening import whatever_is_given
 from baobab.tools.users.errors import ProviderIncomplete, ProviderNotFound
 from baobab.tools.users.provider_kinds import BUILT_IN
 from baobab.tools.users.providers import describe_provider, find_row, open_metadata, seal_context
@@ -224,7 +218,7 @@ def _default_scopes(provider: str) -> list[str]:
 
 
 def _require_complete(provider: str, urls: dict[str, Any], metadata: dict[str, Any]) -> None:
-    """Raises ProviderIncomplete, and BadRequest for what is no address."""
+    """Raises ProviderIncomplete, and BadRequest for what is not an address."""
     missing = [name for name in _URLS if urls[name] is None] if provider not in BUILT_IN else []
     missing += [f"provider_metadata.{name}" for name in _APPLE if provider == "apple" and not metadata.get(name)]
     if missing:
@@ -238,7 +232,7 @@ def _require_complete(provider: str, urls: dict[str, Any], metadata: dict[str, A
                 Target.parse(url, https_only=urlsplit(url).hostname not in _THIS_MACHINE)
         except (EgressError, ValueError) as exc:
             reason = exc.message if isinstance(exc, EgressError) else "it cannot be read."
-            raise BadRequest(f"`{name}` is no address that can be called: {reason}") from exc
+            raise BadRequest(f"`{name}` is not an address that can be called: {reason}") from exc
 
 
 def _seal(call: Call, provider_id: str, **values: Any) -> dict[str, str]:

@@ -4,16 +4,20 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from baobab.tools.core.auth.access import EVERYBODY, AppOwner
-from baobab.tools.core.auth.callers import EndUser
-from baobab.tools.core.binding import Audit
-from baobab.tools.core.call import Call
-from baobab.tools.core.errors import Forbidden
-from baobab.tools.core.escaping import escape_name
-from baobab.tools.core.limits import PerAddress
-from baobab.tools.core.secret import Secret
-from baobab.tools.core.toolset import Guard, Rest
-from baobab.tools.core.types import AppId
+from baobab.tools.core import (
+    EVERYBODY,
+    AppId,
+    AppOwner,
+    Audit,
+    Call,
+    EndUser,
+    Forbidden,
+    Guard,
+    PerAddress,
+    Rest,
+    Secret,
+)
+from baobab.tools.core.guard.escaping import escape_name
 from baobab.tools.users.access import SIGNED_IN_USER, USER_OR_CHALLENGE
 from baobab.tools.users.errors import (
     ChallengeOver,
@@ -136,7 +140,7 @@ async def auth_totp_enrol(call: Call, app_id: AppId, challenge: Challenge | None
         raise Forbidden("An anonymous user has no second factor.", remediation="Give the user an address first.")
     async with FREEZES.writing(call) as unit:
         secret = await enrol_totp(call, unit.execute, user_id)
-    return {"secret": secret, "uri": build_uri(secret, call.require_app().name, user["email"])}
+    return {"secret": secret, "uri": build_uri(secret, call.require_app().title, user["email"])}
 
 
 @auth.tool(

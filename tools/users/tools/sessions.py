@@ -2,14 +2,7 @@
 
 from typing import Annotated
 
-from baobab.tools.core.auth.access import EVERYBODY
-from baobab.tools.core.auth.callers import EndUser
-from baobab.tools.core.binding import Audit
-from baobab.tools.core.call import Call
-from baobab.tools.core.limits import PerAddress
-from baobab.tools.core.secret import Secret
-from baobab.tools.core.toolset import Rest
-from baobab.tools.core.types import AppId, Uuid
+from baobab.tools.core import EVERYBODY, AppId, Audit, Call, EndUser, PerAddress, Rest, Secret, Uuid
 from baobab.tools.users.access import SIGNED_IN_USER
 from baobab.tools.users.errors import SessionNotFound, UserBanned, WrongRefreshToken
 from baobab.tools.users.schemas import EndedSessions, Message, Sessions, Tokens

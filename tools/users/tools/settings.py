@@ -5,15 +5,9 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 from sqlalchemy import select
 
-from baobab.storage.tables import build_upsert
-from baobab.tools.core.auth.access import EVERYBODY, AppOwner
-from baobab.tools.core.binding import Audit
-from baobab.tools.core.call import Call
+from baobab.storage.sql.tables import build_upsert
+from baobab.tools.core import EVERYBODY, OMITTED, AppId, AppOwner, Audit, Call, Guard, PerAddress, Rest, Text, one_of
 from baobab.tools.core.errors import MissingField
-from baobab.tools.core.limits import PerAddress
-from baobab.tools.core.toolset import Guard, Rest
-from baobab.tools.core.types import OMITTED, AppId, Text
-from baobab.tools.core.widening import one_of
 from baobab.tools.users.errors import RedirectRefused
 from baobab.tools.users.redirects import RedirectTo, is_redirect_allowed
 from baobab.tools.users.schemas import OneSignInSettings, SignInPage
@@ -101,7 +95,7 @@ async def auth_page(call: Call, app_id: AppId, redirect_to: RedirectTo | None = 
         settings = await find_settings(execute, app_id)
         providers = list((await execute(query.limit(50))).scalars().all())
     return {
-        "app_name": call.require_app().name,
+        "app_name": call.require_app().title,
         "logo_url": settings["logo_url"],
         "colour": settings["colour"],
         "invite_only": settings["invite_only"],

@@ -1,11 +1,6 @@
 """The keys that sign the access tokens of an app's users."""
 
-from baobab.tools.core.auth.access import EVERYBODY, AppOwner
-from baobab.tools.core.binding import Audit
-from baobab.tools.core.call import Call
-from baobab.tools.core.limits import PerAddress
-from baobab.tools.core.toolset import Guard, Rest
-from baobab.tools.core.types import AppId
+from baobab.tools.core import EVERYBODY, AppId, AppOwner, Audit, Call, Guard, PerAddress, Rest
 from baobab.tools.users.schemas import PublicKeys, RotatedKeys
 from baobab.tools.users.toolset import auth, users
 

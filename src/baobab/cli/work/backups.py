@@ -6,7 +6,7 @@ from pathlib import Path
 from baobab.settings import Settings
 from baobab.storage.backup.backup import Source
 from baobab.storage.backup.errors import BackupError
-from baobab.storage.databases import POSTGRES, SQLITE
+from baobab.storage.sql.databases import POSTGRES, SQLITE
 
 
 class NotOnFiles(BackupError):

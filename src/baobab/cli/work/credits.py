@@ -9,7 +9,7 @@ from baobab.tools.billing.ledger.credits import Credits
 from baobab.tools.billing.ledger.errors import NoCreditAccount
 from baobab.tools.billing.tables import credit_top_ups
 from baobab.tools.core.auth.tables import accounts, members, organisations
-from baobab.tools.core.money import dollars
+from baobab.tools.core.limits.money import dollars
 from baobab.tools.core.services import Services
 
 

@@ -1,7 +1,4 @@
-"""`baobab transfer --kv`: moves the key-value stores of an installation between its databases and its Valkeys.
-
-This is also how keys that earlier versions left in Valkey, while the rest was in the database, come together.
-"""
+"""`baobab transfer --kv`: moves the key-value stores of an installation between its databases and its Valkeys."""
 
 import contextlib
 import time
@@ -14,12 +11,12 @@ from baobab.addresses import KvPlace
 from baobab.cli.work.transfer import open_entries, require_finished, translate_errors
 from baobab.regions import Region
 from baobab.settings import Settings
-from baobab.storage.database import Database
 from baobab.storage.identity import SPACE, load_id, read_mark
 from baobab.storage.kv.engine import Engine
 from baobab.storage.kv.engines import engine_at
-from baobab.storage.kv.old_tiers import OldTiers, delete_entries, delete_locks
+from baobab.storage.kv.valkey.contents import delete_entries
 from baobab.storage.kv.valkey.engine import ValkeyEngine
+from baobab.storage.sql.database import Database
 from baobab.storage.transfer import entries
 from baobab.storage.transfer.errors import TransferRefused
 from baobab.storage.transfer.source import build_source
@@ -60,7 +57,7 @@ async def transfer_kv(settings: Settings, to: KvPlace, *, dry_run: bool, print_l
 
 
 class _RegionStore:
-    """The key-value store of one region, in its database or in its Valkey or, in the old layout, in both."""
+    """The key-value store of one region, in its database or in its Valkey."""
 
     def __init__(self, settings: Settings, name: str, place: Region, clock: Callable[[], float]) -> None:
         self._name = name
@@ -68,34 +65,28 @@ class _RegionStore:
         folder = settings.kv_folder(name)
         self._database = engine_at(folder, place.database_url, "", clock)
         self._valkey = ValkeyEngine(place.valkey_url, clock)
-        self._both = OldTiers(engine_at(folder, place.database_url, "", clock), place.valkey_url, clock)
 
     async def transfer(
         self, to: KvPlace, own_rows: Database, *, dry_run: bool, print_line: Callable[[str], None]
     ) -> None:
-        async with (
-            open_entries("the database's", self._database),
-            open_entries("Valkey's", self._valkey),
-            open_entries("the region's", self._both),
-        ):
+        async with open_entries("the database's", self._database), open_entries("Valkey's", self._valkey):
             source = await self._find_source(await load_id(own_rows))
-            # The engines store idempotency tokens and the marks of frozen apps each in its own way.
-            stays_in_database = source is self._both and to == "database"
-            if not stays_in_database:
+            target: Engine = self._database if to == "database" else self._valkey
+            if source is not target:
+                # The engines store idempotency tokens and the marks of frozen apps each in its own way.
                 await require_finished(own_rows)
                 await _require_no_move(own_rows)
-            survey = Survey({}, await entries.survey(source, with_tokens=stays_in_database))
+            survey = Survey({}, await entries.survey(source, with_tokens=False))
             print_line(f"{self._name}: {next(survey.render_lines())}")
             if dry_run:
                 return
-            target = self._database if to == "database" else self._valkey
             if source is not target:
-                await self._copy(source, target, survey, with_tokens=stays_in_database)
-            elif await read_mark(self._database) is not None:
+                await self._copy(source, target, survey)
+            elif source is self._valkey and await read_mark(self._database) is not None:
                 raise TransferRefused(f"{self._name}: it is in Valkey already, and the database holds another one")
             await self._delete_rest(to)
 
-    async def _find_source(self, installation_id: str | None) -> OldTiers | ValkeyEngine:
+    async def _find_source(self, installation_id: str | None) -> Engine:
         in_database, in_valkey = await read_mark(self._database), await read_mark(self._valkey)
         if not {in_database, in_valkey} <= {None, installation_id}:
             raise TransferRefused(f"{self._name}: its database or its Valkey belongs to another installation")
@@ -103,17 +94,15 @@ class _RegionStore:
             raise TransferRefused(f"the region {self._name} has no key-value store yet")
         # If both are marked, an earlier transfer was interrupted, and the settings say which one was in use.
         is_in_valkey = in_valkey is not None and (self._place.kv == "valkey" or in_database is None)
-        return self._valkey if is_in_valkey else self._both
+        return self._valkey if is_in_valkey else self._database
 
-    async def _copy(
-        self, source: OldTiers | ValkeyEngine, target: Engine, survey: Survey, *, with_tokens: bool
-    ) -> None:
-        if source is self._both or await read_mark(target) is None:
+    async def _copy(self, source: Engine, target: Engine, survey: Survey) -> None:
+        if source is self._database or await read_mark(target) is None:
             # The mark comes last: a store without it is not used.
             last = {SPACE: survey.entries[SPACE]}
             await entries.copy(source, target, {name: survey.entries[name] for name in survey.entries.keys() - last})
             await entries.copy(source, target, last)
-        differences = survey.list_differences(Survey({}, await entries.survey(target, with_tokens=with_tokens)))
+        differences = survey.list_differences(Survey({}, await entries.survey(target, with_tokens=False)))
         if differences:
             raise TransferRefused(f"{self._name}: source and target differ in: {', '.join(differences)}")
 
@@ -125,7 +114,6 @@ class _RegionStore:
                 await delete_entries(self._place.valkey_url)
             else:
                 await entries.erase(self._database, SPACE)
-                await delete_locks(self._place.valkey_url)
         except ValkeyUnavailable as exc:
             raise TransferRefused(f"Valkey: {exc.reason}; run the same command again") from exc
 

@@ -7,8 +7,8 @@ from baobab import tools
 from baobab.cli.installation import load_settings
 from baobab.composition import load_vault
 from baobab.storage.clock import SystemClock
-from baobab.storage.databases import database_at
-from baobab.storage.migrate import list_missing_revisions, migrate
+from baobab.storage.sql.databases import database_at
+from baobab.storage.sql.migrate import list_missing_revisions, migrate
 from baobab.tools.core.registry import Registry
 from baobab.waiting import survey_calls, survey_runs
 

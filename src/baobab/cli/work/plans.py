@@ -4,7 +4,7 @@ from sqlalchemy import select, update
 
 from baobab.cli.work.credits import find_organisation
 from baobab.tools.core.auth.tables import organisations
-from baobab.tools.core.plans import PLANS
+from baobab.tools.core.limits.plans import PLANS
 from baobab.tools.core.services import Services
 
 

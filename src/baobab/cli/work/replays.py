@@ -6,7 +6,7 @@ from sqlalchemy import select
 
 from baobab.runtime.agents.replay import ResultNotRecorded, replay_run
 from baobab.runtime.agents.tables import ENDED, agents, runs
-from baobab.storage.database import Database
+from baobab.storage.sql.database import Database
 from baobab.tools.core.errors import Conflict, NotFound
 from baobab.tools.core.services import Services
 

@@ -18,18 +18,18 @@ from baobab import tools
 from baobab.addresses import KvPlace
 from baobab.cli.installation import TRANSFER_NOTE
 from baobab.settings import Settings, load_settings
+from baobab.storage.copies import write_note
 from baobab.storage.data.store import DataStore
 from baobab.storage.data.stores import data_store_at
-from baobab.storage.database import Database, DatabaseUnavailable
-from baobab.storage.databases import POSTGRES, SQLITE, database_at
 from baobab.storage.kv.engine import Engine
 from baobab.storage.kv.engines import engine_at
 from baobab.storage.kv.errors import KvError
-from baobab.storage.kv.old_tiers import OldTiers
 from baobab.storage.objects.errors import ObjectError
 from baobab.storage.objects.store import ObjectStore
 from baobab.storage.objects.stores import store_at
 from baobab.storage.secrets import write_private
+from baobab.storage.sql.database import Database, DatabaseUnavailable
+from baobab.storage.sql.databases import POSTGRES, SQLITE, database_at
 from baobab.storage.transfer import entries, mark, objects, rows
 from baobab.storage.transfer.errors import TransferRefused
 from baobab.storage.transfer.source import build_source
@@ -37,7 +37,7 @@ from baobab.storage.transfer.survey import Survey
 from baobab.storage.vectors.extension import offers_vectors
 from baobab.tools.approvals.tables import approvals
 from baobab.tools.core.auth.tables import apps
-from baobab.tools.data.copying import copy_tables, find_difference, find_vector_column, survey_tables
+from baobab.tools.data.exchange.copying import copy_tables, find_difference, find_vector_column, survey_tables
 
 _MOST_NAMED = 3
 """The tables of which a row is named if source and target differ."""
@@ -214,9 +214,7 @@ async def _open_source(
         # Opened before the entries, since its lock keeps servers out of both.
         with translate_errors("the source"):
             await source_database.open()
-        engine: EntryReader = _build_engine(here, clock)
-        if here.kv == "database" and here.valkey_url:
-            engine = OldTiers(_build_engine(here, clock), here.valkey_url, clock)
+        engine = _build_engine(here, clock)
         async with open_entries("the source's", engine):
             tables = data_store_at(source_database, here.tables_folder(here.region))
             try:
@@ -362,6 +360,7 @@ def _note_transfer(here: Settings, there: Settings) -> None:
         day = datetime.now(UTC).strftime("%Y-%m-%d")
         text = f"`baobab transfer` copied this folder to {_without_password(there.rows_url)} on {day}.\n"
         (here.data / TRANSFER_NOTE).write_text(text)
+        write_note(here.data, f"`baobab transfer` has moved it to {_without_password(there.rows_url)}")
 
 
 def _without_password(url: str) -> str:

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from baobab.runtime.addresses import AddressRefused, UrlRefused
 from baobab.runtime.agents.remote.tool_server_client import ToolServerClient
-from baobab.runtime.egress import Egress
+from baobab.runtime.net.addresses import AddressRefused, UrlRefused
+from baobab.runtime.net.egress import Egress
 from baobab.tools.agents.errors import InvalidGraph
 from tests.tools.agents.conftest import TIMEOUT_SECONDS, Agency
 from tests.tools.agents.tool_server import FakeToolServer

@@ -15,8 +15,8 @@ from baobab.runtime.gateway.model import Model, Price
 from baobab.tools.ai.media.tables import generation_jobs
 from baobab.tools.billing.ledger.credits import Credits
 from baobab.tools.billing.ledger.terms import Balance
-from baobab.tools.core.credits import UsageLine
 from baobab.tools.core.errors import AppNotFound
+from baobab.tools.core.limits.credits import UsageLine
 from tests import jobs
 from tests.clock import FixedClock
 from tests.conftest import ADDRESS, Baobab

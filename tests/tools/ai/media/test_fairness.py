@@ -8,7 +8,7 @@ from sqlalchemy import select, update
 from baobab.tools.ai.media import jobs as media_jobs
 from baobab.tools.ai.media.tables import generation_jobs
 from baobab.tools.billing.ledger.credits import Credits
-from baobab.tools.core.money import USD
+from baobab.tools.core.limits.money import USD
 from tests.jobs import TIMEOUT_SECONDS, jobs
 from tests.people import Person, create_person
 from tests.tools.ai.media.conftest import IMAGE, VIDEO, MediaBaobab

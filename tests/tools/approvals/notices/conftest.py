@@ -9,7 +9,10 @@ from typing import Any
 
 import httpx
 import pytest
+from sqlalchemy import update
 
+from baobab.tools.approvals.service import service_of
+from baobab.tools.approvals.tables import approvals
 from baobab.tools.core.auth.signing import PLATFORM
 from tests.clock import FixedClock
 from tests.conftest import Baobab
@@ -92,6 +95,19 @@ class NoticesInstallation:
         assert answer.status_code == 428, answer.text
         approval_id: str = answer.json()["approval_id"]
         return approval_id
+
+    async def read_outside_text(self, approval_id: str) -> str:
+        """Let the run that asks have read an account in outside text. Returns what people are warned of."""
+        source = {"kind": "row", "name": "A letter", "place": "letters", "own": False}
+        values = [{"argument": "account", "value": "DE00", "source": source}]
+        reading = {"warning": {"cause": "value", "source": source, "values": values}, "read": [source], "more": 0}
+        services = self.baobab.application.services
+        sealed_reading = service_of(services).texts.seals.seal(approval_id, "reading", json.dumps(reading))
+        async with services.database.writing() as connection:
+            await connection.execute(
+                update(approvals).where(approvals.c.id == approval_id).values(reading=sealed_reading)
+            )
+        return "The account “DE00” comes from “A letter” in letters."
 
     async def add_channel(self, kind: str, url: str, by: Person | None = None, **more: Any) -> dict[str, Any]:
         response = await self.request("POST", "/v1/notices/channels", by, {"kind": kind, "url": url, **more})

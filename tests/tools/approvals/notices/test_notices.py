@@ -304,6 +304,23 @@ async def test_a_browser_can_read_its_push_and_knows_who_sent_it(installation: N
     assert installation.clock.time() < claims["exp"] <= installation.clock.time() + 24 * 3600
 
 
+async def test_what_a_person_is_warned_of_stands_first_in_a_push_and_in_a_webhook(
+    installation: NoticesInstallation,
+) -> None:
+    async with start_receiver() as receiver, start_receiver() as other:
+        browser = Subscription()
+        await installation.add_channel("push", receiver.url, None, **browser.keys)
+        await installation.add_channel("webhook", other.url)
+        await installation.set(digest_minutes=15)
+        approval_id = await installation.propose()
+        fact = await installation.read_outside_text(approval_id)
+        await installation.settle()
+        await installation.pass_time(900)
+        await installation.settle()
+    assert browser.decrypt(receiver.deliveries[0].body)["body"].startswith(f"Check: {fact} “")
+    assert other.deliveries[0].payload["data"]["approvals"][0]["warning"] == fact
+
+
 async def test_a_browser_that_has_taken_its_subscription_back_is_forgotten(installation: NoticesInstallation) -> None:
     async with start_receiver(410) as receiver:
         await installation.add_channel("push", receiver.url, None, **Subscription().keys)
@@ -331,6 +348,7 @@ async def test_a_mail_address_is_told_once_it_is_confirmed(tmp_path: Path) -> No
             assert (await installation.request("POST", path, body={"code": as_typed})).status_code == 200
             await installation.set(digest_minutes=15)
             ids = [await installation.propose() for _ in range(3)]
+            fact = await installation.read_outside_text(ids[1])
             await installation.settle()
             await installation.pass_time(900)
             await installation.settle()
@@ -338,6 +356,8 @@ async def test_a_mail_address_is_told_once_it_is_confirmed(tmp_path: Path) -> No
     text = relay.mails[1].get_body("plain").get_content()
     assert text.count("23 h left: ") + text.count("24 h left: ") == 3
     html = relay.mails[1].get_body("html").get_content()
+    assert text.replace("\r", "").count(f"\n  Check: {fact}\n") == 1
+    assert f"<strong>Check: {fact}</strong>" in html
     for approval_id in ids:
         assert f"/console/approvals/{approval_id}" in text
         assert f'/console/approvals/{approval_id}"' in html

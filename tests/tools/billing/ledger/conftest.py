@@ -9,8 +9,8 @@ import pytest
 from sqlalchemy import func, insert, select, update
 
 from baobab.storage.clock import Ids
-from baobab.storage.database import Database
-from baobab.storage.databases import database_at
+from baobab.storage.sql.database import Database
+from baobab.storage.sql.databases import database_at
 from baobab.tools.billing.ledger.credits import Credits
 from baobab.tools.billing.tables import (
     credit_accounts,
@@ -20,7 +20,7 @@ from baobab.tools.billing.tables import (
     credit_usage,
 )
 from baobab.tools.core.auth.tables import organisations
-from baobab.tools.core.credits import Reservation, Usage
+from baobab.tools.core.limits.credits import Reservation, Usage
 from tests.backends import database_url, release_data
 from tests.clock import FixedClock
 

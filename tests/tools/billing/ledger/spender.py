@@ -11,9 +11,9 @@ import random
 import sys
 
 from baobab.storage.clock import Ids
-from baobab.storage.databases import database_at
+from baobab.storage.sql.databases import database_at
 from baobab.tools.billing.ledger.credits import Credits
-from baobab.tools.core.credits import CreditsExhausted, Usage
+from baobab.tools.core.limits.credits import CreditsExhausted, Usage
 from tests.clock import FixedClock
 
 

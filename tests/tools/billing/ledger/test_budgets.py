@@ -4,8 +4,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from baobab.tools.core.credits import BudgetExhausted, Spender, Usage
-from baobab.tools.core.money import USD
+from baobab.tools.core.limits.credits import BudgetExhausted, Spender, Usage
+from baobab.tools.core.limits.money import USD
 from tests.tools.billing.ledger.conftest import USAGE, Bank
 
 APP, OTHER, KEY = "app_000000000001", "app_000000000002", "9a6c0000-0000-0000-0000-000000000001"

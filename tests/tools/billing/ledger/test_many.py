@@ -11,11 +11,11 @@ from datetime import datetime
 from sqlalchemy import select, text
 
 from baobab.storage.clock import Ids
-from baobab.storage.database import DatabaseUnavailable
+from baobab.storage.sql.database import DatabaseUnavailable
 from baobab.tools.billing.ledger.credits import Credits
 from baobab.tools.billing.tables import credit_reservations
-from baobab.tools.core.credits import CreditsExhausted, Reservation, Usage
-from baobab.tools.core.money import USD
+from baobab.tools.core.limits.credits import CreditsExhausted, Reservation, Usage
+from baobab.tools.core.limits.money import USD
 from tests.clock import FixedClock
 from tests.tools.billing.ledger.conftest import USAGE, Bank
 

@@ -13,8 +13,8 @@ from baobab.tools.billing.ledger.budgets import BudgetPeriod, BudgetSubject
 from baobab.tools.billing.ledger.credits import LATE, REMEMBERED
 from baobab.tools.billing.ledger.errors import TopUpConflict
 from baobab.tools.billing.ledger.terms import TERMS, Balance
-from baobab.tools.core.credits import BudgetExhausted, CreditsExhausted, Reservation, UnknownReservation, Usage
-from baobab.tools.core.money import USD
+from baobab.tools.core.limits.credits import BudgetExhausted, CreditsExhausted, Reservation, UnknownReservation, Usage
+from baobab.tools.core.limits.money import USD
 from tests.clock import FixedClock
 from tests.tools.billing.ledger.conftest import Bank
 

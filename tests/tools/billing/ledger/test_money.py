@@ -7,8 +7,8 @@ import pytest
 
 from baobab.tools.billing.ledger.credits import LATE, REMEMBERED, Credits
 from baobab.tools.billing.ledger.errors import NoCreditAccount, TopUpConflict
-from baobab.tools.core.credits import CreditsExhausted, Reservation, UnknownReservation, Usage
-from baobab.tools.core.money import MOST, USD
+from baobab.tools.core.limits.credits import CreditsExhausted, Reservation, UnknownReservation, Usage
+from baobab.tools.core.limits.money import MOST, USD
 from tests.tools.billing.ledger.conftest import USAGE, Bank
 
 MONTH = 31 * 24 * 3600

@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from baobab.tools.core.credits import Usage
+from baobab.tools.core.limits.credits import Usage
 from tests.tools.billing.ledger.conftest import Bank
 
 APP, OTHER, KEY = "app_000000000001", "app_000000000002", "9a6c0000-0000-0000-0000-000000000001"

@@ -21,10 +21,8 @@ from baobab.tools.ai.media.toolset import DOWNLOADING, POLLING, SUBMITTING, UNTI
 from baobab.tools.ai.model_choice import preview_model
 from baobab.tools.ai.tools.chat import ModelName
 from baobab.tools.ai.toolset import CALLED
+from baobab.tools.core import AppId, Call, Guard, JsonObject, Rest, Text
 from baobab.tools.core.auth.access import OF_APP
-from baobab.tools.core.call import Call
-from baobab.tools.core.toolset import Guard, Rest
-from baobab.tools.core.types import AppId, JsonObject, Text
 
 
 @media.tool(

@@ -12,12 +12,8 @@ from baobab.tools.approvals.notices.schemas import Escalation, Notices, NoticesO
 from baobab.tools.approvals.notices.tables import notice_channels, notice_settings
 from baobab.tools.approvals.notices.toolset import GUARD, PERSON, notices
 from baobab.tools.approvals.tables import approvals
-from baobab.tools.core.auth.access import AnyAccount
+from baobab.tools.core import OMITTED, AnyAccount, Audit, Call, Rest
 from baobab.tools.core.auth.tables import members
-from baobab.tools.core.binding import Audit
-from baobab.tools.core.call import Call
-from baobab.tools.core.toolset import Rest
-from baobab.tools.core.types import OMITTED
 
 Digest = Annotated[int, Field(ge=0, le=1440)]
 

@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 from pydantic import Field
 from sqlalchemy import delete, func, insert, select, update
 
-from baobab.runtime.egress import AddressRefused, Egress, UrlRefused
-from baobab.runtime.webhooks import new_secret
+from baobab.runtime.net.egress import AddressRefused, Egress, UrlRefused
+from baobab.runtime.net.webhooks import new_secret
 from baobab.tools.approvals.notices.channels import (
     EMAIL,
     PUSH,
@@ -35,13 +35,9 @@ from baobab.tools.approvals.notices.schemas import ChannelMade, ChannelRemoved, 
 from baobab.tools.approvals.notices.sending import list_url
 from baobab.tools.approvals.notices.tables import notice_channels
 from baobab.tools.approvals.notices.toolset import GUARD, PERSON, notices
-from baobab.tools.core.binding import Audit
-from baobab.tools.core.call import Call
-from baobab.tools.core.limits import PerOrganisation
+from baobab.tools.core import Audit, Call, Email, NameText, Rest, Secret, Text, Uuid
+from baobab.tools.core.limits.limits import PerOrganisation
 from baobab.tools.core.mail import Mail
-from baobab.tools.core.secret import Secret
-from baobab.tools.core.toolset import Rest
-from baobab.tools.core.types import Email, NameText, Text, Uuid
 
 MOST_CHANNELS = 10
 _DIGITS = 6

@@ -8,8 +8,7 @@ from baobab.tools.approvals.notices.rows import account_of
 from baobab.tools.approvals.notices.schemas import NoticeMessage, NoticeMessages
 from baobab.tools.approvals.notices.tables import notice_messages
 from baobab.tools.approvals.notices.toolset import GUARD, PERSON, notices
-from baobab.tools.core.call import Call
-from baobab.tools.core.pagination import PageSize
+from baobab.tools.core import Call, PageSize
 
 
 @notices.tool("GET /messages", access=PERSON, effect="read", guard=GUARD)

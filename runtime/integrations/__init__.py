@@ -1,0 +1,1 @@
+"""Providers of integrations: the port that the tools use, the services behind it, and a simulator."""

@@ -1,0 +1,1 @@
+"""Durable jobs: the queue as rows, and the runners that take them."""

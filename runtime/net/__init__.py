@@ -1,0 +1,1 @@
+"""What goes out of this server: the guarded client, resolved addresses, webhooks, mail."""

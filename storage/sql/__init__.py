@@ -1,0 +1,1 @@
+"""The database: statements over SQLite and Postgres, prepared, and in short transactions."""

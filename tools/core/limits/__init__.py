@@ -1,0 +1,1 @@
+"""How much a tenant may use: rates, plans, credits and money."""

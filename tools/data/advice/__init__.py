@@ -1,0 +1,1 @@
+"""What an app's developer should know: missing indexes, slow statements, tables that everybody reaches."""

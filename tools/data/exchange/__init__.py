@@ -1,0 +1,1 @@
+"""Rows as files and from files, and copies of an app's tables from one store to another."""

@@ -1,0 +1,1 @@
+"""Changes of rows as they happen, presence and broadcasts, over streams and WebSockets."""

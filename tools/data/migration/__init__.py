@@ -1,0 +1,1 @@
+"""Changes of an app's tables, from one catalogue to another, without loss."""

@@ -1,0 +1,1 @@
+"""Reading and writing the rows of one app as one actor, in transactions."""

@@ -1,0 +1,1 @@
+"""The tools of functions, one noun a file."""

@@ -1,0 +1,1 @@
+"""The tools of integrations, one noun a file."""

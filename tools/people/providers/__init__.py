@@ -1,0 +1,1 @@
+"""Providers of people: one port, the wires of real ones, and a simulator."""

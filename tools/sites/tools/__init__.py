@@ -1,0 +1,1 @@
+"""The tools of sites, one noun a file."""
