@@ -4,18 +4,13 @@ Values are not stored in the database of events and jobs. So a job is enqueued b
 the keys if this process ends before it has done so itself. It may then tell of a change that was not made.
 """
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
 
-from pydantic_core import from_json
-
-from baobab.storage.sql.database import Unit
-from baobab.tools.core import AppNotFound, BaobabError, Call, Job, Services
+from baobab.tools.core import BaobabError, Call
 from baobab.tools.core.app_events import KEY_CHANGED
-from baobab.tools.core.auth.directory import App
 from baobab.tools.core.guard.texts import find_origin
-from baobab.tools.kv.toolset import kv
+from baobab.tools.kv.jobs import emit_change, kv_tell_later
 
 _LATE_SECONDS = 30.0
 
@@ -62,30 +57,6 @@ async def tell_changes(call: Call, *keys: str) -> AsyncIterator[KeyChanges]:
     async with call.stores.database.writing_unit(lock=None) as unit:
         await services.jobs.withdraw(unit.execute, job_id)
         for key, value in changes.values:
-            await _emit(unit, services, app, key, value, origin)
+            await emit_change(unit, services, app, key, value, origin)
     if refusal is not None:
         raise refusal
-
-
-@kv.job(drop=True)
-async def kv_tell_later(job: Job, app_id: str, keys: list[str], origin: dict[str, Any]) -> None:
-    """Tell of keys whose write was not seen to its end, with the values that they have now."""
-    services = job.services
-    try:
-        app = await services.directory.app(app_id)
-    except AppNotFound:
-        return
-    values = {key: await services.stores_of(app.region).kv.get(app_id, key) for key in keys}
-    async with job.writing(last=True) as unit:
-        for key, value in values.items():
-            await _emit(unit, services, app, key, value, origin)
-
-
-async def _emit(
-    unit: Unit, services: Services, app: App, key: str, value: bytes | None, origin: Mapping[str, Any]
-) -> None:
-    data = {"key": key, "change": "deleted" if value is None else "stored"}
-    data |= {"value": None if value is None else from_json(value)}
-    await services.jobs.emit(
-        unit, KEY_CHANGED, app_id=app.id, data=data, tenant=app.organisation_id, origin=origin, only_awaited=True
-    )

@@ -63,20 +63,20 @@ class TriggerSubscriptions:
         services = self._services
         if type_ not in self._types or services is None:
             return False
-        awaited = self._awaited.get(app_id)
-        if awaited is None:
+        prefixes_by_type = self._awaited.get(app_id)
+        if prefixes_by_type is None:
             try:
-                awaited = await self._look_up(services, app_id, unit)
+                prefixes_by_type = await self._look_up(services, app_id, unit)
             except (AppNotFound, Unavailable):
-                awaited = None
+                prefixes_by_type = None
         # Where it cannot be known now, the job that takes the event finds out.
-        return awaited is None or _is_awaited(awaited, type_, about)
+        return prefixes_by_type is None or _is_awaited(prefixes_by_type, type_, about)
 
     def may_wait_for(self, app_id: str, type_: str, *, about: str | None = None) -> bool:
         if type_ not in self._types or self._services is None:
             return False
-        awaited = self._awaited.get(app_id)
-        return awaited is None or _is_awaited(awaited, type_, about)
+        prefixes_by_type = self._awaited.get(app_id)
+        return prefixes_by_type is None or _is_awaited(prefixes_by_type, type_, about)
 
     async def _look_up(
         self, services: Services, app_id: str, unit: Unit | None
@@ -179,16 +179,16 @@ class TriggerSubscriptions:
         changes = self._changes
         is_active = (_triggers.app_id == app_id, _triggers.status == "active")
         rows = await execute(select(_triggers.event, _triggers.prefix).where(*is_active).distinct())
-        awaited: dict[str, tuple[str, ...]] = {}
+        prefixes_by_type: dict[str, tuple[str, ...]] = {}
         for row in rows:
             for type_ in self.list_types(row.event):
-                awaited[type_] = (*awaited.get(type_, ()), row.prefix or "")
+                prefixes_by_type[type_] = (*prefixes_by_type.get(type_, ()), row.prefix or "")
         if changes == self._changes:
             # Otherwise a trigger may have changed while this was read.
             while len(self._awaited) >= _MOST_CACHED:
                 del self._awaited[next(iter(self._awaited))]
-            self._awaited[app_id] = awaited
-        return awaited
+            self._awaited[app_id] = prefixes_by_type
+        return prefixes_by_type
 
     def _match(
         self, rows: Sequence[Any], occurrences: Sequence[Occurrence]
@@ -320,8 +320,8 @@ def find_misfit(rule: Any, values: Mapping[str, Any]) -> tuple[bool, str | None]
         return False, f"The filter cannot be evaluated: {exc}."
 
 
-def _is_awaited(awaited: Mapping[str, tuple[str, ...]], type_: str, about: str | None) -> bool:
-    prefixes = awaited.get(type_)
+def _is_awaited(prefixes_by_type: Mapping[str, tuple[str, ...]], type_: str, about: str | None) -> bool:
+    prefixes = prefixes_by_type.get(type_)
     return prefixes is not None and (about is None or about.startswith(prefixes))
 
 

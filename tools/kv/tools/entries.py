@@ -325,10 +325,10 @@ async def kv_cas(call: Call, app_id: AppId, key: Key, expected: Value, next: Val
         return {"swapped": False}
     async with tell_changes(call, key) as changes:
         swap = call.stores.kv.cas(app_id, key, expected, next, DURABLE_TTL, quota(call))
-        swapped = await translate_errors(swap)
-        if swapped:
+        was_swapped = await translate_errors(swap)
+        if was_swapped:
             changes.note(key, next)
-    return {"swapped": swapped}
+    return {"swapped": was_swapped}
 
 
 async def _preview_expire(call: Call, app_id: AppId, key: Key, ttl: int | None) -> str:
