@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -233,16 +234,6 @@ async def test_users_who_sign_in_verify_their_address_and_are_deleted_are_told(
     [user] = (await house.request("GET", "/admin/auth/users"))["users"]
     await house.request("DELETE", f"/admin/auth/users/{user['id']}")
     await house.advance()
-    told_events = [each["type"] for each in read_events(receiver)]
-    assert {name: told_events.count(name) >= 1 for name in set(told_events)} == {
-        "user.signed_up": True,
-        "user.signed_in": True,
-        "user.verified": True,
-        "user.deleted": True,
-    }
-    assert (
-        told_events.count("user.signed_up")
-        == told_events.count("user.verified")
-        == told_events.count("user.deleted")
-        == 1
-    )
+    counts = Counter(each["type"] for each in read_events(receiver))
+    assert counts.pop("user.signed_in") >= 1
+    assert counts == {"user.signed_up": 1, "user.verified": 1, "user.deleted": 1}
