@@ -12,7 +12,7 @@ from sqlalchemy import select
 from baobab.tools.mail.tables import mails as mail_table
 from tests.people import create_person, get_first_organisation
 from tests.tools.agents.conftest import build_graph
-from tests.tools.ai.meetings.test_forwarding import Receiver, start_receiver
+from tests.tools.ai.meetings.test_forwarding import Receiver
 from tests.tools.triggers.conftest import House
 
 _DAY = 86_400
@@ -122,12 +122,6 @@ async def test_a_loop_ends_with_a_delivery_that_says_so(house: House) -> None:
     deliveries = await house.list_deliveries("loop")
     assert outcomes(deliveries) == ["delivered"] * 5 + ["skipped"]
     assert "looks like a loop" in deliveries[-1]["error"]
-
-
-@pytest.fixture
-async def receiver() -> Any:
-    async with start_receiver() as started_one:
-        yield started_one
 
 
 async def test_a_webhook_is_signed_tried_again_for_a_day_and_sent_again_by_hand(
