@@ -9,11 +9,15 @@ from typing import Any
 
 import pytest
 
+from baobab.tools.billing.ledger.credits import Credits
+from baobab.tools.core import RetryLater
 from tests.clock import FixedClock
 from tests.jobs import run_job
 from tests.mcp_server.mcp_requests import call_tool, read_refusal
-from tests.people import create_person
+from tests.people import create_person, get_first_organisation
 from tests.tools.ai.meetings.conftest import MEETING, MeetingBaobab
+from tests.tools.ai.meetings.fake_provider import KEY
+from tests.tools.ai.meetings.fake_recall import SECRET, start_recall
 from tests.tools.integrations.conftest import Shop, open_shop
 
 LONG = f"{MEETING}?simulate_seconds=1800"
@@ -84,13 +88,12 @@ class Office:
 
 
 @contextlib.asynccontextmanager
-async def open_office(folder: Path, **variables: str) -> AsyncIterator[Office]:
-    async with open_shop(folder, variables or None) as shop:
-        baobab, clock = shop.baobab, shop.clock
-        assert isinstance(clock, FixedClock)
+async def open_office(folder: Path, clock: FixedClock | None = None, **variables: str) -> AsyncIterator[Office]:
+    async with open_shop(folder, variables or None, clock) as shop:
+        baobab = shop.baobab
         await shop.configure("google-calendar", "outlook")
         await shop.connect("google-calendar")
-        yield Office(shop, MeetingBaobab(baobab.application, baobab.client, clock=clock))
+        yield Office(shop, MeetingBaobab(baobab.application, baobab.client, clock=shop.clock))
 
 
 @pytest.fixture
@@ -150,7 +153,7 @@ async def test_a_bot_that_waits_for_a_call_that_was_moved_leaves_and_another_com
     assert sorted(event["status"] for event in await office.list_events()) == ["cancelled", "planned"]
     await office.wait(1)
     [bot] = await office.list_bots()
-    assert (bot["reason"], bot["durationSeconds"]) == ("The bot was told to leave.", None)
+    assert (bot["reason"], bot["durationSeconds"]) == ("The bot was told to leave.", 0)
     await office.wait(60)
     assert len(await office.list_bots()) == 2
 
@@ -340,3 +343,61 @@ async def test_a_user_who_is_deleted_leaves_no_calendar_and_no_titles(office: Of
     await office.wait(1)
     assert (await office.ask("GET", "calendars"))["calendars"] == []
     assert await office.read_outcomes() == [("", "sent")]
+
+
+async def test_a_worker_that_ends_before_a_bot_is_written_down_leaves_it_to_be_sent_once(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registry, starts = office.meetings.application.registry, list[str]()
+    run = registry.run
+
+    async def run_and_end(tool: Any, *arguments: Any, **options: Any) -> Any:
+        result = await run(tool, *arguments, **options)
+        if tool.name == "meetings_start":
+            starts.append(result[0]["id"])
+            if len(starts) == 1:
+                # Its transaction is not committed: as if the process had been killed.
+                raise RetryLater(0, "killed")
+        return result
+
+    monkeypatch.setattr(registry, "run", run_and_end)
+    await office.invite(3)
+    await office.set()
+    await office.wait(5)
+    assert len(starts) == 2
+    [bot] = await office.list_bots()
+    assert bot["id"] == starts[1]
+
+
+async def test_workers_that_follow_a_calendar_at_the_same_time_send_one_bot(office: Office) -> None:
+    await office.invite(3)
+    calendar = await office.set()
+    await office.wait(2)
+    services: Any = office.meetings.application.services
+    async with services.database.writing_unit(lock=None) as unit:
+        for _ in range(4):
+            await services.jobs.enqueue(unit, "meetings_calendars_follow", {"calendar_id": calendar["id"]})
+    await office.wait(2)
+    assert len(await office.list_bots()) == 1
+    assert await office.read_outcomes() == [("Weekly", "sent")]
+
+
+async def test_a_bot_of_a_real_provider_is_paid_like_any_other_and_none_is_sent_without_credits(tmp_path: Path) -> None:
+    clock = FixedClock()
+    async with start_recall(clock) as fake:
+        variables = {"BAOBAB_MEETINGS_PROVIDER": "recall", "BAOBAB_MEETINGS_KEY": KEY, "BAOBAB_MEETINGS_URL": fake.url}
+        variables |= {"BAOBAB_MEETINGS_WEBHOOK_SECRET": SECRET, "BAOBAB_EGRESS_ALLOW": "127.0.0.1/32"}
+        async with open_office(tmp_path / "data", clock, **variables, BAOBAB_SIMULATORS="on") as office:
+            await office.invite(3, "Paid", url=MEETING)
+            await office.invite(6, "Unpaid", url=MEETING)
+            await office.set()
+            await office.wait(3)
+            assert [bot["bot_name"] for bot in fake.creations] == ["Baobab Notetaker"]
+            assert await office.meetings.read_reserved() > 0
+            organisation_id = await get_first_organisation(office.meetings)
+            await office.meetings.application.services.part(Credits).set_terms(organisation_id, allowance=0)
+            await office.wait(4)
+            assert len(fake.creations) == 1
+            unpaid, paid = await office.list_events()
+            assert (paid["status"], unpaid["status"]) == ("sent", "failed")
+            assert "credit" in unpaid["message"].lower()
