@@ -130,6 +130,8 @@ ROLE_TABLE = (
             "integrations_configure",
             "integrations_credentials",
             "integrations_disable",
+            "meetings_calendars_delete",
+            "meetings_calendars_set",
             "meetings_transcripts_set",
             "people_erase",
             "meetings_webhook_set",

@@ -314,6 +314,29 @@ def _delete_event(world: _World, _name: str, params: Mapping[str, Any]) -> Outco
     return Outcome({"deleted": event["id"]}, {"kind": "event", **event, "deleted": True})
 
 
+def _list_outlook_events(world: _World, _name: str, params: Mapping[str, Any]) -> Outcome:
+    wanted = {"timeMin": params["start_datetime"], "timeMax": params["end_datetime"], "maxResults": params["top"]}
+    return Outcome({"value": [_describe_for_graph(each) for each in _list_events(world, "", wanted).data["items"]]})
+
+
+def _write_outlook_event(world: _World, _name: str, params: Mapping[str, Any]) -> Outcome:
+    event = {"id": world.new_id, "summary": params["subject"], "description": params.get("body", "")}
+    event["location"] = params.get("location", "")
+    for name in ("start", "end"):
+        event[name] = {"dateTime": f"{params[f'{name}_datetime'].removesuffix('Z')}Z"}
+    return Outcome(_describe_for_graph(event), {"kind": "event", **event})
+
+
+def _describe_for_graph(event: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns an event as Microsoft Graph shows it."""
+    times = {
+        name: {"dateTime": event[name]["dateTime"].removesuffix("Z"), "timeZone": "UTC"} for name in ("start", "end")
+    }
+    texts = {"subject": event["summary"], "bodyPreview": event.get("description", "")}
+    place = {"location": {"displayName": event.get("location", "")}}
+    return {"id": event["id"], **texts, **times, **place, "isAllDay": False, "isCancelled": False}
+
+
 def _list_channels(_world: _World, _name: str, _params: Mapping[str, Any]) -> Outcome:
     channels = [{"id": f"C{number}", "name": name} for number, name in enumerate(("general", "support", "random"))]
     return Outcome({"ok": True, "channels": channels})
@@ -417,6 +440,8 @@ _TOOLS: Mapping[str, Callable[[_World, str, Mapping[str, Any]], Outcome]] = {
     "GOOGLECALENDAR_CREATE_EVENT": _write_event,
     "GOOGLECALENDAR_PATCH_EVENT": _write_event,
     "GOOGLECALENDAR_DELETE_EVENT": _delete_event,
+    "OUTLOOK_LIST_EVENTS": _list_outlook_events,
+    "OUTLOOK_CALENDAR_CREATE_EVENT": _write_outlook_event,
     "SLACK_LIST_ALL_CHANNELS": _list_channels,
     "SLACK_FETCH_CONVERSATION_HISTORY": _read_channel,
     "SLACK_SEND_MESSAGE": _write_message,

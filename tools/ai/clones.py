@@ -25,6 +25,6 @@ CLONES: tuple[CloneRule, ...] = (
 )
 MEDIA = never_clone("history", "generation_jobs")
 MEETINGS = (
-    *never_clone("history", "meeting_bots", "meeting_usage", "meeting_deliveries"),
-    *never_clone("credentials", "meeting_settings"),
+    *never_clone("history", "meeting_bots", "meeting_usage", "meeting_deliveries", "meeting_calendar_events"),
+    *never_clone("credentials", "meeting_settings", "meeting_calendars"),
 )

@@ -145,6 +145,12 @@ class ProviderNotFound(ProviderError):
     remediation = "Check the request. Nothing was charged."
 
 
+class ProviderUnprocessable(ProviderRefused):
+    code = "provider_unprocessable"
+    status = 422
+    summary = "The provider of people cannot process the request."
+
+
 class ProviderBusy(ProviderError):
     code = "provider_busy"
     status = 429
@@ -159,6 +165,7 @@ PROVIDER_ERRORS = (
     ProviderUnpaid,
     ProviderForbidden,
     ProviderNotFound,
+    ProviderUnprocessable,
     ProviderBusy,
 )
 

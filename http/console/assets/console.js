@@ -320,14 +320,21 @@ document.addEventListener("timeupdate", ({ target }) => {
 	if (!target.paused) heard?.scrollIntoView({ block: "nearest" });
 }, true);
 
-/** Makes the time of each passage a button that leads to its place in the recording, if there is one. */
+/** Makes the time of each passage a button that leads to its place in the recording, if there is one; for a pointer, the whole passage does. */
 function linkPassages() {
 	const player = main().querySelector("video");
 	for (const place of player ? main().querySelectorAll("[data-at] span.at") : []) {
+		const passage = place.closest("[data-at]");
 		const button = document.createElement("button");
 		Object.assign(button, { type: "button", className: "at", textContent: place.textContent });
 		button.setAttribute("aria-label", `Play from ${place.textContent}`);
-		button.addEventListener("click", () => { player.currentTime = button.closest("[data-at]").dataset.at; player.play(); });
+		passage.classList.add("heard-from");
+		passage.addEventListener("click", () => {
+			// Whoever marks words to copy them does not want to hear them.
+			if (!getSelection().isCollapsed) return;
+			player.currentTime = passage.dataset.at;
+			player.play().catch(() => {});
+		});
 		place.replaceWith(button);
 	}
 }

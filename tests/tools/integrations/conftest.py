@@ -137,8 +137,10 @@ async def _sign_in(baobab: Baobab, app: str, user_id: str) -> dict[str, str]:
 
 
 @contextlib.asynccontextmanager
-async def open_shop(data: Path, variables: dict[str, str] | None = None) -> AsyncIterator[Shop]:
-    clock = FixedClock()
+async def open_shop(
+    data: Path, variables: dict[str, str] | None = None, clock: FixedClock | None = None
+) -> AsyncIterator[Shop]:
+    clock = clock or FixedClock()
     async with open_installation(data, variables, clock=clock) as baobab:
         app, user_id = await baobab.create_app(), str(uuid4())
         yield Shop(baobab, app, clock, user_id, await _sign_in(baobab, app, user_id))

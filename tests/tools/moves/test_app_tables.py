@@ -22,6 +22,8 @@ NOT_OF_THE_APP = {
     "failures.app_id": "forgotten after seven days",
     "invitations.app_ids": "a limit of a future approver; an app that is gone asks nothing",
     "meeting_bots.app_id": "leave their calls, and are deleted when they are paid (meetings_sweep)",
+    "meeting_calendar_events.app_id": "deleted by meetings_sweep",
+    "meeting_calendars.app_id": "deleted by meetings_sweep",
     "meeting_deliveries.app_id": "deleted by meetings_sweep",
     "meeting_settings.app_id": "deleted by meetings_sweep",
     "meeting_usage.app_id": "money, kept until the bot is deleted",

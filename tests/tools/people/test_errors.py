@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.mcp_server.mcp_requests import call_tool, read_refusal
+from tests.mcp_server.mcp_requests import call_tool, read_refusal, send_message
 from tests.people import create_person
 from tests.tools.people.conftest import CENT, Directory
 from tests.tools.people.fakes import HANG_UP, NETWORK, Fake
@@ -91,7 +91,9 @@ async def test_emails_need_an_address_for_the_callback(live: Directory, fake: Fa
 
 
 @pytest.mark.parametrize("path", TOOLS)
-async def test_others_than_the_owner_are_forbidden_and_no_app_is_not_found(live: Directory, path: str) -> None:
+async def test_others_than_the_owner_are_forbidden_and_no_app_is_not_found(
+    live: Directory, fake: Fake, path: str
+) -> None:
     stranger = await create_person(live.baobab, "stranger")
     answer = await live.ask(path, stranger.headers, **build_body(path))
     assert (answer.status_code, answer.json()["error"]) == (403, "forbidden")
@@ -102,6 +104,16 @@ async def test_others_than_the_owner_are_forbidden_and_no_app_is_not_found(live:
         f"/v1/app_zzzzzzzzzzzz/people{path}", json=build_body(path), headers=live.baobab.owner
     )
     assert (missing.status_code, missing.json()["error"]) == (404, "app_not_found")
+    for app, headers, code in (
+        (live.app, stranger.headers, "AUTH_INSUFFICIENT_PERMISSIONS"),
+        ("app_zzzzzzzzzzzz", live.baobab.owner, "APP_NOT_FOUND"),
+    ):
+        result = await call_tool(live.baobab, TOOLS[path], {"app_id": app, **build_body(path)}, by=headers)
+        assert read_refusal(result)["code"] == code
+    request = {"name": TOOLS[path], "arguments": {"app_id": live.app, **build_body(path)}}
+    unknown_key = {"authorization": f"Bearer bb_sk_{'x' * 40}"}
+    assert (await send_message(live.baobab, "tools/call", request, by=unknown_key)).status == 401
+    assert fake.requests == []
 
 
 @pytest.mark.parametrize(
@@ -125,6 +137,9 @@ async def test_a_wrong_request_is_refused_and_costs_nothing(
     answer = await live.ask(path, **body)
     assert (answer.status_code, answer.json()["error"]) == (400, "invalid_request"), answer.text
     assert {name: answer.headers[name] for name in NONE} == NONE
+    result = await call_tool(live.baobab, TOOLS[path], {"app_id": live.app, **body})
+    # What a field's own rule refuses has a code of its own for each kind of fault.
+    assert read_refusal(result)["code"].startswith("VALIDATION_")
     assert fake.requests == []
 
 
@@ -136,6 +151,7 @@ async def test_a_wrong_request_is_refused_and_costs_nothing(
         (401, "provider_unauthorized"),
         (402, "provider_unpaid"),
         (403, "provider_forbidden"),
+        (422, "provider_unprocessable"),
         (429, "provider_busy"),
         (500, "provider_failed"),
         (503, "provider_failed"),
@@ -155,7 +171,7 @@ async def test_errors_of_the_provider_are_passed_on_and_recorded_and_not_charged
     assert {name: answer.headers[name] for name in NONE} == NONE
     if status == 429:
         assert answer.headers["retry-after"] == "7"
-    if status == 400:
+    if status in (400, 422):
         assert "Please provide a valid URL" in answer.json()["error"]
     fake.refusals = [(status, refusal, {})] * 4
     result = await call_tool(live.baobab, TOOLS[path], {"app_id": live.app, **build_body(path)})
@@ -176,3 +192,6 @@ async def test_a_lookup_of_nobody_is_not_found(live: Directory) -> None:
     answer = await live.baobab.client.get(address, headers=live.baobab.owner)
     assert (answer.status_code, answer.json()["error"]) == (404, "lookup_not_found")
     assert answer.headers["x-people-provider"] == "primary"
+    arguments = {"app_id": live.app, "lookup_id": address.rpartition("/")[2]}
+    result = await call_tool(live.baobab, "people_email_lookup", arguments)
+    assert read_refusal(result)["code"] == "lookup_not_found"

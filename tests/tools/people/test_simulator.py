@@ -102,14 +102,14 @@ async def test_models_call_the_same_tools_by_the_names_of_document_4(directory: 
 
 async def test_without_a_provider_and_with_the_simulator_off_everything_is_unavailable(tmp_path: Path) -> None:
     async with open_directory(tmp_path / "data", {"BAOBAB_SIMULATORS": "off"}) as own_directory:
-        for path in ("/search/person", "/search/company"):
-            answer = await own_directory.ask(path, query="x")
+        for path, tool, body in (
+            ("/search/person", "people_search_person", {"query": "x"}),
+            ("/search/company", "people_search_company", {"query": "x"}),
+            ("/profile", "people_profile", {"networkProfileUrl": ADA}),
+            ("/profile/email", "people_email_queue", {"networkProfileUrl": ADA}),
+        ):
+            answer = await own_directory.ask(path, **body)
             assert (answer.status_code, answer.json()["error"]) == (503, "people_unavailable")
             assert "BAOBAB_PEOPLE_PRIMARY" in answer.json()["remediation"]
-        for path in ("/profile", "/profile/email"):
-            answer = await own_directory.ask(path, networkProfileUrl=ADA)
-            assert (answer.status_code, answer.json()["error"]) == (503, "people_unavailable")
-        result = await call_tool(
-            own_directory.baobab, "people_search_person", {"app_id": own_directory.app, "query": "x"}
-        )
-        assert read_refusal(result)["code"] == "people_unavailable"
+            result = await call_tool(own_directory.baobab, tool, {"app_id": own_directory.app, **body})
+            assert read_refusal(result)["code"] == "people_unavailable"

@@ -1,7 +1,7 @@
 """Meeting bots: they join video calls, record and transcribe them; the tools start, read and stop them."""
 
 from baobab.tools.ai.meetings import jobs
-from baobab.tools.ai.meetings.tools import app_bots, gateway_bots, hooks, transcripts, webhooks
+from baobab.tools.ai.meetings.tools import app_bots, calendars, gateway_bots, hooks, transcripts, webhooks
 from baobab.tools.ai.meetings.toolset import gateway_meetings, meeting_accounts, meetings
 
 TOOLSETS = (
@@ -13,6 +13,7 @@ TOOLSETS = (
 MODULES = (
     jobs,
     app_bots,
+    calendars,
     gateway_bots,
     hooks,
     transcripts,

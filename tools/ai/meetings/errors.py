@@ -77,6 +77,30 @@ class ForwardUrlRefused(BadRequest):
     remediation = "Send an https address of a public host."
 
 
+class CalendarNotFound(NotFound):
+    code = "calendar_not_found"
+    summary = "There is no such calendar here."
+    remediation = "op:meetings_calendars_list lists those by which this app sends bots."
+
+
+class CalendarNotConnected(Conflict):
+    code = "calendar_not_connected"
+    summary = "The user has no connected account at this service."
+    remediation = (
+        "Have the user connect it (op:integrations_connect), or name a user of op:integrations_connections, and send"
+        " this again."
+    )
+
+
+class TooManyCalendars(Conflict):
+    code = "too_many_calendars"
+    summary = "The app has as many calendars as it may have."
+    remediation = (
+        "Ask the app's owner which one of op:meetings_calendars_list is not needed, and remove it with"
+        " op:meetings_calendars_delete."
+    )
+
+
 class HookUnsigned(Unauthenticated):
     code = "invalid_signature"
     summary = "The provider has not signed this webhook, or not with the secret that this server has, or too long ago."

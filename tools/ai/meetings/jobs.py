@@ -9,10 +9,20 @@ from sqlalchemy import delete, exists, select, update
 from baobab.runtime.jobs.job_tables import jobs
 from baobab.runtime.net.deliveries import send
 from baobab.storage.sql.database import Database
+from baobab.tools.ai.meetings.calendars import PAUSE, follow
 from baobab.tools.ai.meetings.following import ask_to_leave, follow_anew, follow_bot, load_bot, refresh_bot
 from baobab.tools.ai.meetings.forwarding import find_settings, open_secret, sign_delivery
 from baobab.tools.ai.meetings.outcomes import pass_on
-from baobab.tools.ai.meetings.tables import UNSETTLED, meeting_bots, meeting_deliveries, meeting_settings, meeting_usage
+from baobab.tools.ai.meetings.tables import (
+    CALENDAR_ON,
+    UNSETTLED,
+    meeting_bots,
+    meeting_calendar_events,
+    meeting_calendars,
+    meeting_deliveries,
+    meeting_settings,
+    meeting_usage,
+)
 from baobab.tools.ai.meetings.toolset import TRANSCRIPT_READY, meetings
 from baobab.tools.core import Job, RetryLater, Services
 from baobab.tools.core.auth.tables import apps
@@ -21,7 +31,9 @@ from baobab.tools.core.jobs import Event
 
 _BOTS_KEPT, _DELIVERIES_KEPT = timedelta(days=90), timedelta(days=30)
 _ROUND = 500
+_EVENTS_KEPT = timedelta(days=30)
 _bots, _deliveries = meeting_bots.c, meeting_deliveries.c
+_calendars, _events = meeting_calendars.c, meeting_calendar_events.c
 _FOLLOWED = exists().where(jobs.c.id == _bots.worker, jobs.c.finished_at.is_(None))
 
 
@@ -91,6 +103,42 @@ async def meetings_pass_on(job: Job, event: Event) -> None:
         await pass_on(job, row, settings, event.at)
 
 
+@meetings.job(every=15)
+async def meetings_calendars_tick(job: Job) -> None:
+    """Have the calendars read whose time has come."""
+    services, now = job.services, job.services.clock.now()
+    query = select(meeting_calendars).where(CALENDAR_ON, _calendars.next_at <= now).order_by(_calendars.next_at)
+    async with services.database.reading() as connection:
+        rows = (await connection.execute(query.limit(_ROUND))).all()
+    for row in rows:
+        async with services.database.writing_unit(lock=row.organisation_id) as unit:
+            is_same = (_calendars.id == row.id, _calendars.next_at == row.next_at)
+            moved_on = update(meeting_calendars).where(*is_same).values(next_at=now + PAUSE)
+            if (await unit.execute(moved_on)).rowcount:
+                arguments = {"calendar_id": row.id}
+                name = meetings_calendars_follow.__name__
+                await services.jobs.enqueue(unit, name, arguments, tenant=row.organisation_id)
+
+
+@meetings.job(drop=True)
+async def meetings_calendars_follow(job: Job, calendar_id: str) -> None:
+    """Read a calendar, and send the bots that are due. If it fails, the calendar's next turn makes up for it."""
+    await follow(job, calendar_id)
+
+
+@meetings.job(on="user.deleted", attempts=20)
+async def meetings_calendars_forget_user(job: Job, event: Event) -> None:
+    """Forget the calendars of a user who was deleted, and what was in them."""
+    is_theirs = (_calendars.app_id == event.app_id, _calendars.app_user_id == event.data["user"]["id"])
+    of_them = _events.calendar_id.in_(select(_calendars.id).where(*is_theirs))
+    async with job.services.database.writing(lock=None) as connection:
+        # That a bot was sent is remembered, so that the calendar of somebody else does not send it again.
+        blanks = {"title": "", "meeting_url": ""}
+        await connection.execute(delete(meeting_calendar_events).where(of_them, _events.status != "sent"))
+        await connection.execute(update(meeting_calendar_events).where(of_them).values(**blanks))
+        await connection.execute(delete(meeting_calendars).where(*is_theirs))
+
+
 @meetings.job(every=60)
 async def meetings_sweep(job: Job) -> None:
     """Follow bots that nobody follows, end those of deleted apps, and delete old rows."""
@@ -115,7 +163,9 @@ async def meetings_sweep(job: Job) -> None:
         await connection.execute(delete(meeting_bots).where(is_settled, *is_orphan))
         await connection.execute(delete(meeting_bots).where(is_settled, _bots.created_at < now - _BOTS_KEPT))
         await connection.execute(delete(meeting_deliveries).where(_deliveries.created_at < now - _DELIVERIES_KEPT))
-        for table in (meeting_settings, meeting_deliveries, meeting_usage):
+        await connection.execute(delete(meeting_calendar_events).where(_events.ends_at < now - _EVENTS_KEPT))
+        for table in (meeting_calendars, meeting_calendar_events, meeting_settings, meeting_deliveries, meeting_usage):
             of_no_app = (table.c.app_id != "", ~exists().where(apps.c.id == table.c.app_id))
-            conditions = () if table is meeting_settings else (~exists().where(_bots.id == table.c.bot_id),)
+            of_bots = table in (meeting_deliveries, meeting_usage)
+            conditions = (~exists().where(_bots.id == table.c.bot_id),) if of_bots else ()
             await connection.execute(delete(table).where(*of_no_app, *conditions))

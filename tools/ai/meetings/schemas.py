@@ -151,6 +151,65 @@ class Deliveries(TypedDict):
     next_cursor: str | None
 
 
+CalendarToolkit = Annotated[
+    Literal["google-calendar", "outlook"], Field(description="The service that has the calendar.")
+]
+CalendarUser = Annotated[Uuid, Field(description="The user of the app whose calendar it is.")]
+CalendarId = Annotated[Uuid, Field(description="The calendar's id.")]
+CalendarAccount = Annotated[str, Text(300, min_length=1)]
+TitleText = Annotated[str, Text(200, min_length=1)]
+MostADay = Annotated[int, Field(ge=1, le=50, strict=True)]
+
+
+class MeetingCalendar(TypedDict):
+    id: str
+    user_id: str
+    toolkit: str
+    account: str | None
+    enabled: bool
+    reason: Annotated[str | None, Field(description="Why it was switched off by itself.")]
+    title_contains: str | None
+    unanswered: bool
+    recording: Recording
+    transcript: bool
+    bot_name: str
+    most_a_day: int
+    account_id: Annotated[str | None, Field(description="The account whose right is used.")]
+    key_id: Annotated[str | None, NotSecret("an id"), Field(description="The key by which it was set, if it was one.")]
+    read_at: Annotated[datetime | None, Field(description="When the calendar was read last.")]
+    failure: Annotated[str | None, Field(description="Why it could not be read last.")]
+    created_at: datetime
+    updated_at: datetime
+
+
+class MeetingCalendars(TypedDict):
+    calendars: list[MeetingCalendar]
+
+
+class CalendarEventView(TypedDict):
+    id: str
+    calendar_id: str
+    title: str
+    meeting_url: str
+    starts_at: datetime
+    ends_at: datetime
+    status: Annotated[
+        Literal["planned", "sent", "cancelled", "failed", "missed"],
+        Field(description="`cancelled`: moved, cancelled or declined. `missed`: over before a bot could be sent."),
+    ]
+    bot_id: str | None
+    message: Annotated[str | None, Field(description="Why no bot was sent, or it was told to leave.")]
+
+
+class CalendarEvents(TypedDict):
+    events: Annotated[list[CalendarEventView], Field(description="The 100 that begin last, latest first.")]
+
+
+class CalendarDeleted(TypedDict):
+    id: str
+    deleted: Literal[True]
+
+
 class Empty(TypedDict):
     """An answer that says nothing but that a webhook was taken."""
 

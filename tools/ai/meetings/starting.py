@@ -128,22 +128,25 @@ async def _require_room(call: Call, provider: MeetingProvider, organisation_id: 
 
 def check_url(provider: MeetingProvider, meeting_url: str) -> None:
     """Raises UnsupportedMeeting unless the provider's bots can join a meeting at this address."""
+    problem = find_fault(meeting_url) or provider.find_fault(meeting_url)
+    if problem is not None:
+        raise _build_unsupported(problem)
+
+
+def find_fault(meeting_url: str) -> str | None:
+    """Returns why this is no address of a meeting, whoever sends the bot; None if it may be one."""
     try:
         parts = urlsplit(meeting_url)
         host = parts.hostname or ""
         has_own_port = parts.port not in (None, 443)
-    except ValueError as exc:
-        raise _build_unsupported("it is not an address") from exc
+    except ValueError:
+        return "it is not an address"
     # An address is parsed without the spaces and line ends that the provider would get with it.
     if _UNSAFE.search(meeting_url):
-        raise _build_unsupported("it must have no spaces, line ends or backslashes")
+        return "it must have no spaces, line ends or backslashes"
     if parts.scheme != "https" or "@" in parts.netloc or has_own_port or not _HOSTS.fullmatch(host):
-        raise _build_unsupported("it must be an https link of Google Meet, Zoom, Microsoft Teams or Webex")
-    if parts.path in ("", "/"):
-        raise _build_unsupported("it names no meeting")
-    problem = provider.find_fault(meeting_url)
-    if problem is not None:
-        raise _build_unsupported(problem)
+        return "it must be an https link of Google Meet, Zoom, Microsoft Teams or Webex"
+    return "it names no meeting" if parts.path in ("", "/") else None
 
 
 def _check(

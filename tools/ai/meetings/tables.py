@@ -148,6 +148,88 @@ Index(
 )
 Index("ix_meeting_deliveries_created_at", meeting_deliveries.c.created_at)
 
+meeting_calendars = Table(
+    "meeting_calendars",
+    metadata,
+    Column("id", String(36), primary_key=True),
+    Column("organisation_id", String(36), nullable=False),
+    Column("app_id", String(36), nullable=False),
+    # Whose calendar it is, and at which service: a toolkit of integrations.
+    Column("app_user_id", String(36), nullable=False),
+    Column("toolkit", String(80), nullable=False),
+    # Which account, where the user has several of the toolkit.
+    Column("account", String(300)),
+    Column("enabled", Boolean, nullable=False),
+    # Why it was switched off by itself.
+    Column("reason", Text),
+    # Only events whose title has this; null for all.
+    Column("title_contains", String(200)),
+    # Whether events that the user has not answered count.
+    Column("unanswered", Boolean, nullable=False),
+    # As in `meeting_bots`.
+    Column("recording", String(10)),
+    Column("transcript", Boolean, nullable=False),
+    Column("bot_name", String(64), nullable=False),
+    Column("most_a_day", Integer, nullable=False),
+    # Whose right is used, in the form of tools/core/auth/proposers.py.
+    Column("maker", Json, nullable=False),
+    # Since when it is on: no bot is sent to what began before.
+    Column("since", Instant, nullable=False),
+    # When the calendar is read next, when it was read last, and why it could not be.
+    Column("next_at", Instant, nullable=False),
+    Column("read_at", Instant),
+    Column("failure", Text),
+    Column("failed_at", Instant),
+    Column("created_at", Instant, nullable=False),
+    Column("updated_at", Instant, nullable=False),
+)
+Index(
+    "uq_meeting_calendars_user",
+    meeting_calendars.c.organisation_id,
+    meeting_calendars.c.app_id,
+    meeting_calendars.c.app_user_id,
+    meeting_calendars.c.toolkit,
+    unique=True,
+)
+CALENDAR_ON = meeting_calendars.c.enabled
+Index("ix_meeting_calendars_next", meeting_calendars.c.next_at, sqlite_where=CALENDAR_ON, postgresql_where=CALENDAR_ON)
+
+meeting_calendar_events = Table(
+    "meeting_calendar_events",
+    metadata,
+    Column("id", String(36), primary_key=True),
+    Column("organisation_id", String(36), nullable=False),
+    Column("app_id", String(36), nullable=False),
+    Column("calendar_id", String(36), nullable=False),
+    # SHA-256 of the id that an event has in the calendars of all who are invited.
+    Column("event_key", String(64), nullable=False),
+    Column("title", Text, nullable=False),
+    Column("meeting_url", Text, nullable=False),
+    Column("starts_at", Instant, nullable=False),
+    Column("ends_at", Instant, nullable=False),
+    # `planned`, `sent`, `cancelled`, `failed` or `missed`.
+    Column("status", String(10), nullable=False),
+    Column("bot_id", String(36)),
+    Column("sent_at", Instant),
+    # Why it was not sent, or was told to leave.
+    Column("message", Text),
+    Column("created_at", Instant, nullable=False),
+    Column("updated_at", Instant, nullable=False),
+)
+_events = meeting_calendar_events.c
+# One bot for each event and time at which it begins, however many calendars of the app have it.
+Index(
+    "uq_meeting_calendar_events_event",
+    _events.organisation_id,
+    _events.app_id,
+    _events.event_key,
+    _events.starts_at,
+    unique=True,
+)
+Index("ix_meeting_calendar_events_calendar", _events.calendar_id, _events.ends_at)
+Index("ix_meeting_calendar_events_owner", _events.organisation_id, _events.app_id, _events.starts_at)
+Index("ix_meeting_calendar_events_ends_at", _events.ends_at)
+
 
 def is_of(table: Table, organisation_id: str, app_id: str) -> ColumnElement[bool]:
     """Returns the condition for the rows of an app, or with an empty `app_id` for those of the gateway."""

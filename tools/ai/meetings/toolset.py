@@ -6,10 +6,12 @@ from baobab.tools.ai.meetings.errors import (
     GATEWAY_MEETINGS_ENVELOPE,
     MEETINGS_ENVELOPE,
     BotNotFound,
+    CalendarNotConnected,
     NothingToDo,
     NotKept,
     ProviderUnavailable,
     ReservedMetadata,
+    TooManyCalendars,
     TooManySimulated,
     UnsupportedMeeting,
 )
@@ -34,6 +36,7 @@ STARTING = (
 )
 READING, LISTING = (BotNotFound,), (CursorInvalid,)
 TRANSCRIBED = (BotNotFound, NotKept)
+CALENDARS = (ProviderUnavailable, CalendarNotConnected, TooManyCalendars)
 
 _RAISES = (RateLimited, Unavailable)
 

@@ -18,6 +18,7 @@ from baobab.tools.people.errors import (
     ProviderRefused,
     ProviderUnauthorized,
     ProviderUnpaid,
+    ProviderUnprocessable,
 )
 
 _SECONDS = 60.0
@@ -30,6 +31,7 @@ _ERRORS: Mapping[int, type[ProviderError]] = {
     402: ProviderUnpaid,
     403: ProviderForbidden,
     404: ProviderNotFound,
+    422: ProviderUnprocessable,
 }
 _UNSEEN = re.compile(r"[^ -~]+")
 
@@ -93,7 +95,7 @@ def _read_refusal(status: int, headers: Mapping[str, str], content: dict[str, An
         return ProviderBusy(retry_after=min(int(wait), _MOST_BUSY) if wait.isdigit() else _BUSY_SECONDS)
     kind = _ERRORS.get(status, ProviderRefused)
     words = ""
-    if content is not None and kind is ProviderRefused:
+    if content is not None and issubclass(kind, ProviderRefused):
         # What the caller has sent wrong, in the provider's words.
         reason = content.get("description") or content.get("message") or content.get("error") or ""
         words = _UNSEEN.sub(" ", reason)[:_MOST_WORDS] if isinstance(reason, str) else ""

@@ -134,6 +134,52 @@ async def test_receivers_that_use_the_libraries_of_others_verify_what_is_sent(
                 judge.verify(body + b" ", headers)
 
 
+def verify_request_from_recall(secret: str, headers: dict[str, str], payload: str) -> None:
+    """What the page of Recall.ai about the verification of its requests has a receiver do, of either generation of its
+    headers. Raises AssertionError for a request that is not signed with the secret.
+    """
+    event_id, timestamp, signatures = (
+        headers.get(f"webhook-{name}") or headers.get(f"svix-{name}") for name in ("id", "timestamp", "signature")
+    )
+    assert secret.startswith("whsec_")
+    assert event_id
+    assert timestamp
+    assert signatures
+    key = base64.b64decode(secret.removeprefix("whsec_"))
+    own_signature = hmac.digest(key, f"{event_id}.{timestamp}.{payload}".encode(), sha256)
+    versions = (signature.partition(",") for signature in signatures.split(" "))
+    is_signed = any(
+        version == "v1" and hmac.compare_digest(base64.b64decode(text), own_signature) for version, _, text in versions
+    )
+    assert is_signed, "no signature is of this secret"
+
+
+async def test_a_handler_that_was_written_for_recall_takes_the_events_of_apps_and_of_the_gateway_unchanged(
+    meetings: MeetingBaobab, app: str, receiver: Receiver
+) -> None:
+    for owner in (app, None):
+        receiver.requests.clear()
+        secret = (await set_webhook(meetings, owner, receiver.url))["webhook_secret"]
+        bot = await meetings.start(owner, metadata={"crm": "42"})
+        for _ in range(40):
+            await meetings.advance(1)
+        heard_codes = {}
+        for headers, body in receiver.requests:
+            verify_request_from_recall(secret, headers, body.decode())
+            with pytest.raises(AssertionError, match="no signature"):
+                verify_request_from_recall(secret, headers, body.decode() + " ")
+            message = json.loads(body)
+            # What its pages read of a message about a bot, a recording and a transcript.
+            assert message["data"]["bot"] == {"id": bot["id"], "metadata": {"crm": "42"}}
+            heard_codes[message["event"]] = message["data"]["data"]["code"]
+            kind, _, outcome = message["event"].partition(".")
+            if kind != "bot":
+                assert message["data"][kind]["id"]
+                assert message["data"]["data"]["code"] == outcome
+        assert sorted(heard_codes) == sorted(EVENTS)
+        assert heard_codes["bot.done"] == "done"
+
+
 async def test_an_event_that_is_not_taken_is_sent_again_for_a_day_and_then_by_hand(
     meetings: MeetingBaobab, app: str, receiver: Receiver
 ) -> None:
