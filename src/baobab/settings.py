@@ -24,6 +24,8 @@ from baobab.tools.core.setting import Setting
 from baobab.tools.core.simulators import Simulators, are_simulators_on
 
 PREFIX = "BAOBAB_"
+CLIENT_URL, CLIENT_KEY, CLIENT_APP = "BAOBAB_URL", "BAOBAB_KEY", "BAOBAB_APP"
+"""Variables of the commands that call a server (cli/client); the server itself has no use for them."""
 _EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - compared with, not bound to
 PeopleProvider = Literal["", "enrich_layer", "exa"]
 _PEOPLE_ROUTE = re.compile(r"(search_person|search_company|profile|profile_email)=(primary|secondary|tertiary)")
@@ -519,6 +521,8 @@ def load_settings(environment: Mapping[str, str] | None = None, **overrides: Any
     """
     known_variables = {PREFIX + name.upper(): name for name in Settings.model_fields}
     for variable in os.environ if environment is None else environment:
+        if variable in (CLIENT_URL, CLIENT_KEY, CLIENT_APP):
+            continue
         if variable.upper().startswith(PREFIX) and variable not in known_variables:
             # Without the prefix, which would make every name look similar.
             near = difflib.get_close_matches(variable[len(PREFIX) :].lower(), known_variables.values(), n=1)

@@ -1,6 +1,6 @@
 """The rows of sites, in the database of the app's region. The contents of files are in the region's object store."""
 
-from sqlalchemy import BigInteger, Column, String, Table
+from sqlalchemy import BigInteger, Boolean, Column, String, Table, true
 
 from baobab.storage.sql.tables import Instant, Json, Sealed, metadata
 from baobab.tools.core import AppTable, Freezes
@@ -26,6 +26,8 @@ site_deployments = Table(
     Column("position", BigInteger, nullable=False),
     Column("status", String(10), nullable=False, index=True),
     Column("framework", String(20), nullable=False),
+    # Whether visitors see it as soon as it is ready.
+    Column("goes_live", Boolean, nullable=False, server_default=true()),
     # The last segment of the zip's key in the object store, which names the attempt that stored it.
     Column("upload_as", String(36)),
     Column("upload_bytes", BigInteger),

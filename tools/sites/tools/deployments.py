@@ -158,14 +158,17 @@ async def sites_upload(
     rest=Rest(status=202),
     guard=PUBLISHES,
 )
-async def sites_start(call: Call, app_id: AppId, deployment_id: DeploymentId) -> Deployment:
-    """Unpack the zip of a deployment and make it live. Read its `status` until it is READY or ERROR."""
+async def sites_start(call: Call, app_id: AppId, deployment_id: DeploymentId, live: bool = True) -> Deployment:
+    """Unpack the zip of a deployment and make it live. Read its `status` until it is READY or ERROR.
+
+    live: whether visitors see it as soon as it is ready; false leaves what they see as it is, for op:sites_preview.
+    """
     async with FREEZES.writing(call) as unit:
         row = await _get_row(unit.execute, app_id, deployment_id)
         if row.status == WAITING:
             raise ZipMissing
         if row.status == UPLOADING:
-            values = {"status": BUILDING, "started_at": call.now}
+            values = {"status": BUILDING, "started_at": call.now, "goes_live": live}
             await unit.execute(update(site_deployments).where(*_is_it(app_id, deployment_id)).values(**values))
             await _enqueue_unpacking(call, unit, deployment_id)
         elif row.status != BUILDING:
