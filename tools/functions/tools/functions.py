@@ -168,7 +168,7 @@ async def functions_deploy(
         await unit.execute(update(functions_table).where(*is_it).values(**columns))
         row = await get_row(unit.execute, app_id, name)
     await follow_triggers(call, row)
-    await publish_change(call)
+    await publish_change(call, of_tools=row.agent_tool or (present_row is not None and present_row.agent_tool))
     call.audit.resource_id = row.id
     call.audit.data |= {"name": name, "version": number, "sha256": source.sha256}
     call.audit.data["triggers"] = [each["type"] for each in row.triggers]
@@ -337,7 +337,7 @@ async def functions_delete(call: Call, app_id: AppId, name: Name) -> FunctionDel
         values = {"deleted_at": call.now, "taken_name": row.id, "env": None, "webhook_secret": None, "triggers": []}
         await unit.execute(update(functions_table).where(*is_it).values(**values, updated_at=call.now))
     await follow_triggers(call, row, is_deleted=True)
-    await publish_change(call)
+    await publish_change(call, of_tools=row.agent_tool)
     call.audit.resource_id = row.id
     call.audit.data["name"] = name
     return {"success": True}
