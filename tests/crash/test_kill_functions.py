@@ -46,7 +46,7 @@ async def prepare(session: aiohttp.ClientSession, server: ServerProcess) -> str:
     hour = {"type": "cron", "config": {"schedule": "* * * * *", "catch_up": True}}
     for name, trigger in (("hooked", hook), ("hourly", hour)):
         await ask(
-            session, server, "POST", f"/v1/{app}/functions", name=name, code=_CODE, timeoutMs=5000, triggers=[trigger]
+            session, server, "POST", f"/v1/{app}/functions", name=name, code=_CODE, timeoutMs=30_000, triggers=[trigger]
         )
     return app
 
