@@ -2,7 +2,7 @@
 
 import re
 
-from baobab.http.hosts import Hosts
+from baobab.http.hosts import Hosts, read_origin
 from baobab.http.request import Request
 from baobab.tools.core.auth.directory import App, Directory
 from baobab.tools.core.errors import AppNotFound, OriginRefused
@@ -92,10 +92,12 @@ class Origins:
         return origin in app.allowed_origins or self._is_page_of(origin, app)
 
     def _is_page_of(self, origin: str, app: App) -> bool:
-        """Returns whether an origin is the app's own host. A page next door, of another app, is a stranger's."""
-        host = self._hosts.find_page(origin)
-        if host is None or origin.partition("://")[0] != self._scheme:
+        """Returns whether an origin is one of the app's own hosts. A page next door is a stranger's."""
+        if origin.partition("://")[0] != self._scheme:
             return False
+        host = self._hosts.find_page(origin)
+        if host is None:
+            return read_origin(origin) in app.domains
         return host.subdomain == app.subdomain.lower() or (host.preview_of or ("",))[0] == app.id
 
 

@@ -72,7 +72,13 @@ class RestApp:
         self._endpoints = {
             tool.name: Endpoint(registry, tool, streams, parser) for tool in registry.tools.values() if tool.rest
         }
-        self._hosts = Hosts(hosts, options.base_domain, options.files_domain, options.sites_domain)
+        self._hosts = Hosts(
+            hosts,
+            options.base_domain,
+            options.files_domain,
+            options.sites_domain,
+            find_app=registry.services.directory.app_id_at_domain,
+        )
         self._origins = Origins(self._hosts, registry.services.directory, options.base_url)
         pages = [tool for tool in registry.tools.values() if tool.rest is not None and tool.rest.site]
         self._pages = {tool.rest.path_parameters: tool for tool in pages if tool.rest is not None}
@@ -119,7 +125,7 @@ class RestApp:
 
     async def _find_socket_tool(self, scope: Scope, request: Request) -> Tool:
         """Returns the tool of a WebSocket's path. Raises NoSocket, WrongHost, OriginRefused."""
-        host = self._hosts.find(request.host)
+        host = await self._hosts.find(request.host)
         if host is None:
             raise WrongHost
         if host.files_of is not None:
@@ -137,7 +143,7 @@ class RestApp:
 
     async def _answer(self, scope: Scope, receive: Any, respond: Send, request: Request) -> int:
         """Answers the request and returns the status that was sent."""
-        host = self._hosts.find(request.host)
+        host = await self._hosts.find(request.host)
         if host is None:
             raise WrongHost
         site_path = request.path[1:]
@@ -223,8 +229,12 @@ class RestApp:
     async def _enter_app(self, scope: Scope, request: Request, host: Host) -> str:
         """Adds the app id to the path of a request on an app's own host, where the path leaves it out. Returns it."""
         directory, subdomain = self._registry.services.directory, host.subdomain or ""
-        preview_of = host.preview_of
-        app_id = await directory.app_id_at(subdomain) if preview_of is None else (await directory.app(preview_of[0])).id
+        if host.domain_of is not None:
+            app_id: str | None = host.domain_of
+        elif host.preview_of is not None:
+            app_id = (await directory.app(host.preview_of[0])).id
+        else:
+            app_id = await directory.app_id_at(subdomain)
         if app_id is None:
             raise AppNotFound(f"No app has the subdomain `{subdomain[:63]}`.")
         request.path = platform_path(request.path, app_id)

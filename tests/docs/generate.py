@@ -59,7 +59,7 @@ _SETTINGS: Mapping[str, tuple[str, ...]] = {
     "The server": ("data", "host", "port", "base_url", "workers", "drain_seconds", "jobs", "log_level", "access_log"),
     "Stores": ("database_url", "notices_url", "valkey_url", "kv", "objects_url", "row_security", "slow_statement_ms"),
     "Secrets": ("secret_key", "bootstrap_key", "metrics_token"),
-    "Network": ("allowed_hosts", "trusted_proxies", "files_domain", "sites_domain", "egress_allow"),
+    "Network": ("allowed_hosts", "trusted_proxies", "files_domain", "sites_domain", "dns_resolvers", "egress_allow"),
     "Accounts and mail": ("signup", "plan", "smtp_url", "mail_from"),
     "Models": (
         "ai_servers",
