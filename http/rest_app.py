@@ -158,7 +158,7 @@ class RestApp:
             if unbuilt is not None or match is None:
                 return await self._answer_without_tool(scope, receive, respond, request, unbuilt, app_id)
         methods, request.path_values = match
-        method = request.method
+        method = request.method = _read_method(request, methods)
         tool = request.tool = _select_tool(methods, method)
         is_navigation = tool.rest is not None and tool.rest.form
         if request.origin is not None and not is_navigation:
@@ -172,10 +172,8 @@ class RestApp:
         if tool.rest is not None and tool.rest.site:
             page_path = request.path_values[-1]
             return await self._redirect_to_page(request, decode_parameter(request.path_values[0]), page_path)
-        if tool.rest is not None and tool.rest.apart and self._options.files_domain and host.files_of is None:
-            app_id = decode_parameter(request.get_captured(tool.app_parameter) or "")
-            if APP_ID.fullmatch(app_id):
-                return await _redirect(request, self._options.build_files_address(app_id))
+        if host.files_of is None and (base_url := await self._find_host_of_files(request, tool, host)) is not None:
+            return await _redirect(request, base_url)
         if host.files_of is not None and not (tool.rest is not None and tool.rest.apart):
             raise OnlyFilesHere
         return await self._endpoints[tool.name].answer(request, receive, respond, self._base_url)
@@ -196,6 +194,20 @@ class RestApp:
         app = await self._registry.services.directory.app(app_id)
         request.path = f"/{page_path}"
         return await _redirect(request, self._options.build_site_address(app.subdomain))
+
+    async def _find_host_of_files(self, request: Request, tool: Tool, host: Host) -> str | None:
+        """Returns the address at which the app's files are answered, if it is not the host of the request."""
+        if tool.rest is None or not tool.rest.apart:
+            return None
+        app_id = decode_parameter(request.get_captured(tool.app_parameter) or "")
+        if self._options.files_domain:
+            return self._options.build_files_address(app_id) if APP_ID.fullmatch(app_id) else None
+        if not tool.rest.off_platform or host.is_of_app:
+            return None
+        # On the app's own host, the path leaves the app out.
+        app = await self._registry.services.directory.app(app_id)
+        request.path = request.path.replace(f"/{request.get_captured(tool.app_parameter)}/", "/", 1)
+        return self._options.build_site_address(app.subdomain)
 
     async def _answer_without_tool(
         self,
@@ -375,6 +387,16 @@ async def _answer_options(request: Request, methods: Methods) -> int:
     tus_headers = [(name.encode(), value.encode()) for name, value in constant.items() if name.startswith("tus-")]
     await request.reply(204, [(b"allow", _allow_header(methods).encode()), *tus_headers, *request.headers], b"")
     return 204
+
+
+def _read_method(request: Request, methods: Methods) -> str:
+    """Returns the method of a request. Where a path speaks tus, a client behind a proxy that blocks others sends POST,
+    and names the method that it means in a header.
+    """
+    named_method = (request.header(b"x-http-method-override") or b"").decode("latin-1").upper()
+    tool = methods.get(named_method)
+    speaks_tus = tool is not None and tool.rest is not None and "tus-resumable" in tool.rest.headers
+    return named_method if request.method == "POST" and speaks_tus else request.method
 
 
 def _select_tool(methods: Methods, method: str) -> Tool:

@@ -258,13 +258,11 @@ def test_tables_are_made_filled_and_opened_as_the_page_says(server: ServerProces
 
 def test_files_are_uploaded_read_and_bounded_as_the_page_says(server: ServerProcess, tmp_path: Path) -> None:
     _, variables = keep_variables(server)
-    upload, inline, thumbnail, visibility, settings = find_blocks(FILES, "sh")
     # The server names the address that it was started with, as it does behind a proxy.
-    commands = f"cd {tmp_path}\n{variables}{upload}{inline}{thumbnail}{visibility}{settings}"
-    process = run_shell(commands)
-    check_order(
-        process, "Baobabs store water.", "today.md", "Baobabs store water.", "null", "true", '"maxFileSizeMb":50'
-    )
+    output = run_shell("\n".join((f"cd {tmp_path}", variables, *find_blocks(FILES, "sh"))))
+    check_order(output, "Baobabs store water.", "today.md", "Baobabs store water.", "trips/b.txt", "trips/rome/a.txt")
+    check_order(output, '"prefix":"trips/rome/"', "trips/oslo/b.txt", "archive/b.txt", "2", '"deleted_ids":[]', "{}")
+    check_order(output, "null", "hi", "null", "404", "true", "86400", '"maxFileSizeMb":50')
 
 
 def test_files_are_pushed_and_pulled_as_the_page_says(server: ServerProcess, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from sqlalchemy import BigInteger, Boolean, Column, String, Table, true
 
 from baobab.storage.sql.tables import Instant, Json, Sealed, metadata
 from baobab.tools.core import AppTable, Freezes
+from baobab.tools.core.traffic import define_traffic
 
 FREEZES = Freezes("sites")
 
@@ -63,15 +64,7 @@ site_contents = Table(
     Column("gzip_bytes", BigInteger),
 )
 
-site_traffic = Table(
-    "site_traffic",
-    metadata,
-    Column("app_id", String(36), primary_key=True),
-    # Such as `2027-01`, in UTC.
-    Column("month", String(7), primary_key=True),
-    Column("sent_bytes", BigInteger, nullable=False),
-    Column("requests", BigInteger, nullable=False),
-)
+site_traffic = define_traffic("site_traffic")
 
 APP_TABLES = (
     AppTable(sites_table),

@@ -4,7 +4,7 @@ import sqlalchemy as sa
 from alembic import op
 
 revision = "0118"
-down_revision = "0113"
+down_revision = "0116"
 
 
 def upgrade() -> None:

@@ -6,7 +6,7 @@ from alembic import op
 from baobab.storage.sql.tables import Json
 
 revision = "0119"
-down_revision = "0113"
+down_revision = "0118"
 
 
 def upgrade() -> None:
