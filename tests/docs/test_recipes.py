@@ -95,7 +95,7 @@ def read_bodies(output: str) -> list[dict[str, Any]]:
     return bodies
 
 
-def find_program(folder: Path) -> dict[str, str]:
+def find_program(folder: Path) -> dict[str, Any]:
     """The environment of a reader who has installed the program, and not logged in anywhere."""
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     return {"PATH": path, "XDG_CONFIG_HOME": str(folder / "config")}

@@ -242,7 +242,7 @@ async def _record_end(answer: FunctionAnswer, record: _Record) -> bool:
     not if it was stopped, as all calls are when the server stops.
     """
     try:
-        report: Report | None = await answer.report
+        report: Report = await answer.report
     except asyncio.CancelledError:
         # The engine was closed, or this task: there is no report, and the call is recorded all the same.
         record.write(answer.status, None)

@@ -1,5 +1,7 @@
 """What is at a custom domain: the app's site and its API, as at its subdomain, and nothing of the server's own."""
 
+from typing import Any
+
 from tests.tools.domains.conftest import NAME, Owner
 
 ORIGIN = f"https://{NAME}"
@@ -142,11 +144,12 @@ class TestCertificates:
     async def test_an_answer_takes_the_same_work_for_every_name(self, owner: Owner) -> None:
         await owner.activate()
         database = owner.application.services.database
-        execute, counts = database.execute, []
+        execute = database.execute
+        counts: list[int] = []
 
-        async def count(*arguments: object) -> object:
+        async def count(*arguments: Any) -> Any:
             counts[-1] += 1
-            return await execute(*arguments)  # type: ignore[arg-type]
+            return await execute(*arguments)
 
         database.execute = count  # type: ignore[method-assign]
         for name in (NAME, "www.stranger.example", "", "api.example", "nobody.api.example", "127.0.0.1"):

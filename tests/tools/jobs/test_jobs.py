@@ -43,7 +43,7 @@ async def test_jobs_that_wait_are_listed_by_kind_page_by_page_and_ended_ones_are
     second = (await ask(baobab, limit=2, cursor=first["next_cursor"])).json()
     for arguments in ({"limit": 2}, {"limit": 2, "cursor": first["next_cursor"]}):
         answer = await call_tool(baobab, "jobs_list", arguments)
-        assert answer.result["structuredContent"]["total"] == 4
+        assert answer["structuredContent"]["total"] == 4
     ids = [job["id"] for job in first["jobs"] + second["jobs"]]
     assert ids == ["w0", "w1", "w2", "other"]
     assert second["next_cursor"] is None

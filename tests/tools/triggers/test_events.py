@@ -30,7 +30,8 @@ async def count_waiting(house: House) -> int:
     """How many events and jobs are stored that a write of a key may have left."""
     total = 0
     async with house.application.services.database.reading() as connection:
-        total += (await connection.execute(select(func.count()).where(events.c.type == "key.changed"))).scalar_one()
+        of_events = select(func.count()).where(events.c.type == "key.changed")
+        total += int((await connection.execute(of_events)).scalar_one())
         of_kv = select(func.count()).where(jobs.c.kind == "kv_tell_later")
         return total + int((await connection.execute(of_kv)).scalar_one())
 
@@ -177,7 +178,7 @@ async def test_memory_that_changes_is_told_to_the_apps_that_are_linked_to_it(hou
 
 async def test_a_mail_that_its_server_refuses_for_good_is_told(tmp_path: Path) -> None:
     async with open_relay(Relay("550 no such mailbox")) as port, start_receiver() as receiver:
-        mail = {"BAOBAB_SMTP_URL": f"smtp://127.0.0.1:{port}", "BAOBAB_MAIL_FROM": "apps@example.org"}
+        mail: dict[str, Any] = {"BAOBAB_SMTP_URL": f"smtp://127.0.0.1:{port}", "BAOBAB_MAIL_FROM": "apps@example.org"}
         async with open_house(tmp_path, **mail) as house:
             await house.set_trigger("bounced", event="mail.failed", webhook=receiver.url)
             assert (await house.client.post(f"/auth/{house.app}/signup", json=PERSON)).is_success

@@ -134,7 +134,7 @@ async def functions_deploy(
     env = envs.merge_env(env, envVars or {})
     # Before the first statement: it may fetch what the code imports, and nobody must wait for that.
     source = await check(call.services, code, language, env)
-    values = {
+    values: dict[str, Any] = {
         "description": description,
         "timeout_ms": timeoutMs,
         "memory_mb": memoryLimitMb,
