@@ -151,7 +151,7 @@ class TestCertificates:
             counts[-1] += 1
             return await execute(*arguments)
 
-        database.execute = count  # type: ignore[method-assign]
+        database.execute = count  # type: ignore[method-assign, assignment]
         for name in (NAME, "www.stranger.example", "", "api.example", "nobody.api.example", "127.0.0.1"):
             for _ in range(2):
                 counts.append(0)
