@@ -279,8 +279,13 @@ async def write_delivery(
 
 async def enqueue_delivery(unit: Unit, services: Services, app: App, delivery_id: str, number: int | str) -> None:
     """Enqueues the job of a delivery. number: tells apart the jobs of one delivery."""
-    arguments, job_id = {"app_id": app.id, "delivery_id": delivery_id}, f"{DELIVER}:{delivery_id}:{number}"
+    arguments, job_id = {"app_id": app.id, "delivery_id": delivery_id}, f"{name_jobs(app.id)}{delivery_id}:{number}"
     await services.jobs.enqueue(unit, DELIVER, arguments, job_id=job_id, tenant=app.organisation_id)
+
+
+def name_jobs(app_id: str) -> str:
+    """Returns the beginning of the ids of the jobs that make deliveries of an app."""
+    return f"{DELIVER}:{app_id}:"
 
 
 def describe_event(app_id: str, occurrence: Occurrence, sequence: int | None) -> dict[str, Any]:
