@@ -282,12 +282,12 @@ async def test_a_calendar_is_switched_off_when_whoever_set_it_loses_the_right(of
 
 
 async def test_nothing_is_sent_by_a_calendar_that_cannot_be_read_and_the_reason_is_told(office: Office) -> None:
+    await office.invite(8, last=5)
     await office.set()
-    await office.invite(8)
-    await office.wait(1)
+    await office.read_calendar_now()
     [connection] = await office.shop.list_connections()
     await office.shop.ask("DELETE", f"/connections/{connection['id']}", office.shop.user)
-    await office.wait(40)
+    await office.wait(20)
     assert await office.list_bots() == []
     [event] = await office.list_events()
     assert event["status"] == "missed"
