@@ -192,7 +192,6 @@ async def test_every_table_holds_rows_once_every_tool_has_been_used(used_data: P
         "file_usage_by_user",
         "substrate_attention_rule_firings",
         "meeting_usage",
-        "meeting_calendars",
         "meeting_calendar_events",
         "function_claims",
         "function_steps",

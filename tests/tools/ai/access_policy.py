@@ -110,7 +110,7 @@ async def for_meetings_calendars_set(world: World, caller: Caller) -> dict[str, 
 async def for_meetings_calendars_delete(world: World, caller: Caller) -> dict[str, Any]:
     body = await for_meetings_calendars_set(world, caller)
     path = f"/v1/{body.pop('app_id')}/ai/meetings/calendars"
-    calendar = (await caller.client.put(path, json=body, headers=caller.headers)).json()
+    calendar = await world.request("PUT", path, world.owner.headers, **body)
     return {"app_id": world.app, "calendar_id": calendar["id"]}
 
 
