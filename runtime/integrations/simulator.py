@@ -315,8 +315,8 @@ def _delete_event(world: _World, _name: str, params: Mapping[str, Any]) -> Outco
 
 
 def _list_outlook_events(world: _World, _name: str, params: Mapping[str, Any]) -> Outcome:
-    wanted = {"timeMin": params["start_datetime"], "timeMax": params["end_datetime"], "maxResults": params["top"]}
-    return Outcome({"value": [_describe_for_graph(each) for each in _list_events(world, "", wanted).data["items"]]})
+    window = {"timeMin": params["start_datetime"], "timeMax": params["end_datetime"], "maxResults": params["top"]}
+    return Outcome({"value": [_describe_for_graph(each) for each in _list_events(world, "", window).data["items"]]})
 
 
 def _write_outlook_event(world: _World, _name: str, params: Mapping[str, Any]) -> Outcome:

@@ -275,6 +275,7 @@ async def test_example_bodies_are_accepted_by_the_running_server(baobab: Baobab,
             "integrations_credentials",
             "integrations_execute",
             "mail_send",
+            "meetings_calendars_set",
             "templates_clone",
         ]
         if "example" not in content or name in unusable_names or name.startswith(("mcp_servers_", "model_servers_")):

@@ -12,6 +12,7 @@ from baobab.tools.core.stream import Stream
 PATH = "/apps/{app}/meetings"
 BOT = PATH + "/{bot}"
 _SHOWN, _SHOWN_DELIVERIES = 20, 20
+_CALENDARS = {"google-calendar": "Google Calendar", "outlook": "Outlook"}
 _UNDER_WAY = ("joining", "waiting_room", "in_call", "recording", "ended")
 
 
@@ -29,6 +30,25 @@ async def show_meetings(visit: Visit) -> Context:
         "webhook": await visit.call("meetings_webhook_get", app_id=app["id"]),
         "transcripts": await visit.call("meetings_transcripts_get", app_id=app["id"]),
         **(await _list_targets(visit, app["id"])),
+        **(await _list_calendars(visit, app["id"])),
+    }
+
+
+async def _list_calendars(visit: Visit, app_id: str) -> dict[str, Any]:
+    """Lists the calendars by which bots are sent, what is in them, and the connected ones that could be set."""
+    calendars = (await visit.call("meetings_calendars_list", app_id=app_id))["calendars"]
+    events = (await visit.call("meetings_calendar_events", app_id=app_id))["events"] if calendars else []
+    connections: list[dict[str, Any]] = []
+    if visit.may("meetings_calendars_set"):
+        for toolkit in _CALENDARS:
+            connections += (await visit.call("integrations_connections", app_id=app_id, toolkit=toolkit))["connections"]
+    names = {(row["app_user_id"], row["toolkit_slug"]): row["account_name"] for row in connections}
+    return {
+        "calendars": calendars,
+        "calendar_events": events[:_SHOWN],
+        "calendar_names": names,
+        "connections": [row for row in connections if row["status"] == "active"],
+        "toolkit_names": _CALENDARS,
     }
 
 
@@ -127,6 +147,41 @@ async def set_transcripts(visit: Visit) -> str:
     return PATH.format(app=visit.parts["app"])
 
 
+async def set_calendar(visit: Visit) -> str:
+    """Sets a calendar: the form names it as `TOOLKIT USER ACCOUNT`."""
+    toolkit, user_id, account = [*visit.form.get("calendar", "").split(" "), "", ""][:3]
+    most = visit.form.get("most_a_day", "")
+    await visit.call(
+        "meetings_calendars_set",
+        app_id=visit.parts["app"],
+        user_id=user_id,
+        toolkit=toolkit,
+        account=account or None,
+        title_contains=visit.form.get("title_contains", "").strip() or None,
+        unanswered="unanswered" in visit.form,
+        most_a_day=int(most) if most.isascii() and most.isdigit() else 10,
+    )
+    return PATH.format(app=visit.parts["app"])
+
+
+async def switch_calendar(visit: Visit) -> str:
+    """Switches a calendar on or off, and leaves everything else as it was set."""
+    app_id = visit.parts["app"]
+    calendars = (await visit.call("meetings_calendars_list", app_id=app_id))["calendars"]
+    for row in calendars:
+        if row["id"] == visit.parts["calendar"]:
+            names = ("user_id", "toolkit", "account", "title_contains", "unanswered", "recording", "transcript")
+            settings = {name: row[name] for name in (*names, "bot_name", "most_a_day")}
+            await visit.call("meetings_calendars_set", app_id=app_id, **settings, enabled=not row["enabled"])
+    return PATH.format(app=app_id)
+
+
+async def delete_calendar(visit: Visit) -> str:
+    app_id = visit.parts["app"]
+    await visit.call("meetings_calendars_delete", app_id=app_id, calendar_id=visit.parts["calendar"])
+    return PATH.format(app=app_id)
+
+
 PAGES = (
     Page(
         PATH,
@@ -145,6 +200,9 @@ FORMS = (
     Form(PATH + "/start", start),
     Form(BOT + "/stop", stop),
     Form(PATH + "/transcripts", set_transcripts),
+    Form(PATH + "/calendars", set_calendar),
+    Form(PATH + "/calendars/{calendar}/switch", switch_calendar),
+    Form(PATH + "/calendars/{calendar}/delete", delete_calendar),
     Form(PATH + "/deliveries/{delivery}/resend", resend),
 )
 FEEDS = (Feed(BOT + "/captions.vtt", open_captions),)

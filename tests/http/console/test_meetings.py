@@ -11,6 +11,7 @@ from baobab.http.console.pages.meetings import build_captions
 from tests.http.console.test_console import sign_in
 from tests.http.console.test_runs import Runner
 from tests.tools.ai.meetings.conftest import MEETING, open_meetings
+from tests.tools.ai.meetings.test_calendars import open_office
 
 
 async def test_a_bot_is_sent_watched_and_read_in_the_console(tmp_path: Path) -> None:
@@ -92,6 +93,32 @@ async def test_an_admin_says_in_a_form_what_becomes_of_transcripts(tmp_path: Pat
         settings = (await baobab.request("GET", baobab.path(app, "transcripts"))).json()
         assert (settings["collection"], settings["agent"], settings["substrate"]) == ("calls", None, False)
         assert '<option value="calls" selected>' in (await visitor.open(path)).text
+
+
+async def test_an_admin_has_bots_sent_by_a_connected_calendar_and_switches_it_off(tmp_path: Path) -> None:
+    async with open_office(tmp_path / "data") as office:
+        visitor = Runner(office.meetings, office.app, await sign_in(office.meetings))
+        path = f"/console/apps/{office.app}/meetings"
+        page = await visitor.open(path)
+        [choice] = re.findall(r'<option value="(google-calendar [^"]+)"', page.text)
+        answer = await visitor.send(
+            f"{path}/calendars", page, calendar=choice, title_contains="standup", most_a_day="3"
+        )
+        assert answer.status_code == 303, answer.text
+        calendar = await office.read_calendar()
+        assert (calendar["enabled"], calendar["title_contains"], calendar["most_a_day"]) == (True, "standup", 3)
+        await office.invite(5, "Standup of <b>today</b>")
+        await office.read_calendar_now()
+        page = await visitor.open(path)
+        assert "Standup of &lt;b&gt;today&lt;/b&gt;" in page.text
+        assert "planned" in page.text
+        switch = f"{path}/calendars/{calendar['id']}/switch"
+        assert (await visitor.send(switch, page)).status_code == 303
+        changed_calendar = await office.read_calendar()
+        assert (changed_calendar["enabled"], changed_calendar["title_contains"]) == (False, "standup")
+        page = await visitor.open(path)
+        assert (await visitor.send(f"{path}/calendars/{calendar['id']}/delete", page)).status_code == 303
+        assert "No calendar sends bots." in (await visitor.open(path)).text
 
 
 async def test_a_link_that_is_none_of_a_meeting_is_refused_in_words(tmp_path: Path) -> None:

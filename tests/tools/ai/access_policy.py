@@ -102,6 +102,18 @@ async def for_ai_response_delete(world: World, caller: Caller) -> dict[str, Any]
     return await for_ai_response(world, caller)
 
 
+async def for_meetings_calendars_set(world: World, caller: Caller) -> dict[str, Any]:
+    # Switched off, since nobody has connected a calendar here.
+    return {"app_id": world.app, "user_id": world.owner.id, "toolkit": "google-calendar", "enabled": False}
+
+
+async def for_meetings_calendars_delete(world: World, caller: Caller) -> dict[str, Any]:
+    body = await for_meetings_calendars_set(world, caller)
+    path = f"/v1/{body.pop('app_id')}/ai/meetings/calendars"
+    calendar = await world.request("PUT", path, world.owner.headers, **body)
+    return {"app_id": world.app, "calendar_id": calendar["id"]}
+
+
 async def for_model_servers_create(world: World, caller: Caller) -> dict[str, Any]:
     # Where nobody listens: that is told at once.
     return {"name": "lab", "url": "http://127.0.0.1:1/v1"}

@@ -5,12 +5,13 @@ All are made with the right of whoever set it, as far as they have it then. A tr
 is tainted from its first step, and the document is text from outside also in a collection of the app's own texts.
 """
 
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import func, select, update
 
-from baobab.runtime.meetings.provider import BotGone, Passage, ProviderBusy, ProviderRefused
+from baobab.runtime.meetings.provider import BotGone, Passage, ProviderBusy, ProviderRefused, Word
 from baobab.tools.ai.meetings.following import find_provider
 from baobab.tools.ai.meetings.progress import build_order
 from baobab.tools.ai.meetings.schemas import Row
@@ -27,6 +28,8 @@ _TRIED_FOR = timedelta(days=2)
 _PAUSE_SECONDS, _FULL_SECONDS, _LONGEST_BUSY_SECONDS = 60.0, 900.0, 600.0
 _TOO_MANY_REQUESTS, _SERVER_ERROR = 429, 500
 _MINUTE = 60
+_LONGEST_PARAGRAPH = 400
+"""Characters of what one paragraph says, unless a single word is longer."""
 _columns = meeting_bots.c
 
 
@@ -143,15 +146,28 @@ def name_document(started_at: datetime | None) -> str:
 
 
 def write_transcript(passages: list[Passage], started_at: datetime | None) -> str:
-    """Returns a transcript as Markdown: each passage is a paragraph that begins with its minute and its speaker, so
-    that whatever part of it is found later says who said it, and when.
+    """Returns a transcript as Markdown: each paragraph begins with its minute and its speaker, so that whatever part of
+    it is found later says who said it, and when. Who speaks for long has several.
     """
     title = "Meeting" if started_at is None else f"Meeting of {started_at:%Y-%m-%d %H:%M} UTC"
     paragraphs = [f"# {title}"]
     for passage in passages:
-        if passage["words"]:
-            seconds = int(passage["words"][0]["start"])
+        for words in _split_words(passage["words"]):
+            seconds = int(words[0]["start"])
             stamp = f"{seconds // _MINUTE:02d}:{seconds % _MINUTE:02d}"
-            words = " ".join(word["text"] for word in passage["words"])
-            paragraphs.append(f"[{stamp}] {passage['participant']['name']}: {words}")
+            text = " ".join(word["text"] for word in words)
+            paragraphs.append(f"[{stamp}] {passage['participant']['name']}: {text}")
     return "\n\n".join(paragraphs) + "\n"
+
+
+def _split_words(words: list[Word]) -> Iterator[list[Word]]:
+    """Yields the words of a passage in parts that are short enough for one chunk of a collection."""
+    part, length = list[Word](), 0
+    for word in words:
+        if part and length + len(word["text"]) > _LONGEST_PARAGRAPH:
+            yield part
+            part, length = [], 0
+        part.append(word)
+        length += len(word["text"]) + 1
+    if part:
+        yield part

@@ -39,7 +39,7 @@ class Case:
     fields: tuple[str, ...] = ()
     flat: str = ""
     method: str = "POST"
-    named: dict[str, str] = field(default_factory=dict)
+    named: dict[str, Any] = field(default_factory=dict)
     """What MCP has as arguments and REST in the path."""
 
 
@@ -49,6 +49,16 @@ CASES = {
     "no header": Case(401, AUTHENTICATION, "missing_credentials", "meetings_start", body=START, by="nobody"),
     "no header at the gateway": Case(
         401, AUTHENTICATION, "missing_credentials", "gateway_meetings_start", body=START, by="nobody", app=None
+    ),
+    "a header that is none": Case(
+        401, AUTHENTICATION, "missing_credentials", "meetings_start", body=START, by="garbled"
+    ),
+    "a header that is none at the gateway": Case(
+        401, AUTHENTICATION, "missing_credentials", "gateway_meetings_start", body=START, by="garbled", app=None
+    ),
+    "revoked key": Case(401, AUTHENTICATION, "invalid_api_key", "meetings_start", body=START, by="revoked"),
+    "revoked key at the gateway": Case(
+        401, AUTHENTICATION, "invalid_api_key", "gateway_meetings_start", body=START, by="revoked", app=None
     ),
     "unknown key": Case(401, AUTHENTICATION, "invalid_api_key", "meetings_start", body=START, by="unknown"),
     "no scope": Case(
@@ -96,6 +106,47 @@ CASES = {
     ),
     "no such bot": Case(
         404, INVALID, "bot_not_found", "meetings_get", f"/{UNKNOWN}", method="GET", named={"bot_id": UNKNOWN}
+    ),
+    "no such bot at the gateway": Case(
+        404,
+        INVALID,
+        "bot_not_found",
+        "gateway_meetings_get",
+        f"/{UNKNOWN}",
+        method="GET",
+        app=None,
+        named={"bot_id": UNKNOWN},
+    ),
+    "a transcript that is not there": Case(
+        404,
+        INVALID,
+        "bot_not_found",
+        "meetings_transcript",
+        f"/{UNKNOWN}/transcript",
+        method="GET",
+        named={"bot_id": UNKNOWN},
+    ),
+    "a length that no meeting has": Case(
+        400,
+        INVALID,
+        "invalid_request",
+        "meetings_estimate",
+        "/_estimate?durationMinutes=1441",
+        method="GET",
+        named={"durationMinutes": 1441},
+        mcp_code="VALIDATION_INVALID_INPUT",
+        fields=("details",),
+    ),
+    "a page that is too long": Case(
+        400,
+        INVALID,
+        "invalid_request",
+        "meetings_list",
+        "?limit=101",
+        method="GET",
+        named={"limit": 101},
+        mcp_code="VALIDATION_INVALID_INPUT",
+        fields=("details",),
     ),
     "a wrong body": Case(
         400,
@@ -188,17 +239,24 @@ async def open_server(kind: str, folder: Path) -> AsyncIterator[MeetingBaobab]:
             assert fake.creations == []
 
 
+NO_CREDENTIALS = {
+    "nobody": {"x-nothing": ""},
+    "garbled": {"authorization": "Nothing of the kind"},
+    "unknown": {"authorization": f"Bearer bb_sk_{'x' * 40}"},
+}
+
+
 async def list_headers(meetings: MeetingBaobab, by: str) -> dict[str, str]:
     match by:
-        case "nobody":
-            return {"x-nothing": ""}
-        case "unknown":
-            return {"authorization": f"Bearer bb_sk_{'x' * 40}"}
+        case "revoked":
+            made_key = (await meetings.request("POST", "/api-keys", json={"name": "gone"})).json()
+            await meetings.request("DELETE", f"/api-keys/{made_key['key_id']}")
+            return {"authorization": f"Bearer {made_key['key']}"}
         case "narrow":
             return await create_key(meetings, scopes=["substrate"])
         case "stranger":
             return (await create_person(meetings, "stranger")).headers
-    return meetings.owner
+    return NO_CREDENTIALS.get(by, meetings.owner)
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -1,5 +1,6 @@
 """What becomes of finished transcripts: a document of a collection, and a run of an agent."""
 
+import re
 from typing import Any
 
 import pytest
@@ -78,6 +79,27 @@ async def test_a_transcript_becomes_a_document_in_which_a_search_finds_who_spoke
     )
     assert "[00:03] Charles Babbage: Yes. The new cards arrive on Monday" in answer.text
     assert await read_failure(meetings, app) is None
+
+
+async def test_whatever_part_of_a_long_speech_is_found_says_who_spoke_and_when(
+    meetings: MeetingBaobab, app: str
+) -> None:
+    words: list[Any] = [{"text": f"card-{index}", "start": float(index), "end": index + 0.5} for index in range(900)]
+    speech: Any = {"participant": {"id": "1", "name": "Ada Lovelace"}, "words": words}
+    await make_collection(meetings, app)
+    body = {"text": outcomes.write_transcript([speech], None), "filename": "meeting.md"}
+    answer = await meetings.request("POST", f"/v1/{app}/rag/collections/calls/ingest", json=body)
+    assert answer.status_code < 300, answer.text
+    await meetings.advance(1)
+    answer = await meetings.request(
+        "POST", f"/v1/{app}/rag/collections/calls/query", json={"query": "card-850", "topK": 50}
+    )
+    chunks = answer.json()["chunks"]
+    assert len(chunks) > 5
+    for chunk in chunks:
+        stamps = re.findall(r"\[(\d\d):(\d\d)\] Ada Lovelace: card-(\d+)", chunk["text"])
+        assert stamps, chunk["text"]
+        assert all(60 * int(minute) + int(second) == int(card) for minute, second, card in stamps)
 
 
 async def test_the_run_that_a_transcript_starts_is_tainted_and_writes_only_after_a_person_has_agreed(

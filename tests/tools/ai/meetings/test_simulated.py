@@ -327,3 +327,13 @@ async def test_refusals_have_the_codes_of_the_contract(meetings: MeetingBaobab, 
     answer = await meetings.request("PUT", meetings.path(app, "webhook"), json={"forward_url": 7})
     assert (answer.status_code, answer.json()["error"]) == (400, "Invalid request")
     assert answer.json()["details"][0]["field"] == "forward_url"
+
+
+async def test_the_audit_log_says_who_has_sent_a_bot_and_told_it_to_leave(meetings: MeetingBaobab, app: str) -> None:
+    bot = await meetings.start(app, meetingUrl=f"{MEETING}?simulate_seconds=3600")
+    assert (await meetings.request("DELETE", meetings.path(app, bot["id"]))).status_code == 204
+    for event in ("ai_meetings.start", "ai_meetings.stop"):
+        answer = await meetings.request("GET", f"/v1/{app}/audit-logs?event_type={event}")
+        [row] = answer.json()["logs"]
+        assert (row["event_type"], row["resource_id"]) == (event, bot["id"])
+        assert MEETING not in answer.text, "the link of a meeting lets whoever reads it in"
