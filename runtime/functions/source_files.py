@@ -2,10 +2,13 @@
 
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 from baobab.runtime.functions.program import Language
 
+DECLARATIONS = Path(__file__).parent / "ctx.d.ts"
+"""The types of `ctx`, for editors."""
 _LANGUAGES: dict[str, Language] = {"ts": "typescript", "js": "typescript", "mjs": "typescript", "py": "python"}
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 _NO_SOURCES = (".d", ".test", ".spec")

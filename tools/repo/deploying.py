@@ -54,13 +54,14 @@ async def find_settings(execute: Execute, app_id: str) -> Any:
 async def request_deployment(call: Call, unit: Unit, snapshot_id: str) -> None:
     """Has the functions of a snapshot deployed if the app is set to it. unit: holds the app's lock.
 
-    What an agent's run commits deploys nothing: no graph can deploy.
+    What an agent's run commits deploys nothing, since no graph can deploy: not either if somebody has approved the
+    commit, who saw no code of functions.
     """
     app = call.require_app()
     row = await find_settings(unit.execute, app.id)
     if row is None or not row.deploys_functions:
         return
-    is_run = call.context.step is not None
+    is_run = call.context.step is not None or call.approved_attempt is not None
     values: dict[str, Any] = {
         "snapshot_id": snapshot_id,
         "pusher": None if is_run else proposers.encode_caller(call.caller),
@@ -116,7 +117,7 @@ async def deploy_latest(job: Job, app_id: str) -> bool:
 async def _restore_pusher(job: Job, app: App, pusher: dict[str, Any] | None) -> Caller:
     """Returns whoever committed, with their present rights. Raises _PusherGone."""
     if pusher is None:
-        raise _PusherGone("An agent committed it, and agents deploy no functions. Commit it yourself.")
+        raise _PusherGone("An agent committed it, or somebody whose calls wait for approval. Commit it yourself.")
     services = job.services
     try:
         async with services.database.reading() as connection:

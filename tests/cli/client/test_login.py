@@ -191,5 +191,5 @@ def test_a_damaged_file_is_named(stranger: Terminal) -> None:
 
 
 def test_the_variables_of_clients_are_no_settings_of_the_server(stranger: Terminal) -> None:
-    variables = {"BAOBAB_URL": "https://shop.example", "BAOBAB_KEY": "bb_sk_x", "BAOBAB_APP": "shop"}
-    assert "claude-code" in stranger.run("connect", **variables)
+    output = stranger.run("connect", BAOBAB_URL="https://shop.example", BAOBAB_KEY="bb_sk_x", BAOBAB_APP="shop")
+    assert "claude-code" in output

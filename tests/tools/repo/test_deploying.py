@@ -4,11 +4,15 @@ import hashlib
 import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from baobab.tools.accounts.first_account import first_account
+from baobab.tools.core.context import RequestContext
+from baobab.tools.core.guard.steps import Step
 from tests.conftest import Baobab
 from tests.installation import open_installation
 from tests.jobs import run_due_jobs
@@ -134,6 +138,26 @@ async def test_pushes_deploy_with_the_right_of_whoever_commits(pushes: Pushes) -
     await pushes.request("PATCH", "/repo/settings", 403, json={"deploys_functions": True}, headers=member.headers)
     refusal = {"authorization": f"Bearer {key}"}
     await pushes.request("PATCH", "/repo/settings", 403, json={"deploys_functions": True}, headers=refusal)
+
+
+async def test_what_an_agent_commits_deploys_nothing(pushes: Pushes) -> None:
+    await pushes.switch()
+    snapshot_id = await pushes.commit({"functions/hello.ts": HELLO})
+    await run_due_jobs(pushes.application)
+    assert await pushes.list_versions() == {"hello": 1}
+    await pushes.commit({"functions/hello.ts": HELLO + "// changed\n"})
+    await run_due_jobs(pushes.application)
+    manifest = (await pushes.request("GET", f"/repo/snapshots/{snapshot_id}"))["manifest"]
+    owner = await first_account(pushes.application.services)
+    step = Step("run", "call", owner.organisation_id, owner.account_id, timedelta(minutes=1))
+    context = RequestContext("agent", "request", step=step)
+    arguments = {"app_id": pushes.app, "manifest": manifest}
+    await pushes.application.registry.call("repo_commit", arguments, owner, context)
+    await run_due_jobs(pushes.application)
+    outcome = (await pushes.request("GET", "/repo/settings"))["last_deployment"]
+    assert (outcome["snapshot_id"], outcome["functions"]) == (snapshot_id, [])
+    assert "An agent committed it" in outcome["error"]
+    assert await pushes.list_versions() == {"hello": 2}
 
 
 async def test_of_two_pushes_the_later_one_stays(pushes: Pushes) -> None:

@@ -1,6 +1,7 @@
 """/v1/{app_id}/repo/settings: whether a push deploys functions, and what became of the last one."""
 
 from datetime import datetime
+from typing import Any
 
 from baobab.storage.sql.tables import build_upsert
 from baobab.tools.core import AppId, AppOwner, Audit, Call, Guard, Rest
@@ -47,8 +48,9 @@ async def _describe(call: Call, app_id: str) -> RepoSettings:
         row = await find_settings(execute, app_id)
     if row is None:
         return {"deploys_functions": False, "deploying": None, "last_deployment": None}
+    outcome: Any = row.outcome
     return {
         "deploys_functions": row.deploys_functions,
         "deploying": None if row.job_id is None else row.snapshot_id,
-        "last_deployment": row.outcome and {**row.outcome, "at": datetime.fromisoformat(row.outcome["at"])},
+        "last_deployment": None if outcome is None else {**outcome, "at": datetime.fromisoformat(outcome["at"])},
     }

@@ -93,11 +93,11 @@ class _Session:
             # Both are asked: each remembers what it has seen.
             changes = [self._has_changed(source), self._has_changed(source.with_suffix(".json"))]
             if any(changes):
-                self._try(source.name, lambda source=source: self._deploy(read_function(source)))  # type: ignore[misc]
+                self._try(source.name, lambda source=source: self._deploy(read_function(source)))
         for source in [each for each in self._names if each not in sources]:
             name = self._names.pop(source)
             self._seen_stamps.pop(source, None)
-            self._try(source.name, lambda name=name: self._remove(name))  # type: ignore[misc]
+            self._try(source.name, lambda name=name: self._remove(name))
 
     def _has_changed(self, file: Path) -> bool:
         try:
