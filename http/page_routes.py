@@ -14,7 +14,8 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from baobab.http.metrics import CallMetrics
-from baobab.http.static_page import CSS, HTML, SCRIPT, build_page_route
+from baobab.http.static_page import CSS, HTML, PLAIN, SCRIPT, build_file_route, build_page_route
+from baobab.runtime.functions.source_files import DECLARATIONS
 from baobab.storage.sql.database import DatabaseUnavailable
 from baobab.tools.core.gauges import Gauge, Reading
 from baobab.tools.core.registry import Registry
@@ -63,6 +64,7 @@ def docs_routes() -> list[Route]:
         build_page_route("/docs", "docs.html", HTML),
         build_page_route("/docs/docs.css", "docs.css", CSS),
         build_page_route("/docs/docs.js", "docs.js", SCRIPT),
+        build_file_route("/docs/ctx.d.ts", DECLARATIONS, PLAIN),
     ]
 
 

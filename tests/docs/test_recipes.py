@@ -267,8 +267,9 @@ def test_files_are_uploaded_read_and_bounded_as_the_page_says(server: ServerProc
 
 def test_files_are_pushed_and_pulled_as_the_page_says(server: ServerProcess, tmp_path: Path) -> None:
     _, variables = keep_variables(server)
-    push, pull = find_blocks(REPOSITORY, "sh")
-    check_order(run_shell(f"cd {tmp_path}\n{variables}{push}{pull}"), '"file_count":1', "# My app")
+    push, pull, deploying = find_blocks(REPOSITORY, "sh")
+    output = run_shell(f"cd {tmp_path}\n{variables}{push}{pull}{deploying}")
+    check_order(output, '"file_count":1', "# My app", *re.findall(r"^# (\{.*)$", deploying, re.MULTILINE))
 
 
 def test_a_site_is_deployed_as_the_page_says_also_from_continuous_integration(

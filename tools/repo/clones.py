@@ -7,10 +7,10 @@ from sqlalchemy import select
 
 from baobab.storage.sql.database import Execute
 from baobab.storage.sql.tables import build_upsert
-from baobab.tools.core.app_clones import ClonedStore, CloneRefused, CloneRule, Cloning, Place
+from baobab.tools.core.app_clones import ClonedStore, CloneRefused, CloneRule, Cloning, Place, never_clone
 from baobab.tools.core.app_data import copy_object
 from baobab.tools.repo.contents import find_blobs
-from baobab.tools.repo.tables import build_key, repo_blobs, repo_snapshots
+from baobab.tools.repo.tables import build_key, repo_blobs, repo_settings, repo_snapshots
 
 _MOST_READ = 2**20
 """The bytes of a file that are searched for secrets."""
@@ -82,4 +82,5 @@ CLONES: tuple[CloneRule, ...] = (
         read_texts=_read_texts,
         is_code=True,
     ),
+    *never_clone("you switch on yourself what a push deploys", repo_settings.name),
 )

@@ -3,10 +3,19 @@
 import contextlib
 
 from baobab.tools.core import AppNotFound, Job, RetryLater
+from baobab.tools.repo.deploying import deploy_latest
 from baobab.tools.repo.tables import FREEZES
 from baobab.tools.repo.toolset import repo
 
 _MOVING_SECONDS = 10.0
+
+
+@repo.job(at_once=2, drop=True)
+async def repo_deploy_functions(job: Job, app_id: str) -> None:
+    """Deploys the functions of the snapshot that was pushed last, until there is no later one."""
+    with contextlib.suppress(AppNotFound):
+        while await deploy_latest(job, app_id):
+            pass
 
 
 @repo.job()

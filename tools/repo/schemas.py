@@ -101,6 +101,25 @@ class StoredBlob(TypedDict):
     size: int
 
 
+class PushedFunction(TypedDict):
+    name: str
+    version: Annotated[int | None, Field(description="The new version; null if there is none.")]
+    error: Annotated[str | None, Field(description="Why it was not deployed; null if it was, or has not changed.")]
+
+
+class PushDeployment(TypedDict):
+    snapshot_id: str
+    at: datetime
+    functions: list[PushedFunction]
+    error: Annotated[str | None, Field(description="Why nothing was deployed at all.")]
+
+
+class RepoSettings(TypedDict):
+    deploys_functions: Annotated[bool, Field(description="Whether a push deploys the files in `functions/`.")]
+    deploying: Annotated[str | None, Field(description="The snapshot that is being deployed; null if none is.")]
+    last_deployment: PushDeployment | None
+
+
 class Removed(TypedDict):
     message: str
     app_id: str

@@ -1,6 +1,6 @@
 """The rows of repositories, in the database of the app's region. The contents are in the region's object store."""
 
-from sqlalchemy import BigInteger, Column, String, Table
+from sqlalchemy import BigInteger, Boolean, Column, String, Table
 
 from baobab.storage.sql.tables import Instant, Json, metadata
 from baobab.tools.core import AppTable, Freezes
@@ -32,7 +32,25 @@ repo_blobs = Table(
     Column("used_at", Instant, nullable=False),
 )
 
-APP_TABLES = (AppTable(repo_blobs), AppTable(repo_snapshots))
+repo_settings = Table(
+    "repo_settings",
+    metadata,
+    Column("app_id", String(36), primary_key=True),
+    # Whether a push deploys the functions in the folder `functions`.
+    Column("deploys_functions", Boolean, nullable=False),
+    # The snapshot that is to be deployed, and who pushed it, in the form of tools/core/auth/proposers.py.
+    Column("snapshot_id", String(64)),
+    Column("pusher", Json),
+    # The one job that deploys for the app, and since when; null while there is nothing to do.
+    Column("job_id", String(36)),
+    Column("job_at", Instant),
+    # The digest of what was last deployed of each function, by name.
+    Column("digests", Json, nullable=False),
+    # What became of the last push: `snapshot_id`, `at`, `functions`, `error`.
+    Column("outcome", Json),
+)
+
+APP_TABLES = (AppTable(repo_blobs), AppTable(repo_snapshots), AppTable(repo_settings))
 
 
 def build_key(app_id: str, sha256: str, stored_as: str) -> str:

@@ -107,7 +107,8 @@ def test_access_has_the_limits_that_the_person_chose(stranger: Terminal, person:
     log_in(stranger, person)
     stranger.run("functions", "list", "--app", stranger.app)
     output = stranger.run("functions", "deploy", stranger.write("hello.ts", HELLO), "--app", stranger.app, code=1)
-    assert "A key with limits cannot call functions_deploy" in output
+    assert "A key with limits cannot call" in output
+    assert f"run `baobab login {stranger.server.address}` again" in output
 
 
 def test_an_access_token_that_expires_is_exchanged_once_by_commands_at_the_same_time(
@@ -190,5 +191,5 @@ def test_a_damaged_file_is_named(stranger: Terminal) -> None:
 
 
 def test_the_variables_of_clients_are_no_settings_of_the_server(stranger: Terminal) -> None:
-    variables: dict[str, Any] = {"BAOBAB_URL": "https://shop.example", "BAOBAB_KEY": "bb_sk_x", "BAOBAB_APP": "shop"}
-    assert "claude-code" in stranger.run("connect", **variables)
+    output = stranger.run("connect", BAOBAB_URL="https://shop.example", BAOBAB_KEY="bb_sk_x", BAOBAB_APP="shop")
+    assert "claude-code" in output

@@ -4,7 +4,7 @@ import hashlib
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from tests.tools.access import PUBLIC, Caller, World
+from tests.tools.access import ADMINS, PUBLIC, RUNNERS, Caller, World
 
 # To others, the repository of a private app is not there.
 OWNERS = "404 404 404 404 404 ok  404 404 ok  ok  ok  ok  404 404"
@@ -18,6 +18,8 @@ POLICY = {
     "repo_blob": OWNERS,
     "repo_blobs": OWNERS,
     "repo_delete": OWNERS,
+    "repo_settings_get": RUNNERS,
+    "repo_settings_update": ADMINS,
     # The signed address is what counts.
     "repo_blob_store": PUBLIC,
     "repo_blob_content": PUBLIC,

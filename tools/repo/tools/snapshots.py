@@ -14,6 +14,7 @@ from baobab.tools.core.auth.tables import apps
 from baobab.tools.core.signed_urls import build_signed_url
 from baobab.tools.repo.access import READERS, WRITERS, build_blob_path
 from baobab.tools.repo.contents import find_blobs, prune, read_total, remove_blobs
+from baobab.tools.repo.deploying import request_deployment
 from baobab.tools.repo.errors import BlobsMissing, ManifestInvalid, RepoFileTooLarge, RepoFull, SnapshotNotFound
 from baobab.tools.repo.schemas import (
     MOST_FILE_BYTES,
@@ -100,6 +101,9 @@ async def repo_prepare(call: Call, app_id: AppId, files: RepoFiles, message: Mes
 async def repo_commit(call: Call, app_id: AppId, manifest: Manifest) -> Committed:
     """Complete a snapshot whose blobs have all been uploaded, and make it the latest. The last five are kept.
 
+    If the app is set to it (op:repo_settings_update), functions whose files have changed are then deployed, with the
+    right of whoever commits.
+
     manifest: the files that were prepared, and perhaps a message.
     """
     files, now = manifest["files"], call.now
@@ -121,6 +125,7 @@ async def repo_commit(call: Call, app_id: AppId, manifest: Manifest) -> Committe
         await unit.execute(insertion.on_conflict_do_update(index_elements=["app_id", "id"], set_=values))
         await _keep_latest(unit, app_id)
         await prune(call, unit, app_id)
+        await request_deployment(call, unit, snapshot_id)
     await _set_latest(call, app_id, snapshot_id)
     call.audit.resource_id = snapshot_id
     return {"snapshot_id": snapshot_id, "total_bytes": total, "file_count": len(files), "created_at": now}

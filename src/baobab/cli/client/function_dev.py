@@ -48,6 +48,9 @@ def dev(folder: Path, port: int, *, fresh: bool) -> None:
     scratch = folder / _FOLDER
     if fresh:
         _delete(scratch)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        # Else the server would outlive this command.
+        signal.signal(number, signal.default_int_handler)
     with _run_server(scratch, port) as server:
         created_app = server.call("POST", "/init", {"name": "dev"})
         session = _Session(folder, server, str(created_app["app_id"]))
@@ -79,10 +82,13 @@ class _Session:
 
     def look(self) -> None:
         """Applies what has changed since the last look. What is wrong is printed, and tried again when it changes."""
-        for name, apply in ((_SCHEMA, self._apply_schema), (_ENV, self._apply_env)):
-            if self._has_changed(self._folder / name) and (self._folder / name).is_file():
-                self._try(name, apply)
         sources = list_sources(self._folder)
+        for name, apply in ((_SCHEMA, self._apply_schema), (_ENV, self._apply_env)):
+            file = self._folder / name
+            # Beside a function called `schema`, it has that one's settings.
+            is_settings = any(source.with_suffix(".json") == file for source in sources)
+            if not is_settings and self._has_changed(file) and file.is_file():
+                self._try(name, apply)
         for source in sources:
             # Both are asked: each remembers what it has seen.
             changes = [self._has_changed(source), self._has_changed(source.with_suffix(".json"))]

@@ -1,17 +1,19 @@
 """Functions as files: `NAME.ts`, and perhaps `NAME.json` beside it with what `POST /functions` takes."""
 
-import json
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from baobab.cli.client.errors import ClientError
+from baobab.runtime.functions.source_files import (
+    FileRefused,
+    find_settings_name,
+    is_source,
+    read_file_name,
+    read_settings,
+)
 
-_LANGUAGES = {".ts": "typescript", ".js": "typescript", ".mjs": "typescript", ".py": "python"}
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 _MOST_BYTES = 2**20
-_OURS = ("name", "code", "language", "envVars", "envVarsReplace")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,18 +33,8 @@ class FunctionFile:
 
 
 def list_sources(folder: Path) -> list[Path]:
-    """Returns the sources in a folder, not below it, without declarations, tests, and what begins with `_` or `.`."""
+    """Returns the sources in a folder, not below it."""
     return sorted(path for path in folder.iterdir() if path.is_file() and is_source(path.name))
-
-
-def is_source(name: str) -> bool:
-    stem, dot, _ = name.rpartition(".")
-    return (
-        bool(dot)
-        and f".{name.rpartition('.')[2]}" in _LANGUAGES
-        and not stem.startswith(("_", "."))
-        and (not stem.endswith((".d", ".test", ".spec")))
-    )
 
 
 def read_functions(path: Path) -> list[FunctionFile]:
@@ -63,36 +55,28 @@ def read_functions(path: Path) -> list[FunctionFile]:
 
 def read_function(path: Path) -> FunctionFile:
     """Reads one function. Raises ClientError."""
-    language = _LANGUAGES.get(path.suffix)
-    if language is None:
-        raise ClientError(f"{path} is no source of a function. Name it NAME.ts, NAME.js or NAME.py.")
-    if not _NAME.fullmatch(path.stem):
-        raise ClientError(
-            f"{path}: a function's name has up to 100 letters, digits, `-` and `_`, and begins with no sign. Rename it."
-        )
+    settings_file = path.with_name(find_settings_name(path.name))
     try:
+        name, language = read_file_name(path.name)
         content = path.read_bytes()
         code = content.decode("utf-8-sig")
+    except FileRefused as exc:
+        raise ClientError(f"{path}: {exc}") from exc
     except OSError as exc:
         raise ClientError(f"{path} cannot be read: {exc.strerror}.") from exc
     except UnicodeDecodeError as exc:
         raise ClientError(f"{path} is not in UTF-8.") from exc
     if len(content) > _MOST_BYTES:
         raise ClientError(f"{path} has {len(content)} bytes; a function has at most {_MOST_BYTES}.")
-    return FunctionFile(path, path.stem, code, language, _read_settings(path.with_suffix(".json")))
+    return FunctionFile(path, name, code, language, _read_settings(settings_file))
 
 
 def _read_settings(file: Path) -> dict[str, Any]:
     if not file.is_file():
         return {}
     try:
-        settings = json.loads(file.read_text())
-    except (OSError, ValueError) as exc:
-        raise ClientError(f"{file} is no JSON: {exc}.") from exc
-    if not isinstance(settings, dict):
-        raise ClientError(f'{file} has to be an object, such as {{"timeoutMs": 10000}}.')
-    for name in _OURS:
-        if name in settings:
-            way = "Set variables with `baobab functions env set`." if name.startswith("env") else "Leave it out."
-            raise ClientError(f"{file} must not have `{name}`. {way}")
-    return settings
+        return read_settings(file.read_text())
+    except (FileRefused, UnicodeDecodeError) as exc:
+        raise ClientError(f"{file}: {exc}") from exc
+    except OSError as exc:
+        raise ClientError(f"{file} cannot be read: {exc.strerror}.") from exc

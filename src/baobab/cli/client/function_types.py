@@ -4,7 +4,6 @@ import json
 import os
 import re
 from collections.abc import Mapping
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import click
 from baobab.cli.client.errors import ClientError
 from baobab.cli.client.output import app_option
 from baobab.cli.client.server import find_app, find_server
+from baobab.runtime.functions.source_files import DECLARATIONS
 from baobab.settings import CLIENT_APP
 
 _FILE = "baobab.d.ts"
@@ -55,7 +55,7 @@ def types(app: str | None, out: Path | None) -> None:
 
 def read_declarations() -> str:
     """Returns the declarations of `ctx`, which lie beside what runs functions."""
-    return files("baobab.runtime.functions").joinpath("ctx.d.ts").read_text()
+    return DECLARATIONS.read_text()
 
 
 def render_tables(schema: Mapping[str, Any]) -> str:

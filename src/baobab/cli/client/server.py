@@ -25,6 +25,7 @@ _EARLY_SECONDS = 60
 """An access token is exchanged this long before it expires."""
 _APP_ID = re.compile(r"app_[a-z0-9]{12}")
 _HTTP_UNAUTHORIZED, _HTTP_ERROR = 401, 400
+_LIMITED = "AUTH_KEY_LIMITED"
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
@@ -140,19 +141,20 @@ class Server:
 
     def read_refusal(self, answer: Answer) -> ClientError:
         """Returns the error that a server has answered with, as one sentence or two."""
-        value = answer.value
-        error = value.get("error") if isinstance(value, dict) else None
-        if not isinstance(error, dict):
-            text = error if isinstance(error, str) else f"{self.address} answered with the status {answer.status}."
-            remedy = value.get("remediation") or value.get("message") or "" if isinstance(value, dict) else ""
-            return ClientError(
-                f"{text} {remedy}".strip(), str((value or {}).get("code", "REFUSED")) if value else "REFUSED"
-            )
-        message = " ".join(str(error[name]) for name in ("message", "remediation") if error.get(name))
+        value = answer.value if isinstance(answer.value, dict) else {}
+        # Some toolsets have the code and the remedy beside the text.
+        error = value["error"] if isinstance(value.get("error"), dict) else {"message": value.get("error"), **value}
+        code = str(error.get("code", "REFUSED"))
+        words = [error.get("message"), error.get("remediation")]
+        message = " ".join(each for each in words if isinstance(each, str) and each)
+        if not message:
+            message = f"{self.address} answered with the status {answer.status}."
         if answer.status == _HTTP_UNAUTHORIZED:
             message += f" The credential was sent to {self.address}; `baobab login {self.address}` stores a new one."
+        elif code == _LIMITED and self._login is not None:
+            message += f" If you may, run `baobab login {self.address}` again, and let it ask a person before nothing."
         details = error.get("details")
-        return ClientError(message, str(error.get("code", "REFUSED")), details if isinstance(details, dict) else None)
+        return ClientError(message, code, details if isinstance(details, dict) else None)
 
 
 def find_server() -> Server:

@@ -1,5 +1,6 @@
 """`baobab sites`: deploy a folder as an app's web site, list deployments, roll back."""
 
+import contextlib
 import io
 import os
 import stat
@@ -43,8 +44,14 @@ def deploy(folder: Path, app: str | None, *, preview: bool, as_json: bool) -> No
     server = find_server()
     base = f"/v1/{find_app(server, app)}/frontend/deployments"
     creation = server.call("POST", base, {"framework": "other"})
-    server.put(creation["uploadUrl"], content, "application/zip")
     place = f"{base}/{write_segment(creation['id'])}"
+    try:
+        server.put(creation["uploadUrl"], content, "application/zip")
+    except ClientError:
+        # Else it would count among those that are under way for a day.
+        with contextlib.suppress(ClientError):
+            server.call("POST", f"{place}/cancel")
+        raise
     deployment = server.call("POST", f"{place}/start", {"live": not preview, "wait_seconds": _WAIT_SECONDS})
     while deployment["status"] in _UNFINISHED:
         time.sleep(_PAUSE_SECONDS)
