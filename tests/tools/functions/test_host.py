@@ -259,7 +259,7 @@ async def test_fetch_reaches_only_the_hosts_that_the_function_names_at_each_redi
 
 
 @pytest.mark.parametrize(
-    ("host", "allowed", "is_reached"),
+    ("host", "host_name", "is_reached"),
     [
         ("api.shop.example", "api.shop.example", True),
         ("API.shop.example.", "api.shop.example", True),
@@ -269,8 +269,8 @@ async def test_fetch_reaches_only_the_hosts_that_the_function_names_at_each_redi
         ("api.shop.example.evil.example", "api.shop.example", False),
     ],
 )
-def test_a_star_names_what_stands_below_a_name(host: str, allowed: str, is_reached: bool) -> None:
-    row = SimpleNamespace(name="probe", allowed_hosts=[allowed])
+def test_a_star_names_what_stands_below_a_name(host: str, host_name: str, is_reached: bool) -> None:
+    row = SimpleNamespace(name="probe", allowed_hosts=[host_name])
     with contextlib.nullcontext() if is_reached else pytest.raises(HostNotAllowed):
         require_host(row, host)
 
