@@ -1,14 +1,15 @@
 """Functions are deployed, listed, read, changed and deleted."""
 
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from aiohttp import web
-from sqlalchemy import insert
+from sqlalchemy import insert, select, update
 
 from baobab.runtime.functions.source_errors import BadSource
-from baobab.tools.functions.tables import usage
+from baobab.tools.functions.tables import invocations, usage
 from tests.runtime.functions.test_packages import REGISTRY, FakeRegistry
 from tests.tools.functions.conftest import HELLO, Workshop, open_workshop
 from tests.tools.functions.test_host import serve
@@ -213,3 +214,21 @@ async def test_without_a_registry_packages_are_refused_and_all_else_deploys(work
     refusal = await workshop.deploy("packed", 'import "npm:modern"; export default () => 1', expected=400)
     assert "BAOBAB_NPM_REGISTRY" in refusal["error"]["message"]
     await workshop.deploy("plain")
+
+
+async def test_the_list_says_how_long_95_of_100_calls_took(workshop: Workshop) -> None:
+    await workshop.deploy("timed")
+    [row] = (await workshop.request("GET", "/functions"))["functions"]
+    assert (row["p95Duration"], row["avgDuration"]) == (None, None)
+    assert (await workshop.call("timed", headers=workshop.owner)).status_code == 200
+    await workshop.settle()
+    database = workshop.application.services.stores_of("local").database
+    async with database.writing(lock=None) as connection:
+        call = (await connection.execute(select(invocations))).mappings().one()
+        await connection.execute(update(invocations).values(duration_ms=1.0))
+        rows = [{**call, "id": f"call-{number}", "duration_ms": float(number)} for number in range(2, 101)]
+        # What was longer ago does not count.
+        rows.append({**call, "id": "old", "duration_ms": 1e6, "logged_at": call["logged_at"] - timedelta(days=2)})
+        await connection.execute(insert(invocations), rows)
+    [row] = (await workshop.request("GET", "/functions"))["functions"]
+    assert row["p95Duration"] == 95.0
