@@ -7,9 +7,13 @@ from dataclasses import dataclass, field
 _MARK = "// baobab: a program and the modules that it imports\n"
 
 
+ALIAS = "alias"
+"""The media type of a module that is another one under a further name: its source is the address of that one."""
+
+
 @dataclass(frozen=True, slots=True)
 class Module:
-    """A module of a bundle. media_type: such as `application/javascript`."""
+    """A module of a bundle. media_type: such as `application/javascript`, or `ALIAS`."""
 
     source: str
     media_type: str
@@ -44,5 +48,9 @@ def make_import_map(base: str, bundle: Bundle) -> str:
     """Returns an import map that leads each address of a bundle to its module. base: the map of what is refused."""
     imports = json.loads(base)["imports"]
     for url, module in bundle.modules.items():
-        imports[url] = f"data:{module.media_type};base64,{base64.b64encode(module.source.encode()).decode()}"
+        if module.media_type != ALIAS:
+            imports[url] = f"data:{module.media_type};base64,{base64.b64encode(module.source.encode()).decode()}"
+    # One address for both names: what is a module of its own has a state of its own.
+    aliases = {url: module.source for url, module in bundle.modules.items() if module.media_type == ALIAS}
+    imports |= {url: imports[address] for url, address in aliases.items()}
     return json.dumps({"imports": imports})

@@ -13,6 +13,7 @@ from baobab.runtime.functions.bundle import read_bundle, write_bundle
 from baobab.runtime.functions.errors import FunctionError
 from baobab.runtime.functions.imports import Fetcher, PinnedImport, bundle_imports
 from baobab.runtime.functions.limits import EngineLimits
+from baobab.runtime.functions.packages import PackageStore
 from baobab.runtime.functions.process import FunctionProcess
 from baobab.runtime.functions.program import Program
 from baobab.runtime.functions.python_check import check_python
@@ -38,11 +39,17 @@ class CheckedSource:
 
 
 async def check_source(
-    source: str, language: str, *, fetch: Fetcher | None, env: Mapping[str, str] | None = None
+    source: str,
+    language: str,
+    *,
+    fetch: Fetcher | None,
+    store: PackageStore | None = None,
+    env: Mapping[str, str] | None = None,
 ) -> CheckedSource:
     """Parses a source, fetches what it imports, and loads it once in the sandbox.
 
-    fetch: gets modules by their https address; None where imports are refused. env: what the module sees while it is
+    fetch: gets modules by their https address; None where imports are refused. store: where packages of npm come from;
+    None where there are none. env: what the module sees while it is
     loaded. Raises BadSource, and EngineUnavailable where functions cannot be run.
     """
     if language not in ("typescript", "python"):
@@ -54,7 +61,7 @@ async def check_source(
             schema = await check_python(source)
         return CheckedSource(source, hashlib.sha256(source.encode()).hexdigest(), _read_schema(schema), ())
     async with _find_places():
-        bundle, imports = await bundle_imports(source, fetch)
+        bundle, imports = await bundle_imports(source, fetch, store)
         code = write_bundle(bundle)
         sha256 = hashlib.sha256(code.encode()).hexdigest()
         answer = await _load(Program("", "", "function", "typescript", code, sha256, _MEMORY_MB), env or {})

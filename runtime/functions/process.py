@@ -16,10 +16,11 @@ from baobab.runtime.functions.bundle import Bundle, make_import_map, read_bundle
 from baobab.runtime.functions.errors import EngineUnavailable, FunctionThrew, FunctionTimedOut, OutOfMemory
 from baobab.runtime.functions.frames import CALL_BIT, BadFrame, FrameParser, Kind, pack_frame
 from baobab.runtime.functions.host_calls import HostCall
-from baobab.runtime.functions.imports import NODE_MODULES, read_refusals
+from baobab.runtime.functions.imports import read_refusals
 from baobab.runtime.functions.invocation import Invocation
 from baobab.runtime.functions.launching import SANDBOX, make_command
 from baobab.runtime.functions.limits import EngineLimits
+from baobab.runtime.functions.node_modules import NODE_MODULES
 from baobab.runtime.functions.program import Program
 from baobab.runtime.functions.stacks import hide_paths
 from baobab.runtime.functions.usage import ProcessUsage

@@ -328,6 +328,7 @@ def build_options(settings: Settings) -> Options:
         allowed_hosts=tuple(settings.allowed_hosts),
         files_domain=settings.files_domain,
         sites_domain=settings.sites_domain,
+        npm_registry=settings.npm_registry,
         base_domain="localhost" if nameless else host,
         default_plan=settings.plan,
         default_region=settings.region,

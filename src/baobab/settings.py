@@ -168,6 +168,11 @@ class Settings(BaseSettings):
         description="Secret with which Composio signs webhooks; without it, they are refused, and expired accounts are "
         "noticed at their next call.",
     )
+    npm_registry: str = Field(
+        "",
+        description="Address of the npm registry from which functions get what they import as `npm:NAME` when they "
+        "are deployed; if empty, such imports are refused.",
+    )
     meetings_provider: ProviderName = Field(
         "", description="Provider of meeting bots: `recall` (Recall.ai), `attendee` or `vexa`; if empty, none."
     )
@@ -329,6 +334,7 @@ class Settings(BaseSettings):
         "otel_url",
         "integrations_url",
         "meetings_url",
+        "npm_registry",
         "people_primary_url",
         "people_secondary_url",
         "people_tertiary_url",

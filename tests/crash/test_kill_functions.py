@@ -90,12 +90,12 @@ async def list_marks(session: aiohttp.ClientSession, server: ServerProcess, app:
 async def list_unsettled(session: aiohttp.ClientSession, server: ServerProcess, app: str) -> list[str]:
     """Lists the webhooks and hours that have not come to their end."""
     hooks = await ask(session, server, "GET", f"/v1/{app}/functions/hooked/webhooks?status=running")
-    unsettled = [each["id"] for each in hooks["deliveries"]]
+    unsettled_ids = [each["id"] for each in hooks["deliveries"]]
     for trigger in (await ask(session, server, "GET", f"/v1/{app}/triggers"))["triggers"]:
         path = f"/v1/{app}/triggers/{trigger['name']}/deliveries?limit=100"
         hours = (await ask(session, server, "GET", path))["deliveries"]
-        unsettled += [each["id"] for each in hours if each["status"] == "pending"]
-    return unsettled
+        unsettled_ids += [each["id"] for each in hours if each["status"] == "pending"]
+    return unsettled_ids
 
 
 async def list_hours(session: aiohttp.ClientSession, server: ServerProcess, app: str) -> Counter[tuple[str, str]]:

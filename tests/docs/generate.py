@@ -78,6 +78,7 @@ _SETTINGS: Mapping[str, tuple[str, ...]] = {
         "integrations_key",
         "integrations_url",
         "integrations_webhook_secret",
+        "npm_registry",
         "meetings_provider",
         "meetings_key",
         "meetings_url",

@@ -71,6 +71,9 @@ class Options:
     sites_domain: str = ""
     """The domain below which each app's site has its host; empty: below `base_domain`, where its API has one too."""
 
+    npm_registry: str = ""
+    """The address of the registry from which functions get packages; empty: they get none."""
+
     def build_address(self, host: str) -> str:
         """Returns the address of another host name of this server, with the scheme and the port of its own."""
         scheme, _, authority = self.base_url.partition("://")

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Mapping
-from typing import Any
 
 from pydantic_core import from_json, to_json
 
@@ -73,8 +72,8 @@ def open_webhook_secret(vault: Vault, function_id: str, sealed: str) -> str:
     return vault.open(sealed, f"{functions_table.name}.webhook_secret:{function_id}").decode()
 
 
-def build_platform_env(services: Services, app: App, row: Any) -> dict[str, str]:
-    """Returns the variables that the platform sets. row: the app's, with `default_model`."""
+def build_platform_env(services: Services, app: App, default_model: str | None, site_url: str | None) -> dict[str, str]:
+    """Returns the variables that the platform sets."""
     env = {
         "PLATFORM_APP_ID": app.id,
         "PLATFORM_API_URL": services.options.base_url,
@@ -84,8 +83,10 @@ def build_platform_env(services: Services, app: App, row: Any) -> dict[str, str]
     }
     if app.subdomain:
         env["PLATFORM_SUBDOMAIN"] = app.subdomain
-    if row is not None:
-        env["PLATFORM_AI_DEFAULT_MODEL"] = str(row)
+    if site_url is not None:
+        env["PLATFORM_FRONTEND_URL"] = site_url
+    if default_model is not None:
+        env["PLATFORM_AI_DEFAULT_MODEL"] = default_model
     return env
 
 

@@ -133,9 +133,9 @@ def require_host(row: Any, host: str) -> None:
     if row.allowed_hosts is None:
         return
     name = host.rstrip(".").lower()
-    for allowed in row.allowed_hosts:
+    for host_name in row.allowed_hosts:
         # `*.example.com` is what stands below the name, and not the name itself.
-        if name == allowed or (allowed.startswith("*.") and name.endswith(allowed[1:])):
+        if name == host_name or (host_name.startswith("*.") and name.endswith(host_name[1:])):
             return
     raise HostNotAllowed(f"The function {row.name} does not name {name[:100]} in allowed_hosts.")
 

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -67,7 +67,6 @@ class Invocation:
     hops: int = 0
     cause: Mapping[str, Any] | None = None
     timeout_ms: int | None = None
-    extra: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -134,8 +133,8 @@ async def invoke(invocation: Invocation) -> Answer:
     await log.begin(app)
     env = {**open_app_env(services.vault, app.id, live.app_env), **open_env(services.vault, row.id, row.env)}
     masks = Masks(env)
-    default_model = await services.of(_Models).find(invocation)
-    env |= build_platform_env(services, app, default_model)
+    facts = await services.of(_FactsOfApps).find(invocation)
+    env |= build_platform_env(services, app, facts.default_model, facts.site_url)
     language: Any = version.language
     program = Program(app.id, app.organisation_id, row.name, language, version.code, version.sha256, row.memory_mb)
     host = FunctionHost(invocation, row, invoke)
@@ -144,7 +143,7 @@ async def invoke(invocation: Invocation) -> Answer:
         answer = await engine.invoke(
             program,
             invocation.request,
-            _build_context(invocation, live, row, default_model),
+            _build_context(invocation, live, row, facts),
             env,
             host,
             timeout_ms=min(row.timeout_ms, invocation.timeout_ms or row.timeout_ms),
@@ -283,28 +282,43 @@ async def _iterate(body: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
             await close()
 
 
-class _Models:
-    """The default models of apps, each read at most once a minute."""
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """What other domains know of an app. site_url: of its site, if that shows something."""
+
+    default_model: str | None
+    site_url: str | None
+
+
+class _FactsOfApps:
+    """The facts of apps, each read at most once a minute."""
 
     def __init__(self, services: Services) -> None:
         self._time = services.clock.time
-        self._names: dict[str, tuple[float, str | None]] = {}
+        self._facts: dict[str, tuple[float, _Facts]] = {}
 
-    async def find(self, invocation: Invocation) -> str | None:
+    async def find(self, invocation: Invocation) -> _Facts:
         app_id = invocation.app.id
-        entry = self._names.get(app_id)
+        entry = self._facts.get(app_id)
         if entry is not None and entry[0] > self._time():
             return entry[1]
+        config = await self._ask(invocation, "ai_config")
+        site = await self._ask(invocation, "sites_list")
+        is_shown = any(each["live"] for each in site["deployments"])
+        facts = _Facts(config["config"]["defaultModel"], site["url"] if is_shown else None)
+        if len(self._facts) >= _MOST_NAMES:
+            self._facts.clear()
+        self._facts[app_id] = (self._time() + _NAME_SECONDS, facts)
+        return facts
+
+    async def _ask(self, invocation: Invocation, tool: str) -> Any:
         registry, caller = invocation.registry, act_as_app(invocation.app, invocation.app.id)
         context = RequestContext("function", invocation.request_id)
-        config, _ = await registry.run(registry.find("ai_config"), {"app_id": app_id}, caller, context)
-        if len(self._names) >= _MOST_NAMES:
-            self._names.clear()
-        self._names[app_id] = (self._time() + _NAME_SECONDS, config["config"]["defaultModel"])
-        return self._names[app_id][1]
+        result, _ = await registry.run(registry.find(tool), {"app_id": invocation.app.id}, caller, context)
+        return result
 
 
-def _build_context(invocation: Invocation, live: LiveFunctions, row: Any, default_model: str | None) -> dict[str, Any]:
+def _build_context(invocation: Invocation, live: LiveFunctions, row: Any, facts: _Facts) -> dict[str, Any]:
     """Returns what `ctx` is built from (document 4, C3)."""
     app, identity = invocation.app, invocation.identity
     app_row: Any = live.app_row
@@ -312,7 +326,6 @@ def _build_context(invocation: Invocation, live: LiveFunctions, row: Any, defaul
     return {
         "invocation_id": invocation.id,
         "read_only": invocation.read_only,
-        "extra": dict(invocation.extra),
         "user": None if identity.user_id is None else {"id": identity.user_id},
         "caller": identity.describe(),
         "app": {
@@ -324,13 +337,14 @@ def _build_context(invocation: Invocation, live: LiveFunctions, row: Any, defaul
             "anonKey": app.anon_key,
             "allowedOrigins": sorted(app.allowed_origins),
             "substrateOrganizationId": None if app_row is None else app_row.substrate_organization_id,
-            "frontend": None,
+            "frontend": None if facts.site_url is None else {"url": facts.site_url},
             "auth": {
                 "accessTokenTtl": jwt.get("accessTokenTtl", "1h"),
                 "refreshTokenTtlDays": app.session_days,
                 "hookFunction": None if app_row is None else app_row.auth_hook_function,
             },
-            "ai": None if default_model is None else {"defaultModel": default_model},
+            "ai": None if facts.default_model is None else {"defaultModel": facts.default_model},
+            # Apps take no payments yet.
             "billing": None,
         },
         "request": {

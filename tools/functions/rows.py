@@ -1,10 +1,10 @@
 """The rows of functions, as the tools read and show them."""
 
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import func, select
+from sqlalchemy import Select, func, select
 
 from baobab.storage.sql.database import Execute
 from baobab.tools.core import Call
@@ -13,9 +13,9 @@ from baobab.tools.functions.errors import FunctionNotFound
 from baobab.tools.functions.invocations import TOTAL, InvocationLog
 from baobab.tools.functions.live import build_urls
 from baobab.tools.functions.schemas import FunctionRow
-from baobab.tools.functions.tables import functions_table, usage, versions
+from baobab.tools.functions.tables import functions_table, invocations, usage, versions
 
-_functions, _usage = functions_table.c, usage.c
+_functions, _usage, _invocations = functions_table.c, usage.c, invocations.c
 _DAY = timedelta(days=1)
 _ERROR_RATE = 0.1
 """The part of the calls of a day that may fail while a function is `active`."""
@@ -45,15 +45,38 @@ async def describe_functions(call: Call, execute: Execute, rows: Sequence[Any]) 
     of_day = (of_app, _usage.hour >= since, _usage.hour < TOTAL)
     day_query = select(_usage.function_id, *sums).where(*of_day).group_by(_usage.function_id)
     days = {row[0]: (int(row[1]), int(row[2]), float(row[3])) for row in await execute(day_query)}
+    slow = {row.function_id: row.slowest for row in await execute(_find_slow(app_id, call.now - _DAY))}
     query = select(versions.c.function_id, versions.c.number, versions.c.language).where(versions.c.app_id == app_id)
     languages = {(row.function_id, row.number): row.language for row in await execute(query)}
     return [
-        _describe(call, row, totals.get(row.id), days.get(row.id), languages.get((row.id, row.version), "typescript"))
+        _describe(
+            call,
+            row,
+            totals.get(row.id),
+            days.get(row.id),
+            slow.get(row.id),
+            languages.get((row.id, row.version), "typescript"),
+        )
         for row in rows
     ]
 
 
-def _describe(call: Call, row: Any, total: Any, day: tuple[int, int, float] | None, language: str) -> FunctionRow:
+def _find_slow(app_id: str, since: datetime) -> Select[Any]:
+    """Selects how long 95 of 100 calls of each function took at most: of those in the log since a moment."""
+    of_function = {"partition_by": _invocations.function_id}
+    position = func.row_number().over(**of_function, order_by=_invocations.duration_ms)
+    count = func.count().over(**of_function)
+    columns = (_invocations.function_id, _invocations.duration_ms, position.label("position"), count.label("count"))
+    is_new = (_invocations.app_id == app_id, _invocations.logged_at >= since)
+    calls = select(*columns).where(*is_new).subquery()
+    is_within = (calls.c.position - 1) * 100 < calls.c.count * 95
+    slowest = func.max(calls.c.duration_ms).label("slowest")
+    return select(calls.c.function_id, slowest).where(is_within).group_by(calls.c.function_id)
+
+
+def _describe(
+    call: Call, row: Any, total: Any, day: tuple[int, int, float] | None, slowest: float | None, language: str
+) -> FunctionRow:
     count, errors, milliseconds = day or (0, 0, 0.0)
     rate = errors / count if count else 0.0
     url, _ = build_urls(call.services, call.require_app(), row)
@@ -72,6 +95,7 @@ def _describe(call: Call, row: Any, total: Any, day: tuple[int, int, float] | No
         "invocationCount": 0 if total is None else total.invocations,
         "errorRate": round(rate, 4),
         "avgDuration": round(milliseconds / count, 3) if count else None,
+        "p95Duration": None if slowest is None else round(slowest, 3),
         "agent_tool": row.agent_tool,
         "agent_tool_description": row.agent_tool_description,
         "agent_tool_mode": row.agent_tool_mode,

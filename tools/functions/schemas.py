@@ -147,6 +147,9 @@ class FunctionRow(TypedDict):
     invocationCount: int
     errorRate: Annotated[float, Field(description="Of the last 24 hours, from 0 to 1.")]
     avgDuration: Annotated[float | None, Field(description="Milliseconds, of the last 24 hours.")]
+    p95Duration: Annotated[
+        float | None, Field(description="Milliseconds that 95 of 100 calls of the last 24 hours took at most.")
+    ]
     agent_tool: bool
     agent_tool_description: str | None
     agent_tool_mode: ToolMode

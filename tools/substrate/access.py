@@ -198,20 +198,21 @@ def acting_app(call: Call) -> str | None:
 
 
 def proposer_of(call: Call, trigger_context: Mapping[str, Any] | None = None) -> Proposer:
-    """Returns the proposer of a call's action. A call over MCP or from a run is an agent's, and so is a call with a key
-    that has to ask a person for some of its calls.
+    """Returns the proposer of a call's action. A call over MCP, from a run or of a function is an agent's, and so is a
+    call with a key that has to ask a person for some of its calls.
     """
     step, approved_attempt, caller = call.context.step, call.approved_attempt, call.caller
     # A call of a run that a person has approved is still the run's.
     run_id = step.run_id if step is not None else approved_attempt and approved_attempt.run_id
-    is_agent = run_id is not None or call.context.name == "mcp" or caller.limits is not None
+    is_agent = run_id is not None or call.context.name in ("mcp", "function") or caller.limits is not None
     return Proposer(
         kind="agent" if is_agent else "human",
         name=proposers.proposer_name(caller) if run_id is None else f"run:{run_id}",
         app_id=acting_app(call),
         may_skip=not is_agent and isinstance(caller, Account) and call.role == "owner",
         trigger_context=trigger_context,
-        from_strangers=(step is not None and step.tainted)
+        from_strangers=call.context.brings_outside_text
+        or (step is not None and step.tainted)
         or (approved_attempt is not None and approved_attempt.tainted),
         approval_id=None if approved_attempt is None else approved_attempt.id,
     )

@@ -80,7 +80,7 @@ def make_program(result: CheckedSource) -> Program:
         ("import 'https://cdn.example/broken.js'" + HANDLER, "https://cdn.example/broken.js", (None, None)),
         ("import 'https://cdn.example/reads.js'" + HANDLER, "node:fs is not available", (None, None)),
         ("import 'https://cdn.example/file.js'" + HANDLER, "cannot be imported", (None, None)),
-        ("import 'https://cdn.example/package.js'" + HANDLER, "packages are not resolved", (None, None)),
+        ("import 'https://cdn.example/package.js'" + HANDLER, "BAOBAB_NPM_REGISTRY", (None, None)),
         ("export const x = 1", "has no handler", (None, None)),
         ("export default 'text'", "has no handler", (None, None)),
         ("", "has no handler", (None, None)),

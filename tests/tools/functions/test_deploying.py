@@ -1,13 +1,18 @@
 """Functions are deployed, listed, read, changed and deleted."""
 
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import insert
+from aiohttp import web
+from sqlalchemy import insert, select, update
 
-from baobab.tools.functions.tables import usage
+from baobab.runtime.functions.source_errors import BadSource
+from baobab.tools.functions.tables import invocations, usage
+from tests.runtime.functions.test_packages import REGISTRY, FakeRegistry
 from tests.tools.functions.conftest import HELLO, Workshop, open_workshop
+from tests.tools.functions.test_host import serve
 
 _CRON = {"type": "cron", "config": {"schedule": "0 2 * * *"}}
 
@@ -181,3 +186,49 @@ async def test_calls_beyond_the_plan_are_refused(tmp_path: Path) -> None:
         refusal = await workshop.call("hello", headers=workshop.owner)
         assert (refusal.status_code, refusal.json()["error"]) == (403, "plan_limit_exceeded")
         assert (refusal.json()["what"], refusal.json()["limit"]) == ("function invocations", 50_000)
+
+
+async def test_packages_come_from_the_registry_of_the_installation_once_and_at_deploy(tmp_path: Path) -> None:
+    registry = FakeRegistry()
+
+    async def answer(request: web.Request) -> web.Response:
+        try:
+            body = await registry.download(f"{REGISTRY}{request.rel_url.raw_path}", {})
+        except BadSource:
+            return web.Response(status=404)
+        return web.Response(body=body.replace(REGISTRY.encode(), str(request.url.origin()).encode()))
+
+    code = 'import { modern } from "npm:modern@3"; export default () => Response.json(modern().length);'
+    async with serve(answer) as url, open_workshop(tmp_path, BAOBAB_NPM_REGISTRY=url) as workshop:
+        await workshop.deploy("packed", code)
+        asked_count = len(registry.paths)
+        for _ in range(2):
+            assert (await workshop.call("packed", headers=workshop.owner)).json() == 6
+        assert len(registry.paths) == asked_count
+        refusal = await workshop.deploy("packed", code.replace("modern@3", "modern@9"), expected=400)
+        assert "no version of modern" in refusal["error"]["message"]
+        assert (await workshop.call("packed", headers=workshop.owner)).json() == 6
+
+
+async def test_without_a_registry_packages_are_refused_and_all_else_deploys(workshop: Workshop) -> None:
+    refusal = await workshop.deploy("packed", 'import "npm:modern"; export default () => 1', expected=400)
+    assert "BAOBAB_NPM_REGISTRY" in refusal["error"]["message"]
+    await workshop.deploy("plain")
+
+
+async def test_the_list_says_how_long_95_of_100_calls_took(workshop: Workshop) -> None:
+    await workshop.deploy("timed")
+    [row] = (await workshop.request("GET", "/functions"))["functions"]
+    assert (row["p95Duration"], row["avgDuration"]) == (None, None)
+    assert (await workshop.call("timed", headers=workshop.owner)).status_code == 200
+    await workshop.settle()
+    database = workshop.application.services.stores_of("local").database
+    async with database.writing(lock=None) as connection:
+        call = (await connection.execute(select(invocations))).mappings().one()
+        await connection.execute(update(invocations).values(duration_ms=1.0))
+        rows = [{**call, "id": f"call-{number}", "duration_ms": float(number)} for number in range(2, 101)]
+        # What was longer ago does not count.
+        rows.append({**call, "id": "old", "duration_ms": 1e6, "logged_at": call["logged_at"] - timedelta(days=2)})
+        await connection.execute(insert(invocations), rows)
+    [row] = (await workshop.request("GET", "/functions"))["functions"]
+    assert row["p95Duration"] == 95.0

@@ -11,6 +11,7 @@ from aiohttp.test_utils import TestServer
 
 from baobab.tools.functions.errors import HostNotAllowed
 from baobab.tools.functions.fetching import require_host
+from tests.people import create_key, get_first_organisation
 from tests.tools.functions.conftest import Workshop
 from tests.tools.functions.test_calls import http, make_key, make_user
 
@@ -259,7 +260,7 @@ async def test_fetch_reaches_only_the_hosts_that_the_function_names_at_each_redi
 
 
 @pytest.mark.parametrize(
-    ("host", "allowed", "is_reached"),
+    ("host", "host_name", "is_reached"),
     [
         ("api.shop.example", "api.shop.example", True),
         ("API.shop.example.", "api.shop.example", True),
@@ -269,8 +270,8 @@ async def test_fetch_reaches_only_the_hosts_that_the_function_names_at_each_redi
         ("api.shop.example.evil.example", "api.shop.example", False),
     ],
 )
-def test_a_star_names_what_stands_below_a_name(host: str, allowed: str, is_reached: bool) -> None:
-    row = SimpleNamespace(name="probe", allowed_hosts=[allowed])
+def test_a_star_names_what_stands_below_a_name(host: str, host_name: str, is_reached: bool) -> None:
+    row = SimpleNamespace(name="probe", allowed_hosts=[host_name])
     with contextlib.nullcontext() if is_reached else pytest.raises(HostNotAllowed):
         require_host(row, host)
 
@@ -280,3 +281,73 @@ def test_a_star_names_what_stands_below_a_name(host: str, allowed: str, is_reach
 )
 async def test_what_is_no_host_is_refused(workshop: Workshop, host: str) -> None:
     await workshop.deploy("probe", allowed_hosts=[host], expected=400)
+
+
+_CTX = {
+    "db": {"query", "asUser", "asAnon"},
+    "kv": {"get", "set", "del", "incr", "decr", "setnx", "setex", "cas", "exists", "ttl", "expire", "mget", "mset"}
+    | {"expose", "unexpose", "listRules"},
+    "storage": {"getUploadUrl", "getDownloadUrl", "put", "get", "list", "delete"},
+    "ai": {"chat", "embeddings", "images", "meetings"},
+    "integrations": {"execute", "asUser"},
+    "idempotency": {"claim"},
+    "caller": {"type", "keyId", "scope", "userId"},
+    "request": {"id", "ip", "country", "functionName"},
+    "app": {"id", "name", "ownerId", "region", "subdomain", "anonKey", "allowedOrigins", "substrateOrganizationId"}
+    | {"frontend", "auth", "ai", "billing"},
+}
+"""Every member of `ctx` that has members of its own."""
+_SUBSTRATE = {"propose", "getEntity", "findEntities", "searchMemory", "listMemory", "listSourceArtifacts"} | {
+    *("getSourceArtifact", "listActions", "getAction", "upsertEntity", "patchEntity", "deleteEntity"),
+    *("mergeEntities", "wsTicket"),
+}
+
+
+async def test_ctx_has_every_member_of_the_contract(workshop: Workshop) -> None:
+    code = """
+    export default (req, ctx) => {
+      const groups = Object.fromEntries(Object.entries(ctx).filter(([, value]) => value && typeof value === "object")
+        .map(([name, value]) => [name, Object.keys(value)]));
+      const functions = Object.keys(ctx).filter((name) => typeof ctx[name] === "function");
+      return Response.json({groups, functions, nulls: Object.keys(ctx).filter((name) => ctx[name] === null),
+        auth: Object.keys(ctx.app.auth), values: {frontend: ctx.app.frontend, billing: ctx.app.billing}});
+    }
+    """
+    await workshop.deploy("whole", code)
+    answer = (await workshop.call("whole", headers=workshop.owner)).json()
+    assert {name: set(members) for name, members in answer["groups"].items() if name != "env"} == _CTX
+    assert {*answer["functions"]} >= {"waitUntil", "invoke", "step"}
+    assert {*answer["nulls"]} == {"user", "substrate"}
+    assert {*answer["auth"]} == {"accessTokenTtl", "refreshTokenTtlDays", "hookFunction"}
+    assert answer["values"] == {"frontend": None, "billing": None}
+
+
+async def test_a_function_knows_the_address_of_the_site_that_the_app_shows(workshop: Workshop) -> None:
+    get = "return [ctx.app.frontend, ctx.env.PLATFORM_FRONTEND_URL ?? null]"
+    assert await evaluate(workshop, get) == {"value": [None, None]}
+    site = await workshop.request("POST", "/frontend/deployments/files", 201, json={"files": {"index.html": "Hello"}})
+    workshop.clock.advance(61)
+    assert await evaluate(workshop, get) == {"value": [{"url": site["url"]}, site["url"]]}
+
+
+async def test_a_linked_substrate_is_read_and_written_through_a_function(workshop: Workshop) -> None:
+    organisation = await get_first_organisation(workshop)
+    owner = await create_key(workshop, scope="substrate")
+    provision = await workshop.client.post("/v1/me/substrate/provision", headers=owner)
+    assert provision.status_code in (200, 201), provision.text
+    link = f"/v1/me/apps/{workshop.app}/substrate-link"
+    linking = await workshop.client.post(link, json={"organization_id": organisation}, headers=workshop.owner)
+    assert linking.status_code in (200, 201), linking.text
+    body = """
+    const decision = {kind: "operational", title: "Ship on Monday", rationale: "It is ready"};
+    const record = () => ctx.substrate.propose("record_decision", decision, {idempotency_key: "d-1"});
+    const done = await record(), again = await record();
+    const {actions} = await ctx.substrate.listActions({});
+    return {members: Object.keys(ctx.substrate), same: JSON.stringify(done.action_id ?? done.id) ===
+      JSON.stringify(again.action_id ?? again.id), count: actions.length, kind: actions[0].proposed_by_kind};
+    """
+    outcome = await evaluate(workshop, body)
+    assert "value" in outcome, outcome
+    answer = outcome["value"]
+    assert {*answer["members"]} == _SUBSTRATE
+    assert (answer["same"], answer["count"], answer["kind"]) == (True, 1, "agent")
