@@ -39,7 +39,7 @@ class NameServer(asyncio.DatagramProtocol):
         if self.is_silent:
             return
         values = self.records.get((name, kind), [])
-        is_name = any(each for (known, _), each in self.records.items() if known == name)
+        is_name = any(each for (record_name, _), each in self.records.items() if record_name == name)
         flags = _FAILURE if self.fails else _OK if is_name else _MISSING
         answers = [] if self.fails else [_build_record(kind, value) for value in values]
         header = data[:2] + struct.pack(">HHHHH", flags, 1, len(answers), 0, 0)
