@@ -16,7 +16,7 @@ PAGE = (ROOT / "docs" / "domains.md").read_text()
 
 async def test_a_name_is_added_proven_and_served_as_the_page_says(tmp_path: Path) -> None:
     add, verify = find_blocks(PAGE.partition("\n## ")[0], "sh")
-    async with open_name_servers() as name_servers:
+    with open_name_servers() as name_servers:
         resolvers = ",".join(server.address for server in name_servers)
         settings = {"BAOBAB_DNS_RESOLVERS": resolvers, "BAOBAB_PLAN": "launch"}
         with run_server(tmp_path / "data", settings=settings) as server:

@@ -83,7 +83,7 @@ def run_caddy(folder: Path, server_port: int, port: int) -> Iterator[Caddy]:
 async def shop(tmp_path: Path) -> AsyncIterator[Caddy]:
     """Caddy before a server whose app has a site and a custom domain."""
     port, server_port = free_port(), free_port()
-    async with open_name_servers() as name_servers:
+    with open_name_servers() as name_servers:
         settings = {
             "BAOBAB_BASE_URL": f"https://{API}:{port}",
             "BAOBAB_BOOTSTRAP_KEY": KEY,
