@@ -1,10 +1,11 @@
 """A name server on loopback, whose records a test sets; it can also be silent, or fail."""
 
-import asyncio
 import contextlib
+import socket
 import struct
+import threading
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 TYPES = {"CNAME": 5, "TXT": 16}
@@ -12,22 +13,39 @@ _KINDS = {number: kind for kind, number in TYPES.items()}
 _OK, _FAILURE, _MISSING = 0x8180, 0x8182, 0x8183
 
 
-class NameServer(asyncio.DatagramProtocol):
+class NameServer:
+    """It has a thread of its own, so that it answers however busy the test is."""
+
     def __init__(self) -> None:
         self.records: dict[tuple[str, str], list[str]] = {}
         self.question_counts: Counter[tuple[str, str]] = Counter()
         self.is_silent = False
         self.fails = False
-        self.address = ""
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self._socket.bind(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self._socket.getsockname()[1]}"
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
 
     def set(self, name: str, kind: str, *values: str) -> None:
         """Sets the records of a name; none takes them away."""
         self.records[name, kind] = list(values)
 
-    def connection_made(self, transport: Any) -> None:
-        self._transport = transport
+    def close(self) -> None:
+        # Nothing but a datagram wakes the thread.
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as knock:
+            knock.sendto(b"", self._socket.getsockname())
+        self._thread.join()
+        self._socket.close()
 
-    def datagram_received(self, data: bytes, sender: Any) -> None:
+    def _serve(self) -> None:
+        while True:
+            data, sender = self._socket.recvfrom(4096)
+            if not data:
+                return
+            self._answer(data, sender)
+
+    def _answer(self, data: bytes, sender: Any) -> None:
         labels, at = [], 12
         while data[at]:
             labels.append(data[at + 1 : at + 1 + data[at]].decode())
@@ -39,11 +57,11 @@ class NameServer(asyncio.DatagramProtocol):
         if self.is_silent:
             return
         values = self.records.get((name, kind), [])
-        is_name = any(each for (known, _), each in self.records.items() if known == name)
+        is_name = any(each for (record_name, _), each in self.records.items() if record_name == name)
         flags = _FAILURE if self.fails else _OK if is_name else _MISSING
         answers = [] if self.fails else [_build_record(kind, value) for value in values]
         header = data[:2] + struct.pack(">HHHHH", flags, 1, len(answers), 0, 0)
-        self._transport.sendto(header + data[12 : at + 5] + b"".join(answers), sender)
+        self._socket.sendto(header + data[12 : at + 5] + b"".join(answers), sender)
 
 
 def _build_record(kind: str, value: str) -> bytes:
@@ -57,18 +75,12 @@ def _build_record(kind: str, value: str) -> bytes:
     return b"\xc0\x0c" + struct.pack(">HHIH", TYPES[kind], 1, 60, len(content)) + content
 
 
-@contextlib.asynccontextmanager
-async def open_name_servers(count: int = 2) -> AsyncIterator[Sequence[NameServer]]:
+@contextlib.contextmanager
+def open_name_servers(count: int = 2) -> Iterator[Sequence[NameServer]]:
     """Name servers, each at its `address`."""
-    loop = asyncio.get_running_loop()
-    transports, servers = [], []
+    servers = [NameServer() for _ in range(count)]
     try:
-        for _ in range(count):
-            transport, server = await loop.create_datagram_endpoint(NameServer, local_addr=("127.0.0.1", 0))
-            server.address = f"127.0.0.1:{transport.get_extra_info('sockname')[1]}"
-            transports.append(transport)
-            servers.append(server)
         yield servers
     finally:
-        for transport in transports:
-            transport.close()
+        for server in servers:
+            server.close()

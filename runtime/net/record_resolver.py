@@ -15,7 +15,7 @@ from baobab.storage.keyed_semaphore import KeyedSemaphore
 from baobab.tools.core.tenancy import current_tenant
 
 RecordKind = Literal["TXT", "CNAME"]
-_TRY_SECONDS, _TRIES, _LOOKUP_SECONDS = 1.0, 2, 4.0
+_TRY_SECONDS, _TRIES, _LOOKUP_SECONDS = 1.5, 2, 5.0
 _OF_ONE_TENANT = 8
 """The most lookups at the same time; a tenant whose names are slow to resolve delays only itself."""
 _MOST_VALUES = 100

@@ -282,7 +282,7 @@ async def test_what_is_not_built_yet_says_so(baobab: Baobab, app: str, method: s
 async def test_a_page_of_an_allowed_origin_can_read_that_something_is_not_built_yet(baobab: Baobab, app: str) -> None:
     page = "https://shop.example"
     await ask(baobab, "PATCH", f"/v1/{app}/config/cors", {"allowed_origins": [page]})
-    answer = await baobab.client.get(f"/v1/{app}/custom-domains", headers={"origin": page})
+    answer = await baobab.client.get(f"/v1/{app}/edge-ssr/deployments", headers={"origin": page})
     assert (answer.status_code, answer.headers["access-control-allow-origin"]) == (404, page)
 
 

@@ -119,6 +119,7 @@ _CAPS = {
     "Agents, for each app": ("agents", _REFUSED),
     "Size of agents' graphs, for each app": ("agent_bytes", _REFUSED),
     "Tool servers, for each app": ("tool_servers", _REFUSED),
+    "Custom domains, for each app": ("custom_domains", _REFUSED),
 }
 """The limits of a plan as the page of settings shows them: the field, and what happens beyond it."""
 

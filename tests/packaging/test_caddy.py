@@ -60,8 +60,8 @@ def run_caddy(folder: Path, server_port: int, port: int) -> Iterator[Caddy]:
     environment = {
         "PATH": os.environ["PATH"],
         **dict.fromkeys(("HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME"), str(home)),
-        "BAOBAB_ADDRESS": f"http://127.0.0.1:{server_port}",
-        "BAOBAB_UPSTREAMS": f"127.0.0.1:{server_port}",
+        "CADDY_ASKS": f"http://127.0.0.1:{server_port}",
+        "CADDY_UPSTREAMS": f"127.0.0.1:{server_port}",
         "CADDY_ISSUER": "internal",
         "CADDY_OPTIONS": options,
     }
@@ -83,7 +83,7 @@ def run_caddy(folder: Path, server_port: int, port: int) -> Iterator[Caddy]:
 async def shop(tmp_path: Path) -> AsyncIterator[Caddy]:
     """Caddy before a server whose app has a site and a custom domain."""
     port, server_port = free_port(), free_port()
-    async with open_name_servers() as name_servers:
+    with open_name_servers() as name_servers:
         settings = {
             "BAOBAB_BASE_URL": f"https://{API}:{port}",
             "BAOBAB_BOOTSTRAP_KEY": KEY,
@@ -151,13 +151,13 @@ def test_the_compose_file_fits_the_public_schema() -> None:
 
 
 def test_caddy_is_where_the_server_lets_it_ask() -> None:
-    ours, added = yaml.safe_load((ROOT / "compose.yaml").read_text()), yaml.safe_load(COMPOSE.read_text())
-    caddy = added["services"]["caddy"]
+    base_file, overlay = yaml.safe_load((ROOT / "compose.yaml").read_text()), yaml.safe_load(COMPOSE.read_text())
+    caddy = overlay["services"]["caddy"]
     assert caddy["network_mode"] == "service:machine-1"
-    address = added["services"]["machine-1"]["networks"]["outside"]["ipv4_address"]
+    address = overlay["services"]["machine-1"]["networks"]["outside"]["ipv4_address"]
     for name in ("machine-1", "machine-2"):
-        assert name in ours["services"]
-        trusted = added["services"][name]["environment"]["BAOBAB_TRUSTED_PROXIES"].split(",")
-        assert trusted == ["127.0.0.1", address]
+        assert name in base_file["services"]
+        proxies = overlay["services"][name]["environment"]["BAOBAB_TRUSTED_PROXIES"].split(",")
+        assert proxies == ["127.0.0.1", address]
     assert "./Caddyfile:/etc/caddy/Caddyfile:ro" in caddy["volumes"]
-    assert set(added["services"]["machine-1"]["networks"]) == {"outside", "stores"}
+    assert set(overlay["services"]["machine-1"]["networks"]) == {"outside", "stores"}

@@ -1,5 +1,6 @@
 """What resolvers say of the records of a custom domain, and what it means: one sentence for all that is wrong."""
 
+import asyncio
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,8 +29,9 @@ class Findings:
 async def look(resolver: RecordResolver, hostname: str, method: str, token: str, target: str) -> Findings:
     """Asks every resolver for the records of a name."""
     challenge = build_challenge(hostname)
-    proofs = await resolver.look_up(challenge, "TXT")
-    leads = await resolver.look_up(hostname, "CNAME") if method == "http" else []
+    proofs, leads = await asyncio.gather(
+        resolver.look_up(challenge, "TXT"), resolver.look_up(hostname, "CNAME") if method == "http" else _ask_nobody()
+    )
     proof_problem = _judge(proofs, token, f"the TXT record {challenge}", f"Set it to {token}.")
     lead_problem = _judge(leads, target, f"the CNAME record of {hostname}", f"Set it to {target}.")
     return Findings(
@@ -40,6 +42,10 @@ async def look(resolver: RecordResolver, hostname: str, method: str, token: str,
         is_begun=_is_seen(proofs, token) or _is_seen(leads, target),
         problems=tuple(problem for problem in (proof_problem, lead_problem) if problem is not None),
     )
+
+
+async def _ask_nobody() -> list[RecordAnswer]:
+    return []
 
 
 def _is_seen(answers: Sequence[RecordAnswer], value: str) -> bool:

@@ -50,8 +50,8 @@ async def domains_sweep(job: Job) -> None:
     for due in (await services.database.execute(query)).all():
         async with job.writing(lock=due.app_id) as unit:
             is_it = (_columns.id == due.id, _columns.next_check_at == due.next_check_at)
-            taken = await unit.execute(update(custom_domains).where(*is_it).values(next_check_at=now + _AGAIN))
-            if taken.rowcount:
+            update_result = await unit.execute(update(custom_domains).where(*is_it).values(next_check_at=now + _AGAIN))
+            if update_result.rowcount:
                 arguments = {"app_id": due.app_id, "domain_id": due.id}
                 job_id = f"domain:{due.id}:{due.next_check_at:%Y%m%dT%H%M%S}"
                 await services.jobs.enqueue(

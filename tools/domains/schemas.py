@@ -52,6 +52,10 @@ class DnsRecord(TypedDict):
     value: str
 
 
+class ListedDomain(CheckedDomain):
+    verification_records: list[DnsRecord]
+
+
 class NextAction(TypedDict):
     action: str
     description: str
@@ -80,7 +84,7 @@ class DomainState(TypedDict):
 
 
 class Domains(TypedDict):
-    domains: list[CheckedDomain]
+    domains: list[ListedDomain]
     cname_target: str
     limit: Annotated[int | None, Field(description="How many the plan allows for the app; null for any.")]
 

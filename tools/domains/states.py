@@ -96,8 +96,8 @@ def _judge_waiting(
 ) -> dict[str, Any]:
     problems = list(findings.problems)
     if not problems and not is_taken:
-        held = {"status": ACTIVE, "held_name": row.hostname, "verified_at": now}
-        return {**held, "problems": [], "lost_at": None, "next_check_at": now + _DAILY}
+        values = {"status": ACTIVE, "held_name": row.hostname, "verified_at": now}
+        return {**values, "problems": [], "lost_at": None, "next_check_at": now + _DAILY}
     if not problems:
         problems.append(
             "The records are right, but another app holds this name until it removes it or loses its record."

@@ -107,12 +107,12 @@ async def domains_add(
 
 @domains.tool("GET /custom-domains", access=AppOwner(), effect="read")
 async def domains_list(call: Call, app_id: AppId) -> Domains:
-    """List the custom domains of an app, with their states and what is wrong with them."""
+    """List the custom domains of an app: their states, what is wrong with them, and the records that they need."""
     query = select(custom_domains).where(_columns.app_id == app_id).order_by(_columns.hostname)
     rows = (await call.services.database.execute(query)).all()
     app = call.require_app()
     return {
-        "domains": [_describe_checked(call, row) for row in rows],
+        "domains": [{**_describe_checked(call, row), "verification_records": _list_records(call, row)} for row in rows],
         "cname_target": build_target(call.services.options, app.subdomain),
         "limit": app.plan.custom_domains,
     }

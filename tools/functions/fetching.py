@@ -30,12 +30,12 @@ async def fetch(host: "FunctionHost", request: FetchRequest) -> FetchResponse:
     """Makes a request of a function. Raises BaobabError."""
     if host.invocation.read_only and request.method.upper() not in ("GET", "HEAD"):
         raise ReadOnlyRefused("fetch sends only GET and HEAD, because agent_tool_mode is read_only.")
-    if _is_own(host.invocation.services, request.url):
+    if await _is_own(host.invocation.services, request.url):
         return await _fetch_own(host, request)
     return await _fetch_outside(host, request)
 
 
-def _is_own(services: Services, url: str) -> bool:
+async def _is_own(services: Services, url: str) -> bool:
     """Returns whether a URL names this server, by any of its names."""
     options = services.options
     try:
@@ -47,8 +47,10 @@ def _is_own(services: Services, url: str) -> bool:
         # Other servers of a developer's machine have other ports.
         return port == (base.port or _DEFAULT_PORTS.get(base.scheme))
     own_names = {(urlsplit(options.base_url).hostname or "").lower(), *(each.lower() for each in options.allowed_hosts)}
-    domains = [domain for domain in (options.base_domain, options.files_domain) if domain]
-    return name in own_names or any(name.endswith(f".{domain.lower()}") for domain in domains)
+    domains = [domain for domain in (options.base_domain, options.files_domain, options.sites_domain) if domain]
+    if name in own_names or any(name.endswith(f".{domain.lower()}") for domain in domains):
+        return True
+    return await services.directory.app_id_at_domain(name) is not None
 
 
 async def _fetch_own(host: "FunctionHost", request: FetchRequest) -> FetchResponse:

@@ -85,7 +85,7 @@ def plan() -> str:
 @pytest.fixture
 async def owner(tmp_path: Path, plan: str) -> AsyncIterator[Owner]:
     clock = FixedClock()
-    async with open_name_servers() as servers:
+    with open_name_servers() as servers:
         variables = {
             "BAOBAB_PLAN": plan,
             "BAOBAB_BASE_URL": "https://api.example",

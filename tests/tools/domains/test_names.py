@@ -111,8 +111,8 @@ async def test_a_released_name_is_nobodys_until_a_new_proof(owner: Owner) -> Non
     assert (await owner.visit()).status_code == 421
     # The records still say what they said, and lead to this server.
     other = await owner.create_app()
-    stolen = await owner.add(app=other)
-    assert (await owner.verify(stolen["domain"]["id"], other))["domain"]["status"] == "pending"
+    stolen_claim = await owner.add(app=other)
+    assert (await owner.verify(stolen_claim["domain"]["id"], other))["domain"]["status"] == "pending"
     own = await owner.add()
     assert (await owner.verify(own["domain"]["id"]))["domain"]["status"] == "verifying"
     owner.set_records(own["verification_records"][:1])

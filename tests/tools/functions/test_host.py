@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
+from sqlalchemy import update
 
+from baobab.tools.core.auth.tables import custom_domains
 from baobab.tools.functions.errors import HostNotAllowed
 from baobab.tools.functions.fetching import require_host
 from tests.people import create_key, get_first_organisation
@@ -175,6 +177,16 @@ async def test_fetch_reaches_nothing_else_of_this_server(workshop: Workshop, url
     assert answer.get("value") in (None, 404), answer
     if "code" in answer:
         assert answer["code"] in ("FUNCTION_FETCH_REFUSED", "AUTH_FORBIDDEN")
+
+
+async def test_fetch_reaches_no_custom_domain_of_an_app_from_outside(workshop: Workshop) -> None:
+    name, services = "www.shop.example", workshop.application.services
+    answer = await workshop.request("POST", "/custom-domains", 201, json={"hostname": name})
+    is_it = custom_domains.c.id == answer["domain"]["id"]
+    async with services.database.writing() as connection:
+        await connection.execute(update(custom_domains).where(is_it).values(held_name=name, status="active"))
+    answer = await evaluate(workshop, f"return (await fetch('https://{name}/kv/k')).status")
+    assert answer["code"] == "FUNCTION_FETCH_REFUSED"
 
 
 async def test_fetch_through_the_own_door_counts_as_a_hop(workshop: Workshop) -> None:
