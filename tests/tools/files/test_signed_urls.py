@@ -145,8 +145,8 @@ async def test_a_key_with_limits_neither_lengthens_an_address_nor_publishes(
     app: FilesApp, limits: dict[str, Any]
 ) -> None:
     file_id = await app.store(b"hello")
-    body = {"name": "narrow", "scope": f"app:{app.id}", **limits}
-    key = (await app.baobab.client.post("/v1/api-keys", json=body, headers=app.baobab.owner)).json()
+    body = {"name": "narrow", "key_scope": "app", "target_app_id": app.id, **limits}
+    key = (await app.baobab.client.post("/api-keys", json=body, headers=app.baobab.owner)).json()
     headers = {"authorization": f"Bearer {key['key']}"}
     path = f"/storage/{app.id}/download/{file_id}"
     assert (await app.baobab.client.get(path, headers=headers)).status_code == 200
