@@ -27,6 +27,8 @@ from baobab.tools.files.storing import find_row
 from baobab.tools.files.tables import PICTURE, THUMBNAIL, build_folder
 
 _PDF = "application/pdf"
+_LARGEST_AVIF = 640
+"""Larger ones take seconds to draw, so that a reader gets them only where the address says so."""
 _PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp", "image/avif", _PDF)
 
 
@@ -64,7 +66,8 @@ def choose_drawing(
     if kind is None:
         is_drawn = row.content_type.partition(";")[0] not in ("image/jpeg", "image/avif", "image/webp")
         other: PictureKind = "png" if is_drawn else "jpeg"
-        kind = "avif" if "image/avif" in accepted_types else "webp" if "image/webp" in accepted_types else other
+        takes_avif = "image/avif" in accepted_types and size <= _LARGEST_AVIF
+        kind = "avif" if takes_avif else "webp" if "image/webp" in accepted_types else other
     return Drawing(size, shape == "square", kind, f"{PICTURE}{size}-{shape}.{kind}")
 
 
