@@ -23,7 +23,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 REGISTRY = Registry(tools.toolsets())
 # A page's path below `/v1` takes nothing: whatever is asked for, it sends the browser to the host of the site.
-TOOLS = [tool.name for tool in REGISTRY.tools.values() if tool.rest is not None and not tool.rest.site]
+TOOLS = [tool.name for tool in REGISTRY.tools.values() if tool.rest and not (tool.rest.site or tool.rest.off_platform)]
 # Postgres refuses more than SQLite does, so a tool that passes on what it should refuse is found with rows in SQLite.
 # The statements of these domains differ between the two, and depend on what the caller sends.
 OWN_STATEMENTS = {"data", "kv", "rag"}

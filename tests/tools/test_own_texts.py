@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from baobab.tools.core.auth.callers import AppKey, Caller
+from baobab.tools.core.auth.callers import AppKey, Caller, EndUser
 from baobab.tools.core.context import RequestContext
 from baobab.tools.core.errors import Conflict, Forbidden
 from tests.jobs import run_due_jobs
@@ -144,6 +144,29 @@ async def test_text_from_outside_still_taints_after_a_run_has_copied_it_into_a_m
     await shop.mark(place, own=False)
     await shop.mark(place)
     assert await shop.is_tainted_by(place) is (place in ("collection", "files"))
+
+
+@pytest.mark.parametrize("tool", ["files_copy", "files_update"])
+@pytest.mark.parametrize("by_user", [True, False])
+async def test_a_file_from_outside_stays_so_under_a_name_in_a_marked_place(
+    shop: Shop, tool: str, by_user: bool
+) -> None:
+    by = EndUser(shop.agency.app_id, "11111111-1111-4111-8111-111111111111") if by_user else None
+    await shop.mark("files")
+    body = {"filename": "inbox/a", "contentType": "text/plain", "content": HOSTILE}
+    file = await shop.call("files_put", by, **body)
+    await shop.run_jobs()
+    arguments = {"object_id": file["id"], "filename": "place/a"}
+    if by_user:
+        await shop.call(tool, **arguments)
+    else:
+        # A run that reads no file moves one into the place.
+        await shop.create_agent("mover", {"move": tool_node(tool, arguments) | {"approvers": "member"}})
+        run = await shop.agency.run_agent("mover")
+        while run["status"] == "paused":
+            run = await shop.agency.decide("mover", run["id"])
+        assert run["status"] == "completed", run
+    assert await shop.is_tainted_by("files")
 
 
 @pytest.mark.parametrize("place", PLACES)

@@ -6,7 +6,7 @@ from baobab import tools
 from baobab.tools.core.registry import Registry
 
 SUSPECTS = re.compile(
-    r"visib|public|cors|origin|rules?$|approver|scope|acl|accept|access|taint|safety|listed|share|expose|grant|permission"
+    r"visib|public|published|cors|origin|rules?$|approver|scope|acl|accept|access|taint|safety|listed|share|expose|grant|permission"
     r"|role|members?$|allow|admin",
     re.IGNORECASE,
 )

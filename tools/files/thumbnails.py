@@ -15,8 +15,9 @@ from typing import IO, Any
 
 from baobab.runtime.documents.document import UnreadableDocument
 from baobab.runtime.documents.thumbnails import MOST_DRAWN, MOST_SOURCE, PictureKind, draw_picture
+from baobab.storage.keyed_semaphore import KeyedSemaphore
 from baobab.storage.objects.store import ObjectStore
-from baobab.tools.core import Call
+from baobab.tools.core import Call, Services
 from baobab.tools.core.stream import Stream
 from baobab.tools.files.conditions import Version
 from baobab.tools.files.errors import FileNotFound, NoThumbnail
@@ -26,6 +27,8 @@ from baobab.tools.files.storing import find_row
 from baobab.tools.files.tables import PICTURE, THUMBNAIL, build_folder
 
 _PDF = "application/pdf"
+_LARGEST_AVIF = 640
+"""Larger ones take seconds to draw, so that a reader gets them only where the address says so."""
 _PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp", "image/avif", _PDF)
 
 
@@ -43,6 +46,13 @@ class Drawing:
         return f"image/{self.kind}"
 
 
+class Drawers:
+    """The files of which this process draws copies: one at a time of each, however many readers ask."""
+
+    def __init__(self, services: Services) -> None:
+        self.slots = KeyedSemaphore(1)
+
+
 SMALL = Drawing(side=320, is_square=False, kind="webp", name=THUMBNAIL)
 
 
@@ -56,7 +66,8 @@ def choose_drawing(
     if kind is None:
         is_drawn = row.content_type.partition(";")[0] not in ("image/jpeg", "image/avif", "image/webp")
         other: PictureKind = "png" if is_drawn else "jpeg"
-        kind = "avif" if "image/avif" in accepted_types else "webp" if "image/webp" in accepted_types else other
+        takes_avif = "image/avif" in accepted_types and size <= _LARGEST_AVIF
+        kind = "avif" if takes_avif else "webp" if "image/webp" in accepted_types else other
     return Drawing(size, shape == "square", kind, f"{PICTURE}{size}-{shape}.{kind}")
 
 
@@ -75,9 +86,8 @@ async def serve_picture(
         raise NoThumbnail
     picture = await _read_kept(call.stores.objects, row, drawing)
     if picture is None:
-        # What cannot be drawn in one size is not tried in others.
-        is_refused = await _read_kept(call.stores.objects, row, SMALL) == b""
-        picture = b"" if is_refused else await _draw(call, row, drawing)
+        async with call.services.of(Drawers).slots.acquire_slot(row.id):
+            picture = await _draw_once(call, row, drawing)
     if not picture:
         raise NoThumbnail("No small copy can be drawn of this file: it is damaged or too large.")
     version = Version(f'"{hashlib.sha256(picture).hexdigest()}"', row.stored_at)
@@ -87,6 +97,16 @@ async def serve_picture(
     add_headers(call, content_length=str(len(picture)), content_disposition="inline")
     content = picture if call.context.method != "HEAD" else b""
     return Stream(_iterate(content), drawing.media_type), len(content)
+
+
+async def _draw_once(call: Call, row: Any, drawing: Drawing) -> bytes:
+    """Returns a copy that another request has drawn meanwhile, or draws it."""
+    picture = await _read_kept(call.stores.objects, row, drawing)
+    if picture is None:
+        # What cannot be drawn in one size is not tried in others.
+        is_refused = await _read_kept(call.stores.objects, row, SMALL) == b""
+        picture = b"" if is_refused else await _draw(call, row, drawing)
+    return picture
 
 
 async def _read_kept(objects: ObjectStore, row: Any, drawing: Drawing) -> bytes | None:

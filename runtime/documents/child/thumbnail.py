@@ -65,12 +65,11 @@ def draw(source: bytes, options: dict[str, Any]) -> bytes:
 
 def _open(source: bytes, side: int, options: dict[str, Any]) -> Image.Image:
     image = pictures.open_picture(source, _FORMATS, options["pixels"])
-    # A JPEG is decoded at a fraction of its size; twice the side keeps it sharp. A square needs that of its short side.
-    scale = max(image.size) / max(1, min(image.size)) if options["is_square"] else 1
-    drafted_side = int(2 * side * min(scale, 100))
-    image.draft("RGB", (drafted_side, drafted_side))
-    if not options["is_square"]:
-        image.thumbnail((side, side))
+    # Made smaller before anything else copies it. Of a square, the short side decides how much.
+    longest = max(image.size) * side // min(image.size) + 1 if options["is_square"] else side
+    # A JPEG is decoded at a fraction of its size; twice the side keeps it sharp.
+    image.draft("RGB", (2 * longest, 2 * longest))
+    image.thumbnail((longest, longest))
     return image
 
 

@@ -107,3 +107,51 @@ async def test_the_address_of_a_deleted_upload_stores_nothing(app: FilesApp) -> 
     assert (await app.request("DELETE", f"/{body['objectId']}")).status_code == 204
     assert (await app.send(body["uploadUrl"], b"hello")).status_code == 404
     assert await app.read_keys() == []
+
+
+async def test_an_address_has_the_lifetime_and_the_name_that_were_asked_for(app: FilesApp) -> None:
+    file_id = await app.store(b"hello", filename="a.txt", contentType="text/plain")
+    query = {"expires_in": "86400", "download_name": 'Bericht "Ä".txt'}
+    answer = (await app.request("GET", f"/download/{file_id}", params=query)).json()
+    assert (answer["expiresIn"], answer["filename"]) == (86400, "a.txt")
+    response = await app.baobab.client.get(answer["downloadUrl"])
+    name = "filename=\"Bericht ___.txt\"; filename*=UTF-8''Bericht%20%22%C3%84%22.txt"
+    assert response.headers["content-disposition"] == f"attachment; {name}"
+    assert response.headers["cache-control"] == "private, max-age=86400, immutable"
+    for url in (
+        change(answer["downloadUrl"], download="b.exe"),
+        change(answer["downloadUrl"], download=None),
+        change(answer["downloadUrl"], download='Bericht "Ä".txt\nexpires=9'),
+    ):
+        assert (await app.baobab.client.get(url)).status_code == 403
+    plain_url = (await app.request("GET", f"/download/{file_id}")).json()["downloadUrl"]
+    assert (await app.baobab.client.get(f"{plain_url}&download=b.exe")).status_code == 403
+    app.clock.advance(86399)
+    assert (await app.baobab.client.get(answer["downloadUrl"])).status_code == 200
+    app.clock.advance(2)
+    assert (await app.baobab.client.get(answer["downloadUrl"])).status_code == 403
+
+
+@pytest.mark.parametrize(
+    "query", ["expires_in=59", "expires_in=604801", "download_name=a%0Ab", "download_name=..%2Fa", "download_name="]
+)
+async def test_lifetimes_and_names_of_addresses_have_bounds(app: FilesApp, query: str) -> None:
+    file_id = await app.store(b"hello")
+    assert (await app.request("GET", f"/download/{file_id}?{query}")).status_code == 400
+
+
+@pytest.mark.parametrize("limits", [{"read_only": True}, {"toolsets": ["files"]}])
+async def test_a_key_with_limits_neither_lengthens_an_address_nor_publishes(
+    app: FilesApp, limits: dict[str, Any]
+) -> None:
+    file_id = await app.store(b"hello")
+    body = {"name": "narrow", "key_scope": "app", "target_app_id": app.id, **limits}
+    key = (await app.baobab.client.post("/api-keys", json=body, headers=app.baobab.owner)).json()
+    headers = {"authorization": f"Bearer {key['key']}"}
+    path = f"/storage/{app.id}/download/{file_id}"
+    assert (await app.baobab.client.get(path, headers=headers)).status_code == 200
+    answer = await app.baobab.client.get(f"{path}?expires_in=3601", headers=headers)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (403, "AUTH_KEY_LIMITED")
+    path = f"/storage/{app.id}/objects/{file_id}"
+    answer = await app.baobab.client.patch(path, json={"published": True}, headers=headers)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (403, "AUTH_KEY_LIMITED")

@@ -139,6 +139,8 @@ async def test_the_kind_of_a_copy_follows_from_what_the_reader_takes(app: FilesA
     file_id = await app.store(draw_picture("png", 8, 4), contentType="image/png")
     answer = await fetch_picture(app, file_id, accept, picture_size="160")
     assert (answer.headers["content-type"], answer.headers["vary"]) == (f"image/{kind}", "Origin, Accept")
+    large_answer = await fetch_picture(app, file_id, accept, picture_size="1280")
+    assert large_answer.headers["content-type"] == f"image/{kind.replace('avif', 'webp')}"
     # A picture never becomes larger than it is.
     with Image.open(io.BytesIO(answer.content)) as image:
         assert image.size == (8, 4)

@@ -5,9 +5,10 @@ import hashlib
 
 from sqlalchemy import select
 
-from baobab.storage.sql.database import Unit
+from baobab.storage.sql.database import Execute, Unit
 from baobab.tools.core import AppId, Audit, Call, Guard, Rest, one_of
 from baobab.tools.core.errors import Damaged
+from baobab.tools.core.guard.texts import find_writer
 from baobab.tools.files.access import OF_RUNNING_APP, is_readable
 from baobab.tools.files.errors import AlreadyStored, CopyKeyReused, FileNotFound
 from baobab.tools.files.schemas import KEY_HEADER, FileId, Filename, IdempotencyKey, Metadata, StoredFile
@@ -65,7 +66,7 @@ async def files_copy(
                 content_type=source.content_type,
                 size=source.size_bytes,
                 public=public,
-                writer=await choose_writer(call, unit.execute, source),
+                writer=await _choose_writer(call, unit.execute, source),
                 metadata=source.metadata if metadata is None else metadata,
                 request_key=request_key,
                 request_digest=request_digest,
@@ -87,6 +88,12 @@ async def _find_earlier(unit: Unit, app_id: str, request_key: str, request_diges
     if row is not None and row.request_digest != request_digest:
         raise CopyKeyReused
     return row
+
+
+async def _choose_writer(call: Call, execute: Execute, source: Row) -> str | None:
+    """Returns as whose text the copy counts: as a person's only if a person copies it."""
+    writer = await choose_writer(call, execute, source)
+    return find_writer(call) if writer == "person" else writer
 
 
 def _digest(*texts: str) -> str:

@@ -298,7 +298,8 @@ async def files_update(
         row = await find_row(unit.execute, app_id, object_id, ~PENDING, *is_own(call.caller))
         if row is None:
             raise FileNotFound
-        if filename is not None:
+        if filename is not None or metadata is not None:
+            # Both are text, which whoever lists files reads.
             changes["writer"] = await choose_writer(call, unit.execute, row)
         if published is not None and published != (row.published_at is not None):
             changes["published_at"] = call.now if published else None
