@@ -3,10 +3,8 @@
 import contextlib
 import re
 from collections.abc import AsyncGenerator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import quote
-
-from sqlalchemy import select
 
 from baobab.storage.objects.errors import ObjectDamaged, StoreUnavailable
 from baobab.storage.objects.store import ObjectStore
@@ -16,9 +14,10 @@ from baobab.tools.core.errors import Damaged
 from baobab.tools.core.stream import Stream
 from baobab.tools.sites import rules
 from baobab.tools.sites.errors import SiteRangeNotSatisfiable, SiteStoreFailed
+from baobab.tools.sites.known_files import File, KnownFiles
 from baobab.tools.sites.media_types import CHECKED, find_cache_control, find_media_type
 from baobab.tools.sites.schemas import Conditions
-from baobab.tools.sites.tables import build_content_key, site_contents, site_files
+from baobab.tools.sites.tables import build_content_key
 from baobab.tools.sites.traffic import TrafficCounter
 
 STATUSES = (200, 206, 301, 302, 303, 304, 307, 308, 404)
@@ -37,14 +36,6 @@ HEADERS = {
 }
 
 
-class _File(NamedTuple):
-    path: str
-    sha256: str
-    stored_by: str
-    size_bytes: int
-    gzip_bytes: int | None
-
-
 def choose_status(stream: Stream) -> int:
     return stream.status or 200
 
@@ -56,7 +47,8 @@ async def answer_page(
 
     path: as it stands in the address after the first slash, decoded. private: whether no shared cache may keep it.
     """
-    files = await _find_files(execute, deployment, {*_list_candidates(path), _NOT_FOUND_PAGE, *_FALLBACKS})
+    known_files = call.services.of(KnownFiles)
+    files = await known_files.find(execute, deployment, {*_list_candidates(path), _NOT_FOUND_PAGE, *_FALLBACKS})
     name = next((name for name in _list_candidates(path) if name in files), None)
     moved_path = None if name is None else _find_moved_path(path, name)
     if moved_path is not None:
@@ -67,7 +59,7 @@ async def answer_page(
             return redirect(call, *rule)
         if rule is not None:
             rewritten_names = _list_candidates(rule[0].removeprefix("/"))
-            files |= await _find_files(execute, deployment, set(rewritten_names))
+            files |= await known_files.find(execute, deployment, rewritten_names)
             name = next((name for name in rewritten_names if name in files), None)
     if name is None and _is_navigation(path, conditions):
         # A site with a page for what is not found has a file for each of its paths, unless it says `200.html`.
@@ -100,19 +92,10 @@ def _find_moved_path(path: str, name: str) -> str | None:
     return None
 
 
-async def _find_files(execute: Execute, deployment: Any, names: set[str]) -> dict[str, _File]:
-    files, contents = site_files.c, site_contents.c
-    join = (contents.app_id == files.app_id) & (contents.sha256 == files.sha256)
-    query = select(files.path, contents.sha256, contents.stored_by, contents.size_bytes, contents.gzip_bytes)
-    is_one = (files.app_id == deployment.app_id, files.deployment_id == deployment.id, files.path.in_(sorted(names)))
-    rows = (await execute(query.select_from(site_files.join(site_contents, join)).where(*is_one))).all()
-    return {row.path: _File(*row) for row in rows}
-
-
 def _serve(
     call: Call,
     deployment: Any,
-    file: _File,
+    file: File,
     path: str,
     conditions: Conditions,
     *,
@@ -150,7 +133,7 @@ def _serve(
 
 def _build(
     call: Call,
-    file: _File,
+    file: File,
     headers: dict[str, str],
     media_type: str,
     status: int,

@@ -5,6 +5,7 @@ import gzip
 import pytest
 from sqlalchemy import text
 
+from tests.statement_count import count_statements
 from tests.tools.sites.conftest import PAGE, Site, make_app
 
 LONG = "<p>line of a page</p>\n" * 200
@@ -236,3 +237,23 @@ async def test_no_page_is_on_the_host_of_the_api(site: Site, path: str) -> None:
     assert answer.headers["location"] == f"http://{site.host}/{path.partition('pages/')[2]}"
     for target in ("/", "/about"):
         assert "about" not in (await site.client.get(target)).text
+
+
+async def test_a_file_that_was_asked_for_costs_one_query_and_a_new_deployment_shows_at_once(site: Site) -> None:
+    await site.write(index__html="<h1>One</h1>", app__js="run()", _redirects="/old /app.js 200")
+    for path in ("/", "/app.js", "/missing.js", "/old"):
+        counts = []
+        # The first call on a connection asks more, and so does one beside which a job runs.
+        for _ in range(5):
+            with count_statements() as count:
+                await site.get(path, accept="*/*")
+            counts.append(len(count.texts))
+        # Only Postgres is counted.
+        assert min(counts) <= 1, path
+    await site.write(index__html="<h1>Two</h1>")
+    assert "Two" in (await site.get("/")).text
+    assert (await site.get("/app.js")).status_code == 404
+    first = (await site.request("GET", "/deployments"))["deployments"][-1]["id"]
+    await site.request("POST", f"/deployments/{first}/activate")
+    assert "One" in (await site.get("/")).text
+    assert (await site.get("/app.js")).text == "run()"

@@ -3,9 +3,8 @@
 from typing import Annotated, Unpack, cast
 
 from pydantic import Field
-from sqlalchemy import select
+from sqlalchemy import func, select
 
-from baobab.storage.sql.database import Execute
 from baobab.tools.core import AppId, Call, Mcp, PerAddress, Rest, Secret, Text
 from baobab.tools.core.errors import Damaged
 from baobab.tools.core.signed_urls import Expires, Signature
@@ -20,9 +19,9 @@ from baobab.tools.sites.errors import (
 )
 from baobab.tools.sites.schemas import Bytes, Conditions, DeploymentId
 from baobab.tools.sites.serving import HEADERS, STATUSES, answer_page, choose_status, redirect
-from baobab.tools.sites.tables import site_deployments, sites_table
+from baobab.tools.sites.tables import site_deployments, site_traffic, sites_table
 from baobab.tools.sites.toolset import sites
-from baobab.tools.sites.traffic import read_traffic
+from baobab.tools.sites.traffic import name_month, read_traffic
 
 PagePath = Annotated[str, Text(2000), Field(description="The path in the site, without its first slash.")]
 # One page asks for many files. They count by themselves, so that visitors do not spend what the app's API needs.
@@ -49,12 +48,15 @@ _RAISES = (SiteRangeNotSatisfiable, SiteStoreFailed, Damaged, BandwidthExceeded)
 async def sites_page(call: Call, app_id: AppId, path: PagePath, **conditions: Unpack[Conditions]) -> Bytes:
     """Read a page or another file of the app's site, on the host of the app. This path sends there."""
     async with call.reading() as execute:
+        # One query answers which deployment is live and what the app has sent, since each file of each page asks it.
         is_live = (sites_table.c.app_id == site_deployments.c.app_id) & (sites_table.c.live_id == site_deployments.c.id)
-        query = select(site_deployments).join(sites_table, is_live).where(sites_table.c.app_id == app_id)
-        deployment = (await execute(query)).first()
+        of_month = (site_traffic.c.app_id == sites_table.c.app_id) & (site_traffic.c.month == name_month(call.now))
+        query = select(site_deployments, func.coalesce(site_traffic.c.sent_bytes, 0).label("sent_bytes"))
+        query = query.join(sites_table, is_live).outerjoin(site_traffic, of_month)
+        deployment = (await execute(query.where(sites_table.c.app_id == app_id))).first()
         if deployment is None:
             raise SiteNotFound
-        await _require_bandwidth(call, execute)
+        _require_bandwidth(call, deployment.sent_bytes)
         return cast(bytes, await answer_page(call, execute, deployment, path, conditions))
 
 
@@ -97,18 +99,15 @@ async def sites_preview_page(
         if signature:
             cookie = _build_cookie(call, expires, signature)
             return cast(bytes, redirect(call, "/", 303, {"set-cookie": cookie}))
-        await _require_bandwidth(call, execute)
+        _require_bandwidth(call, (await read_traffic(execute, app_id, call.now))["sent_bytes"])
         return cast(bytes, await answer_page(call, execute, deployment, path, conditions, private=True))
 
 
-async def _require_bandwidth(call: Call, execute: Execute) -> None:
-    """Raises BandwidthExceeded."""
+def _require_bandwidth(call: Call, sent_bytes: int) -> None:
+    """Raises BandwidthExceeded. sent_bytes: what the app has sent this month."""
     limit = call.require_app().plan.bandwidth_bytes
-    if limit is None:
-        return
-    traffic = await read_traffic(execute, call.require_app().id, call.now)
-    if traffic["sent_bytes"] >= limit:
-        details = {"sent_bytes": traffic["sent_bytes"], "limit_bytes": limit, "month": traffic["month"]}
+    if limit is not None and sent_bytes >= limit:
+        details = {"sent_bytes": sent_bytes, "limit_bytes": limit, "month": name_month(call.now)}
         raise BandwidthExceeded(details=details)
 
 
