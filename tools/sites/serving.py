@@ -25,6 +25,11 @@ _RANGE = re.compile(r"bytes\s*=\s*(\d{0,15})\s*-\s*(\d{0,15})\s*", re.ASCII)
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f\\]")
 _GZIP = re.compile(r"(?:^|,)\s*gzip\s*(?:;\s*q=([0-9.]{1,5})\s*)?(?:,|$)", re.IGNORECASE)
 _NOT_FOUND = b"Not found\n"
+_NOT_FOUND_HTML = b"""<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<meta name="color-scheme" content="light dark"><title>Not found</title></head>
+<body><main><h1>Not found</h1><p>There is no page here. Please check the address.</p></main></body></html>
+"""
 _NOT_FOUND_PAGE, _FALLBACKS = "404.html", ("200.html", "index.html")
 
 HEADERS = {
@@ -69,7 +74,7 @@ async def answer_page(
         return _serve(call, deployment, files[name], path, conditions, private=private)
     if _NOT_FOUND_PAGE in files:
         return _serve(call, deployment, files[_NOT_FOUND_PAGE], path, {}, private=private, status=404)
-    return _answer_nothing(call)
+    return _answer_nothing(call, is_browser=_is_navigation(path, conditions))
 
 
 def _list_candidates(path: str) -> list[str]:
@@ -156,10 +161,11 @@ def redirect(call: Call, location: str, status: int, headers: Mapping[str, str] 
     return Stream(_read_text(b""), "text/plain; charset=utf-8", status=status)
 
 
-def _answer_nothing(call: Call) -> Stream:
-    _add_headers(call, {"cache-control": CHECKED, "content-length": str(len(_NOT_FOUND))})
-    text = b"" if call.context.method == "HEAD" else _NOT_FOUND
-    return Stream(_read_text(text), "text/plain; charset=utf-8", status=404)
+def _answer_nothing(call: Call, *, is_browser: bool) -> Stream:
+    content, media_type = (_NOT_FOUND_HTML, "text/html") if is_browser else (_NOT_FOUND, "text/plain")
+    _add_headers(call, {"cache-control": CHECKED, "content-length": str(len(content)), "vary": "Accept"})
+    text = b"" if call.context.method == "HEAD" else content
+    return Stream(_read_text(text), f"{media_type}; charset=utf-8", status=404)
 
 
 def _is_navigation(path: str, conditions: Conditions) -> bool:
