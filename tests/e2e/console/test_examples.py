@@ -1,8 +1,10 @@
 """The templates that ship, in a real browser: one is cloned in the console, and all are used on their own sites."""
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
+import pytest
 from playwright.async_api import expect
 
 from tests.cli.server_process import TIMEOUT_SECONDS
@@ -153,3 +155,32 @@ async def test_notes_are_written_found_and_deleted_at_the_page(browser_server: B
         await expect(other.page.locator("#notes")).to_have_text("None yet.")
         await writer.page.get_by_role("button", name="Delete Soup").click()
         await expect(writer.page.locator("#notes")).to_have_text("None yet.")
+
+
+@pytest.mark.parametrize("script", [True, False], ids=["script", "no-script"])
+async def test_a_folder_is_deployed_with_the_form_of_the_console(
+    browser_server: BrowserServer, tmp_path: Path, *, script: bool
+) -> None:
+    email, by = await sign_up_account(browser_server, f"site-owner-{script}".lower())
+    app = (await browser_server.ask("POST", "/init", {"name": "pages"}, by))["app_id"]
+    (tmp_path / "dist/assets").mkdir(parents=True)
+    (tmp_path / "dist/index.html").write_text("<!doctype html><html lang=en><title>Hi</title><h1>Hello</h1>")
+    (tmp_path / "dist/assets/app.js").write_text("run()")
+    async with browser_server.open_person(signed_in=False, java_script_enabled=script) as owner:
+        await sign_in_with_password(owner, email)
+        await owner.page.goto(f"/console/apps/{app}/site")
+        if script:
+            await check(owner, "site-form")
+        await owner.page.get_by_label("Or its folder").set_input_files(tmp_path / "dist")
+        await owner.page.get_by_role("button", name="Deploy").click()
+        for _ in range(100):
+            if await owner.page.get_by_text("2 files").count():
+                break
+            await owner.page.wait_for_timeout(200)
+            await owner.page.reload()
+        assert "live" in await owner.read()
+        await owner.page.goto(await find_site(browser_server, app, by))
+        await expect(owner.page.get_by_role("heading", name="Hello")).to_be_visible()
+        answer = await owner.page.goto(f"{await find_site(browser_server, app, by)}/assets/app.js")
+        assert answer is not None
+        assert await answer.text() == "run()"
