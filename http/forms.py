@@ -1,11 +1,17 @@
 """Forms of our own pages: limits on their size, and refusal of forms that another site sends."""
 
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from urllib.parse import parse_qsl, urlsplit
 
+from starlette.datastructures import UploadFile
+from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
 
 from baobab.tools.core.errors import BadRequest, Forbidden
+
+_MOST_FILES = 2000
+MULTIPART = "multipart/form-data"
 
 
 class ForeignForm(Forbidden):
@@ -40,6 +46,39 @@ async def read_form(request: Request, largest: int) -> dict[str, str]:
         return dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=200))
     except ValueError as exc:
         raise BadRequest("The form cannot be read.") from exc
+
+
+@asynccontextmanager
+async def read_form_with_files(
+    request: Request, largest: int
+) -> AsyncIterator[tuple[dict[str, str], list[UploadFile]]]:
+    """Reads a form of multipart/form-data: its fields, and the files that were chosen, which are on disk meanwhile.
+
+    largest: the most bytes of all of it. Raises BadRequest.
+    """
+    parser = MultiPartParser(
+        request.headers, _count_bytes(request, largest), max_files=_MOST_FILES, max_fields=20, max_part_size=64 * 1024
+    )
+    try:
+        form = await parser.parse()
+    except MultiPartException as exc:
+        raise BadRequest(f"The form cannot be read: {exc.message}") from exc
+    try:
+        items = form.multi_items()
+        # An input in which nothing was chosen sends a file without a name.
+        files = [value for _, value in items if isinstance(value, UploadFile) and value.filename]
+        yield {name: value for name, value in items if isinstance(value, str)}, files
+    finally:
+        await form.close()
+
+
+async def _count_bytes(request: Request, largest: int) -> AsyncGenerator[bytes, None]:
+    size = 0
+    async for part in request.stream():
+        size += len(part)
+        if size > largest:
+            raise BadRequest("The files are too large.")
+        yield part
 
 
 def name_source(address: str) -> str:

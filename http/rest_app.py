@@ -18,6 +18,7 @@ from baobab.http.origins import Origins
 from baobab.http.request import LargeBodyParser, Request, Scope
 from baobab.http.socket import serve_socket
 from baobab.http.trie import Methods, PathValues, RouteTrie, decode_parameter
+from baobab.http.visitor_page import send_visitor_page, wants_page
 from baobab.tools.core.call import Tool
 from baobab.tools.core.context import RequestContext
 from baobab.tools.core.envelopes import STRUCTURED
@@ -316,6 +317,10 @@ class RestApp:
         if tool is not None and tool.toolset.refusal_headers is not None:
             refusal_headers = tool.toolset.refusal_headers(self._registry.services, tool.name)
             request.headers += [(name.encode(), value.encode()) for name, value in refusal_headers.items()]
+        if wants_page(request, self._hosts.find(request.host)):
+            code = envelope.code(type(error))
+            await send_visitor_page(request.reply, error, code, request, request.headers)
+            return error.status
         await send_error(request.reply, error, envelope, self._docs, request.headers)
         return error.status
 

@@ -4,7 +4,7 @@ import hmac
 import json
 import pkgutil
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
+from starlette.datastructures import UploadFile
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import RedirectResponse, Response
 
@@ -29,7 +30,7 @@ from baobab.http.console.rendering import build_environment, render_page, say_du
 from baobab.http.console.returned_form import PAGE_FIELD, list_typed, return_form
 from baobab.http.console.visit import Visit
 from baobab.http.console.waiting import count_waiting
-from baobab.http.forms import ForeignForm, read_form, require_own_page
+from baobab.http.forms import MULTIPART, ForeignForm, read_form, read_form_with_files, require_own_page
 from baobab.http.open_streams import OpenStreams, StreamLimits, stream_while_allowed
 from baobab.http.public_document import PublicDocument
 from baobab.http.request import Request as RestRequest
@@ -233,7 +234,22 @@ class Console:
 
     async def _act(self, request: Request, path: str, session: LiveSession, context: RequestContext) -> Response:
         require_own_page(request.headers)
+        largest_files = next((form.largest_files for form in self._forms if form.match(path) is not None), 0)
+        if largest_files and request.headers.get("content-type", "").startswith(MULTIPART):
+            async with read_form_with_files(request, largest_files) as (fields, files):
+                return await self._act_on(request, path, session, context, fields, files)
         fields = await read_form(request, _LARGEST_FORM)
+        return await self._act_on(request, path, session, context, fields)
+
+    async def _act_on(
+        self,
+        request: Request,
+        path: str,
+        session: LiveSession,
+        context: RequestContext,
+        fields: Mapping[str, str],
+        files: Sequence[UploadFile] = (),
+    ) -> Response:
         require_csrf(fields.get("csrf", ""), session.csrf)
         if path == "/sign-out":
             await self._registry.call("console_sign_out", {"session_id": session.id}, session.caller, context)
@@ -245,7 +261,7 @@ class Console:
             if parts is not None:
                 visit = self._build_visit(session, context, parts, dict(request.query_params), fields)
                 page_path = fields.get(PAGE_FIELD) or request.headers.get("referer", "").partition(self._prefix)[2]
-                visit = replace(visit, came_from=page_path)
+                visit = replace(visit, came_from=page_path, files=files)
                 try:
                     outcome = await form.act(visit)
                 except ConsoleSignedOut:

@@ -61,12 +61,14 @@ class Page:
 class Form:
     """A form on a page. It is sent as a POST to `path`, and `act` returns the path to go to next.
 
-    template: the template of the answer, if `act` returns what to show instead of a path.
+    template: the template of the answer, if `act` returns what to show instead of a path. largest_files: the most bytes
+    of files that it may bring; 0 for a form without files.
     """
 
     path: str
     act: Act
     template: str = ""
+    largest_files: int = 0
 
     def match(self, path: str) -> dict[str, str] | None:
         return match_path(self.path, path)

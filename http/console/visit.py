@@ -7,6 +7,8 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
+from starlette.datastructures import UploadFile
+
 from baobab.http.open_streams import stream_while_allowed
 from baobab.tools.console.sessions import LiveSession
 from baobab.tools.core.auth.access import least_role
@@ -32,6 +34,8 @@ class Visit:
     """The named parts of the path."""
     query: Mapping[str, str] = field(default_factory=dict)
     form: Mapping[str, str] = field(default_factory=dict)
+    files: Sequence[UploadFile] = ()
+    """The files that a form has brought. They are gone once it is answered."""
     memory: dict[str, Any] = field(default_factory=dict)
     """What was read for this visit and is needed again: each call of a tool counts against the person's limit."""
     came_from: str = ""

@@ -1,15 +1,20 @@
 """What a clone of an app has of its models: the defaults, and no key of a provider."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from baobab.tools.ai.tables import app_ai
-from baobab.tools.core.app_clones import ClonedRows, CloneRule, Cloning, never_clone
+from baobab.tools.core.app_clones import Ability, ClonedRows, CloneRule, Cloning, Row, never_clone
 
 
 def _copy_settings(cloning: Cloning, row: dict[str, Any]) -> dict[str, Any]:
-    if row["byok_provider"] is not None:
-        cloning.warn(f"The template calls models with its own key for {row['byok_provider']}, which is not copied.")
     return {**row, "byok_key": None, "byok_provider": None, "byok_last4": None, "updated_at": cloning.started_at}
+
+
+def _list_abilities(row: Row) -> Iterable[Ability]:
+    if row["byok_provider"] is not None:
+        says = f"It calls models with a key of its own for {row['byok_provider']}."
+        yield Ability("model_key", row["byok_provider"], says, tool="ai_config_update")
 
 
 CLONES: tuple[CloneRule, ...] = (
@@ -18,13 +23,10 @@ CLONES: tuple[CloneRule, ...] = (
         "replaying_config",
         "the models that the app uses by default, without keys of providers",
         _copy_settings,
+        list_abilities=_list_abilities,
         app_column="id",
         is_home=True,
     ),
     *never_clone("answers of models", "response_cache"),
 )
 MEDIA = never_clone("history", "generation_jobs")
-MEETINGS = (
-    *never_clone("history", "meeting_bots", "meeting_usage", "meeting_deliveries", "meeting_calendar_events"),
-    *never_clone("credentials", "meeting_settings", "meeting_calendars"),
-)

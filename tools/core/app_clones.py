@@ -89,6 +89,8 @@ class Ability:
     """The tool that switches it on."""
 
 
+APP_VARIABLE = "app_variable"
+"""The kind of ability that is an environment variable of all functions; its name is the variable's."""
 Row = Mapping[str, Any]
 Change = Callable[[Cloning, dict[str, Any]], dict[str, Any] | None]
 """Makes the row of the copy from the row of the source; None leaves it out."""
@@ -100,6 +102,8 @@ class NeverCloned:
 
     name: str
     because: str
+    list_abilities: Callable[[Services, Place], Awaitable[Iterable[Ability]]] | None = None
+    """What the app can do with it. A clone without that says so, and which tool sets it anew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,9 +200,16 @@ class ClonedStore:
 CloneRule = NeverCloned | ClonedRows | ClonedStore
 
 
-def never_clone(because: str, *names: str) -> tuple[NeverCloned, ...]:
-    """Declares what a clone never has, for one reason: tables, or stores that are none."""
-    return tuple(NeverCloned(name, because) for name in names)
+def never_clone(
+    because: str,
+    *names: str,
+    list_abilities: Callable[[Services, Place], Awaitable[Iterable[Ability]]] | None = None,
+) -> tuple[NeverCloned, ...]:
+    """Declares what a clone never has, for one reason: tables, or stores that are none.
+
+    list_abilities: of the first one, what the app can do with it.
+    """
+    return tuple(NeverCloned(name, because, None if number else list_abilities) for number, name in enumerate(names))
 
 
 def _list_texts(value: Any) -> Iterable[str]:

@@ -104,10 +104,14 @@ async def read_traffic(execute: Execute, table: Table, app_id: str, now: datetim
 
 async def require_bandwidth(call: Call, execute: Execute, table: Table) -> None:
     """Raises BandwidthExceeded if the app has sent what its plan allows for a month."""
+    app = call.require_app()
+    if app.plan.bandwidth_bytes is not None:
+        check_bandwidth(call, (await read_traffic(execute, table, app.id, call.now))["sent_bytes"])
+
+
+def check_bandwidth(call: Call, sent_bytes: int) -> None:
+    """Raises BandwidthExceeded. sent_bytes: what the app has sent this month."""
     limit = call.require_app().plan.bandwidth_bytes
-    if limit is None:
-        return
-    traffic = await read_traffic(execute, table, call.require_app().id, call.now)
-    if traffic["sent_bytes"] >= limit:
-        details = {"sent_bytes": traffic["sent_bytes"], "limit_bytes": limit, "month": traffic["month"]}
+    if limit is not None and sent_bytes >= limit:
+        details = {"sent_bytes": sent_bytes, "limit_bytes": limit, "month": name_month(call.now)}
         raise BandwidthExceeded(details=details)

@@ -3,7 +3,8 @@
 from baobab.tools.core import AppMigrating, RateLimited, Toolset, Unavailable
 from baobab.tools.core.app_clones import never_clone
 from baobab.tools.core.app_events import AppEvent
-from baobab.tools.files.tables import APP_TABLES
+from baobab.tools.core.guard.own_prefixes import list_abilities
+from baobab.tools.files.tables import APP_TABLES, own_folders
 
 STORED, DELETED = "file.stored", "file.deleted"
 _SAMPLE = {
@@ -26,7 +27,11 @@ files = Toolset(
     clones=(
         *never_clone("files are data", "files", "file_parts", "file_usage", "file_usage_by_user"),
         *never_clone("history", "file_traffic"),
-        *never_clone("marks of the app's own texts: a copy's texts are a stranger's", "file_own_folders"),
+        *never_clone(
+            "marks of the app's own texts: a copy's texts are a stranger's",
+            "file_own_folders",
+            list_abilities=list_abilities(own_folders, "files", "files_own_text"),
+        ),
     ),
     events=(
         AppEvent("file.stored", STORED, "The bytes of a file have arrived.", _SAMPLE, "object_id"),

@@ -10,9 +10,10 @@ from typing import Any
 from sqlalchemy import and_, select
 
 from baobab.storage.sql.tables import build_upsert
-from baobab.tools.core.app_clones import Ability, ClonedStore, CloneRule, Cloning, Place, never_clone
-from baobab.tools.functions.env import open_env, seal_env
-from baobab.tools.functions.tables import functions_table, versions
+from baobab.tools.core import Services
+from baobab.tools.core.app_clones import APP_VARIABLE, Ability, ClonedStore, CloneRule, Cloning, Place, never_clone
+from baobab.tools.functions.env import open_app_env, open_env, seal_env
+from baobab.tools.functions.tables import app_env, functions_table, versions
 
 _columns, _versions = functions_table.c, versions.c
 _LIVE = and_(
@@ -117,6 +118,16 @@ def _only_texts(config: Mapping[str, Any]) -> dict[str, str]:
     return {name: value for name, value in config.items() if isinstance(value, str) and name != "name"}
 
 
+async def _list_variables(services: Services, place: Place) -> Iterable[Ability]:
+    del services
+    async with place.stores.database.reading() as connection:
+        sealed_env = await connection.scalar(select(app_env.c.env).where(app_env.c.app_id == place.app_id))
+    return [
+        Ability(APP_VARIABLE, name, f"All its functions have the variable {name}.", tool="functions_app_env_update")
+        for name in sorted(open_app_env(place.vault, place.app_id, sealed_env))
+    ]
+
+
 async def _read_texts(place: Place) -> AsyncIterator[tuple[str, str]]:
     is_there = (_columns.app_id == place.app_id, _columns.deleted_at.is_(None))
     query = select(_columns.name, _versions.source).join(versions, _LIVE).where(*is_there).order_by(_columns.name)
@@ -138,7 +149,7 @@ CLONES: tuple[CloneRule, ...] = (
         list_env=_list_env,
         is_code=True,
     ),
-    *never_clone("credentials", "function_app_env"),
+    *never_clone("credentials", "function_app_env", list_abilities=_list_variables),
     *never_clone("history", "function_invocations", "function_usage", "function_webhooks"),
     *never_clone("what calls remember", "function_steps", "function_claims"),
 )

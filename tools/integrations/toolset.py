@@ -1,9 +1,32 @@
 """The toolsets of integrations: an app's, and that of providers' webhooks."""
 
-from baobab.tools.core import AppMigrating, RateLimited, Toolset, Unavailable
-from baobab.tools.core.app_clones import never_clone
+from collections.abc import Iterable
+
+from sqlalchemy import select
+
+from baobab.tools.core import AppMigrating, RateLimited, Services, Toolset, Unavailable
+from baobab.tools.core.app_clones import Ability, Place, never_clone
 from baobab.tools.core.app_events import AppEvent
-from baobab.tools.integrations.tables import APP_TABLES
+from baobab.tools.integrations.tables import APP_TABLES, toolkits
+
+
+async def _list_abilities(services: Services, place: Place) -> Iterable[Ability]:
+    del services
+    columns = toolkits.c
+    query = select(columns.toolkit_slug, columns.display_name, columns.enabled).where(columns.app_id == place.app_id)
+    async with place.stores.database.reading() as connection:
+        rows = (await connection.execute(query.order_by(columns.toolkit_slug))).all()
+    return [
+        Ability(
+            "integration",
+            row.toolkit_slug,
+            f"Its users connect their accounts at {row.display_name} (the toolkit {row.toolkit_slug}).",
+            row.enabled,
+            "integrations_configure",
+        )
+        for row in rows
+    ]
+
 
 CONNECTED, EXPIRED, DISCONNECTED = "integration.connected", "integration.expired", "integration.disconnected"
 _SAMPLE = {
@@ -29,7 +52,11 @@ integrations = Toolset(
     app_tables=APP_TABLES,
     clones=(
         *never_clone("users connect their own accounts", "integration_connections", "integration_calls"),
-        *never_clone("credentials; whoever clones enables the toolkits anew", "integration_toolkits"),
+        *never_clone(
+            "credentials; whoever clones enables the toolkits anew",
+            "integration_toolkits",
+            list_abilities=_list_abilities,
+        ),
     ),
     events=(
         AppEvent(CONNECTED, CONNECTED, "A user connected an account at a service.", _SAMPLE, "connection_id"),

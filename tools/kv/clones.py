@@ -4,7 +4,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from baobab.tools.core.app_clones import Ability, ClonedRows, CloneRule, Cloning, Row, never_clone
-from baobab.tools.kv.tables import rules_table
+from baobab.tools.core.guard.own_prefixes import list_abilities
+from baobab.tools.kv.tables import own_prefixes, rules_table
 
 
 def _copy_rule(cloning: Cloning, row: dict[str, Any]) -> dict[str, Any]:
@@ -29,5 +30,9 @@ CLONES: tuple[CloneRule, ...] = (
         is_home=True,
     ),
     *never_clone("keys are data", "keys", "kv_outside_keys"),
-    *never_clone("marks of the app's own texts: a copy's texts are a stranger's", "kv_own_prefixes"),
+    *never_clone(
+        "marks of the app's own texts: a copy's texts are a stranger's",
+        "kv_own_prefixes",
+        list_abilities=list_abilities(own_prefixes, "keys", "kv_own_text"),
+    ),
 )

@@ -32,6 +32,9 @@ def _list_abilities(row: Row) -> Iterable[Ability]:
     if row["access_mode"] == "public":
         says = f"Anyone without signing in may read every document of the collection {row['name']}."
         yield Ability("open_collection", row["name"], says)
+    if row["own_text"]:
+        says = f"Agents take the texts of the collection {row['name']} for the app's own."
+        yield Ability("own_text", f"collection {row['name']}", says, tool="rag_collections_update")
 
 
 async def _read_seeds(place: Place) -> AsyncIterator[list[dict[str, Any]]]:

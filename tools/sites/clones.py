@@ -6,6 +6,7 @@ from typing import Any
 from sqlalchemy import and_, select
 
 from baobab.storage.sql.tables import build_upsert
+from baobab.tools.core import Services
 from baobab.tools.core.app_clones import Ability, ClonedStore, CloneRefused, CloneRule, Cloning, Place, never_clone
 from baobab.tools.core.app_data import copy_object
 from baobab.tools.sites.tables import (
@@ -83,7 +84,16 @@ async def _list_abilities(place: Place) -> Iterable[Ability]:
     if row is None:
         return ()
     says = f"Pages of {row['files_count']} files are shown to everybody at the app's own address, and run there."
-    return (Ability("site", row["id"], says),)
+    return (Ability("site", "live", says),)
+
+
+async def _list_variables(services: Services, place: Place) -> Iterable[Ability]:
+    del services
+    async with place.stores.database.reading() as connection:
+        query = select(sites_table.c.variables).where(sites_table.c.app_id == place.app_id)
+        has_variables = await connection.scalar(query) is not None
+    says = "The next build of its site has environment variables."
+    return (Ability("build_variables", "site", says, tool="sites_env_change"),) if has_variables else ()
 
 
 async def _read_texts(place: Place) -> AsyncIterator[tuple[str, str]]:
@@ -112,4 +122,5 @@ CLONES: tuple[CloneRule, ...] = (
         is_code=True,
     ),
     *never_clone("history", "site_traffic"),
+    *never_clone("credentials", "variables of builds", list_abilities=_list_variables),
 )

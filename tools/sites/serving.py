@@ -3,10 +3,8 @@
 import contextlib
 import re
 from collections.abc import AsyncGenerator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import quote
-
-from sqlalchemy import select
 
 from baobab.storage.objects.errors import ObjectDamaged, StoreUnavailable
 from baobab.storage.objects.store import ObjectStore
@@ -17,15 +15,21 @@ from baobab.tools.core.stream import Stream
 from baobab.tools.core.traffic import TrafficCounter
 from baobab.tools.sites import rules
 from baobab.tools.sites.errors import SiteRangeNotSatisfiable, SiteStoreFailed
+from baobab.tools.sites.known_files import File, KnownFiles
 from baobab.tools.sites.media_types import CHECKED, find_cache_control, find_media_type
 from baobab.tools.sites.schemas import Conditions
-from baobab.tools.sites.tables import FREEZES, build_content_key, site_contents, site_files, site_traffic
+from baobab.tools.sites.tables import FREEZES, build_content_key, site_traffic
 
 STATUSES = (200, 206, 301, 302, 303, 304, 307, 308, 404)
 _RANGE = re.compile(r"bytes\s*=\s*(\d{0,15})\s*-\s*(\d{0,15})\s*", re.ASCII)
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f\\]")
 _GZIP = re.compile(r"(?:^|,)\s*gzip\s*(?:;\s*q=([0-9.]{1,5})\s*)?(?:,|$)", re.IGNORECASE)
 _NOT_FOUND = b"Not found\n"
+_NOT_FOUND_HTML = b"""<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<meta name="color-scheme" content="light dark"><title>Not found</title></head>
+<body><main><h1>Not found</h1><p>There is no page here. Please check the address.</p></main></body></html>
+"""
 _NOT_FOUND_PAGE, _FALLBACKS = "404.html", ("200.html", "index.html")
 
 HEADERS = {
@@ -43,14 +47,6 @@ class SiteTraffic(TrafficCounter):
     table, freezes = site_traffic, FREEZES
 
 
-class _File(NamedTuple):
-    path: str
-    sha256: str
-    stored_by: str
-    size_bytes: int
-    gzip_bytes: int | None
-
-
 def choose_status(stream: Stream) -> int:
     return stream.status or 200
 
@@ -62,7 +58,8 @@ async def answer_page(
 
     path: as it stands in the address after the first slash, decoded. private: whether no shared cache may keep it.
     """
-    files = await _find_files(execute, deployment, {*_list_candidates(path), _NOT_FOUND_PAGE, *_FALLBACKS})
+    known_files = call.services.of(KnownFiles)
+    files = await known_files.find(execute, deployment, {*_list_candidates(path), _NOT_FOUND_PAGE, *_FALLBACKS})
     name = next((name for name in _list_candidates(path) if name in files), None)
     moved_path = None if name is None else _find_moved_path(path, name)
     if moved_path is not None:
@@ -73,7 +70,7 @@ async def answer_page(
             return redirect(call, *rule)
         if rule is not None:
             rewritten_names = _list_candidates(rule[0].removeprefix("/"))
-            files |= await _find_files(execute, deployment, set(rewritten_names))
+            files |= await known_files.find(execute, deployment, rewritten_names)
             name = next((name for name in rewritten_names if name in files), None)
     if name is None and _is_navigation(path, conditions):
         # A site with a page for what is not found has a file for each of its paths, unless it says `200.html`.
@@ -83,7 +80,7 @@ async def answer_page(
         return _serve(call, deployment, files[name], path, conditions, private=private)
     if _NOT_FOUND_PAGE in files:
         return _serve(call, deployment, files[_NOT_FOUND_PAGE], path, {}, private=private, status=404)
-    return _answer_nothing(call)
+    return _answer_nothing(call, is_browser=_is_navigation(path, conditions))
 
 
 def _list_candidates(path: str) -> list[str]:
@@ -106,19 +103,10 @@ def _find_moved_path(path: str, name: str) -> str | None:
     return None
 
 
-async def _find_files(execute: Execute, deployment: Any, names: set[str]) -> dict[str, _File]:
-    files, contents = site_files.c, site_contents.c
-    join = (contents.app_id == files.app_id) & (contents.sha256 == files.sha256)
-    query = select(files.path, contents.sha256, contents.stored_by, contents.size_bytes, contents.gzip_bytes)
-    is_one = (files.app_id == deployment.app_id, files.deployment_id == deployment.id, files.path.in_(sorted(names)))
-    rows = (await execute(query.select_from(site_files.join(site_contents, join)).where(*is_one))).all()
-    return {row.path: _File(*row) for row in rows}
-
-
 def _serve(
     call: Call,
     deployment: Any,
-    file: _File,
+    file: File,
     path: str,
     conditions: Conditions,
     *,
@@ -156,7 +144,7 @@ def _serve(
 
 def _build(
     call: Call,
-    file: _File,
+    file: File,
     headers: dict[str, str],
     media_type: str,
     status: int,
@@ -179,10 +167,11 @@ def redirect(call: Call, location: str, status: int, headers: Mapping[str, str] 
     return Stream(_read_text(b""), "text/plain; charset=utf-8", status=status)
 
 
-def _answer_nothing(call: Call) -> Stream:
-    _add_headers(call, {"cache-control": CHECKED, "content-length": str(len(_NOT_FOUND))})
-    text = b"" if call.context.method == "HEAD" else _NOT_FOUND
-    return Stream(_read_text(text), "text/plain; charset=utf-8", status=404)
+def _answer_nothing(call: Call, *, is_browser: bool) -> Stream:
+    content, media_type = (_NOT_FOUND_HTML, "text/html") if is_browser else (_NOT_FOUND, "text/plain")
+    _add_headers(call, {"cache-control": CHECKED, "content-length": str(len(content)), "vary": "Accept"})
+    text = b"" if call.context.method == "HEAD" else content
+    return Stream(_read_text(text), f"{media_type}; charset=utf-8", status=404)
 
 
 def _is_navigation(path: str, conditions: Conditions) -> bool:

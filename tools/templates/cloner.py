@@ -17,9 +17,9 @@ from baobab.tools.core.app_clones import STEPS, ClonedRows, ClonedStore, CloneRe
 from baobab.tools.core.app_data import erase_app
 from baobab.tools.core.jobs import OUTAGES, JobLost
 from baobab.tools.core.stores import Stores
-from baobab.tools.templates.new_copy import make_app
+from baobab.tools.templates.new_copy import make_app, warn_of_left_out
 from baobab.tools.templates.sources import select_source_of_job
-from baobab.tools.templates.survey import list_env, list_rules
+from baobab.tools.templates.survey import list_env, list_left_out, list_rules
 from baobab.tools.templates.tables import clone_jobs, seal_context
 
 MOST_ATTEMPTS = 8
@@ -83,8 +83,10 @@ class Cloner:
             return
         # Read before: whoever holds a connection must not wait for another.
         unfilled_keys = await self._find_unfilled(cloning)
+        left_out = await list_left_out(self._toolsets, cloning)
+        warn_of_left_out(cloning, left_out)
         async with self._job.writing(last=True, lock=row.organisation_id) as unit:
-            values = await make_app(self._services, self._toolsets, unit, row, cloning, unfilled_keys)
+            values = await make_app(self._services, self._toolsets, unit, row, cloning, unfilled_keys, left_out)
             completion = {"status": "completed", "completed_at": self._services.clock.now(), "env_values": None}
             warnings = list(dict.fromkeys([*warnings, *cloning.warnings]))
             await self._update(unit, {**completion, **values, "warnings": warnings})

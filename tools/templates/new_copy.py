@@ -1,14 +1,14 @@
 """The app of a clone: its row, its rows in the installation's own database, and who is told."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import func, insert, select, update
 
 from baobab.storage.sql.database import Unit
 from baobab.tools.core import Services
-from baobab.tools.core.app_clones import ClonedRows, CloneRefused, Cloning
+from baobab.tools.core.app_clones import Ability, ClonedRows, CloneRefused, Cloning
 from baobab.tools.core.auth.keys import key_row
 from baobab.tools.core.auth.roles import APPROVER
 from baobab.tools.core.auth.tables import api_keys, apps, members
@@ -23,6 +23,8 @@ COPIED = ("display_name", "access_mode", "storage_config", "jwt_config")
 WITHHELD = ("allowed_origins", "auth_hook_function", "user_tools")
 """Those that the clone has once its owner sets them."""
 LONGEST_NAME = 63
+_MOST_LEFT_OUT = 200
+_MOST_WARNINGS = 50
 
 
 async def make_app(
@@ -32,10 +34,12 @@ async def make_app(
     row: Any,
     cloning: Cloning,
     unfilled_keys: Mapping[str, list[str]] | None,
+    left_out: Sequence[Ability],
 ) -> Mapping[str, Any]:
     """Makes the app of a clone in a unit, and returns what the row of the job says of it. Raises CloneRefused.
 
     unfilled_keys: which environment variables of which functions its owner must fill in; None if none.
+    left_out: what the template can do and the copy cannot.
     What could have changed while it was copied is looked at once more: the offer, the plan, the name, the member.
     """
     source = (await unit.execute(select_source_of_job(row).with_for_update(of=apps))).mappings().first()
@@ -68,7 +72,13 @@ async def make_app(
         "job_id": row.id,
         "source_app_id": row.source_app_id,
         "source_name": source["name"],
-        "withheld": {column: source[column] for column in WITHHELD if source[column]},
+        "withheld": {
+            **{column: source[column] for column in WITHHELD if source[column]},
+            "left_out": [
+                {"kind": each.kind, "name": each.name, "says": each.says, "tool": each.tool}
+                for each in left_out[:_MOST_LEFT_OUT]
+            ],
+        },
         "unfilled_env_vars": unfilled_keys,
         "created_at": services.clock.now(),
     }
@@ -84,6 +94,14 @@ async def make_app(
         arguments = {"clone_job_id": row.id, "turn": 1}
         await services.jobs.enqueue(unit, "clones_tell", arguments, tenant=source["organisation_id"])
     return {"unfilled_env_vars": unfilled_keys, "name": name}
+
+
+def warn_of_left_out(cloning: Cloning, left_out: Sequence[Ability]) -> None:
+    """Says what the template can do and the copy cannot, because it depends on what is never copied."""
+    for each in left_out[:_MOST_WARNINGS]:
+        cloning.warn(f"Not copied: {each.says}")
+    if len(left_out) > _MOST_WARNINGS:
+        cloning.warn(f"There are {len(left_out) - _MOST_WARNINGS} more such things that are not copied.")
 
 
 async def find_free_name(unit: Unit, organisation_id: str, name: str) -> str:

@@ -30,6 +30,16 @@ EnvValues = Annotated[
 ]
 
 
+class NextAction(TypedDict):
+    action: str
+    description: str
+    tool: NotRequired[str]
+
+
+class Meta(TypedDict):
+    next_actions: list[NextAction]
+
+
 class SchemaSummary(TypedDict):
     """How much there is in a template; null while its region does not answer."""
 
@@ -53,6 +63,7 @@ class TemplateList(TypedDict):
     total: int
     limit: int
     offset: int
+    _meta: Meta
 
 
 class TableSummary(TypedDict):
@@ -115,16 +126,6 @@ class AppEnv(TypedDict):
     note: str
 
 
-class NextAction(TypedDict):
-    action: str
-    description: str
-    tool: NotRequired[str]
-
-
-class Meta(TypedDict):
-    next_actions: list[NextAction]
-
-
 class Preflight(TypedDict):
     """What a clone would need, could do, and would have of the template."""
 
@@ -152,6 +153,7 @@ class CloneStarted(TypedDict):
     status: State
     dest_app_id: NotRequired[str | None]
     error_message: NotRequired[str | None]
+    _meta: Meta
 
 
 class CloneJob(TypedDict):

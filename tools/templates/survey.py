@@ -6,7 +6,7 @@ from typing import Any
 
 from baobab.storage.cache import Cache
 from baobab.tools.core import AppNotFound, BaobabError, Services
-from baobab.tools.core.app_clones import Ability, ClonedRows, ClonedStore, CloneRule, Place
+from baobab.tools.core.app_clones import Ability, ClonedRows, ClonedStore, CloneRule, Cloning, NeverCloned, Place
 from baobab.tools.core.outages import STORE_OUTAGES
 from baobab.tools.templates.schemas import FoundSecret
 from baobab.tools.templates.secrets_in_text import find_hosts, find_secrets
@@ -62,9 +62,32 @@ def list_rules(toolsets: Iterable[Any]) -> list[CloneRule]:
 
 async def survey_app(services: Services, toolsets: Iterable[Any], place: Place, *, texts: bool) -> Survey:
     """Surveys an app. texts: whether its texts are searched for secrets and hosts, too."""
+    return await _survey(services, list_rules(toolsets), place, texts=texts)
+
+
+async def list_left_out(toolsets: Iterable[Any], cloning: Cloning) -> list[Ability]:
+    """Lists what an app can do and its copy, all of whose steps are made, cannot, not even once it is switched on."""
+    services, rules = cloning.services, list_rules(toolsets)
+    of_source = (await _survey(services, rules, cloning.source, texts=False)).abilities
+    # The rows of the installation's own database are written together with the app's own row, which is not there yet.
+    home_rules = [rule for rule in rules if isinstance(rule, ClonedRows) and rule.is_home]
+    of_copy = (await _survey(services, [r for r in rules if r not in home_rules], cloning.dest, texts=False)).abilities
+    for rule in home_rules:
+        async for rows in rule.read(services.database.execute, cloning.source.app_id):
+            copies = [rule.change(cloning, dict(row)) for row in rows]
+            if rule.list_abilities is not None:
+                of_copy += [each for copy in copies if copy is not None for each in rule.list_abilities(copy)]
+    known_names = {(each.kind, each.name) for each in of_copy}
+    return [each for each in of_source if (each.kind, each.name) not in known_names]
+
+
+async def _survey(services: Services, rules: Iterable[CloneRule], place: Place, *, texts: bool) -> Survey:
     survey = Survey()
-    for rule in list_rules(toolsets):
-        if isinstance(rule, ClonedRows):
+    for rule in rules:
+        if isinstance(rule, NeverCloned):
+            if rule.list_abilities is not None:
+                survey.abilities += await rule.list_abilities(services, place)
+        elif isinstance(rule, ClonedRows):
             await _survey_rows(services, rule, place, survey, texts=texts)
         elif isinstance(rule, ClonedStore):
             if rule.list_abilities is not None:

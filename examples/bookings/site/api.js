@@ -54,15 +54,16 @@ export function onSubmit(selector, handle) {
   });
 }
 
-// Shows a list of rows. build: returns what the item of a row contains, texts and elements. Texts stay texts: nobody's
-// row becomes markup.
+// Shows a list of rows, or says that there is nothing. build: returns what the item of a row contains, texts and
+// elements. Texts stay texts: nobody's row becomes markup.
 export function show(selector, rows, build, nothing) {
-  const items = rows.map((row) => {
+  const contents = rows.length ? rows.map(build) : [[nothing]];
+  const items = contents.map((content) => {
     const item = document.createElement("li");
-    item.append(...build(row));
+    item.append(...content);
     return item;
   });
-  find(selector).replaceChildren(...(items.length ? items : [nothing]));
+  find(selector).replaceChildren(...items);
 }
 
 export function button(text, handle) {

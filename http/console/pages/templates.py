@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from baobab.http.console.app_page import read_app
 from baobab.http.console.page import Context, Form, Page
 from baobab.http.console.visit import Visit
 
@@ -64,9 +65,15 @@ async def retry(visit: Visit) -> str:
     return _JOB.format(job=visit.parts["job"])
 
 
+async def show_review(visit: Visit) -> Context:
+    app = await read_app(visit)
+    return {"app": app, "review": await visit.call("clones_review", app_id=app["id"])}
+
+
 PAGES = (
     Page("/templates", "Templates", "templates.html", show_gallery, menu="Templates", icon="copy", rank=45),
     Page(_ONE, "Template", "template.html", show_template),
     Page(_JOB, "Clone", "clone.html", show_job),
+    Page("/apps/{app}/clone-review", "Clone", "clone_review.html", show_review),
 )
 FORMS = (Form(_ONE + "/clone", clone), Form(_JOB + "/retry", retry))

@@ -1,8 +1,13 @@
 """The page of an app's site: what visitors see, a preview, going back, what was not understood, and its domains."""
 
+import httpx
+import pytest
+
 from tests.conftest import Baobab
-from tests.http.console.test_console import HOSTILE, sign_in
+from tests.http.console.test_console import HOSTILE, find_csrf, sign_in
 from tests.http.console.test_runs import Runner
+from tests.jobs import run_due_jobs
+from tests.tools.sites.conftest import build_zip
 
 
 async def deploy(visitor: Runner, **files: str) -> str:
@@ -56,3 +61,52 @@ async def test_a_domain_is_added_checked_and_removed_on_the_page(baobab: Baobab)
     assert "No resolver answers" in page.text
     await visitor.send(f"{path}/domains/{domain['id']}/remove", page)
     assert "www.shop.example" not in (await visitor.open(path)).text
+
+
+async def send_files(visitor: Runner, *files: tuple[str, tuple[str, bytes]], csrf: str | None = None) -> httpx.Response:
+    """Sends the form as a browser without script does."""
+    path = f"/console/apps/{visitor.app_id}/site"
+    fields = {"csrf": csrf or find_csrf(await visitor.open(path))}
+    return await visitor.baobab.client.post(f"{path}/deploy", data=fields, files=list(files), headers=visitor.browser)
+
+
+async def read_site(visitor: Runner, path: str) -> str:
+    base = f"/v1/{visitor.app_id}/frontend/deployments"
+    url = (await visitor.baobab.client.get(base, headers=visitor.baobab.owner)).json()["url"]
+    return (await visitor.baobab.client.get(path, headers={"host": url.partition("://")[2]})).text
+
+
+@pytest.mark.parametrize("is_folder", [False, True], ids=["zip", "folder"])
+async def test_a_zip_or_a_folder_is_deployed_with_a_form(baobab: Baobab, *, is_folder: bool) -> None:
+    visitor = Runner(baobab, await baobab.create_app(), await sign_in(baobab))
+    texts = {"dist/index.html": "<h1>Hi</h1>", "dist/assets/app.js": "run()"}
+    if is_folder:
+        # The input in which nothing was chosen is sent, too.
+        chosen_files = [("folder", (path, text.encode())) for path, text in texts.items()]
+        answer = await send_files(visitor, ("zip", ("", b"")), *chosen_files)
+    else:
+        answer = await send_files(visitor, ("zip", ("site.ZIP", build_zip(texts))))
+    assert (answer.status_code, answer.headers["location"]) == (303, f"/console/apps/{visitor.app_id}/site"), (
+        answer.text
+    )
+    await run_due_jobs(baobab.application)
+    assert await read_site(visitor, "/") == "<h1>Hi</h1>"
+    assert await read_site(visitor, "/assets/app.js") == "run()"
+
+
+async def test_files_come_from_a_page_of_the_session_and_are_bounded(baobab: Baobab) -> None:
+    visitor = Runner(baobab, await baobab.create_app(), await sign_in(baobab))
+    nothing = await send_files(visitor, ("zip", ("", b"")))
+    assert (nothing.status_code, "Choose a zip, or a folder." in nothing.text) == (400, True)
+    foreign = await send_files(visitor, ("zip", ("a.zip", build_zip({"index.html": "x"}))), csrf="0" * 64)
+    assert foreign.status_code == 403
+    many = [("folder", (f"{number}.html", b"")) for number in range(2001)]
+    assert (await send_files(visitor, *many)).status_code == 400
+    large = await send_files(visitor, ("zip", ("a.zip", bytes(102 * 2**20))))
+    assert (large.status_code, "too large" in large.text) == (400, True)
+    # A form that takes no files does not read any.
+    path = f"/console/apps/{visitor.app_id}/name"
+    fields = {"csrf": find_csrf(await visitor.open(f"/console/apps/{visitor.app_id}"))}
+    answer = await baobab.client.post(path, data=fields, files={"a": ("a", b"b")}, headers=visitor.browser)
+    assert answer.status_code == 400
+    assert "No site yet" in (await visitor.open(f"/console/apps/{visitor.app_id}/site")).text

@@ -38,6 +38,14 @@ async def test_a_template_is_found_looked_at_and_cloned(baobab: Baobab) -> None:
     path = answer.headers["location"]
     await run_due_jobs(baobab.application)
     job = await visitor.open(path)
-    assert re.search("/console/apps/app_[a-z0-9]+", job.text)
+    match = re.search("/console/apps/app_[a-z0-9]+", job.text)
+    assert match
     assert "Still off" in job.text
     assert "0 * * * *" in job.text
+    # The app's own page leads to the same later on; that of an app that is no clone does not.
+    overview = await visitor.open(match[0])
+    assert f"{match[0]}/clone-review" in overview.text
+    review = await visitor.open(f"{match[0]}/clone-review")
+    assert "0 * * * *" in review.text
+    assert "triggers_resume" in review.text
+    assert "clone-review" not in (await visitor.open(f"/console/apps/{visitor.app_id}")).text

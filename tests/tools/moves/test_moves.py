@@ -439,3 +439,24 @@ async def test_another_geography_stands_for_the_least_loaded_of_its_cells(tmp_pa
         assert (await wait_for_end(baobab, clock, app, back.json()["migration_id"]))["dest_region"] == "local-2"
         again = await wait_for_end(baobab, clock, app, await start_move(baobab, app, "local"))
         assert again["dest_region"] == "local"
+
+
+async def test_a_site_moves_with_its_app_and_can_be_taken_back_there(baobab: Baobab, clock: FixedClock) -> None:
+    app = await baobab.create_app()
+    config = (await ask(baobab, "GET", f"/v1/{app}/config")).json()
+    headers = {"host": f"{config['subdomain']}.localhost:8000"}
+    base = f"/v1/{app}/frontend/deployments"
+    long_text = "<h1>One</h1>" + "x" * 2000
+    for page in (long_text, "<h1>Two</h1>"):
+        answer = await ask(baobab, "POST", f"{base}/files", {"files": {"index.html": page, "app.js": "run()"}})
+        assert answer.status_code == 201, answer.text
+    assert (await baobab.client.get("/", headers=headers)).text == "<h1>Two</h1>"
+    move = await start_move(baobab, app)
+    await wait_for_end(baobab, clock, app, move)
+    assert (await ask(baobab, "GET", f"/v1/{app}/config")).json()["region"] == EU
+    assert (await baobab.client.get("/", headers=headers)).text == "<h1>Two</h1>"
+    assert (await baobab.client.get("/app.js", headers=headers)).text == "run()"
+    first = (await ask(baobab, "GET", base)).json()["deployments"][-1]["id"]
+    assert (await ask(baobab, "POST", f"{base}/{first}/activate")).is_success
+    answer = await baobab.client.get("/", headers=headers)
+    assert (answer.text, answer.headers["content-encoding"]) == (long_text, "gzip")

@@ -5,6 +5,7 @@ import gzip
 import pytest
 from sqlalchemy import text
 
+from tests.statement_count import count_statements
 from tests.tools.sites.conftest import PAGE, Site, make_app
 
 LONG = "<p>line of a page</p>\n" * 200
@@ -236,3 +237,46 @@ async def test_no_page_is_on_the_host_of_the_api(site: Site, path: str) -> None:
     assert answer.headers["location"] == f"http://{site.host}/{path.partition('pages/')[2]}"
     for target in ("/", "/about"):
         assert "about" not in (await site.client.get(target)).text
+
+
+async def test_a_file_that_was_asked_for_costs_one_query_and_a_new_deployment_shows_at_once(site: Site) -> None:
+    await site.write(index__html="<h1>One</h1>", app__js="run()", _redirects="/old /app.js 200")
+    for path in ("/", "/app.js", "/missing.js", "/old"):
+        counts = []
+        # The first call on a connection asks more, and so does one beside which a job runs.
+        for _ in range(5):
+            with count_statements() as count:
+                await site.get(path, accept="*/*")
+            counts.append(len(count.texts))
+        # Only Postgres is counted.
+        assert min(counts) <= 1, path
+    await site.write(index__html="<h1>Two</h1>")
+    assert "Two" in (await site.get("/")).text
+    assert (await site.get("/app.js")).status_code == 404
+    first = (await site.request("GET", "/deployments"))["deployments"][-1]["id"]
+    await site.request("POST", f"/deployments/{first}/activate")
+    assert "One" in (await site.get("/")).text
+    assert (await site.get("/app.js")).text == "run()"
+
+
+async def test_browsers_get_a_page_for_what_went_wrong_and_programs_the_error(site: Site) -> None:
+    async def read(path: str, host: str = "") -> list[tuple[int, str]]:
+        answers = [await site.get(path, host, accept=accept) for accept in (PAGE["accept"], "application/json")]
+        return [(answer.status_code, answer.headers["content-type"].partition(";")[0]) for answer in answers]
+
+    both = ["text/html", "application/json"]
+    assert await read("/") == [(404, each) for each in both]
+    assert await read("/", "nobody-has-this.localhost:8000") == [(404, each) for each in both]
+    page = await site.get("/", accept=PAGE["accept"])
+    assert "This app has no site." in page.text
+    # What only those who run the app can do is not said to its visitors.
+    assert "sites_deploy_files" not in page.text
+    assert "default-src 'none'" in page.headers["content-security-policy"]
+    await site.write(index__html="home", **{"404__html": "lost"})
+    assert await read("/nothing") == [(404, "text/html"), (404, "text/html")]
+    await site.write(about__html="home")
+    assert await read("/nothing") == [(404, "text/html"), (404, "text/plain")]
+    await site.client.patch(f"/v1/{site.app}/config/pause", json={"paused": True}, headers=site.owner)
+    assert await read("/about") == [(503, each) for each in both]
+    # The API on the same host answers as an API.
+    assert await read("/data/notes") == [(503, "application/json")] * 2

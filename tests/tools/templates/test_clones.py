@@ -287,7 +287,7 @@ async def test_a_clone_of_what_is_no_longer_offered_fails_whole_and_can_be_tried
         for method, path in (("GET", f"/v1/clone-jobs/{job}"), ("POST", retry.format(job))):
             assert (await gallery.ask(method, path, headers=headers)).status_code == 404
     again = await gallery.ask("POST", retry.format(job), {}, ada)
-    assert (again.status_code, again.json()) == (202, {"job_id": job, "status": "pending"})
+    assert (again.status_code, again.json()["job_id"], again.json()["status"]) == (202, job, "pending")
     state = await gallery.finish(job)
     assert (state["status"], state["retry_count"], state["error_message"]) == ("completed", 1, None)
 
@@ -352,3 +352,47 @@ async def test_a_template_is_found_looked_at_and_cloned_over_mcp_alone(gallery: 
     assert state["_meta"]["next_actions"][-1]["tool"] == "clones_review"
     review = await call_tool(gallery.baobab, "clones_review", {"app_id": state["dest_app_id"]})
     assert review["structuredContent"]["source_name"] == "desk"
+
+
+async def test_what_the_template_can_do_with_what_is_never_copied_is_said_and_can_be_set_anew(gallery: Gallery) -> None:
+    app, ada = await gallery.offer(), gallery.ada.headers
+    await gallery.apply(app, notes=NOTES)
+    for method, path, body in (
+        ("POST", f"/v1/{app}/integrations/configure", {"toolkit": "gmail"}),
+        ("PATCH", f"/v1/{app}/env", {"envVars": {"SHARED": "the-template's-own"}}),
+        ("PUT", f"/v1/{app}/frontend/env", {"API_URL": "https://api.example"}),
+        ("PUT", f"/v1/{app}/kv/_own_text", {"prefix": "settings:", "own": True}),
+        ("PUT", f"/storage/{app}/own-text", {"prefix": "handbook/", "own": True}),
+        ("PUT", f"/v1/{app}/schema/notes/own-text", {"own": True}),
+        ("PUT", f"/v1/{app}/ai/config", {"byokKey": "sk-" + "x" * 40, "byokProvider": "openai"}),
+        ("PUT", f"/v1/{app}/ai/meetings/webhook", {"forward_url": "https://hooks.example/in"}),
+    ):
+        await gallery.do(method, path, body)
+    missing_names = {
+        ("integration", "gmail"),
+        ("app_variable", "SHARED"),
+        ("build_variables", "site"),
+        ("own_text", "keys settings:"),
+        ("own_text", "files handbook/"),
+        ("own_text", "table notes"),
+        ("model_key", "openai"),
+        ("meeting_webhook", "meetings"),
+    }
+    preflight = await gallery.do("GET", f"/v1/templates/{app}/clone-preflight", headers=ada)
+    assert missing_names <= {(each["kind"], each["name"]) for each in preflight["abilities"]}
+    assert preflight["app_env"]["keys"] == ["SHARED"]
+    state = await gallery.finish(await gallery.start(app))
+    copy = state["dest_app_id"]
+    assert len([warning for warning in state["warnings"] if warning.startswith("Not copied: ")]) == len(missing_names)
+
+    async def list_off() -> dict[tuple[str, str], str]:
+        review = await gallery.do("GET", f"/v1/{copy}/clone-review", headers=ada)
+        return {(each["kind"], each["name"]): each["tool"] for each in review["abilities"] if not each["is_on"]}
+
+    off = await list_off()
+    assert off.keys() == missing_names
+    assert off["integration", "gmail"] == "integrations_configure"
+    await gallery.do("POST", f"/v1/{copy}/integrations/configure", {"toolkit": "gmail"}, ada)
+    await gallery.do("PATCH", f"/v1/{copy}/env", {"envVars": {"SHARED": "mine"}}, ada)
+    assert (await list_off()).keys() == missing_names - {("integration", "gmail"), ("app_variable", "SHARED")}
+    assert "the-template's-own" not in str(state) + str(preflight)

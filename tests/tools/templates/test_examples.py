@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.jobs import run_due_jobs
+from tests.mcp_server.mcp_requests import call_tool
 from tests.tools.templates.conftest import Gallery
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
@@ -162,3 +163,46 @@ async def test_users_find_their_own_notes_and_read_those_that_are_shared(gallery
     assert (await gallery.ask("DELETE", f"/v1/{book}/notes/{row['id']}", headers=reader)).status_code in (403, 404)
     await gallery.do("DELETE", f"/v1/{book}/notes?id=eq.{row['id']}", headers=writer)
     assert (await gallery.ask("DELETE", f"{documents}/documents/{row['id']}", headers=writer)).is_success
+
+
+async def test_next_actions_lead_from_the_list_of_templates_to_a_desk_that_refunds(gallery: Gallery) -> None:
+    """Over MCP alone for whoever clones it; the customer is at the site, which calls the same paths."""
+    await deploy(gallery, "support-desk")
+
+    async def use(tool: str, **arguments: Any) -> Any:
+        result = await call_tool(gallery.baobab, tool, arguments, headers=gallery.ada.headers)
+        assert not result.get("isError"), result
+        return result["structuredContent"]
+
+    def list_tools(answer: Any) -> list[str]:
+        return [action["tool"] for action in answer["_meta"]["next_actions"]]
+
+    found_templates = await use("templates_list", q="support")
+    assert list_tools(found_templates) == ["templates_preflight"]
+    template = found_templates["items"][0]["app_id"]
+    preflight = await use("templates_preflight", template_id=template)
+    assert list_tools(preflight) == ["templates_clone"]
+    job = await use("templates_clone", template_id=template, name="my-desk")
+    assert list_tools(job) == ["clone_jobs_get"]
+    await gallery.finish(job["job_id"])
+    state = await use("clone_jobs_get", job_id=job["job_id"])
+    desk = state["dest_app_id"]
+    assert list_tools(state) == ["functions_env_update", "clones_review"]
+    [(function, [variable])] = state["unfilled_env_vars"].items()
+    await use("functions_env_update", app_id=desk, name=function, envVars={variable: "help@shop.example"})
+    review = await use("clones_review", app_id=desk)
+    assert list_tools(review) == ["agents_update"]
+    [agent] = [each["name"] for each in review["abilities"] if not each["is_on"]]
+    graph = (await use("agents_get", app_id=desk, name=agent))["agent"]["graph_spec"]
+    await use("agents_update", app_id=desk, name=agent, graph_spec=graph, status="active")
+    assert list_tools(await use("clones_review", app_id=desk)) == []
+
+    customer = await gallery.baobab.user_headers(desk, ONE)
+    assert await gallery.do("GET", f"/v1/{desk}/fn/contact", headers=customer) == {"email": "help@shop.example"}
+    row = await gallery.do("POST", f"/v1/{desk}/tickets", {"topic": "returns", "text": "It is broken."}, customer)
+    run = await start(gallery, desk, agent, customer, ticket=str(row["id"]))
+    [waiting] = (await use("approvals_list", status="pending"))["approvals"]
+    assert waiting["question"]["reason"] == f"How much of ticket {row['id']} is refunded? It says: It is broken."
+    await use("approvals_approve", approval_id=waiting["id"], data={"amount": 20})
+    await run_due_jobs(gallery.baobab.application)
+    assert await read_status(gallery, run, customer) == "completed"

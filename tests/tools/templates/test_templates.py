@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.statement_count import count_statements
 from tests.tools.templates.conftest import EU, NOTES, Gallery
 
 
@@ -61,6 +62,30 @@ async def test_what_is_not_offered_is_like_what_is_not_there(gallery: Gallery, s
             assert answer.is_success, answer.text
         else:
             assert (answer.status_code, answer.json()) == (404, {"error": {"code": "TEMPLATE_NOT_FOUND"}})
+
+
+async def test_a_stranger_who_asks_for_a_private_app_has_the_same_asked_as_for_none(gallery: Gallery) -> None:
+    """The same statements in the same order, of which on Postgres each is counted: so no time tells them apart."""
+    private_app = await gallery.offer("mine")
+    await gallery.publish(private_app, "private")
+    for method, path, headers in (
+        ("GET", "", {}),
+        ("GET", "", gallery.ada.headers),
+        ("GET", "/clone-preflight", gallery.ada.headers),
+        ("POST", "/clone", gallery.ada.headers),
+    ):
+        answers: list[tuple[list[str], int, bytes, set[str]]] = []
+        for app in (private_app, "app_000000000000"):
+            asked: list[list[str]] = []
+            # The first call on a connection asks more, and so does one beside which a job runs.
+            for _ in range(5):
+                with count_statements() as count:
+                    body = {} if method == "POST" else None
+                    answer = await gallery.ask(method, f"/v1/templates/{app}{path}", body, headers)
+                asked.append(count.texts)
+            answers.append((min(asked, key=len), answer.status_code, answer.content, set(answer.headers)))
+        assert answers[0] == answers[1], path
+        assert answers[0][1] == 404
 
 
 async def test_who_runs_an_app_may_look_at_it_and_clone_it_whether_it_is_offered_or_not(gallery: Gallery) -> None:

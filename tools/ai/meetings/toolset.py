@@ -1,6 +1,6 @@
 """The toolsets of meeting bots: the gateway's, an app's, and those of usage and webhooks, whose errors are flat."""
 
-from baobab.tools.ai.clones import MEETINGS
+from baobab.tools.ai.meetings.clones import CLONES
 from baobab.tools.ai.meetings.errors import (
     FLAT_MEETINGS_ENVELOPE,
     GATEWAY_MEETINGS_ENVELOPE,
@@ -53,7 +53,7 @@ meetings = Toolset(
     base="/v1/{app_id}/ai/meetings",
     envelope=MEETINGS_ENVELOPE,
     raises=_RAISES,
-    clones=MEETINGS,
+    clones=CLONES,
     events=(
         AppEvent(
             "meeting.transcript_ready",

@@ -1,6 +1,6 @@
 """Beginnings of names whose texts an admin has marked as the app's own: of keys, and of files in a folder."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -10,9 +10,11 @@ from typing_extensions import TypedDict
 
 from baobab.storage.sql.database import Execute
 from baobab.storage.sql.tables import Instant, metadata
+from baobab.tools.core.app_clones import Ability, Place
 from baobab.tools.core.call import Call
 from baobab.tools.core.errors import BadRequest
 from baobab.tools.core.guard.texts import require_marking
+from baobab.tools.core.services import Services
 from baobab.tools.core.types import Text
 
 _MOST = 100
@@ -45,6 +47,26 @@ def define_prefixes(name: str) -> Table:
 async def list_prefixes(execute: Execute, table: Table, app_id: str) -> Sequence[Any]:
     """Lists the marked beginnings of an app."""
     return (await execute(select(table).where(table.c.app_id == app_id).order_by(table.c.prefix))).all()
+
+
+def list_abilities(table: Table, what: str, tool: str) -> Callable[[Services, Place], Awaitable[list[Ability]]]:
+    """Builds what clones say of marks, which they do not have. what: whose beginnings these are, such as `keys`."""
+
+    async def list_marks(services: Services, place: Place) -> list[Ability]:
+        del services
+        async with place.stores.database.reading() as connection:
+            rows = await list_prefixes(connection.execute, table, place.app_id)
+        return [
+            Ability(
+                "own_text",
+                f"{what} {row.prefix}",
+                f"Agents take the texts of {what} that begin with `{row.prefix}` for the app's own.",
+                tool=tool,
+            )
+            for row in rows
+        ]
+
+    return list_marks
 
 
 def render_prefixes(rows: Sequence[Any]) -> OwnPrefixes:

@@ -103,8 +103,12 @@ async def _outline(place: Place) -> Mapping[str, list[Any]]:
 
 
 async def _list_abilities(place: Place) -> Iterable[Ability]:
-    findings = find_open_tables(await load_catalogue(place))
-    return [Ability("open_table", finding["table"], finding["message"]) for finding in findings]
+    catalogue = await load_catalogue(place)
+    abilities = [Ability("open_table", finding["table"], finding["message"]) for finding in find_open_tables(catalogue)]
+    for name in sorted(name for name, table in catalogue.tables.items() if table.own_text):
+        says = f"Agents take the texts of the table {name} for the app's own."
+        abilities.append(Ability("own_text", f"table {name}", says, tool="schema_own_text"))
+    return abilities
 
 
 async def _read_texts(place: Place) -> AsyncIterator[tuple[str, str]]:

@@ -3,12 +3,12 @@
 from typing import Annotated, Unpack, cast
 
 from pydantic import Field
-from sqlalchemy import select
+from sqlalchemy import func, select
 
 from baobab.tools.core import AppId, Call, Mcp, PerAddress, Rest, Secret, Text
 from baobab.tools.core.errors import Damaged
 from baobab.tools.core.signed_urls import Expires, Signature
-from baobab.tools.core.traffic import BandwidthExceeded, require_bandwidth
+from baobab.tools.core.traffic import BandwidthExceeded, check_bandwidth, name_month, require_bandwidth
 from baobab.tools.sites.access import PREVIEWERS, VISITORS, name_preview_cookie
 from baobab.tools.sites.building import READY, find_deployment
 from baobab.tools.sites.errors import (
@@ -47,12 +47,15 @@ _RAISES = (SiteRangeNotSatisfiable, SiteStoreFailed, Damaged, BandwidthExceeded)
 async def sites_page(call: Call, app_id: AppId, path: PagePath, **conditions: Unpack[Conditions]) -> Bytes:
     """Read a page or another file of the app's site, on the host of the app. This path sends there."""
     async with call.reading() as execute:
+        # One query answers which deployment is live and what the app has sent, since each file of each page asks it.
         is_live = (sites_table.c.app_id == site_deployments.c.app_id) & (sites_table.c.live_id == site_deployments.c.id)
-        query = select(site_deployments).join(sites_table, is_live).where(sites_table.c.app_id == app_id)
-        deployment = (await execute(query)).first()
+        of_month = (site_traffic.c.app_id == sites_table.c.app_id) & (site_traffic.c.month == name_month(call.now))
+        query = select(site_deployments, func.coalesce(site_traffic.c.sent_bytes, 0).label("sent_bytes"))
+        query = query.join(sites_table, is_live).outerjoin(site_traffic, of_month)
+        deployment = (await execute(query.where(sites_table.c.app_id == app_id))).first()
         if deployment is None:
             raise SiteNotFound
-        await require_bandwidth(call, execute, site_traffic)
+        check_bandwidth(call, deployment.sent_bytes)
         return cast(bytes, await answer_page(call, execute, deployment, path, conditions))
 
 

@@ -48,9 +48,14 @@ def _is_over(job: CloneJob) -> bool:
 
 
 def _add_end(result: Any, job: CloneJob) -> Any:
-    return {**result, **{name: job[name] for name in ("status", "dest_app_id", "error_message")}}
+    return {**result, **{name: job[name] for name in ("status", "dest_app_id", "error_message", "_meta")}}
 
 
+_WAIT: NextAction = {
+    "action": "wait",
+    "description": "Wait for its end, with `wait_seconds`.",
+    "tool": "clone_jobs_get",
+}
 _TO_END = Waits(_is_over, "clone_jobs_get", lambda result: {"job_id": result["job_id"]}, _add_end)
 
 
@@ -140,7 +145,7 @@ async def templates_clone(
     await _enqueue(call, job_id, 0, organisation)
     call.audit.resource_id, call.audit.organisation_id = job_id, organisation
     call.audit.data |= {"source_app_id": template_id, "name": free_name}
-    return {"job_id": job_id, "status": "pending"}
+    return {"job_id": job_id, "status": "pending", "_meta": {"next_actions": [_WAIT]}}
 
 
 @templates.tool(
@@ -203,7 +208,7 @@ async def clone_jobs_retry(call: Call, job_id: JobId) -> CloneStarted:
         raise CloneNotFailed
     await _enqueue(call, job_id, row.retry_count + 1, row.organisation_id)
     call.audit.resource_id, call.audit.organisation_id = job_id, row.organisation_id
-    return {"job_id": job_id, "status": "pending"}
+    return {"job_id": job_id, "status": "pending", "_meta": {"next_actions": [_WAIT]}}
 
 
 async def _get_row(call: Call, job_id: str) -> Any:
@@ -266,7 +271,7 @@ def _list_next_actions(row: Any) -> list[NextAction]:
     if row.status == "failed":
         return [{"action": "retry", "description": "Try the clone again.", "tool": "clone_jobs_retry"}]
     if row.status != "completed":
-        return [{"action": "wait", "description": "Wait for its end, with `wait_seconds`.", "tool": "clone_jobs_get"}]
+        return [_WAIT]
     actions: list[NextAction] = [
         {
             "action": "review",

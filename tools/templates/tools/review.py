@@ -5,11 +5,11 @@ from typing import Any
 from sqlalchemy import select
 
 from baobab.tools.core import AppId, AppOwner, Call
-from baobab.tools.core.app_clones import Ability, Place
+from baobab.tools.core.app_clones import APP_VARIABLE, Ability, Place
 from baobab.tools.core.auth.tables import apps
 from baobab.tools.templates.new_copy import WITHHELD
 from baobab.tools.templates.schemas import CloneReview, NextAction
-from baobab.tools.templates.survey import list_env, survey_app
+from baobab.tools.templates.survey import Survey, list_env, survey_app
 from baobab.tools.templates.tables import clone_origins
 from baobab.tools.templates.tools.templates import describe_abilities, list_withheld
 from baobab.tools.templates.toolset import clones
@@ -28,10 +28,12 @@ async def clones_review(call: Call, app_id: AppId) -> CloneReview:
     settings = (await call.services.database.execute(select(*columns).where(apps.c.id == app_id))).mappings().one()
     place = Place(app_id, call.stores, call.services.vault)
     survey = await survey_app(call.services, call.registry.toolsets, place, texts=True)
-    unfilled_keys = None if origin is None else await _find_unfilled(call, place, origin)
+    unfilled_keys = None if origin is None else await _find_unfilled(call, place, survey, origin)
     own = list_withheld(dict(settings))
     known_names = {(each.kind, each.name) for each in own}
     withheld_abilities = list_withheld({} if origin is None else origin.withheld, dict(settings))
+    known_names |= {(each.kind, each.name) for each in survey.abilities}
+    withheld_abilities += [] if origin is None else _list_left_out(origin)
     abilities = [
         *survey.abilities,
         *own,
@@ -52,11 +54,17 @@ async def clones_review(call: Call, app_id: AppId) -> CloneReview:
     }
 
 
-async def _find_unfilled(call: Call, place: Place, origin: Any) -> dict[str, list[str]] | None:
+def _list_left_out(origin: Any) -> list[Ability]:
+    """Lists what the template could do with what is never copied."""
+    return [Ability(**each, is_on=False) for each in origin.withheld.get("left_out", ())]
+
+
+async def _find_unfilled(call: Call, place: Place, survey: Survey, origin: Any) -> dict[str, list[str]] | None:
     """Returns the variables that the copy began without, and still has not, by function; None if none."""
     present_keys = await list_env(call.registry.toolsets, place)
+    of_all_functions = {each.name for each in survey.abilities if each.kind == APP_VARIABLE}
     unfilled_keys = {
-        name: [key for key in keys if key not in present_keys[name]]
+        name: [key for key in keys if key not in present_keys[name] and key not in of_all_functions]
         for name, keys in (origin.unfilled_env_vars or {}).items()
         if name in present_keys
     }

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from baobab.tools.core import EVERYBODY, AnyAccount, Call, Text
-from baobab.tools.core.app_clones import Ability, Place
+from baobab.tools.core.app_clones import APP_VARIABLE, Ability, Place
 from baobab.tools.core.auth.tables import apps
 from baobab.tools.core.cells import Cells
 from baobab.tools.templates.access import ANYBODY
@@ -15,6 +15,8 @@ from baobab.tools.templates.schemas import (
     AbilityRow,
     FunctionEnv,
     KeyMeta,
+    Meta,
+    NextAction,
     Preflight,
     SchemaSummary,
     TemplateDetail,
@@ -29,6 +31,7 @@ from baobab.tools.templates.toolset import templates
 _FORKS = 5
 _OWN = "PLATFORM_"
 """How the names of variables begin that the platform sets itself."""
+_LOOK = "Look at one before you clone it: what it needs from you, and what it can do."
 _NOTE = "Environment variables of an app are never copied."
 
 
@@ -61,7 +64,9 @@ async def templates_list(
     outlines = await call.services.of(Outlines).get_all(call.registry.toolsets, [row.id for row in rows])
     call.count_list(total)
     items = [_describe(row, outline) for row, outline in zip(rows, outlines, strict=True)]
-    return {"items": items, "total": total, "limit": limit, "offset": offset}
+    actions: list[NextAction] = [{"action": "preflight", "description": _LOOK, "tool": "templates_preflight"}]
+    meta: Meta = {"next_actions": actions if items else []}
+    return {"items": items, "total": total, "limit": limit, "offset": offset, "_meta": meta}
 
 
 @templates.tool("GET /templates/{template_id}", access=ANYBODY, effect="read", raises=(TemplateNotFound,), taints=True)
@@ -111,10 +116,11 @@ async def templates_preflight(call: Call, template_id: TemplateId) -> Preflight:
     place = Place(template_id, call.services.stores_of(source.region), call.services.vault)
     survey = await survey_app(call.services, call.registry.toolsets, place, texts=True)
     keys = await list_env(call.registry.toolsets, place)
+    app_keys = sorted(each.name for each in survey.abilities if each.kind == APP_VARIABLE)
     return {
         "functions": [_describe_env(name, names) for name, names in sorted(keys.items())],
         "durable_objects": {"env_keys": []},
-        "app_env": {"keys": [], "note": _NOTE},
+        "app_env": {"keys": app_keys, "note": _NOTE},
         "has_repo": source.repo_latest_snapshot is not None,
         "abilities": describe_abilities([*survey.abilities, *list_withheld({c: getattr(source, c) for c in WITHHELD})]),
         "hosts": sorted(survey.hosts)[:200],
