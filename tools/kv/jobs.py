@@ -30,7 +30,7 @@ async def emit_change(
     unit: Unit, services: Services, app: App, key: str, value: bytes | None, origin: Mapping[str, Any]
 ) -> None:
     """Tells, as an event, that a key has a value, or, if it is None, that it was deleted."""
-    data = {"key": key, "change": "deleted" if value is None else "stored"}
+    data: dict[str, Any] = {"key": key, "change": "deleted" if value is None else "stored"}
     data |= {"value": None if value is None else from_json(value)}
     await services.jobs.emit(
         unit, KEY_CHANGED, app_id=app.id, data=data, tenant=app.organisation_id, origin=origin, only_awaited=True
