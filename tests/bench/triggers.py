@@ -45,7 +45,7 @@ class Receiver:
     async def wait_for(self, count: Callable[[], bool]) -> None:
         async with asyncio.timeout(_PATIENCE_SECONDS):
             while not count():
-                await asyncio.sleep(0.005)
+                await asyncio.sleep(0.02)
 
 
 class Figures(NamedTuple):
@@ -55,7 +55,7 @@ class Figures(NamedTuple):
 
     lateness: Sequence[float]
     hours: int
-    repeated: int
+    repeat_count: int
     alone: Sequence[float]
     beside: Sequence[float]
     beside_same: Sequence[float]
@@ -68,9 +68,9 @@ async def run() -> Figures:
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         async with _start_receiver() as receiver, _open_installation(Path(folder)) as baobab:
             writes = await _measure_writes(baobab, receiver)
-            lateness, repeated = await _measure_hours(baobab, receiver)
+            lateness, repeat_count = await _measure_hours(baobab, receiver)
             flood = await _measure_flood(baobab, receiver)
-    return Figures(lateness, _APPS * _HOURS_OF_APP, repeated, *flood, writes)
+    return Figures(lateness, _APPS * _HOURS_OF_APP, repeat_count, *flood, writes)
 
 
 @asynccontextmanager
@@ -132,7 +132,8 @@ async def _measure_hours(baobab: Baobab, receiver: Receiver) -> tuple[list[float
     for app in apps:
         for number in range(_HOURS_OF_APP):
             await _ask(baobab, "POST", f"/v1/{app}/triggers/h{number}/pause")
-    return [times[0] - minute for times in list_arrivals()], sum(len(times) > 1 for times in list_arrivals())
+    arrivals = list_arrivals()
+    return [times[0] - minute for times in arrivals], sum(len(times) > 1 for times in arrivals)
 
 
 async def _measure_flood(
@@ -222,7 +223,7 @@ def report(figures: Figures) -> Iterator[str]:
     """Renders the figures."""
     yield "| | median | slowest |"
     yield "|---|---|---|"
-    hours = f"{figures.hours} schedules of one minute: seconds after it ({figures.repeated} started twice)"
+    hours = f"{figures.hours} schedules of one minute: seconds after it ({figures.repeat_count} started twice)"
     rows = {
         hours: figures.lateness,
         "a row to its webhook, seconds": figures.alone,

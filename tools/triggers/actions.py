@@ -7,6 +7,7 @@ from typing import Any
 from pydantic_core import to_json
 
 from baobab.runtime.agents.spec.templates import TemplateError, fill_tree
+from baobab.runtime.jobs.job_slots import network_wait
 from baobab.runtime.net.deliveries import Attempt, build_attempt, send
 from baobab.runtime.net.webhooks import build_headers
 from baobab.storage.secrets import Vault
@@ -100,7 +101,9 @@ async def send_webhook(job: Job, app: App, trigger: Any, delivery: Any) -> Attem
     body = to_json(delivery.payload)
     headers = build_headers(build_message_id(delivery.id), now, body, [open_secret(services.vault, trigger)])
     headers["idempotency-key"] = build_message_id(delivery.id)
-    return await send(services.http_client, trigger.action["webhook"], headers, body, delivery.attempts, now)
+    # A receiver that takes its time holds up no other job.
+    async with network_wait():
+        return await send(services.http_client, trigger.action["webhook"], headers, body, delivery.attempts, now)
 
 
 def build_message_id(delivery_id: str) -> str:

@@ -117,7 +117,7 @@ async def triggers_deliver(job: Job, app_id: str, delivery_id: str) -> None:
             raise RetryLater(_MOVING_SECONDS, "the app is being moved")
     if trigger.status == "paused":
         words = "The trigger was paused before this was started. Resume it, and send this again if it still matters."
-        await _settle(services, database, app, trigger, delivery, {"status": "skipped", "error": words})
+        await _settle(job, database, app, trigger, delivery, {"status": "skipped", "error": words}, last=True)
         return
     pause: float | None = None
     try:
@@ -134,9 +134,9 @@ async def triggers_deliver(job: Job, app_id: str, delivery_id: str) -> None:
         values = {"status": "failed", "error": f"The trigger was paused: {gone}"[:500], "next_attempt_at": None}
     except RetryLater as again:
         until = services.clock.now() + timedelta(seconds=again.seconds)
-        await _settle(services, database, app, trigger, delivery, {"error": str(again)[:500], "next_attempt_at": until})
+        await _settle(job, database, app, trigger, delivery, {"error": str(again)[:500], "next_attempt_at": until})
         raise
-    await _settle(services, database, app, trigger, delivery, values)
+    await _settle(job, database, app, trigger, delivery, values, last=pause is None)
     if pause is not None:
         raise RetryLater(pause, str(values["error"]))
 
@@ -168,10 +168,20 @@ async def _put_off_others(services: Services, database: Database, app: App, paus
 
 
 async def _settle(
-    services: Services, database: Database, app: App, trigger: Any, delivery: Any, values: Mapping[str, Any]
+    job: Job,
+    database: Database,
+    app: App,
+    trigger: Any,
+    delivery: Any,
+    values: Mapping[str, Any],
+    *,
+    last: bool = False,
 ) -> None:
-    """Writes what became of an attempt, and counts failures in a row."""
-    async with database.writing_unit(lock=app.id) as unit:
+    """Writes what became of an attempt, and counts failures in a row. last: whether there is no other attempt."""
+    services = job.services
+    # The job of an app that was moved is in the database that it comes from.
+    is_here = job.database is database
+    async with job.writing(last=last, lock=app.id) if is_here else database.writing_unit(lock=app.id) as unit:
         if await FREEZES.is_frozen(unit.execute, app.id):
             raise RetryLater(_MOVING_SECONDS, "the app is being moved")
         of_delivery = (_deliveries.app_id == app.id, _deliveries.id == delivery.id)

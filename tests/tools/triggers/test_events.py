@@ -16,7 +16,7 @@ from tests.people import create_person, get_first_organisation
 from tests.tools.ai.meetings.test_forwarding import Receiver, start_receiver
 from tests.tools.integrations.conftest import Browser
 from tests.tools.mail.test_delivery import Relay, open_relay
-from tests.tools.triggers.conftest import House, open_house
+from tests.tools.triggers.conftest import TICKETS, House, open_house
 
 USER = "11111111-1111-4111-8111-111111111111"
 PERSON = {"email": "ada@mail.example", "password": "correct Horse 7!"}
@@ -28,12 +28,13 @@ def read_events(receiver: Receiver) -> list[Any]:
 
 async def count_waiting(house: House) -> int:
     """How many events and jobs are stored that a write of a key may have left."""
-    total = 0
+    total: int = 0
     async with house.application.services.database.reading() as connection:
         of_events = select(func.count()).where(events.c.type == "key.changed")
         total += int((await connection.execute(of_events)).scalar_one())
         of_kv = select(func.count()).where(jobs.c.kind == "kv_tell_later")
-        return total + int((await connection.execute(of_kv)).scalar_one())
+        total += (await connection.execute(of_kv)).scalar_one()
+    return total
 
 
 async def test_only_keys_that_begin_as_the_trigger_says_are_told_with_their_value(
@@ -179,7 +180,7 @@ async def test_memory_that_changes_is_told_to_the_apps_that_are_linked_to_it(hou
 async def test_a_mail_that_its_server_refuses_for_good_is_told(tmp_path: Path) -> None:
     async with open_relay(Relay("550 no such mailbox")) as port, start_receiver() as receiver:
         mail: dict[str, Any] = {"BAOBAB_SMTP_URL": f"smtp://127.0.0.1:{port}", "BAOBAB_MAIL_FROM": "apps@example.org"}
-        async with open_house(tmp_path, **mail) as house:
+        async with open_house(tmp_path, TICKETS, **mail) as house:
             await house.set_trigger("bounced", event="mail.failed", webhook=receiver.url)
             assert (await house.client.post(f"/auth/{house.app}/signup", json=PERSON)).is_success
             await house.advance()
