@@ -23,15 +23,20 @@ def deploy(folder: Path, name: str) -> Generator[Request, Any, str]:
     yield "POST", f"{base}/schema/apply", {"schema": read_json(folder / "schema.json")}
     for policy in read_json(folder / "policies.json"):
         yield "POST", f"{base}/rls/policies", policy
-    for table, rows in read_json(folder / "seed.json").items():
+    for table, rows in read_json(folder / "seed.json", {}).items():
         for row in rows:
             yield "POST", f"{base}/{table}", row
+    for file in sorted((folder / "functions").glob("*.js")):
+        settings = read_json(file.with_suffix(".json"), {})
+        yield "POST", f"{base}/functions", {"name": file.stem, "code": file.read_text(), **settings}
     for file in sorted((folder / "agents").glob("*.json")):
         yield "POST", f"{base}/agents", {"name": file.stem, **read_json(file)}
-    yield "POST", f"{base}/rag/collections", {"name": "handbook", "accessMode": "shared"}
-    for file in sorted((folder / "handbook").glob("*.md")):
-        document = {"text": file.read_text(), "filename": file.name, "metadata": {"_seed": True}}
-        yield "POST", f"{base}/rag/collections/handbook/ingest", document
+    for collection, settings in read_json(folder / "collections.json", {}).items():
+        yield "POST", f"{base}/rag/collections", {"name": collection, **settings}
+        # The documents are in the folder of the collection's name. Clones get those that are marked.
+        for file in sorted((folder / collection).glob("*.md")):
+            document = {"text": file.read_text(), "filename": file.name, "metadata": {"_seed": True}}
+            yield "POST", f"{base}/rag/collections/{collection}/ingest", document
     pages = {path.relative_to(folder / "site").as_posix(): path.read_text() for path in list_files(folder / "site")}
     yield "POST", f"{base}/frontend/deployments/files", {"files": pages}
     yield from push(folder, base)
@@ -57,7 +62,10 @@ def list_files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.rglob("*") if path.is_file())
 
 
-def read_json(path: Path) -> Any:
+def read_json(path: Path, default: Any = None) -> Any:
+    """Reads a file. default: what a file that is not there counts as; None if it has to be there."""
+    if default is not None and not path.exists():
+        return default
     return json.loads(path.read_text())
 
 

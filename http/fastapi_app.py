@@ -20,6 +20,7 @@ from baobab.http.page_routes import docs_routes, metrics_route, moved_routes
 from baobab.http.public_document import PublicDocument
 from baobab.http.request import Scope
 from baobab.http.session_routes import session_routes
+from baobab.http.tls_ask import tls_ask_route
 from baobab.runtime.late_import import LateImport
 from baobab.tools.core.envelopes import STRUCTURED
 from baobab.tools.core.errors import BaobabError, MethodNotAllowed
@@ -100,7 +101,7 @@ def build_fastapi_app(
     for kind in STORE_OUTAGES:
         app.add_exception_handler(kind, answer_outage)
     pages = [*home_routes(version, base_url, missing), *docs_routes(), *guide_routes(missing), *moved_routes()]
-    app.router.routes.extend([*pages, metrics_route(registry, metrics, metrics_token)])
+    app.router.routes.extend([*pages, metrics_route(registry, metrics, metrics_token), tls_ask_route(registry)])
     app.router.routes.extend(
         [
             *session_routes(registry),

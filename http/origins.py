@@ -2,7 +2,7 @@
 
 import re
 
-from baobab.http.hosts import Hosts
+from baobab.http.hosts import Hosts, read_origin
 from baobab.http.request import Request
 from baobab.tools.core.auth.directory import App, Directory
 from baobab.tools.core.errors import AppNotFound, OriginRefused
@@ -13,7 +13,8 @@ _METHODS = b"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
 _ALLOWED = (
     b"Content-Type, Authorization, X-Organization-Id, X-Platform-As-User, X-Request-Id, apikey, "
     b"MCP-Protocol-Version, Mcp-Method, Mcp-Name, Last-Event-ID, Range, If-Range, If-None-Match, If-Modified-Since, "
-    b"Tus-Resumable, Upload-Length, Upload-Offset, Upload-Metadata, Upload-Defer-Length"
+    b"Tus-Resumable, Upload-Length, Upload-Offset, Upload-Metadata, Upload-Defer-Length, "
+    b"X-HTTP-Method-Override"
 )
 _NAME = re.compile(rb"[a-z0-9!#$%&'*+.^_`|~-]{1,100}")
 _MOST_NAMED = 4096
@@ -22,8 +23,9 @@ _EXPOSED = (
     b"X-Request-Id, RateLimit, RateLimit-Policy, Retry-After, Retry-After-Ms, X-Should-Retry, WWW-Authenticate, "
     b"Location, ETag, Last-Modified, Content-Range, Content-Disposition, Accept-Ranges, X-Action-Id, X-Total-Count, "
     b"Tus-Resumable, Tus-Version, Tus-Extension, Tus-Max-Size, Upload-Length, Upload-Offset, Upload-Expires, "
-    b"Preference-Applied, X-Baobab-Model, X-Baobab-Cost-Usd, X-Baobab-Cache, X-Baobab-Dropped, X-Baobab-Warnings, "
-    b"X-Baobab-Simulated, X-People-Provider, X-People-Credits-Consumed, X-People-Usd-Charged, X-People-Cached"
+    b"Upload-Metadata, Preference-Applied, X-Baobab-Model, X-Baobab-Cost-Usd, X-Baobab-Cache, X-Baobab-Dropped, "
+    b"X-Baobab-Warnings, X-Baobab-Simulated, X-People-Provider, X-People-Credits-Consumed, X-People-Usd-Charged, "
+    b"X-People-Cached"
 )
 _PREFLIGHT_SECONDS = b"600"
 # Paths that an MCP client in a browser needs before it has a key. Their answers do not depend on the caller.
@@ -92,10 +94,12 @@ class Origins:
         return origin in app.allowed_origins or self._is_page_of(origin, app)
 
     def _is_page_of(self, origin: str, app: App) -> bool:
-        """Returns whether an origin is the app's own host. A page next door, of another app, is a stranger's."""
-        host = self._hosts.find_page(origin)
-        if host is None or origin.partition("://")[0] != self._scheme:
+        """Returns whether an origin is one of the app's own hosts. A page next door is a stranger's."""
+        if origin.partition("://")[0] != self._scheme:
             return False
+        host = self._hosts.find_page(origin)
+        if host is None:
+            return read_origin(origin) in app.domains
         return host.subdomain == app.subdomain.lower() or (host.preview_of or ("",))[0] == app.id
 
 

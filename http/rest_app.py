@@ -72,7 +72,13 @@ class RestApp:
         self._endpoints = {
             tool.name: Endpoint(registry, tool, streams, parser) for tool in registry.tools.values() if tool.rest
         }
-        self._hosts = Hosts(hosts, options.base_domain, options.files_domain, options.sites_domain)
+        self._hosts = Hosts(
+            hosts,
+            options.base_domain,
+            options.files_domain,
+            options.sites_domain,
+            find_app=registry.services.directory.app_id_at_domain,
+        )
         self._origins = Origins(self._hosts, registry.services.directory, options.base_url)
         pages = [tool for tool in registry.tools.values() if tool.rest is not None and tool.rest.site]
         self._pages = {tool.rest.path_parameters: tool for tool in pages if tool.rest is not None}
@@ -119,7 +125,7 @@ class RestApp:
 
     async def _find_socket_tool(self, scope: Scope, request: Request) -> Tool:
         """Returns the tool of a WebSocket's path. Raises NoSocket, WrongHost, OriginRefused."""
-        host = self._hosts.find(request.host)
+        host = await self._hosts.find(request.host)
         if host is None:
             raise WrongHost
         if host.files_of is not None:
@@ -137,7 +143,7 @@ class RestApp:
 
     async def _answer(self, scope: Scope, receive: Any, respond: Send, request: Request) -> int:
         """Answers the request and returns the status that was sent."""
-        host = self._hosts.find(request.host)
+        host = await self._hosts.find(request.host)
         if host is None:
             raise WrongHost
         site_path = request.path[1:]
@@ -152,7 +158,7 @@ class RestApp:
             if unbuilt is not None or match is None:
                 return await self._answer_without_tool(scope, receive, respond, request, unbuilt, app_id)
         methods, request.path_values = match
-        method = request.method
+        method = request.method = _read_method(request, methods)
         tool = request.tool = _select_tool(methods, method)
         is_navigation = tool.rest is not None and tool.rest.form
         if request.origin is not None and not is_navigation:
@@ -166,10 +172,8 @@ class RestApp:
         if tool.rest is not None and tool.rest.site:
             page_path = request.path_values[-1]
             return await self._redirect_to_page(request, decode_parameter(request.path_values[0]), page_path)
-        if tool.rest is not None and tool.rest.apart and self._options.files_domain and host.files_of is None:
-            app_id = decode_parameter(request.get_captured(tool.app_parameter) or "")
-            if APP_ID.fullmatch(app_id):
-                return await _redirect(request, self._options.build_files_address(app_id))
+        if host.files_of is None and (base_url := await self._find_host_of_files(request, tool, host)) is not None:
+            return await _redirect(request, base_url)
         if host.files_of is not None and not (tool.rest is not None and tool.rest.apart):
             raise OnlyFilesHere
         return await self._endpoints[tool.name].answer(request, receive, respond, self._base_url)
@@ -190,6 +194,20 @@ class RestApp:
         app = await self._registry.services.directory.app(app_id)
         request.path = f"/{page_path}"
         return await _redirect(request, self._options.build_site_address(app.subdomain))
+
+    async def _find_host_of_files(self, request: Request, tool: Tool, host: Host) -> str | None:
+        """Returns the address at which the app's files are answered, if it is not the host of the request."""
+        if tool.rest is None or not tool.rest.apart:
+            return None
+        app_id = decode_parameter(request.get_captured(tool.app_parameter) or "")
+        if self._options.files_domain:
+            return self._options.build_files_address(app_id) if APP_ID.fullmatch(app_id) else None
+        if not tool.rest.off_platform or host.is_of_app:
+            return None
+        # On the app's own host, the path leaves the app out.
+        app = await self._registry.services.directory.app(app_id)
+        request.path = request.path.replace(f"/{request.get_captured(tool.app_parameter)}/", "/", 1)
+        return self._options.build_site_address(app.subdomain)
 
     async def _answer_without_tool(
         self,
@@ -223,8 +241,12 @@ class RestApp:
     async def _enter_app(self, scope: Scope, request: Request, host: Host) -> str:
         """Adds the app id to the path of a request on an app's own host, where the path leaves it out. Returns it."""
         directory, subdomain = self._registry.services.directory, host.subdomain or ""
-        preview_of = host.preview_of
-        app_id = await directory.app_id_at(subdomain) if preview_of is None else (await directory.app(preview_of[0])).id
+        if host.domain_of is not None:
+            app_id: str | None = host.domain_of
+        elif host.preview_of is not None:
+            app_id = (await directory.app(host.preview_of[0])).id
+        else:
+            app_id = await directory.app_id_at(subdomain)
         if app_id is None:
             raise AppNotFound(f"No app has the subdomain `{subdomain[:63]}`.")
         request.path = platform_path(request.path, app_id)
@@ -365,6 +387,16 @@ async def _answer_options(request: Request, methods: Methods) -> int:
     tus_headers = [(name.encode(), value.encode()) for name, value in constant.items() if name.startswith("tus-")]
     await request.reply(204, [(b"allow", _allow_header(methods).encode()), *tus_headers, *request.headers], b"")
     return 204
+
+
+def _read_method(request: Request, methods: Methods) -> str:
+    """Returns the method of a request. Where a path speaks tus, a client behind a proxy that blocks others sends POST,
+    and names the method that it means in a header.
+    """
+    named_method = (request.header(b"x-http-method-override") or b"").decode("latin-1").upper()
+    tool = methods.get(named_method)
+    speaks_tus = tool is not None and tool.rest is not None and "tus-resumable" in tool.rest.headers
+    return named_method if request.method == "POST" and speaks_tus else request.method
 
 
 def _select_tool(methods: Methods, method: str) -> Tool:

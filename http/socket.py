@@ -20,14 +20,26 @@ from baobab.tools.core.stream import Stream, StreamEnded
 _FAILED, _ENDED = 1011, 1000
 _STALLED_SECONDS = 60.0
 _CLOSING_SECONDS = 5.0
+_PROTOCOL = b"baobab"
+_BEARER = b"bearer."
 
 _log = logging.getLogger(__name__)
 
 
 async def serve_socket(endpoint: Endpoint, request: Request, receive: Any, respond: Send, base_url: str) -> None:
-    """Returns when everything has been sent, or as soon as the client is gone. The stream is closed in either case."""
+    """Returns when everything has been sent, or as soon as the client is gone. The stream is closed in either case.
+
+    A browser can send no header of its own, but protocols: one that begins with `bearer.` is its credential. In the
+    address it would be in the logs of every proxy on the way.
+    """
     await receive()
-    await respond({"type": "websocket.accept"})
+    protocols = [each.strip() for each in (request.header(b"sec-websocket-protocol") or b"").split(b",")]
+    credential = next((each for each in protocols if each.startswith(_BEARER)), None)
+    if credential is not None and request.authorization is None:
+        request.authorization = b"Bearer " + credential.removeprefix(_BEARER)
+    # A browser fails a connection for which it offered protocols and the server chose none.
+    choice = {"subprotocol": _PROTOCOL.decode()} if _PROTOCOL in protocols else {}
+    await respond({"type": "websocket.accept", **choice})
     async with AsyncExitStack() as stack:
         try:
             stream = await stack.enter_async_context(endpoint.open_stream(request, base_url))

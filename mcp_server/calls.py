@@ -12,8 +12,9 @@ import mcp_types as types
 from mcp.shared.exceptions import MCPError
 
 from baobab.mcp_server import meta_tools, results
+from baobab.mcp_server.app_functions import PREFIX, AppFunctions
 from baobab.mcp_server.apps import resolve_app_name
-from baobab.mcp_server.catalogue import Catalogue, Offer
+from baobab.mcp_server.catalogue import Catalogue, Offer, Page
 from baobab.mcp_server.errors import ApprovalStateSpent
 from baobab.mcp_server.mcp_client import McpClient, get_client
 from baobab.mcp_server.search import NEAR, Candidate, get_name
@@ -91,6 +92,11 @@ class ToolCalls:
         self._sessions = sessions
         self._registry = registry
         self._catalogue = catalogue
+        self._functions = AppFunctions(registry)
+
+    async def list_page(self, client: McpClient, offer: Offer, cursor: str | None) -> Page:
+        """Returns a page of a client's list of tools, with the functions of its app. Raises CursorInvalid."""
+        return await self._functions.add_to(await offer.get_page(cursor), client, offer)
 
     async def __call__(
         self, ctx: Any, params: types.CallToolRequestParams
@@ -159,6 +165,9 @@ class ToolCalls:
         if name == meta_tools.CALL and offer.has_search:
             name, arguments = meta_tools.parse_call(arguments)
         tool = offer.tools.get(name)
+        if tool is None and (tool := await self._functions.find(client, offer, name)) is not None:
+            arguments = {"name": name.removeprefix(PREFIX), "arguments": arguments}
+            return tool, meta_tools.bind_app(arguments, client, tool.app_parameter)
         if tool is None:
             error = self._build_missing_error(name, client, offer)
             refused_tool = self._registry.tools.get(name)

@@ -72,7 +72,7 @@ class FastPath:
             return None
         offer = self._catalogue.get_offer(client)
         if method == "tools/list":
-            answer_parts = await self._list_tools(params, offer, version)
+            answer_parts = await self._list_tools(params, offer, client, version)
         else:
             answer_parts = await self._call_tool(params, offer, client, version, request_id)
         if answer_parts is None:
@@ -87,12 +87,14 @@ class FastPath:
             return b',"resultType":"complete","_meta":{', meta, comma, self._server_info, b"}}}"
         return (b',"_meta":{', meta, b"}}}") if meta else (b"}}",)
 
-    async def _list_tools(self, params: dict[str, Any], offer: Offer, version: str) -> AnswerParts | None:
+    async def _list_tools(
+        self, params: dict[str, Any], offer: Offer, client: McpClient, version: str
+    ) -> AnswerParts | None:
         cursor = params.get("cursor")
         if params.keys() - {"_meta", "cursor"} or not isinstance(cursor, str | None):
             return None
         try:
-            page = await offer.get_page(cursor)
+            page = await self._calls.list_page(client, offer, cursor)
         except CursorInvalid:
             return None
         next_cursor = b"" if page.next_cursor is None else b',"nextCursor":' + to_json(page.next_cursor)

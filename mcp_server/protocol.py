@@ -122,7 +122,9 @@ class Protocol:
 
     async def _list_tools(self, ctx: Any, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
         try:
-            page = await self._catalogue.get_offer(get_client(ctx)).get_page(params.cursor if params else None)
+            client = get_client(ctx)
+            offer = self._catalogue.get_offer(client)
+            page = await self.calls.list_page(client, offer, params.cursor if params else None)
         except CursorInvalid as error:
             raise _build_invalid_params(error) from None
         tools = [types.Tool.model_validate(tool) for tool in from_json(page.tools)]

@@ -33,7 +33,7 @@ def reset_rate_limits(services: Services) -> None:
 async def open_installation(data: Path, variables: dict[str, str] | None = None, **parts: Any) -> AsyncIterator[Baobab]:
     """Opens an installation. parts: what the composition takes instead of its own parts, such as a clock."""
     environment = {"BAOBAB_PLAN": "enterprise", "BAOBAB_BOOTSTRAP_KEY": KEY, **(variables or {})}
-    server = Server(load_settings({**environment, **prepare_data(data)}, data=data), **parts)
+    server = Server(load_settings({**prepare_data(data), **environment}, data=data), **parts)
     async with server.open() as application:
         transport = httpx.ASGITransport(app=server, raise_app_exceptions=False)
         async with httpx.AsyncClient(transport=transport, base_url=ADDRESS) as client:

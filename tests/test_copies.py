@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -63,13 +64,21 @@ async def ask(baobab: Baobab, method: str, path: str, **body: Any) -> Any:
 
 
 async def leave_work(baobab: Baobab, outside: Outside) -> str:
-    """Ask for a mail, a run that tells a webhook, a bot in a meeting, and a trigger's webhook about a row; the app."""
+    """Ask for a mail, a run that tells a webhook, a bot in a meeting, and triggers' webhooks about a row, a key and an
+    hour that comes when the copy runs; the app.
+    """
     app = await baobab.create_app()
     tables = {"tables": {"tickets": {"columns": {"id": {"type": "serial", "primaryKey": True}}}}}
     await ask(baobab, "POST", f"/v1/{app}/schema/apply", schema=tables)
     trigger = {"event": "row.inserted", "table": "tickets", "webhook": outside.receiver.url}
     await ask(baobab, "PUT", f"/v1/{app}/triggers/new", **trigger)
+    for name, event in (
+        ("keys", {"event": "key.changed", "prefix": ""}),
+        ("hour", {"event": "schedule", "schedule": "0 9 * * *"}),
+    ):
+        await ask(baobab, "PUT", f"/v1/{app}/triggers/{name}", webhook=outside.receiver.url, **event)
     await ask(baobab, "POST", f"/v1/{app}/tickets", id=1)
+    await ask(baobab, "PUT", f"/v1/{app}/kv/b", value=1)
     await ask(baobab, "POST", f"/auth/{app}/signup", email="ada@example.com", password="correct Horse 7!")
     await ask(baobab, "POST", f"/v1/{app}/agents", name="say", graph_spec=SAY)
     await ask(baobab, "POST", f"/v1/{app}/agents/say/runs", input={}, webhook_url=outside.receiver.url)
@@ -103,14 +112,18 @@ async def test_a_restored_copy_acts_only_once_it_lives_and_then_as_it_was_told(
             await run_due_jobs(original.application)
             await run_job(copy.application, "jobs_prune")
         done_once = outside.count()
-        assert done_once == (1, 2, 1)
+        assert done_once == (1, 3, 1)
 
         # It serves what stays in the house, and says why it refuses the rest.
+        clock.advance(1)
         await ask(copy, "PUT", f"/v1/{app}/kv/a", value=1)
         run = await refuse(copy, "POST", f"/v1/{app}/agents/say/runs", input={})
         assert (run["code"], "--live" in run["remediation"]) == ("INSTALLATION_IS_COPY", True)
         await refuse(copy, "POST", f"/v1/{app}/ai/meetings", meetingUrl="https://meet.google.com/abc-defg-hij")
         await refuse(copy, "POST", f"/auth/{app}/forgot-password", email="ada@example.com")
+        await refuse(copy, "POST", f"/v1/{app}/triggers/new/test", run=True)
+        due = await ask(copy, "GET", f"/v1/{app}/triggers/hour")
+        assert datetime.fromisoformat(due["next_at"]) == datetime(2027, 1, 15, 9, tzinfo=UTC)
         assert "copy" in (await ask(copy, "GET", "/health/ready"))["checks"]["outgoing"]
         assert (
             "This installation is a copy"
@@ -124,9 +137,11 @@ async def test_a_restored_copy_acts_only_once_it_lives_and_then_as_it_was_told(
         assert (await refuse(copy, "POST", "/v1/installation/live"))["code"] == "COPY_CHOICE_MISSING"
         assert outside.count() == done_once
         assert (await ask(copy, "POST", "/v1/installation/live", waiting=choice))["state"] == "live"
+        await run_job(copy.application, "triggers_tick")
         await run_due_jobs(copy.application)
         mails, webhooks, bots = outside.count()
-        assert (mails, webhooks) == ((2, 4) if choice == "run" else (1, 2))
+        # The hour and the key of the copy are its own; the row, the key and the run of before are done if so chosen.
+        assert (mails, webhooks) == ((2, 8) if choice == "run" else (1, 5))
         assert bots == 2
         (run,) = (await ask(copy, "GET", f"/v1/{app}/agents/say/runs"))["runs"]
         assert run["status"] == ("completed" if choice == "run" else "cancelled")

@@ -36,6 +36,7 @@ DOMAINS = (
     "triggers",
     "functions",
     "sites",
+    "domains",
     "users",
     "templates",
 )

@@ -54,8 +54,9 @@ class Host(Protocol):
         """Does what a member of `ctx` says, such as `db.query`, `kv.get` or `ai.meetings.create`.
 
         arguments: as the program gave them, trailing `undefined` left out; bytes are `{"$base64": text}`, in the answer
-        too. `step.begin [name]` answers `{"done": false}`, or `{"done": true, "value": ...}`. The answer to `step.end
-        [name, {"value": ...}]` or `[name, {"error": text}]` is not read. Raises HostRefusal.
+        too. `step.begin [name]` answers `{"done": false}`, or `{"done": true, "value": ...}`. `step.end [name,
+        {"value": ...}]` answers null, or `{"value": ...}` where the step had ended before. What `step.end [name,
+        {"error": text}]` answers is not read. Raises HostRefusal.
         """
 
     async def fetch(self, request: FetchRequest) -> FetchResponse:

@@ -31,6 +31,8 @@ functions_table = Table(
     Column("agent_tool_mode", String(10), nullable=False),
     Column("agent_tool_exposed_to", String(20), nullable=False),
     Column("allow_service_key_impersonation", Boolean, nullable=False),
+    # The hosts that its `fetch` reaches, such as `["api.example.com", "*.example.org"]`; null for every public one.
+    Column("allowed_hosts", Json),
     Column("created_at", Instant, nullable=False),
     Column("deployed_at", Instant, nullable=False),
     Column("updated_at", Instant, nullable=False),

@@ -101,13 +101,23 @@ class Cron:
                 moment += timedelta(minutes=1)
                 if self._fits(moment.astimezone(self._zone)):
                     return moment
-        wall = after.astimezone(self._zone).replace(tzinfo=UTC)
-        while True:
-            # As a clock on the wall shows it; `fold` is 0, so the first of two hours of one name counts.
+        return self._find_by_wall(after, self._zone)
+
+    def _find_by_wall(self, after: datetime, zone: ZoneInfo) -> datetime:
+        """Returns the first matching minute after a moment, as a clock on the wall shows it."""
+        near = timedelta(minutes=_LONGEST_CHANGE_MINUTES)
+        wall = after.astimezone(zone).replace(tzinfo=UTC)
+        if self._changes_about(after):
+            # An hour that was left out counts as a later one, which may be yet to come.
+            wall -= near
+        earliest, until = None, wall
+        while earliest is None or (wall < until and self._changes_about(earliest)):
             wall = self._find_after(wall)
-            moment = wall.replace(tzinfo=self._zone).astimezone(UTC)
-            if moment > after:
-                return moment
+            # `fold` is 0, so the first of two hours of one name counts.
+            moment = wall.replace(tzinfo=zone).astimezone(UTC)
+            if moment > after and (earliest is None or moment < earliest):
+                earliest, until = moment, wall + near if earliest is None else until
+        return earliest
 
     def _changes_about(self, after: datetime) -> bool:
         near = timedelta(minutes=_LONGEST_CHANGE_MINUTES)

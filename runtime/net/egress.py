@@ -95,6 +95,10 @@ def always_open() -> None:
     """Forbids nothing."""
 
 
+def allow_host(host: str) -> None:
+    """Forbids no host."""
+
+
 class RequestRefused(EgressError):
     code = "EGRESS_REQUEST_REFUSED"
     status = 400
@@ -214,12 +218,14 @@ class Egress:
         follow: int = 0,
         cross_host: bool = False,
         https_only: bool | None = None,
+        require_host: Callable[[str], None] = allow_host,
     ) -> AsyncGenerator[EgressStream, None]:
         """Sends a request and yields the answer as soon as its headers have arrived.
 
         `follow`: how many redirects to follow, each checked like the first URL; with 0 the redirect is the answer. They
         may not lead from https to http, nor to another host without `cross_host`. Only harmless headers are sent to
-        another origin. The body is sent again on 307 and 308. Raises EgressError.
+        another origin. The body is sent again on 307 and 308. `require_host` is called with the host of each of these
+        requests, and raises what forbids it. Raises EgressError.
         """
         self.require_open()
         secure = self._https_only if https_only is None else https_only
@@ -228,6 +234,7 @@ class Egress:
         outgoing = _OutgoingRequest.build(method, Target.parse(url, secure), headers or {}, body)
         redirects = _Redirects(follow, cross_host, secure)
         while True:
+            require_host(outgoing.target.host)
             async with self._reserve_host_slot(outgoing.target, deadline):
                 response = await self._send_request(outgoing, deadline)
                 try:

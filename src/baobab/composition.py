@@ -21,6 +21,7 @@ from baobab.runtime.integrations.opening import Integrations, open_integrations
 from baobab.runtime.jobs.jobs import DurableJobs
 from baobab.runtime.meetings.opening import Meetings, open_meetings
 from baobab.runtime.net.egress import Egress
+from baobab.runtime.net.record_resolver import RecordResolver
 from baobab.runtime.net.smtp import SmtpServer
 from baobab.runtime.tracing import Tracing, open_tracing
 from baobab.settings import Settings
@@ -205,6 +206,7 @@ async def open_application(
                     simulated=options.simulators,
                 ),
                 Slots: build_slots(settings, http_client),
+                RecordResolver: RecordResolver(settings.dns_resolvers, liveness.require_live),
                 InstallationSettings: InstallationSettings(settings.list_for_operator()),
                 **({} if tracing is None else {Tracing: tracing}),
             },

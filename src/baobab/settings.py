@@ -17,6 +17,7 @@ from baobab.regions import Region, read_regions
 from baobab.runtime.gateway.providers import parse_servers
 from baobab.runtime.integrations.provider import parse_client
 from baobab.runtime.meetings.provider import ProviderName
+from baobab.runtime.net.nameservers import parse_nameserver
 from baobab.runtime.net.smtp import SmtpServer
 from baobab.storage.secrets import decode_keys
 from baobab.tools.core.limits.plans import PLANS
@@ -24,6 +25,8 @@ from baobab.tools.core.setting import Setting
 from baobab.tools.core.simulators import Simulators, are_simulators_on
 
 PREFIX = "BAOBAB_"
+CLIENT_URL, CLIENT_KEY, CLIENT_APP = "BAOBAB_URL", "BAOBAB_KEY", "BAOBAB_APP"
+"""Variables of the commands that call a server (cli/client); the server itself has no use for them."""
 _EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - compared with, not bound to
 PeopleProvider = Literal["", "enrich_layer", "exa"]
 _PEOPLE_ROUTE = re.compile(r"(search_person|search_company|profile|profile_email)=(primary|secondary|tertiary)")
@@ -267,6 +270,13 @@ class Settings(BaseSettings):
         description="Domain below which each app's site has a host, such as `pages.example`; if empty, that of "
         "`BAOBAB_BASE_URL`.",
     )
+    dns_resolvers: WordList = Field(
+        ("1.1.1.1", "9.9.9.9"),
+        min_length=1,
+        max_length=5,
+        description="Resolvers that must all see the records of a custom domain: addresses, with a port if it is not "
+        "53, comma separated.",
+    )
     trusted_proxies: WordList = Field(
         (), description="Proxies whose `X-Forwarded-For` is trusted: addresses or networks, comma separated."
     )
@@ -288,6 +298,7 @@ class Settings(BaseSettings):
 
     @field_validator(
         "allowed_hosts",
+        "dns_resolvers",
         "trusted_proxies",
         "egress_allow",
         "people_routes",
@@ -298,6 +309,13 @@ class Settings(BaseSettings):
     @classmethod
     def _words(cls, value: Any) -> Any:
         return tuple(word.strip() for word in value.split(",") if word.strip()) if isinstance(value, str) else value
+
+    @field_validator("dns_resolvers")
+    @classmethod
+    def _resolvers(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for word in value:
+            parse_nameserver(word)
+        return tuple(dict.fromkeys(value))
 
     @field_validator("trusted_proxies", "egress_allow")
     @classmethod
@@ -519,6 +537,8 @@ def load_settings(environment: Mapping[str, str] | None = None, **overrides: Any
     """
     known_variables = {PREFIX + name.upper(): name for name in Settings.model_fields}
     for variable in os.environ if environment is None else environment:
+        if variable in (CLIENT_URL, CLIENT_KEY, CLIENT_APP):
+            continue
         if variable.upper().startswith(PREFIX) and variable not in known_variables:
             # Without the prefix, which would make every name look similar.
             near = difflib.get_close_matches(variable[len(PREFIX) :].lower(), known_variables.values(), n=1)

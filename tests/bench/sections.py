@@ -30,6 +30,7 @@ from tests.bench import (
     scale,
     start,
     stores,
+    triggers,
     workers,
 )
 from tests.bench.backends import Servers
@@ -74,6 +75,7 @@ SECTIONS: Mapping[str, tuple[Section, ...]] = {
     "fairness": (Section(hidden_rows.find_delays, hidden_rows.report_delays),),
     "data": (_alone(data), _alone(data_subscribers), _side_by_side(data_peers)),
     "console": (_alone(console),),
+    "triggers": (_alone(triggers),),
     "stores": (_side_by_side(stores),),
     "rows": (_side_by_side(rows),),
     "scale": (_side_by_side(scale),),

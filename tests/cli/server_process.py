@@ -28,8 +28,10 @@ _READY = re.compile(r"is ready\.\n(?:.*\n)*?  Models .*\n")
 _INHERITED = {name: value for name, value in os.environ.items() if not name.startswith("BAOBAB_")}
 
 
-def run_baobab(*arguments: object, settings: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    """Runs a command of the command line to its end.
+def run_baobab(
+    *arguments: object, settings: Mapping[str, str] | None = None, piped: str | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Runs a command of the command line to its end. piped: its standard input.
 
     It runs in this process, for starting another takes a second, and in a thread, for it has an event loop of its own.
     """
@@ -38,9 +40,8 @@ def run_baobab(*arguments: object, settings: Mapping[str, str] | None = None) ->
     mask = os.umask(0o022)
     try:
         with ThreadPoolExecutor(1) as threads:
-            result = threads.submit(
-                CliRunner().invoke, main, texts, env={**unset_variables, **(settings or {})}
-            ).result()
+            environment = {**unset_variables, **(settings or {})}
+            result = threads.submit(CliRunner().invoke, main, texts, env=environment, input=piped).result()
     finally:
         os.umask(mask)
     if result.exception is not None and not isinstance(result.exception, SystemExit):

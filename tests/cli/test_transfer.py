@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import hashlib
+import random
 import shutil
 import signal
 import sqlite3
@@ -505,6 +506,30 @@ async def test_a_dry_run_names_what_a_target_lacks_as_the_transfer_does(
         )
 
 
+async def test_a_dry_run_names_the_value_that_the_target_would_not_take(
+    source: Source, target: str, rows: PostgresServer
+) -> None:
+    columns = {"id": {"type": "uuid", "primaryKey": True}, "note": "text"}
+    indexes = {"by_note": {"columns": ["note"]}}
+    async with open_machine(source.data) as client:
+        schema = {"schema": {"tables": {"things": {"columns": columns, "indexes": indexes}}}}
+        answer = await client.post(f"/v1/{source.app_id}/schema/apply", json=schema)
+        assert answer.is_success, answer.text
+        # More than a page of an index, and nothing that could be compressed.
+        long_text = random.Random(1).randbytes(6000).hex()
+        row = {"id": "5a1f7a9e-0000-4000-8000-000000000001", "note": long_text}
+        answer = await client.post(f"/v1/{source.app_id}/things", json=row)
+        assert answer.is_success, answer.text
+    before = source.read_contents()
+    refusals = [read_refusal(source, target, *options) for options in (("--dry-run",), ())]
+    assert all(f"the tables of {source.app_id}" in refusal for refusal in refusals), refusals
+    assert all("things" in refusal and "5a1f7a9e" in refusal for refusal in refusals), refusals
+    assert source.read_contents() == before
+    with psycopg.connect(target) as connection:
+        names = connection.execute(b"SELECT datname FROM pg_database WHERE datname LIKE 'baobab_trial%'").fetchall()
+    assert names == []
+
+
 def test_places_for_files_that_are_none_or_taken_are_one_line(source: Source, target: str, tmp_path: Path) -> None:
     assert "s3://BUCKET/PREFIX" in read_refusal(source, target, "--objects", "ftp://files")
     full_folder = shutil.copytree(source.data / "objects" / "local", tmp_path / "taken")
@@ -547,6 +572,8 @@ def test_an_account_without_rights_is_one_line(source: Source, rows: PostgresSer
     rows.execute("CREATE ROLE reader LOGIN")
     line = read_refusal(source, target.replace("baobab@", "reader@"))
     assert "permission denied" in line
+    dry_run = run_transfer(source, target.replace("baobab@", "reader@"), "--dry-run")
+    assert "The values were not tried, because no database could be created for that" in dry_run.stdout
     assert is_verified(run_transfer(source, target)), "nothing was begun"
 
 

@@ -181,7 +181,8 @@ async def test_every_table_holds_rows_once_every_tool_has_been_used(used_data: P
     # Files need no locks of tenants, no operator drains a cell here, nobody follows a run from another process, no user
     # of an app is just signing in from an MCP client, has shown a code of an authenticator app, or has stored a file or
     # a key, no tick is due, no bot has come back from a meeting, no calendar is connected, no function has claimed or
-    # remembered anything, nobody has visited a site, and whoever wants to be told of clones has changed their mind.
+    # remembered anything, nobody has visited a site or read a published file, and whoever wants to be told of clones
+    # has changed their mind.
     assert await _empty_tables(f"sqlite:///{used_data / 'baobab.db'}") == {
         "tenant_locks",
         "draining_cells",
@@ -196,6 +197,7 @@ async def test_every_table_holds_rows_once_every_tool_has_been_used(used_data: P
         "function_claims",
         "function_steps",
         "site_traffic",
+        "file_traffic",
         "clone_webhooks",
     }
 

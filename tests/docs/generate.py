@@ -11,7 +11,7 @@ from baobab.mcp_server.errors import ERRORS
 from baobab.runtime.agents.offers import ToolOffers
 from baobab.runtime.agents.spec.spec import ToolRef
 from baobab.runtime.agents.spec.validation import ToolOffer
-from baobab.settings import PREFIX, Settings
+from baobab.settings import CLIENT_APP, CLIENT_KEY, CLIENT_URL, PREFIX, Settings
 from baobab.tools import toolsets
 from baobab.tools.core.auth.callers import Anonymous, EndUser
 from baobab.tools.core.call import GraphName, Tool
@@ -59,7 +59,7 @@ _SETTINGS: Mapping[str, tuple[str, ...]] = {
     "The server": ("data", "host", "port", "base_url", "workers", "drain_seconds", "jobs", "log_level", "access_log"),
     "Stores": ("database_url", "notices_url", "valkey_url", "kv", "objects_url", "row_security", "slow_statement_ms"),
     "Secrets": ("secret_key", "bootstrap_key", "metrics_token"),
-    "Network": ("allowed_hosts", "trusted_proxies", "files_domain", "sites_domain", "egress_allow"),
+    "Network": ("allowed_hosts", "trusted_proxies", "files_domain", "sites_domain", "dns_resolvers", "egress_allow"),
     "Accounts and mail": ("signup", "plan", "smtp_url", "mail_from"),
     "Models": (
         "ai_servers",
@@ -135,7 +135,9 @@ def render_settings(_registry: Registry) -> str:
         "```",
         "",
         "Options of `baobab serve`, such as `--port`, override them. If a value is wrong, or a variable with this",
-        "prefix is not on this page, the server says so in one line and does not start.",
+        "prefix is not on this page, the server says so in one line and does not start. It has no use for "
+        f"`{CLIENT_URL}`, `{CLIENT_KEY}` and `{CLIENT_APP}`, which are for [commands that call a server]"
+        "(command-line.md#without-logging-in).",
     ]
     setting_names = [name for names in _SETTINGS.values() for name in names]
     assert sorted(setting_names) == sorted(Settings.model_fields), "every setting has one section"

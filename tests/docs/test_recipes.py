@@ -2,6 +2,7 @@
 
 import hmac
 import json
+import os
 import re
 import secrets
 import subprocess
@@ -92,6 +93,12 @@ def read_bodies(output: str) -> list[dict[str, Any]]:
         bodies.append(body)
         output = output[end:]
     return bodies
+
+
+def find_program(folder: Path) -> dict[str, Any]:
+    """The environment of a reader who has installed the program, and not logged in anywhere."""
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    return {"PATH": path, "XDG_CONFIG_HOME": str(folder / "config")}
 
 
 def test_a_refusal_is_found_in_each_place_that_the_page_names(server: ServerProcess) -> None:
@@ -251,13 +258,11 @@ def test_tables_are_made_filled_and_opened_as_the_page_says(server: ServerProces
 
 def test_files_are_uploaded_read_and_bounded_as_the_page_says(server: ServerProcess, tmp_path: Path) -> None:
     _, variables = keep_variables(server)
-    upload, inline, thumbnail, visibility, settings = find_blocks(FILES, "sh")
     # The server names the address that it was started with, as it does behind a proxy.
-    commands = f"cd {tmp_path}\n{variables}{upload}{inline}{thumbnail}{visibility}{settings}"
-    process = run_shell(commands)
-    check_order(
-        process, "Baobabs store water.", "today.md", "Baobabs store water.", "null", "true", '"maxFileSizeMb":50'
-    )
+    output = run_shell("\n".join((f"cd {tmp_path}", variables, *find_blocks(FILES, "sh"))))
+    check_order(output, "Baobabs store water.", "today.md", "Baobabs store water.", "trips/b.txt", "trips/rome/a.txt")
+    check_order(output, '"prefix":"trips/rome/"', "trips/oslo/b.txt", "archive/b.txt", "2", '"deleted_ids":[]', "{}")
+    check_order(output, "null", "hi", "null", "404", "true", "86400", '"maxFileSizeMb":50')
 
 
 def test_files_are_pushed_and_pulled_as_the_page_says(server: ServerProcess, tmp_path: Path) -> None:
@@ -270,19 +275,24 @@ def test_a_site_is_deployed_as_the_page_says_also_from_continuous_integration(
     server: ServerProcess, tmp_path: Path
 ) -> None:
     _, variables = keep_variables(server)
-    in_one_call, by_zip = find_blocks(SITES, "sh")
+    in_one_call, by_folder, by_zip = find_blocks(SITES, "sh")
     (workflow,) = find_blocks(SITES, "yaml")
     (lines,) = re.findall(r"- run: \|\n((?: {10}.*\n)+)", workflow)
     (tmp_path / "dist" / "assets").mkdir(parents=True)
     (tmp_path / "dist" / "index.html").write_text("<h1>Built</h1>")
     (tmp_path / "dist" / "assets" / "app.js").write_text("let a = 1")
     recipe = "".join(line[10:] + "\n" for line in lines.splitlines())
-    output = run_shell(f"cd {tmp_path}\n{variables}{in_one_call}{recipe}{by_zip}")
-    check_order(output, '"status":"READY"', "true", '"status":"READY"', '"files_count":2')
+    output = run_shell(f"cd {tmp_path}\n{variables}{in_one_call}{recipe}{by_zip}{by_folder}", **find_program(tmp_path))
+    check_order(output, '"status":"READY"', "true", '"status":"READY"', '"files_count":2', ".localhost:")
 
 
-def test_functions_are_deployed_and_called_as_the_page_says(server: ServerProcess) -> None:
-    output = run_shell(set_variables(server) + "echo $APP\n" + "\n".join(find_blocks(FUNCTIONS, "sh")))
+def test_functions_are_deployed_and_called_as_the_page_says(server: ServerProcess, tmp_path: Path) -> None:
+    commands = set_variables(server) + "echo $APP\n" + "\n".join(find_blocks(FUNCTIONS, "sh"))
+    output = run_shell(commands, tmp_path, **find_program(tmp_path))
+    assert "interface Ctx {" in (tmp_path / "functions" / "baobab.d.ts").read_text()
+    check_order(
+        output, '{"hello":"Ada"}', "greet  version 1", '{"greeting":"Good morning"}', "info: greeting a stranger"
+    )
     check_order(output, '{"hello":"Ada"}', '"webhook_url"', '"type":"cron"', '{"thanks":true}', '"name":"lookup"')
     app_id = output.split()[0]
     base, owner = f"{server.address}/v1/{app_id}", {"authorization": f"Bearer {server.key}"}

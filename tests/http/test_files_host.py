@@ -9,7 +9,9 @@ from urllib.parse import urlsplit
 import pytest
 import pytest_asyncio
 from PIL import Image
+from sqlalchemy import update
 
+from baobab.storage.sql.tables import metadata
 from tests.http.installation import App, Installation, open_installation
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -18,7 +20,7 @@ API, DOMAIN = "api.example", "files.api.example"
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Installation]:
-    settings = {"base_url": f"https://{API}:8443", "files_domain": DOMAIN, "plan": "enterprise"}
+    settings = {"base_url": f"https://{API}:8443", "files_domain": DOMAIN, "plan": "certified"}
     async with open_installation(tmp_path_factory.mktemp("world"), **settings) as installation:
         yield installation
 
@@ -162,3 +164,43 @@ async def test_a_page_at_the_host_of_files_is_no_page_of_the_platform(world: Ins
     assert (preflight.status, preflight.headers["access-control-allow-origin"]) == (204, origin)
     served_answer = await world.ask("GET", take_target(address), {"origin": origin}, host=host_of(app))
     assert (served_answer.status, served_answer.headers["access-control-allow-origin"]) == (200, origin)
+
+
+async def test_a_published_file_is_served_from_the_host_of_its_app_alone(world: Installation, app: App) -> None:
+    address = await store(world, app)
+    file_id = urlsplit(address).path.rpartition("/")[2]
+    path = f"/storage/{app.id}/objects/{file_id}"
+    answer = await world.ask("PATCH", path, world.owner, {"published": True}, host=API)
+    url = answer.json["published_url"]
+    assert url == f"https://{host_of(app)}/storage/{app.id}/published/{file_id}"
+    answer = await world.ask("GET", take_target(url), host=host_of(app))
+    assert (answer.status, answer.content, answer.headers["cache-control"]) == (200, b"hello", "public, no-cache")
+    assert "set-cookie" not in answer.headers
+    # The API's host and the app's own send there, and a stranger's host of files has nothing.
+    for host, target in ((API, take_target(url)), (f"{app.subdomain}.{API}", f"/storage/published/{file_id}")):
+        answer = await world.ask("GET", target, host=host)
+        assert (answer.status, answer.headers["location"]) == (307, url)
+    stranger = await world.create_app()
+    other_host = f"{stranger.id.replace('_', '-')}.{DOMAIN}:8443"
+    assert (await world.ask("GET", take_target(url), host=other_host)).status == 421
+    other_target = take_target(url).replace(app.id, stranger.id)
+    assert (await world.ask("GET", other_target, host=other_host)).status == 404
+
+
+async def test_a_published_file_waits_for_the_next_month_when_the_plan_is_used_up(world: Installation) -> None:
+    app = await world.create_app()
+    address = await store(world, app)
+    file_id = urlsplit(address).path.rpartition("/")[2]
+    await world.ask("PATCH", f"/storage/{app.id}/objects/{file_id}", world.owner, {"published": True}, host=API)
+    target = f"/storage/{app.id}/published/{file_id}"
+    assert (await world.ask("GET", target, host=host_of(app))).status == 200
+    services = world.application.services
+    for flush in services.flushes:
+        await flush()
+    async with services.regions["local"].database.writing(lock=app.id) as connection:
+        table = metadata.tables["file_traffic"]
+        await connection.execute(update(table).where(table.c.app_id == app.id).values(sent_bytes=250 * 2**30))
+    refusal = await world.ask("GET", target, host=host_of(app))
+    assert (refusal.status, refusal.json["error"]["code"]) == (429, "QUOTA_BANDWIDTH_EXCEEDED")
+    # Whoever has a signed address goes on.
+    assert (await world.ask("GET", take_target(address), host=host_of(app))).status == 200

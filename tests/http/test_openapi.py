@@ -268,6 +268,7 @@ async def test_example_bodies_are_accepted_by_the_running_server(baobab: Baobab,
             "notices_channel_add",
             "notices_channel_confirm",
             "files_update",
+            "files_copy",
         ]
         unusable_names += [
             "integrations_connect",

@@ -266,3 +266,45 @@ async def test_a_key_that_must_ask_is_told_that_bytes_cannot_wait(live: Baobab, 
     assert response.status_code == 200, response.text
     assert (await live.client.patch(path, content=b"hello", headers=headers)).status_code == 204
     assert [file["size_bytes"] for file in await list_files(live, app)] == [5]
+
+
+async def test_a_client_behind_a_proxy_that_blocks_patch_names_it_in_a_header(live: Baobab, app: str) -> None:
+    path = await begin_path(live, app, 5, filename="a.txt")
+    headers = {**live.owner, **TUS, "content-type": "application/offset+octet-stream", "upload-offset": "0"}
+    override = {"x-http-method-override": "PATCH"}
+    answer = await live.client.post(path, content=b"hello", headers={**headers, **override})
+    assert (answer.status_code, answer.headers["upload-offset"]) == (204, "5")
+    assert (await live.client.post(path, content=b"", headers=headers)).status_code == 405
+    # The header counts where tus is spoken, and never for the sake of another method.
+    object_path = f"/storage/{app}/objects/{path.rpartition('/')[2]}"
+    for target, method, expected_status in (
+        (object_path, "POST", 405),
+        (path, "GET", 200),
+        (f"/storage/{app}/uploads", "POST", 412),
+    ):
+        answer = await live.client.request(method, target, headers={**live.owner, **override})
+        assert answer.status_code == expected_status, (target, method)
+    removal = await live.client.post(path, headers={**live.owner, **TUS, "x-http-method-override": "DELETE"})
+    assert (removal.status_code, removal.headers["tus-resumable"]) == (204, "1.0.0")
+
+
+async def test_a_client_reads_the_metadata_that_it_sent_again(live: Baobab, app: str) -> None:
+    values = {"filename": "年次報告.txt", "filetype": "text/plain", "metadata": '{"album": "summer"}', "own": "x"}
+    path = await begin_path(live, app, 5, **values)
+    for offset, content in ((0, b"he"), (2, b"llo")):
+        answer = await live.client.head(path, headers={**live.owner, **TUS})
+        assert answer.headers["upload-metadata"] == encode_metadata(**values)
+        assert (await append(live, path, offset, content)).status_code == 204
+    answer = await live.client.head(path, headers={**live.owner, **TUS})
+    assert answer.headers["upload-metadata"] == encode_metadata(**values)
+    listed_file = (await live.client.get(f"/storage/{app}/objects", headers=live.owner)).json()[0]
+    assert (listed_file["filename"], listed_file["metadata"]) == ("年次報告.txt", {"album": "summer"})
+    bare_path = await begin_path(live, app, 5)
+    assert "upload-metadata" not in (await live.client.head(bare_path, headers={**live.owner, **TUS})).headers
+
+
+@pytest.mark.parametrize("sent_text", ["filename eA==\r\nset-cookie: a=b", "filename eA==,é eA=="])
+async def test_metadata_cannot_become_another_header(live: Baobab, app: str, sent_text: str) -> None:
+    query = {"upload_metadata": sent_text, "upload_length": "5"}
+    answer = await live.client.post(f"/storage/{app}/uploads", params=query, headers={**live.owner, **TUS})
+    assert answer.status_code == 400

@@ -66,19 +66,22 @@ async def test_a_list_that_goes_on_after_its_last_entry_says_with_which(baobab: 
     app_id = await create_notes(baobab, *[f"note {number}" for number in range(5)])
     arguments = {"app_id": app_id, "limit": 3}
     page = await read(baobab, "data_changes", arguments)
-    assert page["more_than"] == 3
     later_page = await read(baobab, "data_changes", {**arguments, "before": page["next_before"]})
+    assert (page["total"], later_page["total"]) == (5, 5)
     assert [change["id"] for change in page["changes"] + later_page["changes"]] == [5, 4, 3, 2, 1]
     assert "next_before" not in later_page
 
 
-async def test_a_list_with_a_cursor_says_that_there_is_more_than_it_shows(baobab: Baobab) -> None:
+async def test_a_scan_of_keys_says_how_many_have_the_prefix(baobab: Baobab) -> None:
     app_id = await baobab.create_app()
     for number in range(3):
         await call_tool(baobab, "kv_put", {"app_id": app_id, "key": f"key-{number}", "value": number})
-    page = await read(baobab, "kv_scan", {"app_id": app_id, "limit": 2})
-    assert (len(page["keys"]), page["more_than"]) == (2, 2)
-    assert (await read(baobab, "kv_scan", {"app_id": app_id}))["total"] == 3
+    await call_tool(baobab, "kv_put", {"app_id": app_id, "key": "other", "value": 1})
+    scan = {"app_id": app_id, "prefix": "key-", "limit": 2}
+    page = await read(baobab, "kv_scan", scan)
+    last_page = await read(baobab, "kv_scan", {**scan, "cursor": page["cursor"]})
+    assert [(each["keys"], each["total"]) for each in (page, last_page)] == [(["key-0", "key-1"], 3), (["key-2"], 3)]
+    assert (await read(baobab, "kv_scan", {"app_id": app_id}))["total"] == 4
 
 
 TEXT = {"contentType": "text/plain", "content": "text"}

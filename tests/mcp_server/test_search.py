@@ -121,7 +121,7 @@ async def test_the_first_answer_after_a_start_is_the_same_as_later_ones() -> Non
     ("question", "what", "where"),
     [
         ("sign up form for my customers", "auth_signup", "only over REST: POST /auth/{app_id}/signup"),
-        ("use my own domain name", "custom domains", "Not built yet"),
+        ("a test copy of the app for staging", "staging and previews", "Not built yet"),
         ("search the organisation's memory", "substrate_search_memory", "a key with the scope `substrate`"),
         ("visitors run an agent without an account", "agents_public_run", "only over REST"),
     ],

@@ -15,6 +15,8 @@ ROWS_CHANGED = "rows.changed"
 """The type of what happens to rows of an app's tables. They are never emitted: the change log of the app holds them."""
 HOUR = "schedule"
 """The name of the event that is an hour of a trigger's own."""
+KEY_CHANGED = "key.changed"
+"""The name of the event, and its type, that a key has another value."""
 CUSTOM = "custom."
 """What the names of events begin with that an app emits itself."""
 
@@ -39,6 +41,8 @@ class AppEvent:
     subject: str
     applies: Callable[[Mapping[str, Any]], bool] = field(default=_applies_always, repr=False)
     """Whether what was emitted is this event, where one type stands for several."""
+    has_prefix: bool = False
+    """Whether triggers name the beginning of what it is about: whatever begins otherwise costs nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,15 +69,16 @@ class Occurrence:
 class Subscriptions(Protocol):
     """The port through which domains learn that triggers wait, and tell them what has happened."""
 
-    async def waits_for(self, app_id: str, type_: str, unit: Unit | None = None) -> bool:
+    async def waits_for(self, app_id: str, type_: str, unit: Unit | None = None, *, about: str | None = None) -> bool:
         """Returns whether a trigger of the app may wait for events of a type. Other processes learn within a second
         that one does; what was emitted in between is looked up then.
 
         unit: the open unit in which the event is told. Its connection is used if nothing is known of the app yet.
+        about: what the event is about, where triggers name the beginning of it.
         """
         ...
 
-    def may_wait_for(self, app_id: str, type_: str) -> bool:
+    def may_wait_for(self, app_id: str, type_: str, *, about: str | None = None) -> bool:
         """Returns the same at once, by what this process knows: true where it knows nothing."""
         ...
 

@@ -172,10 +172,11 @@ class AuditLog:
         data: Mapping[str, Any],
         *,
         app_id: str | None = None,
+        by_itself: bool = False,
     ) -> None:
         """Adds the row of an operator's change to an organisation, made by the command line without a credential.
 
-        app_id: the app that it was about.
+        app_id: the app that it was about. by_itself: whether nobody made the change: the actor is then the system.
         """
         row = {
             "id": self._ids.uuid(),
@@ -186,8 +187,8 @@ class AuditLog:
             "resource_type": resource,
             "resource_id": resource_id,
             "app_id": app_id,
-            "actor_type": "operator",
-            "event_data": {"door": "cli", **data},
+            "actor_type": "system" if by_itself else "operator",
+            "event_data": dict(data) if by_itself else {"door": "cli", **data},
             "ip_address": "local",
             "success": True,
             "created_at": self._clock.now(),

@@ -72,6 +72,8 @@ class RestBinding:
     """The query parameter that may hold the caller's credential, for browsers, which send no header here."""
     apart: bool = False
     """Whether it is served from the host of the app's files, where there is one."""
+    off_platform: bool = False
+    """Whether it is never served from the platform's own host."""
     site: bool = False
     """Whether it is a page of an app's site, which only the app's own host answers."""
     instead: Mapping[str, str] = field(default_factory=dict)

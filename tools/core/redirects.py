@@ -8,7 +8,7 @@ _THIS_MACHINE = ("localhost", "127.0.0.1", "::1")
 
 
 def is_listed(call: Call, address: str, *, localhost: bool) -> bool:
-    """Returns whether the origin of an address is the app's: listed among its origins, or that of its own host.
+    """Returns whether the origin of an address is the app's: listed among its origins, or that of one of its own hosts.
 
     localhost: whether addresses of the browser's own machine are, too.
     """
@@ -24,8 +24,9 @@ def is_listed(call: Call, address: str, *, localhost: bool) -> bool:
     if parts.hostname in _THIS_MACHINE and localhost:
         return True
     app, options = call.require_app(), call.services.options
-    for domain in (options.base_domain, options.sites_domain or options.base_domain):
-        own = urlsplit(options.build_address(f"{app.subdomain}.{domain}"))
+    subdomains = [f"{app.subdomain}.{domain}" for domain in (options.base_domain, options.sites_domain) if domain]
+    for host in (*subdomains, *app.domains):
+        own = urlsplit(options.build_address(host))
         if (parts.scheme, parts.hostname, port) == (own.scheme, own.hostname, own.port):
             return True
     return f"{parts.scheme}://{parts.hostname}" + (f":{port}" if port else "") in app.allowed_origins

@@ -60,6 +60,8 @@ class Rest:
     credential: the query parameter that may hold the caller's credential, for what browsers open without headers.
     examples: of fields of the body, by name; over MCP also of other arguments.
     apart: the response is user-uploaded bytes; it is served from the host of the app's files if there is one.
+    off_platform: it is never served from the platform's own host, whose cookies are the console's: where there is no
+    host of files, that path sends a browser to the app's own.
     site: a page of an app's site. It is answered on the app's own host, at every path that is not the API's; elsewhere
     its path sends a browser there.
     instead: by a method that its path does not take, what a caller should do who tries it.
@@ -86,6 +88,7 @@ class Rest:
     socket: bool = False
     credential: str | None = None
     apart: bool = False
+    off_platform: bool = False
     site: bool = False
     instead: Mapping[str, str] = field(default_factory=dict)
     instead_of_query: str = ""
@@ -475,6 +478,7 @@ def _bind(name: str, base: str, route: str, arguments: type[BaseModel], rest: Re
         socket=rest.socket,
         credential=rest.credential,
         apart=rest.apart,
+        off_platform=rest.off_platform,
         site=rest.site,
         instead=rest.instead,
         instead_of_query=rest.instead_of_query,

@@ -17,7 +17,7 @@ from baobab.tools.core.guard.own_prefixes import is_covered, list_prefixes
 from baobab.tools.core.guard.read_text import ReadText
 from baobab.tools.core.guard.texts import is_own_text
 from baobab.tools.core.signed_urls import Method, require_signature
-from baobab.tools.files.signed_urls import THUMBNAIL_SUFFIX, build_content_path
+from baobab.tools.files.signed_urls import PICTURE_SUFFIX, THUMBNAIL_SUFFIX, build_content_path
 from baobab.tools.files.tables import files_table, own_folders
 
 _columns = files_table.c
@@ -47,6 +47,8 @@ class BySignedUrl:
     method: Method
     suffix: str = ""
     """What follows the address of the file's content."""
+    bound_names: tuple[str, ...] = ()
+    """The arguments that the signature covers."""
     anonymous: bool = True
     credential: bool = False
     description: str = "Whoever has the signed address; no credential."
@@ -57,13 +59,32 @@ class BySignedUrl:
 
     async def authorise(self, call: Call, arguments: Mapping[str, Any]) -> None:
         path = build_content_path(call.require_app().id, str(arguments.get("object_id"))) + self.suffix
-        require_signature(call, self.method, path, arguments, "type", "size")
+        require_signature(call, self.method, path, arguments, *self.bound_names)
+        _require_running(call)
+
+
+@dataclass(frozen=True, slots=True)
+class OfVisitors:
+    """Everybody, while the app is not paused."""
+
+    anonymous: bool = True
+    credential: bool = False
+    description: str = "Everybody, while the file is published; no credential."
+    raises: tuple[type[BaobabError], ...] = (AppNotFound, AppPaused)
+
+    def admits(self, caller: Caller) -> bool:
+        return True
+
+    async def authorise(self, call: Call, arguments: Mapping[str, Any]) -> None:
         _require_running(call)
 
 
 OF_RUNNING_APP = OfRunningApp()
-BY_UPLOAD_URL, BY_DOWNLOAD_URL = BySignedUrl("PUT"), BySignedUrl("GET")
+BY_UPLOAD_URL = BySignedUrl("PUT", bound_names=("type", "size"))
+BY_DOWNLOAD_URL = BySignedUrl("GET", bound_names=("download",))
 BY_THUMBNAIL_URL = BySignedUrl("GET", suffix=THUMBNAIL_SUFFIX)
+BY_PICTURE_URL = BySignedUrl("GET", suffix=PICTURE_SUFFIX, bound_names=("size", "shape", "format"))
+VISITORS = OfVisitors()
 
 
 async def note_files(call: Call, *rows: Any) -> None:

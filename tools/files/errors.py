@@ -1,6 +1,6 @@
 """The errors of files, in the contract's codes."""
 
-from baobab.tools.core import BadRequest, BaobabError, Conflict, NotFound
+from baobab.tools.core import BadRequest, BaobabError, Conflict, Forbidden, NotFound
 from baobab.tools.core.errors import AlreadyExists, InvalidType
 
 
@@ -9,6 +9,12 @@ class FileNotFound(NotFound):
 
     summary = "There is no such file."
     remediation = "List the files that you may see with op:files_list. A file is listed once its bytes have arrived."
+
+
+class PublishingRefused(Forbidden):
+    code = "FILES_PUBLISHING_REFUSED"
+    summary = "A user of an app cannot publish files to everybody."
+    remediation = "Share the file with the app's users (`public`), or ask those who run the app to publish it."
 
 
 class ContentTypeRefused(InvalidType):
@@ -70,7 +76,9 @@ class UploadRunning(AlreadyExists):
 
 class NoThumbnail(NotFound):
     summary = "The file has no thumbnail."
-    remediation = "Show the file itself. Thumbnails are made of PNG, JPEG, GIF, WebP and AVIF pictures of up to 20 MiB."
+    remediation = (
+        "Show the file itself. Thumbnails are made of PNG, JPEG, GIF, WebP and AVIF pictures and PDFs of up to 20 MiB."
+    )
 
 
 class RangeNotSatisfiable(BaobabError):
@@ -124,3 +132,14 @@ class MetadataInvalid(BadRequest):
     remediation = (
         "Send Upload-Length, and in Upload-Metadata pairs such as `filename aW1hZ2UucG5n,filetype aW1hZ2UvcG5n`."
     )
+
+
+class CopyKeyReused(Conflict):
+    code = "FILES_KEY_REUSED"
+    summary = "An earlier call with this idempotency key asked for another copy."
+    remediation = "Send the same arguments again to get that file, or send another key."
+
+
+class ChoiceAmbiguous(BadRequest):
+    summary = "The files to delete are named once: by their ids, or by the prefix of their names."
+    remediation = "Send `ids` or `prefix`, and keep the files if you are not sure which are meant."

@@ -12,7 +12,7 @@ from sqlalchemy import select, union
 from baobab.storage.sql.database import Execute
 from baobab.tools.core import AppNotFound, Services
 from baobab.tools.core.stores import Stores
-from baobab.tools.files.tables import FREEZES, THUMBNAIL, build_app_folder, file_parts, file_usage, files_table
+from baobab.tools.files.tables import FREEZES, PICTURE, THUMBNAIL, build_app_folder, file_parts, file_usage, files_table
 
 _PAGE = 500
 
@@ -57,7 +57,10 @@ async def _find_leftovers(stores: Stores, app_id: str) -> AsyncIterator[str]:
         for file_id, keys_of_file in by_file.items():
             names = stored_names.get(file_id, frozenset())
             for key in keys_of_file:
-                if names is not None and key.rpartition("/")[2] not in names:
+                name = key.rpartition("/")[2]
+                # Small copies go with their file, whose folder is only left over as a whole.
+                is_of_file = bool(names) and name.startswith(PICTURE)
+                if names is not None and name not in names and not is_of_file:
                     yield key
 
 

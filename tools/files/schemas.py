@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, NotRequired
 from pydantic import AfterValidator, Field, WithJsonSchema
 from typing_extensions import TypedDict
 
-from baobab.tools.core import NameText, Text, Uuid
+from baobab.tools.core import NameText, NotSecret, Text, Uuid
 from baobab.tools.files.errors import ContentInvalid, FileTooLarge
 
 MOST_INLINE = 2**20
@@ -50,6 +50,37 @@ SizeBytes = Annotated[int, Field(ge=0, le=2**40, description="The exact length o
 FileId = Annotated[Uuid, Field(description="The file's id: `objectId` of its upload.")]
 
 
+MetadataName = Annotated[
+    str,
+    Text(64, min_length=1, pattern=r"^[A-Za-z0-9_.-]+$"),
+    NotSecret("a name that the caller gave some text"),
+    Field(description="A name in the metadata of files."),
+]
+Metadata = Annotated[
+    dict[MetadataName, Annotated[str, Text(500)]],
+    Field(
+        max_length=20,
+        description="Texts of your own by name, up to 20 of up to 500 characters each.",
+        examples=[{"album": "summer"}],
+    ),
+]
+FilenamePrefix = Annotated[
+    str,
+    Text(255, min_length=1),
+    Field(description="How the names begin, such as `photos/`.", examples=["photos/"]),
+]
+IdempotencyKey = Annotated[
+    str,
+    Text(128, min_length=1),
+    NotSecret("a name of the caller's own"),
+    Field(description="A text of your own. A second call with it answers the file of the first one."),
+]
+KEY_HEADER = {"idempotency_key": "idempotency-key"}
+PictureSize = Literal[160, 320, 640, 1280, 1920]
+PictureShape = Literal["whole", "square"]
+FileOrder = Literal["created", "name", "size"]
+
+
 class ResourceInfo(TypedDict):
     storage_used_bytes: int
     storage_reserved_bytes: Annotated[int, Field(description="What started uploads reserve; not in `used`.")]
@@ -78,7 +109,12 @@ class Download(TypedDict):
     downloadUrl: Annotated[str, Field(description="Whoever has it may read the file there until it expires.")]
     filename: str
     expiresIn: Annotated[int, Field(description="Seconds until the addresses expire.")]
-    thumbnailUrl: Annotated[str | None, Field(description="A small copy of a picture; null for other files.")]
+    thumbnailUrl: Annotated[
+        str | None, Field(description="A small copy of a picture, or of a PDF's first page; null for other files.")
+    ]
+    pictureUrl: Annotated[
+        str | None, Field(description="The copy in the size that was asked for; null if none was, or there is none.")
+    ]
 
 
 class StoredFile(TypedDict):
@@ -90,6 +126,29 @@ class StoredFile(TypedDict):
     size_bytes: int
     public: Annotated[bool, Field(description="Whether every signed-in user may download it.")]
     created_at: datetime
+    metadata: Annotated[dict[str, str], Field(description="The texts that were stored with it.")]
+    published_url: Annotated[
+        str | None, Field(description="Where everybody may read it, without a credential; null if it is not published.")
+    ]
+
+
+class Folder(TypedDict):
+    prefix: Annotated[str, Field(description="How the names of its files begin, with a slash at the end.")]
+    files_count: int
+    size_bytes: int
+
+
+class Folders(TypedDict):
+    folders: list[Folder]
+    has_more: Annotated[bool, Field(description="Whether there are more than a thousand folders.")]
+
+
+class Deletion(TypedDict):
+    deleted_ids: list[str]
+    missing_ids: Annotated[
+        list[str], Field(description="Of the ids that were given, those of no file that you may delete.")
+    ]
+    has_more: Annotated[bool, Field(description="Whether more files than one call deletes have names of this prefix.")]
 
 
 class Conditions(TypedDict):

@@ -47,15 +47,27 @@ _RANGE = re.compile(r"bytes\s*=\s*(\d{0,15})\s*-\s*(\d{0,15})\s*", re.ASCII)
 _UNQUOTED = re.compile(r"[^ !#-\[\]-~]")
 
 
-async def serve(call: Call, row: Any, range_: str, conditions: Conditions, *, lifetime: int) -> Stream:
-    """Returns the bytes of a stored file, or the requested range of them, unless the reader already has them.
+async def serve(
+    call: Call,
+    row: Any,
+    range_: str,
+    conditions: Conditions,
+    *,
+    cache_control: str,
+    download: str | None = None,
+    media_type: str | None = None,
+) -> tuple[Stream, int]:
+    """Returns the bytes of a stored file, or the requested range of them, unless the reader already has them, and how
+    many are sent.
 
-    lifetime: the seconds for which a browser may cache them. Raises RangeNotSatisfiable, StoreFailed or Damaged.
+    download: the name under which a browser saves the file, instead of showing it; None as its type has it.
+    media_type: None for the file's own. Raises RangeNotSatisfiable, StoreFailed or Damaged.
     """
+    media_type = media_type or _build_media_type(row.content_type)
     version = Version(f'"{row.sha256}"', row.stored_at)
-    add_headers(call, **version.headers, cache_control=build_cache_control(row, lifetime))
+    add_headers(call, **version.headers, cache_control=cache_control)
     if version.is_known(conditions):
-        return build_unchanged(row.content_type)
+        return build_unchanged(media_type), 0
     objects, key, size = call.stores.objects, build_folder(row.app_id, row.id) + row.stored_as, row.size_bytes
     with translate_errors():
         info = await objects.head(key)
@@ -63,11 +75,11 @@ async def serve(call: Call, row: Any, range_: str, conditions: Conditions, *, li
         raise Damaged("The bytes of this file are missing.")
     part = _parse_range(range_, size) if version.continues(conditions) else None
     start, end = part or (0, size)
-    add_headers(call, content_length=str(end - start), content_disposition=_build_disposition(row))
+    add_headers(call, content_length=str(end - start), content_disposition=_build_disposition(row, download))
     if part is not None:
         add_headers(call, content_range=f"bytes {start}-{end - 1}/{size}")
-    pieces = read_bytes(objects, key, start, end if call.context.method != "HEAD" else start)
-    return Stream(pieces, _build_media_type(row.content_type), is_part=part is not None)
+    end = end if call.context.method != "HEAD" else start
+    return Stream(read_bytes(objects, key, start, end), media_type, is_part=part is not None), end - start
 
 
 def build_cache_control(row: Any, lifetime: int) -> str:
@@ -113,9 +125,10 @@ def _parse_range(text: str, size: int) -> tuple[int, int] | None:
     return start, min(end, size)
 
 
-def _build_disposition(row: Any) -> str:
-    kind = "inline" if row.content_type.partition(";")[0] in _SHOWN else "attachment"
-    name = row.filename.rpartition("/")[2]
+def _build_disposition(row: Any, download: str | None) -> str:
+    is_shown = download is None and row.content_type.partition(";")[0] in _SHOWN
+    kind = "inline" if is_shown else "attachment"
+    name = (download or row.filename).rpartition("/")[2]
     plain = _UNQUOTED.sub("_", name)
     return f"{kind}; filename=\"{plain}\"; filename*=UTF-8''{quote(name, safe='')}"
 

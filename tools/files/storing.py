@@ -17,14 +17,15 @@ from baobab.storage.objects.store import ObjectInfo
 from baobab.storage.sql.database import Execute, Unit
 from baobab.tools.core import AppMigrating, BaobabError, Call, Services
 from baobab.tools.core.auth.directory import App
-from baobab.tools.core.guard.texts import find_origin, find_writer
+from baobab.tools.core.guard.own_prefixes import is_covered, list_prefixes
+from baobab.tools.core.guard.texts import find_origin, find_writer, is_own_text
 from baobab.tools.files import quota
 from baobab.tools.files.access import owner_of
 from baobab.tools.files.errors import AlreadyStored, FileNotFound, LengthDiffers, StoreFailed, UploadRunning
 from baobab.tools.files.quota import Usage
 from baobab.tools.files.schemas import StoredFile
-from baobab.tools.files.signed_urls import UPLOAD_SECONDS
-from baobab.tools.files.tables import FREEZES, PENDING, build_folder, file_parts, files_table
+from baobab.tools.files.signed_urls import UPLOAD_SECONDS, build_published_url
+from baobab.tools.files.tables import FREEZES, PENDING, build_folder, file_parts, files_table, own_folders
 from baobab.tools.files.toolset import DELETED, STORED
 
 Row = Any
@@ -52,11 +53,12 @@ async def reserve(
     size: int,
     public: bool,
     seconds: int = UPLOAD_SECONDS,
+    **values: Any,
 ) -> tuple[Row, Usage]:
     """Inserts the row of a file without bytes, which belongs to the caller and reserves room for some seconds.
 
     Returns the row and the usage of the app with it. Raises ContentTypeRefused, FileTooLarge, QuotaExceeded or
-    TooManyUploads. unit: holds the app's lock.
+    TooManyUploads. unit: holds the app's lock. values: of further columns.
     """
     app, now, user_id = call.require_app(), call.now, owner_of(call.caller)
     quota.require_allowed(app, content_type, size)
@@ -73,6 +75,7 @@ async def reserve(
         "public": public,
         "created_at": now,
         "reserved_until": now + timedelta(seconds=seconds),
+        **values,
     }
     inserted_row = (await unit.execute(insert(files_table).values(row).returning(files_table))).one()
     return inserted_row, replace(usage, reserved_bytes=usage.reserved_bytes + size)
@@ -177,6 +180,47 @@ def _describe(row: Row) -> dict[str, Any]:
     return {"object_id": row.id, "key": build_object_key(row), **{name: getattr(row, name) for name in names}}
 
 
+async def delete_files(call: Call, unit: Unit, conditions: Sequence[ColumnElement[bool]]) -> Sequence[Row]:
+    """Deletes the rows of files of the caller's app, in a unit that holds its lock, and enqueues the deletion of their
+    bytes. Returns the rows.
+    """
+    app, services = call.require_app(), call.services
+    rows = (await unit.execute(delete(files_table).where(*conditions).returning(files_table))).all()
+    if not rows:
+        return rows
+    ids, parts = [row.id for row in rows], file_parts.c
+    await unit.execute(delete(file_parts).where(parts.app_id == app.id, parts.file_id.in_(ids)))
+    totals: dict[str | None, list[int]] = {}
+    for row in rows:
+        if row.stored_at is not None:
+            total = totals.setdefault(row.user_id, [0, 0])
+            total[0], total[1] = total[0] + row.size_bytes, total[1] + 1
+            await services.jobs.emit(
+                unit, DELETED, app_id=app.id, data=_describe(row), tenant=app.organisation_id, only_awaited=True
+            )
+    for user_id, (size, count) in totals.items():
+        await quota.count_file(unit, app.id, user_id, -size, -count)
+    arguments = {"app_id": app.id, "file_ids": ids}
+    await services.jobs.enqueue(unit, _ERASE_MANY, arguments, tenant=app.organisation_id)
+    return rows
+
+
+async def choose_writer(call: Call, execute: Execute, row: Row) -> str | None:
+    """Returns as whose text a file counts that gets another name, or is copied.
+
+    It never becomes the app's own text by that: what comes from outside stays so, and a run of an agent cannot move
+    what is not the app's own into a place that is.
+    """
+    if "outside" in (find_writer(call), row.writer) or row.user_id is not None:
+        return "outside"
+    if call.context.step is not None or call.approved_attempt is not None:
+        folders = [each.prefix for each in await list_prefixes(execute, own_folders, row.app_id)]
+        if not is_own_text(row.writer, in_own_place=is_covered(row.filename, folders)):
+            return "outside"
+    writer: str | None = row.writer
+    return writer
+
+
 async def delete_pending(
     services: Services, unit: Unit, app_id: str, ids: Sequence[str], conditions: Sequence[ColumnElement[bool]]
 ) -> None:
@@ -217,7 +261,7 @@ def build_object_key(row: Row) -> str:
     return f"{row.app_id}/{row.user_id or 'service'}/{row.id}_{row.filename}"
 
 
-def describe(row: Row) -> StoredFile:
+def describe(call: Call, row: Row) -> StoredFile:
     return {
         "id": row.id,
         "user_id": row.user_id,
@@ -227,6 +271,8 @@ def describe(row: Row) -> StoredFile:
         "size_bytes": row.size_bytes,
         "public": row.public,
         "created_at": row.created_at,
+        "metadata": row.metadata or {},
+        "published_url": None if row.published_at is None else build_published_url(call, row.id),
     }
 
 

@@ -1,10 +1,11 @@
 """The rows of files, in the database of the app's region. Their bytes are in the region's object store."""
 
-from sqlalchemy import BigInteger, Boolean, Column, Index, String, Table
+from sqlalchemy import BigInteger, Boolean, Column, Index, String, Table, Text
 
-from baobab.storage.sql.tables import Instant, metadata
+from baobab.storage.sql.tables import Instant, Json, metadata
 from baobab.tools.core import AppTable, Freezes
 from baobab.tools.core.guard.own_prefixes import define_prefixes
+from baobab.tools.core.traffic import define_traffic
 
 FREEZES = Freezes("files")
 
@@ -30,12 +31,22 @@ files_table = Table(
     Column("stored_as", String(36)),
     Column("sha256", String(64)),
     Column("stored_at", Instant),
+    # Texts by name, of whoever stored it; null for none.
+    Column("metadata", Json),
+    # Since when everybody may read it at its permanent address; null for files that are not published.
+    Column("published_at", Instant),
+    # The header Upload-Metadata of a resumable upload, which its client reads again.
+    Column("sent_metadata", Text),
+    # The caller and the idempotency key that made it, as a digest, and one of what the call asked for.
+    Column("request_key", String(64)),
+    Column("request_digest", String(64)),
 )
 _columns = files_table.c
 PENDING = _columns.stored_at.is_(None)
 """The condition for files without bytes."""
 Index("ix_files_app_id_user_id_id", _columns.app_id, _columns.user_id, _columns.id)
 Index("ix_files_app_id_filename_id", _columns.app_id, _columns.filename, _columns.id)
+Index("ix_files_app_id_request_key", _columns.app_id, _columns.request_key, unique=True)
 Index("ix_files_pending", _columns.app_id, _columns.reserved_until, sqlite_where=PENDING, postgresql_where=PENDING)
 
 file_parts = Table(
@@ -71,6 +82,9 @@ file_usage_by_user = Table(
 )
 """The part of `file_usage` that is each user's."""
 
+file_traffic = define_traffic("file_traffic")
+"""What published files have sent."""
+
 own_folders = define_prefixes("file_own_folders")
 """The beginnings of names of files that an admin has marked as the app's own text."""
 
@@ -80,11 +94,14 @@ APP_TABLES = (
     AppTable(file_usage),
     AppTable(file_usage_by_user),
     AppTable(own_folders),
+    AppTable(file_traffic),
 )
 
 
 THUMBNAIL = "thumbnail"
 """The last segment of the key of a file's thumbnail, beside that of its bytes."""
+PICTURE = "picture-"
+"""The beginning of the last segment of the key of each other small copy."""
 
 
 def build_folder(app_id: str, file_id: str) -> str:

@@ -1,6 +1,8 @@
-"""Small copies of pictures, drawn when they are first asked for and then kept beside the file's bytes.
+"""Small copies of pictures and of the first pages of PDFs, drawn when they are first asked for and then kept beside the
+file's bytes.
 
-They are not counted in the app's quota: each has a few KB, and goes with its file.
+Only few sizes, shapes and kinds can be asked for, so that a file has few copies. They are not counted in the app's
+quota, and go with their file.
 """
 
 import asyncio
@@ -8,66 +10,97 @@ import contextlib
 import hashlib
 import tempfile
 from collections.abc import AsyncGenerator
+from dataclasses import dataclass
 from typing import IO, Any
 
 from baobab.runtime.documents.document import UnreadableDocument
-from baobab.runtime.documents.thumbnails import MEDIA_TYPE, MOST_SOURCE, draw_thumbnail
+from baobab.runtime.documents.thumbnails import MOST_DRAWN, MOST_SOURCE, PictureKind, draw_picture
 from baobab.storage.objects.store import ObjectStore
 from baobab.tools.core import Call
 from baobab.tools.core.stream import Stream
 from baobab.tools.files.conditions import Version
 from baobab.tools.files.errors import FileNotFound, NoThumbnail
-from baobab.tools.files.schemas import Conditions
-from baobab.tools.files.serving import (
-    add_headers,
-    build_cache_control,
-    build_unchanged,
-    read_bytes,
-    translate_errors,
-)
+from baobab.tools.files.schemas import Conditions, PictureShape, PictureSize
+from baobab.tools.files.serving import add_headers, build_unchanged, read_bytes, translate_errors
 from baobab.tools.files.storing import find_row
-from baobab.tools.files.tables import THUMBNAIL, build_folder
+from baobab.tools.files.tables import PICTURE, THUMBNAIL, build_folder
 
-_PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp", "image/avif")
-_MOST_BYTES = 2**20
+_PDF = "application/pdf"
+_PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp", "image/avif", _PDF)
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """A small copy: the most pixels of a side, whether it is a square, and its kind. name: in the object store."""
+
+    side: int
+    is_square: bool
+    kind: PictureKind
+    name: str
+
+    @property
+    def media_type(self) -> str:
+        return f"image/{self.kind}"
+
+
+SMALL = Drawing(side=320, is_square=False, kind="webp", name=THUMBNAIL)
+
+
+def choose_drawing(
+    row: Any, size: PictureSize, shape: PictureShape, kind: PictureKind | None, accepted_types: str
+) -> Drawing:
+    """Returns the copy of a file that is asked for.
+
+    kind: None for the smallest of those that the reader takes. accepted_types: the reader's header Accept.
+    """
+    if kind is None:
+        is_drawn = row.content_type.partition(";")[0] not in ("image/jpeg", "image/avif", "image/webp")
+        other: PictureKind = "png" if is_drawn else "jpeg"
+        kind = "avif" if "image/avif" in accepted_types else "webp" if "image/webp" in accepted_types else other
+    return Drawing(size, shape == "square", kind, f"{PICTURE}{size}-{shape}.{kind}")
 
 
 def may_have_thumbnail(row: Any) -> bool:
     return row.content_type.partition(";")[0] in _PICTURES and 0 < row.size_bytes <= MOST_SOURCE
 
 
-async def serve_thumbnail(call: Call, row: Any, conditions: Conditions, *, lifetime: int) -> Stream:
-    """Returns the thumbnail of a file that is stored, unless the reader has it. lifetime: as of `serve`.
+async def serve_picture(
+    call: Call, row: Any, drawing: Drawing, conditions: Conditions, *, cache_control: str
+) -> tuple[Stream, int]:
+    """Returns a small copy of a file that is stored, unless the reader has it, and how many bytes are sent.
 
     Raises NoThumbnail, FileNotFound where the file is deleted meanwhile, StoreFailed, Damaged, Unavailable.
     """
     if not may_have_thumbnail(row):
         raise NoThumbnail
-    picture = await _read_kept(call.stores.objects, row)
+    picture = await _read_kept(call.stores.objects, row, drawing)
     if picture is None:
-        picture = await _draw(call, row)
+        # What cannot be drawn in one size is not tried in others.
+        is_refused = await _read_kept(call.stores.objects, row, SMALL) == b""
+        picture = b"" if is_refused else await _draw(call, row, drawing)
     if not picture:
-        raise NoThumbnail("No thumbnail can be drawn of this picture: it is damaged or too large.")
+        raise NoThumbnail("No small copy can be drawn of this file: it is damaged or too large.")
     version = Version(f'"{hashlib.sha256(picture).hexdigest()}"', row.stored_at)
-    add_headers(call, **version.headers, cache_control=build_cache_control(row, lifetime))
+    add_headers(call, **version.headers, cache_control=cache_control)
     if version.is_known(conditions):
-        return build_unchanged(MEDIA_TYPE)
+        return build_unchanged(drawing.media_type), 0
     add_headers(call, content_length=str(len(picture)), content_disposition="inline")
-    return Stream(_iterate(picture if call.context.method != "HEAD" else b""), MEDIA_TYPE)
+    content = picture if call.context.method != "HEAD" else b""
+    return Stream(_iterate(content), drawing.media_type), len(content)
 
 
-async def _read_kept(objects: ObjectStore, row: Any) -> bytes | None:
-    """Returns the thumbnail that was drawn before; no bytes where it could not be drawn."""
+async def _read_kept(objects: ObjectStore, row: Any, drawing: Drawing) -> bytes | None:
+    """Returns a copy that was drawn before; no bytes where it could not be drawn."""
     with translate_errors():
-        reader = await objects.get(build_folder(row.app_id, row.id) + THUMBNAIL)
+        reader = await objects.get(build_folder(row.app_id, row.id) + drawing.name)
         if reader is None:
             return None
         async with contextlib.aclosing(reader):
             return b"".join([piece async for piece in reader])
 
 
-async def _draw(call: Call, row: Any) -> bytes:
-    """Draws the thumbnail and keeps it. What cannot be drawn is kept as no bytes, so that it is tried once."""
+async def _draw(call: Call, row: Any, drawing: Drawing) -> bytes:
+    """Draws a copy and keeps it. What cannot be drawn is kept as no bytes, so that it is tried once."""
     folder = build_folder(row.app_id, row.id)
     objects = call.stores.objects
     file = await asyncio.to_thread(_make_file)
@@ -75,18 +108,21 @@ async def _draw(call: Call, row: Any) -> bytes:
         async for piece in read_bytes(objects, folder + row.stored_as, 0, row.size_bytes):
             await asyncio.to_thread(_write, file, piece)
         await asyncio.to_thread(file.seek, 0)
-        picture = await draw_thumbnail(file)
+        is_pdf = row.content_type.partition(";")[0] == _PDF
+        picture = await draw_picture(file, drawing.side, drawing.kind, is_square=drawing.is_square, is_pdf=is_pdf)
     except UnreadableDocument:
         picture = b""
     finally:
         await asyncio.to_thread(file.close)
     with translate_errors():
-        await objects.put(folder + THUMBNAIL, _iterate(picture), content_type=MEDIA_TYPE, max_bytes=_MOST_BYTES)
+        await objects.put(
+            folder + drawing.name, _iterate(picture), content_type=drawing.media_type, max_bytes=MOST_DRAWN
+        )
     async with call.reading() as execute:
         is_there = await find_row(execute, row.app_id, row.id) is not None
     if not is_there:
         # Its bytes may have been deleted before this was put.
-        await objects.delete(folder + THUMBNAIL)
+        await objects.delete(folder + drawing.name)
         raise FileNotFound
     return picture
 

@@ -25,6 +25,7 @@ files = Toolset(
     app_tables=APP_TABLES,
     clones=(
         *never_clone("files are data", "files", "file_parts", "file_usage", "file_usage_by_user"),
+        *never_clone("history", "file_traffic"),
         *never_clone("marks of the app's own texts: a copy's texts are a stranger's", "file_own_folders"),
     ),
     events=(

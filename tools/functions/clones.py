@@ -99,6 +99,9 @@ async def _list_env(place: Place) -> Mapping[str, Sequence[str]]:
 async def _list_abilities(place: Place) -> Iterable[Ability]:
     abilities = []
     for row in await _read_rows(place):
+        hosts = "every public host" if row.allowed_hosts is None else ", ".join(row.allowed_hosts) or "no other host"
+        says = f"Where the function {row.name} runs, it may send what it reads to {hosts}."
+        abilities.append(Ability("function_fetch", row.name, says))
         for each in row.triggers:
             if not _acts_for_strangers(each):
                 continue

@@ -104,6 +104,14 @@ class OwnServerRefused(Forbidden):
     remediation = "Use PLATFORM_API_URL with a path of the app, such as /v1/{app_id}/TABLE."
 
 
+class HostNotAllowed(Forbidden):
+    code = "FUNCTION_FETCH_REFUSED"
+    summary = "The function names the hosts that its fetch reaches, and this is none of them."
+    remediation = (
+        "If the function should reach it, add it with op:functions_settings_update; keep the others in the list."
+    )
+
+
 class CallFailed(BaobabError):
     """What ends a public call before or instead of an answer of the function. Its body is flat."""
 

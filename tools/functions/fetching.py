@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
@@ -10,7 +11,7 @@ from baobab.runtime.net.egress import Egress, EgressStream
 from baobab.tools.core import Forbidden, Services
 from baobab.tools.core.errors import BodyTooLarge
 from baobab.tools.core.own_door import OwnDoor
-from baobab.tools.functions.errors import OwnServerRefused, ReadOnlyRefused
+from baobab.tools.functions.errors import HostNotAllowed, OwnServerRefused, ReadOnlyRefused
 
 if TYPE_CHECKING:
     from baobab.tools.functions.host import FunctionHost
@@ -113,6 +114,7 @@ async def _fetch_outside(host: "FunctionHost", request: FetchRequest) -> FetchRe
                 timeout=host.row.timeout_ms / 1000,
                 follow=follow,
                 cross_host=True,
+                require_host=partial(require_host, host.row),
             )
         )
     except BaseException:
@@ -124,6 +126,18 @@ async def _fetch_outside(host: "FunctionHost", request: FetchRequest) -> FetchRe
     pairs = [(name.lower(), value) for name, value in answer.headers.items() if name.lower() not in _DECODED]
     body_outside = _read_outside(answer, stack)
     return build_response(answer.status, pairs, body_outside, answer.url, redirected=answer.url != request.url)
+
+
+def require_host(row: Any, host: str) -> None:
+    """Raises HostNotAllowed for a host that a function does not name."""
+    if row.allowed_hosts is None:
+        return
+    name = host.rstrip(".").lower()
+    for allowed in row.allowed_hosts:
+        # `*.example.com` is what stands below the name, and not the name itself.
+        if name == allowed or (allowed.startswith("*.") and name.endswith(allowed[1:])):
+            return
+    raise HostNotAllowed(f"The function {row.name} does not name {name[:100]} in allowed_hosts.")
 
 
 async def _read_outside(answer: EgressStream, stack: AsyncExitStack) -> AsyncGenerator[bytes, None]:

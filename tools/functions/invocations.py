@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Coroutine
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import delete, func, insert, select
 
@@ -19,6 +19,7 @@ from baobab.tools.core.outages import STORE_OUTAGES
 from baobab.tools.functions.errors import InvocationsExhausted
 from baobab.tools.functions.tables import FREEZES, invocations, usage
 
+T = TypeVar("T")
 KEPT = 10_000
 """The most rows of one app's log."""
 _PENDING = 20_000
@@ -59,7 +60,7 @@ class InvocationLog:
         self._counts: dict[str, _Count] = {}
         self._since_trim: dict[str, int] = {}
         self._turn = asyncio.Lock()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
         services.flushes.append(self.flush)
 
     async def begin(self, app: App) -> None:
@@ -77,13 +78,14 @@ class InvocationLog:
             raise InvocationsExhausted(details=details)
         count.count += 1
 
-    def follow(self, work: Coroutine[Any, Any, None]) -> None:
+    def follow(self, work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
         """Has something done after the answer, to its end also if the client leaves."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._end_task)
+        return task
 
-    def _end_task(self, task: asyncio.Task[None]) -> None:
+    def _end_task(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (exc := task.exception()) is not None:
             _log.error("what a function did could not be written down", exc_info=exc)
@@ -204,7 +206,7 @@ def _cut_logs(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
     for number, line in enumerate(lines):
         size += len(line["message"]) + 60
         if size > _LONGEST_LOGS:
-            rest = f"{len(lines) - number} more lines are not kept_hour."
+            rest = f"{len(lines) - number} more lines are not kept."
             return [*kept_lines, {**line, "level": "warn", "message": rest}]
         kept_lines.append(line)
     return kept_lines

@@ -72,12 +72,24 @@ class Invocation:
 
 @dataclass(slots=True)
 class Answer:
-    """What a call answers: always something, also where the function failed. `is_failure`: it did not answer itself."""
+    """What a call answers: always something, also where the function failed.
+
+    is_failure: it did not answer itself. end: ends with all that the call does, what it gave to `waitUntil` included,
+    and says whether it came to its own end; None where nothing goes on after the answer.
+    """
 
     status: int
     headers: list[tuple[str, str]]
     body: AsyncGenerator[bytes, None]
     is_failure: bool = False
+    end: "asyncio.Task[bool] | None" = None
+
+    async def wait_for_end(self) -> None:
+        """Waits until all is done, for work that is made again if the server is lost before. Raises RuntimeAway where
+        the server stops before that.
+        """
+        if self.end is not None and not await asyncio.shield(self.end):
+            raise RuntimeAway("The server stopped before the function had done all that it gave to waitUntil.")
 
     async def read(self, most: int | None = None) -> bytes | None:
         """Returns the whole body; None if it has more bytes than `most`. It is read to its end in any case.
@@ -145,8 +157,8 @@ async def invoke(invocation: Invocation) -> Answer:
         raise RuntimeAway from exc
     except FunctionError as exc:
         return _describe_failure(invocation, row, record, exc)
-    log.follow(_record_end(answer, record))
-    return Answer(answer.status, list(answer.headers), _iterate(answer.body))
+    end = log.follow(_record_end(answer, record))
+    return Answer(answer.status, list(answer.headers), _iterate(answer.body), end=end)
 
 
 class _Record:
@@ -225,18 +237,21 @@ def _describe_failure(invocation: Invocation, row: Any, record: _Record, exc: Fu
     return build_answer(status, body)
 
 
-async def _record_end(answer: FunctionAnswer, record: _Record) -> None:
-    """Writes down what became of a call, once all that it does has ended."""
+async def _record_end(answer: FunctionAnswer, record: _Record) -> bool:
+    """Writes down what became of a call, once all that it does has ended, and returns whether it came to its own end:
+    not if it was stopped, as all calls are when the server stops.
+    """
     try:
-        report: Report | None = await answer.report
+        report: Report = await answer.report
     except asyncio.CancelledError:
         # The engine was closed, or this task: there is no report, and the call is recorded all the same.
         record.write(answer.status, None)
         raise
     except FunctionError as exc:
         record.write(500, exc.report, str(exc) or type(exc).__name__)
-        return
+        return True
     record.write(answer.status, report, left_out=list_left_out(answer.headers))
+    return report.shutdown_reason != "TerminationRequested"
 
 
 def build_answer(status: int, body: Mapping[str, Any]) -> Answer:

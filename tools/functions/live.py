@@ -7,7 +7,6 @@ from typing import Any
 from sqlalchemy import select
 
 from baobab.storage.cache import Cache
-from baobab.storage.sql.database import Unit
 from baobab.tools.core import Call, Services
 from baobab.tools.core.auth.directory import App
 from baobab.tools.core.auth.tables import apps, members
@@ -93,9 +92,13 @@ class FunctionCache:
         return None if row is None else LiveVersion(row.number, row.language, row.code, row.sha256, row.input_schema)
 
 
-async def publish_change(call: Call, unit: Unit | None = None) -> None:
-    """Tells every process that the functions of the call's app have changed."""
-    await call.services.notices.publish(unit or call.unit, NOTICE, call.require_app().id)
+async def publish_change(call: Call, *, of_tools: bool = False) -> None:
+    """Tells every process that the functions of the call's app have changed. of_tools: tells MCP clients as well."""
+    app, notices = call.require_app(), call.services.notices
+    await notices.publish(call.unit, NOTICE, app.id)
+    if of_tools:
+        for subject in (f"app:{app.id}", f"organisation:{app.organisation_id}"):
+            await notices.publish(call.unit, "tools", subject)
 
 
 def build_urls(services: Services, app: App, row: Any) -> tuple[str | None, str | None]:

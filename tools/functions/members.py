@@ -525,5 +525,7 @@ async def _end_step(host: "FunctionHost", _caller: Caller, name: Any, outcome: A
     }
     async with database.writing_unit(lock=invocation.app.id) as unit:
         await FREEZES.require_thawed(unit.execute, invocation.app.id)
-        await unit.execute(build_upsert(database.dialect, steps).values(row).on_conflict_do_nothing())
-    return None
+        adding = build_upsert(database.dialect, steps).values(row).on_conflict_do_nothing()
+        is_first = bool((await unit.execute(adding)).rowcount)
+    # Another attempt may have ended it meanwhile: all go on with what was first.
+    return None if is_first else {"value": (await _begin_step(host, _caller, name))["value"]}

@@ -10,6 +10,7 @@ from baobab.tools.core import JsonObject, NotSecret, Secret, Text
 from baobab.tools.core.types import Json, Moment
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9_-]*$"
+HOST = r"^(\*\.)?[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?$"
 MOST_CODE = 2**20
 """Characters of a function's source. Its bytes are counted, too."""
 MOST_FUNCTIONS, MOST_VERSIONS = 100, 50
@@ -45,6 +46,10 @@ EnvVars = Annotated[
         description="Environment variables by name; they are stored encrypted and never shown. null removes one.",
         examples=[{"STRIPE_KEY": "sk_test_1"}],
     ),
+]
+AllowedHosts = Annotated[
+    list[Annotated[str, StringConstraints(pattern=HOST, max_length=253, to_lower=True)]],
+    Field(max_length=50, description="Hosts that `fetch` reaches.", examples=[["api.example.com", "*.example.org"]]),
 ]
 VersionNumber = Annotated[int, Field(strict=False, ge=1, le=2**31 - 1, description="The number of a version.")]
 LogLevel = Literal["error", "all"]
@@ -161,6 +166,7 @@ class Function(FunctionRow):
     memoryLimitMb: int
     errorCount: int
     envKeys: list[str]
+    allowed_hosts: Annotated[list[str] | None, Field(description="null: every public host.")]
     sha256: str
     input_schema: dict[str, Any] | None
     webhook_url: str | None
@@ -182,6 +188,7 @@ class SettingsChanged(TypedDict):
     function: str
     cache_invalidation: CacheState
     triggers: list[TriggerState]
+    allowed_hosts: list[str] | None
     webhook_secret: Annotated[
         str | None, Field(description="The generated secret of a webhook trigger, shown only now.")
     ]

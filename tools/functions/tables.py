@@ -91,7 +91,8 @@ webhook_deliveries = Table(
     Column("attempts", Integer, nullable=False),
     # While it runs, when whoever runs it is given up.
     Column("runs_until", Instant),
-    # What the function answered, `{status, headers, body}`, the body in base64; null if that was too long to be kept.
+    # What the function answered, `{status, headers, body}`, the body in base64; that is null if it was too long.
+    # While `running`: the sender has its answer, and what `waitUntil` got is not done yet.
     Column("answer", Json),
     Column("error", Text),
     Column("duplicates", Integer, nullable=False),

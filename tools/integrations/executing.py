@@ -39,12 +39,13 @@ from baobab.tools.integrations.errors import (
     StillRunning,
 )
 from baobab.tools.integrations.grants import build_connection, choose_account, list_connections, seal_grant
-from baobab.tools.integrations.links import EXPIRED, build_link
+from baobab.tools.integrations.links import build_link
 from baobab.tools.integrations.refreshing import refresh_grant
 from baobab.tools.integrations.schemas import Row
 from baobab.tools.integrations.subject import load_subject, require_user_id
 from baobab.tools.integrations.tables import FREEZES, calls, connections
 from baobab.tools.integrations.toolkits import build_setting, find_provider, find_toolkit_of, translate_busy
+from baobab.tools.integrations.toolset import EXPIRED
 
 _PER_USER, _WINDOW = 120, 60
 """How many calls a user may make in so many seconds, and so the app for the user."""

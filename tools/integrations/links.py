@@ -41,8 +41,6 @@ from baobab.tools.integrations.subject import Subject
 from baobab.tools.integrations.tables import FREEZES, connections
 from baobab.tools.integrations.toolkits import build_setting, find_provider, load_enabled, translate_busy
 
-CONNECTED, EXPIRED, DISCONNECTED = "integration.connected", "integration.expired", "integration.disconnected"
-"""The events of an account of a user."""
 COOKIE = "baobab_connect_"
 OPEN_SECONDS = 3600
 _TICKET, _STATE = "integration link", "integration state"

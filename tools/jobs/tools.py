@@ -13,6 +13,7 @@ from baobab.tools.core import AnyAccount, Call, Cursor, Guard, PageSize, Text, U
 from baobab.tools.core.auth.membership import resolve_organisation_id
 from baobab.tools.core.job import CANCELLED
 from baobab.tools.core.jobs import JOBS
+from baobab.tools.core.list_totals import MOST_COUNTED
 from baobab.tools.core.listing import Listing
 from baobab.tools.core.pagination import CursorInvalid
 from baobab.tools.jobs.errors import JobNotCancelled, JobNotFound, JobNotRetried
@@ -63,6 +64,11 @@ async def jobs_list(
         if len(page) > limit:
             break
     following = None
+    if (cursor is not None or len(page) > limit) and call.context.counts_lists:
+        ids = select_page(organisation, status, kind, None).with_only_columns(rows.c.id).limit(MOST_COUNTED + 1)
+        count = sum([len(await read_rows(call, database, ids)) for database in databases.values()])
+        is_exact = count <= MOST_COUNTED and not call.services.closed_regions
+        call.count_list(min(count, MOST_COUNTED + 1), is_exact=is_exact)
     if len(page) > limit:
         name, last = page[limit - 1]
         moment = last.due_at if status == "unfinished" else last.finished_at

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from baobab.tools.core import AppMigrating, Audit, RateLimited, Toolset, Unavailable
+from baobab.tools.core.app_events import KEY_CHANGED, AppEvent
 from baobab.tools.core.envelopes import Envelope
 from baobab.tools.core.stores import Stores
 from baobab.tools.kv.clones import CLONES
@@ -52,4 +53,14 @@ kv = Toolset(
     clones=CLONES,
     data=KvData(),
     limit=KV_OPERATIONS,
+    events=(
+        AppEvent(
+            KEY_CHANGED,
+            KEY_CHANGED,
+            "A value was stored under a key, or the key was deleted.",
+            {"key": "order:17", "change": "stored", "value": {"status": "paid"}},
+            "key",
+            has_prefix=True,
+        ),
+    ),
 )

@@ -17,8 +17,8 @@ from baobab.tools.mail.mailer import find_settings, seal_context
 from baobab.tools.mail.message import compose_message
 from baobab.tools.mail.rendering import RenderedMail
 from baobab.tools.mail.routes import find_route
-from baobab.tools.mail.tables import FREEZES, mails
-from baobab.tools.mail.toolset import mail
+from baobab.tools.mail.tables import FREEZES, INSTALLATION, mails
+from baobab.tools.mail.toolset import FAILED, mail
 
 _MOST_ATTEMPTS = 10
 _LONGEST_PAUSE_SECONDS = 1800
@@ -71,6 +71,10 @@ async def mail_deliver(job: Job, app_id: str, mail_id: str) -> None:
                 pause = min(5 * 2**row.attempts, _LONGEST_PAUSE_SECONDS)
     async with job.writing(last=pause is None, lock=None) as unit:
         await unit.execute(update(mails).where(*key).values(**changes))
+        if changes.get("status") == "failed" and app_id != INSTALLATION:
+            # Without the subject, which may hold a code.
+            data = {"mail_id": mail_id, "to": row.to_address, "template": row.template, "reason": changes["error"]}
+            await job.services.jobs.emit(unit, FAILED, app_id=app_id, data=data, only_awaited=True)
     if pause is not None:
         raise RetryLater(pause, str(changes["error"]))
 

@@ -174,7 +174,7 @@ async def request_tidying(services: Services, unit: Unit, app: App, deployment_i
 async def _publish(
     unit: Unit, services: Services, app: App, deployment_id: str, deployment: _Deployment, values: Mapping[str, Any]
 ) -> set[str]:
-    """Makes a deployment ready and live. Returns the digests of contents that have to be stored first."""
+    """Makes a deployment ready and, if it says so, live. Returns the digests of contents to be stored first."""
     row = await find_deployment(unit.execute, app.id, deployment_id)
     if row is None or row.status != BUILDING:
         return set()
@@ -203,12 +203,11 @@ async def _publish(
     warnings = list(values["warnings"])
     live_id = await find_live_id(unit.execute, app.id)
     live = None if live_id is None else await find_deployment(unit.execute, app.id, live_id)
-    if live is not None and live.position > row.position:
-        warnings.append(f"The deployment {live.id}, which was created later, stays live.")
-        live_id = live.id
-    else:
+    if row.goes_live and (live is None or live.position <= row.position):
         await set_live(unit, app.id, deployment_id)
         live_id = deployment_id
+    elif row.goes_live and live is not None:
+        warnings.append(f"The deployment {live.id}, which was created later, stays live.")
     is_it = (_columns.app_id == app.id, _columns.id == deployment_id)
     change: dict[str, Any] = {
         "status": READY,
@@ -219,7 +218,7 @@ async def _publish(
         "ended_at": services.clock.now(),
     }
     await unit.execute(update(site_deployments).where(*is_it).values(warnings=warnings, **change))
-    warnings += await _remove_oldest(unit, services, app, {live_id, deployment_id})
+    warnings += await _remove_oldest(unit, services, app, {deployment_id, *([] if live_id is None else [live_id])})
     await unit.execute(update(site_deployments).where(*is_it).values(warnings=warnings))
     await request_tidying(services, unit, app, deployment_id)
     return set()

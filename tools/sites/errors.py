@@ -61,10 +61,3 @@ class SiteRangeNotSatisfiable(BaobabError):
     status = 416
     summary = "The range begins behind the end of the file."
     remediation = "Ask for a range within `size_bytes`."
-
-
-class BandwidthExceeded(BaobabError):
-    code = "QUOTA_BANDWIDTH_EXCEEDED"
-    status = 429
-    summary = "The site has sent as much this month as the plan of its organisation allows."
-    remediation = "Wait for the next month, or ask the operator for another plan (`baobab plan`)."

@@ -97,12 +97,6 @@ class VariableKeys(TypedDict):
     keys: list[str]
 
 
-class MonthTraffic(TypedDict):
-    month: str
-    sent_bytes: int
-    requests: int
-
-
 class HeaderRule(TypedDict):
     pattern: str
     headers: list[tuple[str, str]]

@@ -14,12 +14,12 @@ from baobab.storage.sql.database import Execute
 from baobab.tools.core import Call
 from baobab.tools.core.errors import Damaged
 from baobab.tools.core.stream import Stream
+from baobab.tools.core.traffic import TrafficCounter
 from baobab.tools.sites import rules
 from baobab.tools.sites.errors import SiteRangeNotSatisfiable, SiteStoreFailed
 from baobab.tools.sites.media_types import CHECKED, find_cache_control, find_media_type
 from baobab.tools.sites.schemas import Conditions
-from baobab.tools.sites.tables import build_content_key, site_contents, site_files
-from baobab.tools.sites.traffic import TrafficCounter
+from baobab.tools.sites.tables import FREEZES, build_content_key, site_contents, site_files, site_traffic
 
 STATUSES = (200, 206, 301, 302, 303, 304, 307, 308, 404)
 _RANGE = re.compile(r"bytes\s*=\s*(\d{0,15})\s*-\s*(\d{0,15})\s*", re.ASCII)
@@ -35,6 +35,12 @@ HEADERS = {
     "if_none_match": "if-none-match",
     "if_range": "if-range",
 }
+
+
+class SiteTraffic(TrafficCounter):
+    """What sites have sent, as far as this process has not written it yet."""
+
+    table, freezes = site_traffic, FREEZES
 
 
 class _File(NamedTuple):
@@ -162,7 +168,7 @@ def _build(
     _add_headers(call, headers)
     app_id = call.require_app().id
     end = start if call.context.method == "HEAD" else end
-    call.services.of(TrafficCounter).add(app_id, call.now, end - start)
+    call.services.of(SiteTraffic).add(app_id, call.now, end - start)
     key = build_content_key(app_id, file.stored_by, file.sha256, compressed=is_compressed)
     return Stream(_read(call.stores.objects, key, start, end), media_type, status=status)
 

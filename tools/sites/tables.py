@@ -1,9 +1,10 @@
 """The rows of sites, in the database of the app's region. The contents of files are in the region's object store."""
 
-from sqlalchemy import BigInteger, Column, String, Table
+from sqlalchemy import BigInteger, Boolean, Column, String, Table, true
 
 from baobab.storage.sql.tables import Instant, Json, Sealed, metadata
 from baobab.tools.core import AppTable, Freezes
+from baobab.tools.core.traffic import define_traffic
 
 FREEZES = Freezes("sites")
 
@@ -26,6 +27,8 @@ site_deployments = Table(
     Column("position", BigInteger, nullable=False),
     Column("status", String(10), nullable=False, index=True),
     Column("framework", String(20), nullable=False),
+    # Whether visitors see it as soon as it is ready.
+    Column("goes_live", Boolean, nullable=False, server_default=true()),
     # The last segment of the zip's key in the object store, which names the attempt that stored it.
     Column("upload_as", String(36)),
     Column("upload_bytes", BigInteger),
@@ -61,15 +64,7 @@ site_contents = Table(
     Column("gzip_bytes", BigInteger),
 )
 
-site_traffic = Table(
-    "site_traffic",
-    metadata,
-    Column("app_id", String(36), primary_key=True),
-    # Such as `2027-01`, in UTC.
-    Column("month", String(7), primary_key=True),
-    Column("sent_bytes", BigInteger, nullable=False),
-    Column("requests", BigInteger, nullable=False),
-)
+site_traffic = define_traffic("site_traffic")
 
 APP_TABLES = (
     AppTable(sites_table),

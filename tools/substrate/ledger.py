@@ -14,13 +14,14 @@ from sqlalchemy import ColumnElement, Table, bindparam, delete, exists, insert, 
 
 from baobab.storage.sql.database import Unit
 from baobab.tools.core import Services
-from baobab.tools.core.auth.tables import organisations
+from baobab.tools.core.auth.tables import apps, organisations
 from baobab.tools.substrate import tables
 from baobab.tools.substrate.quota import Usage, measure, recount
 from baobab.tools.substrate.receipts import FIRST, write_receipts
 from baobab.tools.substrate.rows import Row, encode_row
 from baobab.tools.substrate.search_index import index_rows
 from baobab.tools.substrate.tables import PREFIX
+from baobab.tools.substrate.telling import tell_apps
 
 NOTICE = "substrate"
 """The topic of the notice that rows of a substrate have changed; its subject is the organisation."""
@@ -41,6 +42,7 @@ _SETTINGS = select(
     )
     .label("has_principles"),
     exists().where(_targets.organisation_id == tables.settings.c.organisation_id).label("has_targets"),
+    exists().where(apps.c.substrate_organization_id == tables.settings.c.organisation_id).label("has_apps"),
     select(organisations.c.plan)
     .where(organisations.c.id == tables.settings.c.organisation_id)
     .scalar_subquery()
@@ -218,6 +220,8 @@ class Ledger:
             counters |= {"to_receipt": receipt, "to_digest": digest}
         await self.unit.write(_ADVANCE_WITH_RECEIPTS if self._decided_actions else _ADVANCE, counters)
         await self.services.notices.publish(self.unit, NOTICE, self.organisation_id)
+        if self.settings.has_apps:
+            await tell_apps(self.unit, self.services, self.organisation_id, rows)
         self._messages = []
 
 

@@ -53,7 +53,6 @@ UNBUILT = (
         (f"{_APP}/edge-ssr",),
         "Render the pages when you build them, and deploy them with op:sites_create.",
     ),
-    Unbuilt("custom domains", (f"{_APP}/custom-domains",), "Use the app's subdomain, or a proxy of your own."),
     Unbuilt("staging and previews", ("/v1/apps/{app_id}/staging",), "Create a second app with op:apps_init."),
     Unbuilt(
         "payments",

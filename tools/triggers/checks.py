@@ -21,13 +21,19 @@ from baobab.tools.triggers.schedules import parse_schedule
 _MOST_BYTES = 32 * 1024
 
 
-def check_event(call: Call, event: str, table: str | None, schedule: str | None, time_zone: str) -> Cron | None:
+def check_event(
+    call: Call, event: str, table: str | None, prefix: str | None, schedule: str | None, time_zone: str
+) -> Cron | None:
     """Returns the parsed schedule of a trigger, if it has one. Raises TriggerInvalid."""
-    types = subscriptions_of(call.services).list_types(event)
+    subscriptions = subscriptions_of(call.services)
+    types = subscriptions.list_types(event)
     if not types or event == CUSTOM:
         raise _invalid("event", "is no event of this installation")
     if (ROWS_CHANGED in types) != (table is not None):
         raise _invalid("table", "belongs to events of rows, and they need it")
+    kind = subscriptions.events.get(event)
+    if (kind is not None and kind.has_prefix) != (prefix is not None):
+        raise _invalid("prefix", "belongs to events of keys, and they need it; an empty one stands for all of them")
     if (event == HOUR) != (schedule is not None):
         raise _invalid("schedule", "belongs to the event `schedule`, which needs it")
     if schedule is None:

@@ -24,6 +24,7 @@ from baobab.tools.triggers.subscriptions import (
     NOTICE,
     TriggerSubscriptions,
     enqueue_delivery,
+    name_jobs,
     write_delivery,
 )
 from baobab.tools.triggers.tables import DUE, FREEZES, PENDING, deliveries, triggers_table
@@ -31,9 +32,11 @@ from baobab.tools.triggers.toolset import triggers
 
 MOST_A_MINUTE = 600
 """How many deliveries an app makes in a minute; others wait."""
+MOST_AT_ONCE, _WINDOW_SECONDS = 200, 20
+"""They are spread over the minute, so that other apps need not wait for all of them."""
 TELL_AFTER = 5
 """After so many failures in a row, the owner is told."""
-_MOVING_SECONDS, _PAUSED_SECONDS = 5.0, 60.0
+_MOVING_SECONDS, _PAUSED_SECONDS, _LEAST_PAUSE_SECONDS = 5.0, 60.0, 5.0
 _KEPT, _LATE = timedelta(days=30), timedelta(minutes=2)
 _ROUND = 500
 _triggers, _deliveries = triggers_table.c, deliveries.c
@@ -118,7 +121,7 @@ async def triggers_deliver(job: Job, app_id: str, delivery_id: str) -> None:
         return
     pause: float | None = None
     try:
-        await _require_turn(services, app)
+        await _require_turn(services, database, app)
         if "agent" in trigger.action:
             values: Mapping[str, Any] = await start_agent(job, app, trigger, delivery)
         elif "function" in trigger.action:
@@ -138,15 +141,30 @@ async def triggers_deliver(job: Job, app_id: str, delivery_id: str) -> None:
         raise RetryLater(pause, str(values["error"]))
 
 
-async def _require_turn(services: Services, app: App) -> None:
+async def _require_turn(services: Services, database: Database, app: App) -> None:
     """Raises RetryLater while the app is paused, or has started as much as it may in a minute."""
     if app.is_paused:
         raise RetryLater(_PAUSED_SECONDS, "The app is paused.")
     try:
-        await resolve_answer(services.limits.spend(NOTICE, app.id, MOST_A_MINUTE, 60))
+        await resolve_answer(services.limits.spend(NOTICE, app.id, MOST_AT_ONCE, _WINDOW_SECONDS))
     except RateLimited as full:
         words = f"An app starts at most {MOST_A_MINUTE} deliveries a minute; this one waits for its turn."
-        raise RetryLater(full.retry_after or 1.0, words) from full
+        # Each pause moves all that waits, so it is not made for a single turn.
+        pause = max(full.retry_after or 0.0, _LEAST_PAUSE_SECONDS)
+        await _put_off_others(services, database, app, pause, words)
+        raise RetryLater(pause, words) from full
+
+
+async def _put_off_others(services: Services, database: Database, app: App, pause: float, words: str) -> None:
+    """Has all deliveries of an app wait that are due, so that those of other apps do not wait until each has failed."""
+    now = services.clock.now()
+    until = now + timedelta(seconds=pause)
+    is_due = (jobs.c.kind == DELIVER, jobs.c.due_at <= now, jobs.c.finished_at.is_(None), jobs.c.held_by.is_(None))
+    of_app = (jobs.c.tenant == app.organisation_id, jobs.c.id.startswith(name_jobs(app.id), autoescape=True))
+    async with database.writing(lock=app.id) as connection:
+        await connection.execute(update(jobs).where(*of_app, *is_due).values(due_at=until))
+        is_waiting = (_deliveries.app_id == app.id, PENDING, _deliveries.next_attempt_at <= now)
+        await connection.execute(update(deliveries).where(*is_waiting).values(error=words, next_attempt_at=until))
 
 
 async def _settle(
@@ -277,7 +295,9 @@ async def _ask_again(services: Services, database: Database, app_id: str, delive
         return
     async with database.writing_unit(lock=app_id) as unit:
         is_it = (_deliveries.app_id == app_id, _deliveries.id == delivery_id, PENDING)
-        has_job = exists().where(jobs.c.id.startswith(f"{DELIVER}:{delivery_id}:"), jobs.c.finished_at.is_(None))
+        has_job = exists().where(
+            jobs.c.id.startswith(f"{name_jobs(app_id)}{delivery_id}:"), jobs.c.finished_at.is_(None)
+        )
         if not (await unit.execute(update(deliveries).where(*is_it).values(next_attempt_at=now))).rowcount:
             return
         if not (await unit.execute(select(has_job))).scalar_one():

@@ -47,6 +47,7 @@ def _describe(call: Call, row: Any, counts: Any) -> Trigger:
         "name": row.name,
         "event": row.event,
         "table": row.table_name,
+        "prefix": row.prefix,
         "filter": row.filter,
         "schedule": row.schedule,
         "time_zone": row.time_zone,

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, StringConstraints
 from typing_extensions import TypedDict
 
-from baobab.tools.core import JsonObject, Text, Uuid
+from baobab.tools.core import JsonObject, NotSecret, Text, Uuid
 from baobab.tools.core.types import Json
 
 Name = Annotated[
@@ -25,6 +25,12 @@ OwnName = Annotated[
     Field(description="The event's name; triggers wait for `custom.NAME`.", examples=["order-paid"]),
 ]
 TableName = Annotated[str, Text(63, min_length=1), Field(description="The table whose rows it waits for.")]
+Prefix = Annotated[
+    str,
+    Text(512),
+    NotSecret("the beginning of names of entries"),
+    Field(description="How the keys begin that it waits for.", examples=["order:"]),
+]
 Filter = Annotated[
     JsonObject,
     Field(
@@ -58,6 +64,7 @@ class Trigger(TypedDict):
     name: str
     event: str
     table: str | None
+    prefix: str | None
     filter: Json
     schedule: str | None
     time_zone: str

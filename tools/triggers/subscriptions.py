@@ -50,7 +50,7 @@ class TriggerSubscriptions:
     def __init__(self, events: Mapping[str, AppEvent]) -> None:
         self.events = events
         self._types = {event.of for event in events.values()} | {CUSTOM_TYPE, ROWS_CHANGED}
-        self._awaited: dict[str, frozenset[str]] = {}
+        self._awaited: dict[str, Mapping[str, tuple[str, ...]]] = {}
         self._changes = 0
         self._services: Services | None = None
 
@@ -59,26 +59,28 @@ class TriggerSubscriptions:
         self._services = services
         services.notices.subscribe(NOTICE, self._forget)
 
-    async def waits_for(self, app_id: str, type_: str, unit: Unit | None = None) -> bool:
+    async def waits_for(self, app_id: str, type_: str, unit: Unit | None = None, *, about: str | None = None) -> bool:
         services = self._services
         if type_ not in self._types or services is None:
             return False
-        awaited_types = self._awaited.get(app_id)
-        if awaited_types is None:
+        prefixes_by_type = self._awaited.get(app_id)
+        if prefixes_by_type is None:
             try:
-                awaited_types = await self._look_up(services, app_id, unit)
+                prefixes_by_type = await self._look_up(services, app_id, unit)
             except (AppNotFound, Unavailable):
-                awaited_types = None
+                prefixes_by_type = None
         # Where it cannot be known now, the job that takes the event finds out.
-        return awaited_types is None or type_ in awaited_types
+        return prefixes_by_type is None or _is_awaited(prefixes_by_type, type_, about)
 
-    def may_wait_for(self, app_id: str, type_: str) -> bool:
+    def may_wait_for(self, app_id: str, type_: str, *, about: str | None = None) -> bool:
         if type_ not in self._types or self._services is None:
             return False
-        awaited_types = self._awaited.get(app_id)
-        return awaited_types is None or type_ in awaited_types
+        prefixes_by_type = self._awaited.get(app_id)
+        return prefixes_by_type is None or _is_awaited(prefixes_by_type, type_, about)
 
-    async def _look_up(self, services: Services, app_id: str, unit: Unit | None) -> frozenset[str] | None:
+    async def _look_up(
+        self, services: Services, app_id: str, unit: Unit | None
+    ) -> Mapping[str, tuple[str, ...]] | None:
         """Reads for what the app waits. Whoever holds a connection must not wait for another one: None then."""
         app = services.directory.cached_app(app_id) if unit is not None else await services.directory.app(app_id)
         if app is None:
@@ -116,7 +118,7 @@ class TriggerSubscriptions:
                 await _require_room(connection.execute, app.id)
             causes = await _find_causes(connection.execute, app.id, occurrences) if rows else {}
         # Rules of the app's own run outside the event loop.
-        fitting = await asyncio.to_thread(_match, rows, occurrences) if rows else []
+        fitting = await asyncio.to_thread(self._match, rows, occurrences) if rows else []
         async with database.writing_unit(lock=app.id) as unit:
             if await FREEZES.is_frozen(unit.execute, app.id):
                 raise RetryLater(_MOVING_SECONDS, "the app is being moved")
@@ -172,17 +174,45 @@ class TriggerSubscriptions:
             raise RuntimeError("the triggers have no services yet")
         return self._services
 
-    async def _load(self, execute: Execute, app_id: str) -> frozenset[str]:
+    async def _load(self, execute: Execute, app_id: str) -> Mapping[str, tuple[str, ...]]:
+        """Returns the types for which the app waits, each with the beginnings of what its events are about."""
         changes = self._changes
-        query = select(_triggers.event).where(_triggers.app_id == app_id, _triggers.status == "active").distinct()
-        names = (await execute(query)).scalars().all()
-        awaited_types = frozenset[str]().union(*(self.list_types(name) for name in names))
+        is_active = (_triggers.app_id == app_id, _triggers.status == "active")
+        rows = await execute(select(_triggers.event, _triggers.prefix).where(*is_active).distinct())
+        prefixes_by_type: dict[str, tuple[str, ...]] = {}
+        for row in rows:
+            for type_ in self.list_types(row.event):
+                prefixes_by_type[type_] = (*prefixes_by_type.get(type_, ()), row.prefix or "")
         if changes == self._changes:
             # Otherwise a trigger may have changed while this was read.
             while len(self._awaited) >= _MOST_CACHED:
                 del self._awaited[next(iter(self._awaited))]
-            self._awaited[app_id] = awaited_types
-        return awaited_types
+            self._awaited[app_id] = prefixes_by_type
+        return prefixes_by_type
+
+    def _match(
+        self, rows: Sequence[Any], occurrences: Sequence[Occurrence]
+    ) -> list[tuple[Any, Occurrence, str | None]]:
+        matches: list[tuple[Any, Occurrence, str | None]] = []
+        for occurrence in occurrences:
+            for row in rows:
+                if row.event != occurrence.name or not _is_later(row, occurrence):
+                    continue
+                if row.table_name is not None and row.table_name != occurrence.data.get("table"):
+                    continue
+                if row.prefix is not None and not self._find_about(occurrence).startswith(row.prefix):
+                    continue
+                if not fits_function(row.action, occurrence.data):
+                    continue
+                event = describe_event(row.app_id, occurrence, occurrence.sequence)
+                fits, problem = find_misfit(row.filter, {"event": event})
+                if fits or problem:
+                    matches.append((row, occurrence, problem))
+        return matches
+
+    def _find_about(self, occurrence: Occurrence) -> str:
+        kind = self.events.get(occurrence.name)
+        return "" if kind is None else _read_path(occurrence.data, kind.subject)
 
     def _forget(self, app_id: str) -> None:
         self._changes += 1
@@ -249,8 +279,13 @@ async def write_delivery(
 
 async def enqueue_delivery(unit: Unit, services: Services, app: App, delivery_id: str, number: int | str) -> None:
     """Enqueues the job of a delivery. number: tells apart the jobs of one delivery."""
-    arguments, job_id = {"app_id": app.id, "delivery_id": delivery_id}, f"{DELIVER}:{delivery_id}:{number}"
+    arguments, job_id = {"app_id": app.id, "delivery_id": delivery_id}, f"{name_jobs(app.id)}{delivery_id}:{number}"
     await services.jobs.enqueue(unit, DELIVER, arguments, job_id=job_id, tenant=app.organisation_id)
+
+
+def name_jobs(app_id: str) -> str:
+    """Returns the beginning of the ids of the jobs that make deliveries of an app."""
+    return f"{DELIVER}:{app_id}:"
 
 
 def describe_event(app_id: str, occurrence: Occurrence, sequence: int | None) -> dict[str, Any]:
@@ -290,21 +325,9 @@ def find_misfit(rule: Any, values: Mapping[str, Any]) -> tuple[bool, str | None]
         return False, f"The filter cannot be evaluated: {exc}."
 
 
-def _match(rows: Sequence[Any], occurrences: Sequence[Occurrence]) -> list[tuple[Any, Occurrence, str | None]]:
-    matches: list[tuple[Any, Occurrence, str | None]] = []
-    for occurrence in occurrences:
-        for row in rows:
-            if row.event != occurrence.name or not _is_later(row, occurrence):
-                continue
-            if row.table_name is not None and row.table_name != occurrence.data.get("table"):
-                continue
-            if not fits_function(row.action, occurrence.data):
-                continue
-            event = describe_event(row.app_id, occurrence, occurrence.sequence)
-            fits, problem = find_misfit(row.filter, {"event": event})
-            if fits or problem:
-                matches.append((row, occurrence, problem))
-    return matches
+def _is_awaited(prefixes_by_type: Mapping[str, tuple[str, ...]], type_: str, about: str | None) -> bool:
+    prefixes = prefixes_by_type.get(type_)
+    return prefixes is not None and (about is None or about.startswith(prefixes))
 
 
 def _is_later(row: Any, occurrence: Occurrence) -> bool:

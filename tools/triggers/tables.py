@@ -19,6 +19,8 @@ triggers_table = Table(
     Column("event", String(100), nullable=False),
     # The table whose rows it waits for; null unless the event is one of rows.
     Column("table_name", String(100)),
+    # What begins so is what it waits for, such as keys; null unless its event asks for that.
+    Column("prefix", String(512)),
     # A rule of JSON-Logic; null if each event fits.
     Column("filter", Json),
     Column("schedule", String(200)),

@@ -1,40 +1,43 @@
-// Everything is asked of the app's own host: /auth, /data and so on, without the app's id.
-let token = "";
-let customer = "";
+import { ask, attempt, button, choose, find, onSubmit, run, say, show, signIn } from "./api.js";
 
-async function ask(method, path, body) {
-  const headers = { "content-type": "application/json" };
-  if (token) headers.authorization = `Bearer ${token}`;
-  const answer = await fetch(path, { method, headers, body: body && JSON.stringify(body) });
-  if (!answer.ok) throw new Error((await answer.json()).error?.message ?? answer.statusText);
-  return answer.json();
-}
-
+// A policy shows each customer their own tickets, so the page asks for all of them.
 async function showTickets() {
-  const list = document.querySelector("#tickets");
-  list.replaceChildren(
-    ...(await ask("GET", "/data/tickets?order=id")).map((ticket) => {
-      const line = document.createElement("li");
-      line.textContent = `${ticket.text} (${ticket.status}, refunded: ${ticket.refunded})`;
-      return line;
-    }),
+  const tickets = await ask("GET", "/data/tickets?order=id");
+  show(
+    "#tickets",
+    tickets,
+    (ticket) =>
+      ticket.refunded
+        ? [`${ticket.text} (refunded: ${ticket.refunded})`]
+        : [`${ticket.text} (${ticket.status})`, button(`Ask for a refund of ticket ${ticket.id}`, () => refund(ticket))],
+    "None yet.",
   );
 }
 
-document.querySelector("#sign-in").addEventListener("submit", async (event) => {
-  event.preventDefault();
-  const fields = Object.fromEntries(new FormData(event.target));
-  const session = await ask("POST", "/auth/login", fields);
-  token = session.access_token;
-  customer = session.user.id;
-  event.target.hidden = true;
-  document.querySelector("#ticket").hidden = false;
+async function refund(ticket) {
+  const state = await run("desk", { ticket: String(ticket.id) }, () => say("The desk was asked. You can close this page."));
+  say(state.status === "completed" ? `Refunded: ${state.output.refunded}` : "The desk did not refund it.");
+  await showTickets();
+}
+
+onSubmit("#ticket", async (fields, event) => {
+  await ask("POST", "/data/tickets", fields);
+  event.target.reset();
+  say("We have your question.");
   await showTickets();
 });
 
-document.querySelector("#ticket").addEventListener("submit", async (event) => {
-  event.preventDefault();
-  await ask("POST", "/data/tickets", { customer, topic: "returns", text: new FormData(event.target).get("text") });
-  event.target.reset();
+onSubmit("#search", async ({ query }) => {
+  const { chunks } = await ask("POST", "/rag/collections/handbook/query", { query, topK: 3 });
+  show("#passages", chunks, (chunk) => [chunk.text], "Nothing about this.");
+});
+
+signIn(async () => {
+  choose("#topics", await ask("GET", "/data/topics?order=title"), "slug");
   await showTickets();
+  // The desk works without the function, too.
+  await attempt(async () => {
+    const { email } = await ask("GET", "/fn/contact");
+    if (email) find("#contact").textContent = `If it cannot wait, write to ${email}.`;
+  });
 });

@@ -1,7 +1,8 @@
 """/console/apps/{app}/files: the files of an app, with previews and their total size."""
 
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
+from uuid import uuid4
 
 from baobab.http.console.app_page import read_app
 from baobab.http.console.page import Context, Form, Page
@@ -10,21 +11,39 @@ from baobab.tools.core.errors import AppPaused, BadRequest
 
 PATH = "/apps/{app}/files"
 _SHOWN = 24
+_MOST_FOLDERS = 50
+_FILTERS = ("prefix", "name", "sort")
+_ORDERS = {"created": "newest first", "name": "by name", "size": "largest first"}
+_BOX = "file-"
 _UNKNOWN_TYPE = "application/octet-stream"
 
 
 async def show_files(visit: Visit) -> Context:
     app = await read_app(visit)
+    filters = {name: visit.query[name] for name in _FILTERS if visit.query.get(name)}
     cursor = {"cursor": visit.query["cursor"]} if visit.query.get("cursor") else {}
     try:
         usage = await visit.call("files_usage", app_id=app["id"])
-        page = await visit.call("files_list", app_id=app["id"], limit=_SHOWN, **cursor)
+        page = await visit.call("files_list", app_id=app["id"], limit=_SHOWN, **filters, **cursor)
+        folder = {"prefix": filters["prefix"]} if "prefix" in filters else {}
+        folders = (await visit.call("files_folders", app_id=app["id"], **folder))["folders"][:_MOST_FOLDERS]
         rows = [await _add_addresses(visit, row) for row in page]
         marks = (await visit.call("files_own_text_list", app_id=app["id"]))["own_text"]
     except AppPaused:
         return {"app": app, "files": [], "usage": None, "following": None}
     following = page[-1]["id"] if len(page) == _SHOWN else None
-    return {"app": app, "files": rows, "usage": usage, "following": following, "own_text": marks}
+    return {
+        "app": app,
+        "files": rows,
+        "usage": usage,
+        "following": following,
+        "own_text": marks,
+        "folders": folders,
+        "filters": {name: filters.get(name, "") for name in _FILTERS},
+        "shown": urlencode(filters),
+        "orders": _ORDERS,
+        "once": uuid4().hex,
+    }
 
 
 async def announce(visit: Visit) -> Context:
@@ -64,6 +83,35 @@ async def change_visibility(visit: Visit) -> str:
     return PATH.format(app=visit.parts["app"])
 
 
+async def change_publishing(visit: Visit) -> str:
+    names = {"app_id": visit.parts["app"], "object_id": visit.parts["file"]}
+    await visit.call("files_update", **names, published=visit.form.get("published") == "yes")
+    return PATH.format(app=visit.parts["app"])
+
+
+async def rename(visit: Visit) -> str:
+    names = {"app_id": visit.parts["app"], "object_id": visit.parts["file"]}
+    await visit.call("files_update", **names, filename=visit.form.get("filename", ""))
+    return PATH.format(app=visit.parts["app"])
+
+
+async def copy(visit: Visit) -> str:
+    """Copies a file. The idempotency key makes sure that a form that is sent twice makes one copy."""
+    names = {"app_id": visit.parts["app"], "object_id": visit.parts["file"]}
+    key = {"idempotency_key": visit.form["once"][:128]} if visit.form.get("once") else {}
+    await visit.call("files_copy", **names, filename=visit.form.get("filename", ""), **key)
+    return PATH.format(app=visit.parts["app"])
+
+
+async def delete_many(visit: Visit) -> str:
+    """Deletes the files whose boxes were ticked."""
+    ids = [name.removeprefix(_BOX) for name in visit.form if name.startswith(_BOX)]
+    if not ids:
+        raise BadRequest("No file is ticked.", remediation="Tick the files that are to be deleted.")
+    await visit.call("files_delete_many", app_id=visit.parts["app"], ids=ids)
+    return PATH.format(app=visit.parts["app"])
+
+
 async def delete(visit: Visit) -> str:
     await visit.call("files_delete", app_id=visit.parts["app"], object_id=visit.parts["file"])
     return PATH.format(app=visit.parts["app"])
@@ -90,5 +138,9 @@ FORMS = (
     Form(PATH + "/announce", announce, ADDRESS),
     Form(PATH + "/write", write),
     Form(PATH + "/{file}/visibility", change_visibility),
+    Form(PATH + "/delete", delete_many),
+    Form(PATH + "/{file}/publishing", change_publishing),
+    Form(PATH + "/{file}/rename", rename),
+    Form(PATH + "/{file}/copy", copy),
     Form(PATH + "/{file}/delete", delete),
 )

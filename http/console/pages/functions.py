@@ -114,6 +114,14 @@ async def set_variable(visit: Visit) -> str:
     return ONE.format(app=app_id, name=name)
 
 
+async def set_hosts(visit: Visit) -> str:
+    """Sets which hosts the function reaches: those that were typed, or every public one."""
+    app_id, name = visit.parts["app"], visit.parts["name"]
+    hosts = None if visit.form.get("every") == "true" else visit.form.get("hosts", "").split()
+    await visit.call("functions_settings_update", app_id=app_id, name=name, allowed_hosts=hosts)
+    return ONE.format(app=app_id, name=name)
+
+
 async def roll_back(visit: Visit) -> str:
     app_id, name = visit.parts["app"], visit.parts["name"]
     await visit.call("functions_rollback", app_id=app_id, name=name, number=_read_number(visit))
@@ -161,6 +169,7 @@ FORMS = (
     Form(ONE + "/deploy", deploy),
     Form(ONE + "/try", try_function, _TEMPLATE),
     Form(ONE + "/env", set_variable),
+    Form(ONE + "/hosts", set_hosts),
     Form(ONE + "/delete", delete),
     Form(_VERSION + "/rollback", roll_back),
 )

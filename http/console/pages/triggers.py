@@ -8,7 +8,7 @@ from pydantic_core import to_json
 from baobab.http.console.app_page import parse_object, read_app
 from baobab.http.console.page import Context, Form, Page
 from baobab.http.console.visit import Visit
-from baobab.tools.core.app_events import HOUR
+from baobab.tools.core.app_events import HOUR, KEY_CHANGED
 
 PATH = "/apps/{app}/triggers"
 ONE = PATH + "/{name}"
@@ -19,6 +19,7 @@ _NOTHING: dict[str, Any] = {
     "name": "",
     "event": "row.inserted",
     "table": None,
+    "prefix": None,
     "schedule": None,
     "time_zone": "UTC",
     "catch_up": False,
@@ -91,6 +92,7 @@ async def save(visit: Visit) -> str | Context:
         name=name,
         event=event,
         **fields,
+        prefix=form.get("prefix", "") if event == KEY_CHANGED else None,
         filter=parse_object(form.get("filter", ""), "filter"),
         input=parse_object(form.get("input", ""), "input"),
         time_zone=form.get("time_zone") or "UTC",

@@ -374,8 +374,8 @@ function makeContext(invocation, context, env) {
         await call(invocation, "step.end", [name, { error: $.String(error?.message ?? error) }]);
         throw error;
       }
-      await call(invocation, "step.end", [name, { value: value === undefined ? null : value }]);
-      return value;
+      const earlier = await call(invocation, "step.end", [name, { value: value === undefined ? null : value }]);
+      return earlier ? earlier.value : value;
     },
   };
 }

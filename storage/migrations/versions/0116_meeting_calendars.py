@@ -6,7 +6,7 @@ from alembic import op
 from baobab.storage.sql.tables import Instant, Json
 
 revision = "0116"
-down_revision = "0113"
+down_revision = "0114"
 
 
 def upgrade() -> None:

@@ -212,6 +212,37 @@ async def test_files_are_announced_sent_shown_and_deleted(visitor: Runner) -> No
     assert "There is no file yet" in (await visitor.open(here)).text
 
 
+async def test_files_are_found_renamed_copied_published_and_deleted_many_at_a_time(visitor: Runner) -> None:
+    here = f"/console/apps/{visitor.app_id}/files"
+    page = await visitor.open(here)
+    for name in ("notes/a.txt", "b.txt"):
+        await visitor.send(f"{here}/write", page, filename=name, content="Hello")
+    page = await visitor.open(f"{here}?prefix=notes/&sort=name")
+    (renaming,) = re.findall(rf'action="({here}/[^"]+/rename)"', page.text)
+    (once,) = re.findall(r'name="once" value="([^"]+)"', page.text)
+    assert (await visitor.send(renaming, page, filename="notes/c.txt")).status_code == 303
+    for _ in range(2):
+        copying = renaming.replace("/rename", "/copy")
+        assert (await visitor.send(copying, page, filename="notes/d.txt", once=once)).status_code == 303
+    page = await visitor.open(f"{here}?prefix=notes/&sort=name")
+    names = re.findall(r'class="open" href="[^"]+"><span class="theirs">([^<]+)<', page.text)
+    assert names == ["notes/c.txt", "notes/d.txt"]
+    publishing = renaming.replace("/rename", "/publishing")
+    assert (await visitor.send(publishing, page, published="yes")).status_code == 303
+    page = await visitor.open(f"{here}?name=NOTES")
+    (address,) = re.findall(r'href="([^"]+)">permanent address', page.text)
+    assert "/storage/published/" in address
+    await visitor.send(publishing, page, published="no")
+    page = await visitor.open(here)
+    assert "permanent address</a>" not in page.text
+    assert re.findall(r'<span class="theirs">(notes/)</span></a><span class="soft">2 files', page.text)
+    boxes = re.findall(r'name="(file-[^"]+)"', page.text)
+    assert len(boxes) == 3
+    assert (await visitor.send(f"{here}/delete", page)).status_code == 400
+    assert (await visitor.send(f"{here}/delete", page, **dict.fromkeys(boxes, "yes"))).status_code == 303
+    assert "There is no file yet" in (await visitor.open(here)).text
+
+
 async def test_a_file_that_does_not_fit_is_refused_in_words(visitor: Runner) -> None:
     here = f"/console/apps/{visitor.app_id}/files"
     page = await visitor.open(here)

@@ -12,6 +12,19 @@ _FIRST = "export default (req, ctx) => { console.log('began'); return Response.j
 _SECOND = "export default (req, ctx) => { throw new Error('broken'); }"
 
 
+async def test_the_hosts_that_a_function_reaches_are_named_and_freed_again(visitor: Runner) -> None:
+    await deploy(visitor, _FIRST, "new-function", name="greet")
+    path = find_path(visitor, "functions/greet")
+    page = await visitor.open(path)
+    assert "every public host" in page.text
+    answer = await visitor.send(f"{path}/hosts", page, hosts="api.shop.example\r\n*.shop.example", every="")
+    assert answer.status_code == 303, answer.text
+    page = await visitor.open(path)
+    assert '<code class="theirs">*.shop.example</code>' in page.text
+    await visitor.send(f"{path}/hosts", page, every="true")
+    assert "<dd>every public host" in (await visitor.open(path)).text
+
+
 @pytest.fixture
 async def visitor(baobab: Baobab) -> Runner:
     return Runner(baobab, await baobab.create_app(), await sign_in(baobab))

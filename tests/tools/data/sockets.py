@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 import httpx
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
+from websockets.typing import Subprotocol
 
 from baobab.composition import Application
 from baobab.server import Server
@@ -55,11 +56,14 @@ class Live:
         return await mint_user_token(self.machines[0].application, self.app_id, user_id, **claims)
 
     @contextlib.asynccontextmanager
-    async def open(self, token: str = KEY, on: int = 0, **query: str) -> AsyncIterator["Client"]:
+    async def open(
+        self, token: str = KEY, on: int = 0, protocols: Sequence[str] = (), **query: str
+    ) -> AsyncIterator["Client"]:
         address = str(self.machines[on].client.base_url).rstrip("/").replace("http", "ws", 1)
         parameters = {**({"token": token} if token else {}), **query}
         url = f"{address}{self.base}/realtime?{httpx.QueryParams(parameters)}"
-        async with connect(url, proxy=None) as socket:
+        subprotocols = [Subprotocol(name) for name in protocols]
+        async with connect(url, proxy=None, subprotocols=subprotocols or None) as socket:
             yield Client(socket)
 
     @contextlib.asynccontextmanager

@@ -77,6 +77,17 @@ async def test_a_change_on_one_server_is_told_on_the_other(live: Live) -> None:
     assert inserted_event["timestamp"] < updated_event["timestamp"] < deleted_event["timestamp"]
 
 
+async def test_a_browser_sends_its_token_as_a_protocol_and_not_in_the_address(live: Live) -> None:
+    ada = await live.user(ADA)
+    async with live.open("", protocols=["baobab", f"bearer.{ada}"]) as client:
+        assert client.socket.subprotocol == "baobab"
+        hello = await client.read()
+        assert (hello["type"], hello["role"]) == ("connected", "user")
+    async with live.open("", protocols=["baobab", "bearer.bb_sk_nobody"]) as client:
+        assert (await client.read())["error"]["code"] == "AUTH_INVALID_API_KEY"
+        assert await client.read() == 1008
+
+
 @pytest.mark.parametrize("is_user", [True, False])
 async def test_a_row_enters_and_leaves_the_filter_of_a_subscription(live: Live, is_user: bool) -> None:
     ada = await live.user(ADA)

@@ -21,6 +21,9 @@ POLICY = {
     "files_download": USERS,
     "files_delete": USERS,
     "files_update": USERS,
+    "files_copy": USERS,
+    "files_folders": USERS,
+    "files_delete_many": USERS,
     "files_put": USERS,
     "files_read": USERS,
     "files_write_named": USERS,
@@ -33,6 +36,9 @@ POLICY = {
     "files_store": PUBLIC,
     "files_content": PUBLIC,
     "files_thumbnail": PUBLIC,
+    "files_picture": PUBLIC,
+    # Whether the file is published is what counts.
+    "files_published": PUBLIC,
     "files_locate": USERS,
 }
 
@@ -54,7 +60,20 @@ async def for_files_read_named(world: World, caller: Caller) -> dict[str, Any]:
     return {"app_id": world.app, "key": "a.txt"}
 
 
-for_files_download = for_files_delete = for_files_read = for_files_locate = _make_file
+for_files_download = for_files_delete = for_files_read = for_files_locate = for_files_copy = _make_file
+
+
+async def for_files_delete_many(world: World, caller: Caller) -> dict[str, Any]:
+    file = await _make_file(world, caller)
+    return {"app_id": world.app, "ids": [file["object_id"]]}
+
+
+async def for_files_published(world: World, caller: Caller) -> dict[str, Any]:
+    by = world.callers["owner"].headers
+    body = {"filename": "a.txt", "contentType": "text/plain", "content": "hello"}
+    file = await world.request("POST", f"/storage/{world.app}/objects", by, **body)
+    await world.request("PATCH", f"/storage/{world.app}/objects/{file['id']}", by, published=True)
+    return {"app_id": world.app, "object_id": file["id"]}
 
 
 async def for_files_upload_begin(world: World, caller: Caller) -> dict[str, Any]:
@@ -81,14 +100,22 @@ async def for_files_content(world: World, caller: Caller) -> dict[str, Any]:
 
 
 async def for_files_thumbnail(world: World, caller: Caller) -> dict[str, Any]:
+    return await _make_picture(world, "", "thumbnailUrl")
+
+
+async def for_files_picture(world: World, caller: Caller) -> dict[str, Any]:
+    return await _make_picture(world, "?picture_size=160&picture_format=png", "pictureUrl")
+
+
+async def _make_picture(world: World, query: str, field: str) -> dict[str, Any]:
     file = io.BytesIO()
     Image.new("RGB", (4, 4)).save(file, "PNG")
     content = base64.b64encode(file.getvalue()).decode()
     body = {"filename": "a.png", "contentType": "image/png", "content": content, "encoding": "base64"}
     by = world.callers["owner"].headers
     response = await world.request("POST", f"/storage/{world.app}/objects", by, **body)
-    answer = await world.baobab.client.get(f"/storage/{world.app}/download/{response['id']}", headers=by)
-    return {"app_id": world.app, "object_id": response["id"], **_read_query(answer.json()["thumbnailUrl"])}
+    answer = await world.baobab.client.get(f"/storage/{world.app}/download/{response['id']}{query}", headers=by)
+    return {"app_id": world.app, "object_id": response["id"], **_read_query(answer.json()[field])}
 
 
 async def for_files_store(world: World, caller: Caller) -> dict[str, Any]:

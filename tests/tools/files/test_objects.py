@@ -40,6 +40,8 @@ async def test_a_file_is_announced_sent_and_downloaded(app: FilesApp) -> None:
             "content_type": "application/octet-stream",
             "size_bytes": 5,
             "public": False,
+            "metadata": {},
+            "published_url": None,
         }
     ]
     download = (await app.request("GET", f"/download/{file_id}")).json()

@@ -1,9 +1,16 @@
 """What a running function asks of the platform: every member of `ctx`, `fetch`, and other functions."""
 
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 
+from baobab.tools.functions.errors import HostNotAllowed
+from baobab.tools.functions.fetching import require_host
 from tests.tools.functions.conftest import Workshop
 from tests.tools.functions.test_calls import http, make_key, make_user
 
@@ -22,6 +29,15 @@ async def evaluate(workshop: Workshop, body: str, headers: dict[str, str] | None
     answer = await workshop.call("probe", headers=workshop.owner if headers is None else headers)
     assert answer.status_code == 200, answer.text
     return answer.json()
+
+
+@contextlib.asynccontextmanager
+async def serve(answer: Callable[[web.Request], Awaitable[web.Response]]) -> AsyncIterator[str]:
+    """A server elsewhere, and its address."""
+    application = web.Application()
+    application.router.add_route("*", "/{path:.*}", answer)
+    async with TestServer(application, host="127.0.0.1") as server:
+        yield str(server.make_url("/")).rstrip("/")
 
 
 async def test_keys_are_read_and_written(workshop: Workshop) -> None:
@@ -216,3 +232,51 @@ async def test_what_waits_until_after_the_answer_is_done_and_logged(workshop: Wo
     [row] = await workshop.list_logs("probe")
     assert [each["message"] for each in row["consoleLogs"]] == ["done"]
     assert await evaluate(workshop, "return ctx.kv.get('later')") == {"value": 1}
+
+
+async def test_fetch_reaches_only_the_hosts_that_the_function_names_at_each_redirect(workshop: Workshop) -> None:
+    async def answer(request: web.Request) -> web.Response:
+        if request.path == "/away":
+            raise web.HTTPFound(f"http://127.0.0.2:{request.url.port}/")
+        return web.Response(text="here")
+
+    async with serve(answer) as url:
+        get = f"return await (await fetch('{url}/')).text()"
+        away = f"return await (await fetch('{url}/away')).text()"
+        assert await evaluate(workshop, get) == {"value": "here"}
+        for hosts in ([], ["api.shop.example", "*.shop.example"]):
+            refusal = await evaluate(workshop, get, allowed_hosts=hosts)
+            assert (refusal["code"], "allowed_hosts" in refusal["message"]) == ("FUNCTION_FETCH_REFUSED", True)
+        # Left out, the list stays; what follows is what it names.
+        assert (await evaluate(workshop, get))["code"] == "FUNCTION_FETCH_REFUSED"
+        assert await evaluate(workshop, get, allowed_hosts=["127.0.0.1"]) == {"value": "here"}
+        assert (await evaluate(workshop, away))["code"] == "FUNCTION_FETCH_REFUSED"
+        own = "return (await fetch(`${ctx.env.PLATFORM_API_URL}/v1/${ctx.app.id}/kv/k`)).status"
+        assert await evaluate(workshop, own) == {"value": 404}
+        answer_json = await workshop.request("PATCH", "/functions/probe/settings", json={"allowed_hosts": None})
+        assert answer_json["allowed_hosts"] is None
+        assert await evaluate(workshop, get) == {"value": "here"}
+
+
+@pytest.mark.parametrize(
+    ("host", "allowed", "is_reached"),
+    [
+        ("api.shop.example", "api.shop.example", True),
+        ("API.shop.example.", "api.shop.example", True),
+        ("eu.api.shop.example", "*.shop.example", True),
+        ("shop.example", "*.shop.example", False),
+        ("badshop.example", "*.shop.example", False),
+        ("api.shop.example.evil.example", "api.shop.example", False),
+    ],
+)
+def test_a_star_names_what_stands_below_a_name(host: str, allowed: str, is_reached: bool) -> None:
+    row = SimpleNamespace(name="probe", allowed_hosts=[allowed])
+    with contextlib.nullcontext() if is_reached else pytest.raises(HostNotAllowed):
+        require_host(row, host)
+
+
+@pytest.mark.parametrize(
+    "host", ["https://shop.example", "shop.example/a", "*", "a b", "*.*.example", "shop.example:1"]
+)
+async def test_what_is_no_host_is_refused(workshop: Workshop, host: str) -> None:
+    await workshop.deploy("probe", allowed_hosts=[host], expected=400)

@@ -192,6 +192,7 @@ async def test_a_stripe_webhook_that_comes_five_times_runs_once(workshop: Worksh
     headers = sign_for_stripe("whsec_1", body, int(workshop.clock.time()))
     first = await deliver(workshop, body, headers)
     assert (first.status_code, first.json()["body"], first.json()["type"]) == (200, json.loads(body), "webhook")
+    await workshop.settle()
     for _ in range(4):
         workshop.clock.advance(60)
         headers = sign_for_stripe("whsec_1", body, int(workshop.clock.time()))
@@ -295,6 +296,27 @@ async def test_a_webhook_whose_worker_was_lost_runs_again_and_repeats_no_step(wo
     assert (await read_key(workshop, "id"), await read_key(workshop, "count")) == (first_id, 1)
     again = await deliver(workshop, b"{}", {})
     assert again.json() == {"ok": True, "duplicate": True}
+
+
+async def test_a_webhook_has_ended_when_what_goes_on_after_its_answer_has(workshop: Workshop) -> None:
+    code = """
+    export default (req, ctx) => {
+      ctx.waitUntil((async () => {
+        while (!(await ctx.kv.get("go"))) await new Promise((done) => setTimeout(done, 20));
+        await ctx.kv.incr("count");
+      })());
+      return new Response("ok");
+    }
+    """
+    await workshop.deploy("hook", code, triggers=webhook(secret_required=False))
+    assert (await deliver(workshop, b"{}", {})).text == "ok"
+    assert (await deliver(workshop, b"{}", {})).json() == {"ok": True, "duplicate": True}
+    [delivery] = (await workshop.request("GET", "/functions/hook/webhooks"))["deliveries"]
+    assert (delivery["status"], delivery["answer_status"], delivery["duplicates"]) == ("running", 200, 1)
+    await workshop.send("PUT", "/kv/go", json={"value": True})
+    await workshop.settle()
+    [delivery] = (await workshop.request("GET", "/functions/hook/webhooks"))["deliveries"]
+    assert (delivery["status"], await read_key(workshop, "count")) == ("completed", 1)
 
 
 async def test_the_hook_of_an_app_is_called_once_for_each_sign_in(workshop: Workshop) -> None:

@@ -9,6 +9,7 @@ from sqlalchemy import insert, update
 
 from tests.conftest import Baobab
 from tests.jobs import jobs
+from tests.mcp_server.mcp_requests import call_tool
 from tests.people import create_person, get_first_organisation
 
 pytestmark = pytest.mark.own_installation
@@ -40,6 +41,9 @@ async def test_jobs_that_wait_are_listed_by_kind_page_by_page_and_ended_ones_are
     await put_job(baobab, "strange", kind="of_the_next_version", tenant="platform")
     first = (await ask(baobab, limit=2)).json()
     second = (await ask(baobab, limit=2, cursor=first["next_cursor"])).json()
+    for arguments in ({"limit": 2}, {"limit": 2, "cursor": first["next_cursor"]}):
+        answer = await call_tool(baobab, "jobs_list", arguments)
+        assert answer["structuredContent"]["total"] == 4
     ids = [job["id"] for job in first["jobs"] + second["jobs"]]
     assert ids == ["w0", "w1", "w2", "other"]
     assert second["next_cursor"] is None

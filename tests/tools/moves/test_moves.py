@@ -105,6 +105,58 @@ async def test_everything_is_there_after_the_move_and_nothing_was_lost_on_the_wa
     assert (await ask(baobab, "POST", f"/v1/{app}/kv/n/incr")).json() == {"value": 8}
 
 
+async def test_triggers_move_with_their_app_and_each_event_and_hour_starts_something_once(
+    baobab: Baobab, clock: FixedClock
+) -> None:
+    app = await create_filled_app(baobab)
+    table = {"columns": {"id": {"type": "integer", "primaryKey": True}}}
+    await ask(baobab, "POST", f"/v1/{app}/schema/apply", {"schema": {"tables": {"notes": table}}})
+    graph = {"spec_version": 1, "entry": "done", "nodes": {"done": {"type": "end"}}, "edges": []}
+    await ask(baobab, "POST", f"/v1/{app}/agents", {"name": "helper", "graph_spec": graph})
+    waits = {
+        "rows": {"event": "row.inserted", "table": "notes"},
+        "keys": {"event": "key.changed", "prefix": "order:"},
+        "own": {"event": "custom.paid"},
+        "hours": {"event": "schedule", "schedule": "0 * * * *"},
+    }
+    for name, body in waits.items():
+        answer = await ask(baobab, "PUT", f"/v1/{app}/triggers/{name}", {**body, "agent": "helper"})
+        assert answer.status_code == 200, answer.text
+    next_at = (await ask(baobab, "GET", f"/v1/{app}/triggers/hours")).json()["next_at"]
+
+    async def cause(number: int) -> None:
+        for method, path, body in (
+            ("POST", "notes", {"id": number}),
+            ("PUT", f"kv/order:{number}", {"value": number}),
+            ("POST", "events", {"name": "paid", "data": {"order": number}}),
+        ):
+            answer = await ask(baobab, method, f"/v1/{app}/{path}", body)
+            assert answer.status_code < 300, answer.text
+
+    # The first are on their way when the move begins.
+    await cause(1)
+    move = await wait_for_end(baobab, clock, app, await start_move(baobab, app))
+    assert (move["current_step"], move["last_error"]) == ("completed", None)
+    triggers = (await ask(baobab, "GET", f"/v1/{app}/triggers")).json()["triggers"]
+    assert [(each["name"], each["status"]) for each in triggers] == [(name, "active") for name in sorted(waits)]
+    assert (await ask(baobab, "GET", f"/v1/{app}/triggers/hours")).json()["next_at"] == next_at
+    await cause(2)
+    for _ in range(6):
+        clock.advance(30)
+        await jobs.run_job(baobab.application, "triggers_tend")
+        await jobs.run_due_jobs(baobab.application)
+    clock.advance(3600)
+    for _ in range(2):
+        await jobs.run_job(baobab.application, "triggers_tick")
+        await jobs.run_due_jobs(baobab.application)
+    counts = {}
+    for name in waits:
+        deliveries = (await ask(baobab, "GET", f"/v1/{app}/triggers/{name}/deliveries")).json()["deliveries"]
+        assert {each["status"] for each in deliveries} == {"delivered"}, (name, deliveries)
+        counts[name] = len({each["run_id"] for each in deliveries})
+    assert counts == {"rows": 2, "keys": 2, "own": 2, "hours": 1}
+
+
 async def test_a_move_that_is_waited_for_answers_how_it_ended(baobab: Baobab, clock: FixedClock) -> None:
     app = await create_filled_app(baobab)
     arguments = {"app_id": app, "dest_region": EU}

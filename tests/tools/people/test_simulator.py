@@ -102,12 +102,13 @@ async def test_models_call_the_same_tools_by_the_names_of_document_4(directory: 
 
 async def test_without_a_provider_and_with_the_simulator_off_everything_is_unavailable(tmp_path: Path) -> None:
     async with open_directory(tmp_path / "data", {"BAOBAB_SIMULATORS": "off"}) as own_directory:
-        for path, tool, body in (
+        searches: list[tuple[str, str, dict[str, Any]]] = [
             ("/search/person", "people_search_person", {"query": "x"}),
             ("/search/company", "people_search_company", {"query": "x"}),
             ("/profile", "people_profile", {"networkProfileUrl": ADA}),
             ("/profile/email", "people_email_queue", {"networkProfileUrl": ADA}),
-        ):
+        ]
+        for path, tool, body in searches:
             answer = await own_directory.ask(path, **body)
             assert (answer.status_code, answer.json()["error"]) == (503, "people_unavailable")
             assert "BAOBAB_PEOPLE_PRIMARY" in answer.json()["remediation"]

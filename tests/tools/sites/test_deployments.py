@@ -42,6 +42,22 @@ async def test_a_zip_is_uploaded_started_and_live_on_the_host_of_the_app(site: S
     assert (listing["kept"], listing["traffic"]["limit_bytes"]) == (10, 100 * 2**30)
 
 
+async def test_a_deployment_that_is_only_looked_at_leaves_the_live_one_as_it_is(site: Site) -> None:
+    before = await site.write(index__html="<h1>One</h1>")
+    creation = await site.upload(build_zip({"index.html": "<h1>Two</h1>"}))
+    await site.request("POST", f"/deployments/{creation}/start", 202, json={"live": False})
+    # What is taken up again still does what its start said.
+    await site.request("POST", f"/deployments/{creation}/sync")
+    await site.work()
+    deployment = await site.request("GET", f"/deployments/{creation}")
+    assert (deployment["status"], deployment["live"], deployment["warnings"]) == ("READY", False, [])
+    assert (await site.get("/")).text == "<h1>One</h1>"
+    assert (await site.request("GET", f"/deployments/{before['id']}"))["live"]
+    assert "preview" in (await site.request("GET", f"/deployments/{creation}/preview"))["url"]
+    await site.request("POST", f"/deployments/{creation}/activate")
+    assert (await site.get("/")).text == "<h1>Two</h1>"
+
+
 async def test_a_small_site_is_deployed_in_one_call_and_replaces_the_one_before(site: Site) -> None:
     first = await site.write(index__html="<h1>One</h1>", old__html="Old")
     assert (first["status"], first["live"], first["files_count"]) == ("READY", True, 2)

@@ -42,6 +42,8 @@ async def test_a_template_shows_its_functions_and_what_they_need_and_can_do(gall
     assert "collector.example" in preflight["hosts"]
     kinds = {each["kind"] for each in preflight["abilities"]}
     assert {"function_http", "function_cron", "function_webhook"} <= kinds
+    [fetch] = [each["says"] for each in preflight["abilities"] if each["kind"] == "function_fetch"]
+    assert fetch == "Where the function greet runs, it may send what it reads to every public host."
     assert "the-template's-own-key" not in str(preflight)
 
 

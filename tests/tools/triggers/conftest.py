@@ -13,6 +13,7 @@ from tests.clock import FixedClock
 from tests.conftest import Baobab
 from tests.installation import open_installation
 from tests.tools.agents.conftest import build_graph
+from tests.tools.ai.meetings.test_forwarding import Receiver, start_receiver
 
 _COLUMNS = {"id": {"type": "serial", "primaryKey": True}, "title": "text", "status": "text"}
 TICKETS: dict[str, Any] = {"tables": {"tickets": {"columns": _COLUMNS}}}
@@ -83,3 +84,9 @@ async def open_house(folder: Path, schema: dict[str, Any] = TICKETS, **variables
 async def house(tmp_path: Path) -> AsyncIterator[House]:
     async with open_house(tmp_path) as house:
         yield house
+
+
+@pytest.fixture
+async def receiver() -> AsyncIterator[Receiver]:
+    async with start_receiver() as receiver:
+        yield receiver

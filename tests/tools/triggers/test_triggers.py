@@ -12,7 +12,7 @@ from sqlalchemy import select
 from baobab.tools.mail.tables import mails as mail_table
 from tests.people import create_person, get_first_organisation
 from tests.tools.agents.conftest import build_graph
-from tests.tools.ai.meetings.test_forwarding import Receiver, start_receiver
+from tests.tools.ai.meetings.test_forwarding import Receiver
 from tests.tools.triggers.conftest import House
 
 _DAY = 86_400
@@ -122,12 +122,6 @@ async def test_a_loop_ends_with_a_delivery_that_says_so(house: House) -> None:
     deliveries = await house.list_deliveries("loop")
     assert outcomes(deliveries) == ["delivered"] * 5 + ["skipped"]
     assert "looks like a loop" in deliveries[-1]["error"]
-
-
-@pytest.fixture
-async def receiver() -> Any:
-    async with start_receiver() as started_one:
-        yield started_one
 
 
 async def test_a_webhook_is_signed_tried_again_for_a_day_and_sent_again_by_hand(
@@ -335,14 +329,26 @@ async def test_a_large_row_is_told_by_its_key(house: House, receiver: Receiver) 
 async def test_deliveries_of_an_app_beyond_its_bound_wait_for_their_turn_and_say_so(
     house: House, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("baobab.tools.triggers.jobs.MOST_A_MINUTE", 2)
+    monkeypatch.setattr("baobab.tools.triggers.jobs.MOST_AT_ONCE", 2)
     await house.set_trigger("hook", event="custom.x", webhook=receiver.url)
-    for _ in range(3):
+    for _ in range(8):
         await house.request("POST", "/events", 202, json={"name": "x", "data": {}})
     await house.advance()
     assert len(receiver.requests) == 2
-    [waiting] = [each for each in await house.list_deliveries("hook") if each["status"] == "pending"]
-    assert waiting["error"] == "An app starts at most 2 deliveries a minute; this one waits for its turn."
-    assert (await house.request("GET", "/triggers/hook"))["waiting"] == 1
-    await house.advance(61)
+    waiting = [each for each in await house.list_deliveries("hook") if each["status"] == "pending"]
+    words = "An app starts at most 600 deliveries a minute; this one waits for its turn."
+    assert [each["error"] for each in waiting] == [words] * 6
+    assert (await house.request("GET", "/triggers/hook"))["waiting"] == 6
+    # Another app of the organisation has its own.
+    other = await house.create_app()
+    answer = await house.client.put(
+        f"/v1/{other}/triggers/hook", json={"event": "custom.x", "webhook": receiver.url}, headers=house.owner
+    )
+    assert answer.is_success, answer.text
+    answer = await house.client.post(f"/v1/{other}/events", json={"name": "x", "data": {}}, headers=house.owner)
+    await house.advance()
     assert len(receiver.requests) == 3
+    for _ in range(4):
+        await house.advance(21)
+    assert len(receiver.requests) == 9
+    assert len({headers["webhook-id"] for headers, _ in receiver.requests}) == 9

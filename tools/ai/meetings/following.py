@@ -36,7 +36,7 @@ from baobab.tools.ai.meetings.progress import (
 )
 from baobab.tools.ai.meetings.schemas import Row
 from baobab.tools.ai.meetings.tables import meeting_bots, meeting_usage
-from baobab.tools.ai.meetings.toolset import TRANSCRIPT_READY
+from baobab.tools.ai.meetings.toolset import STATUS_CHANGED, TRANSCRIPT_READY
 from baobab.tools.ai.metered_call import Payer
 from baobab.tools.core import RetryLater, Services
 from baobab.tools.core.limits.credits import BudgetExhausted, CreditsExhausted
@@ -49,6 +49,8 @@ _TRANSCRIPT_FOR = timedelta(hours=24)
 _PARTICIPANTS_FOR = timedelta(minutes=10)
 _LIVE_SECONDS, _LATE_SECONDS, _LONGEST_BUSY_SECONDS = 20.0, 120.0, 120.0
 _SOONEST_SECONDS = 0.1
+_PHASES = {"in_call": "joined", "recording": "joined", "done": "done", "fatal": "fatal"}
+"""What triggers are told of, by a bot's state: it may be heard of a later one first."""
 _columns = meeting_bots.c
 
 
@@ -161,10 +163,14 @@ async def _write(unit: Unit, services: Services, row: Row, values: dict[str, Any
     change = update(meeting_bots).where(_columns.id == row.id).values(**values, updated_at=services.clock.now())
     written_row = (await unit.execute(change.returning(meeting_bots))).one()
     await record_events(unit, services, written_row)
+    data, app_id, tenant = {"bot_id": row.id}, row.app_id or None, row.organisation_id
+    if _PHASES.get(written_row.status) not in (None, _PHASES.get(row.status)):
+        data_of_status = {**data, "status": written_row.status, "sub_code": written_row.sub_code}
+        await services.jobs.emit(
+            unit, STATUS_CHANGED, app_id=app_id, data=data_of_status, tenant=tenant, only_awaited=True
+        )
     if written_row.transcript_state == "ready" and row.transcript_state != "ready":
-        data = {"bot_id": row.id}
-        app_id = row.app_id or None
-        await services.jobs.emit(unit, TRANSCRIPT_READY, app_id=app_id, data=data, tenant=row.organisation_id)
+        await services.jobs.emit(unit, TRANSCRIPT_READY, app_id=app_id, data=data, tenant=tenant)
     return written_row
 
 

@@ -22,6 +22,9 @@ from baobab.tools.core.pagination import CursorInvalid
 
 TRANSCRIPT_READY = "meetings.transcript_ready"
 """The event that a transcript can be read; its data have `bot_id`."""
+STATUS_CHANGED = "meetings.status_changed"
+"""The event that a bot is in its call, or that its work has ended; its data have `bot_id`, `status` and `sub_code`."""
+_BOT = {"bot_id": "5b2f7c9e-0000-4000-8000-000000000000"}
 STARTING = (
     ProviderUnavailable,
     UnsupportedMeeting,
@@ -56,8 +59,32 @@ meetings = Toolset(
             "meeting.transcript_ready",
             TRANSCRIPT_READY,
             "The transcript of a meeting can be read.",
-            {"bot_id": "5b2f7c9e-0000-4000-8000-000000000000"},
+            _BOT,
             "bot_id",
+        ),
+        AppEvent(
+            "meeting.joined",
+            STATUS_CHANGED,
+            "A bot is in its call.",
+            {**_BOT, "status": "in_call", "sub_code": None},
+            "bot_id",
+            lambda data: data["status"] in ("in_call", "recording"),
+        ),
+        AppEvent(
+            "meeting.ended",
+            STATUS_CHANGED,
+            "A bot has done its work.",
+            {**_BOT, "status": "done", "sub_code": "timeout_exceeded_everyone_left"},
+            "bot_id",
+            lambda data: data["status"] == "done",
+        ),
+        AppEvent(
+            "meeting.failed",
+            STATUS_CHANGED,
+            "A bot could not do its work.",
+            {**_BOT, "status": "fatal", "sub_code": "provider_lost"},
+            "bot_id",
+            lambda data: data["status"] == "fatal",
         ),
     ),
 )

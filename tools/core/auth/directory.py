@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-from sqlalchemy import Select, select
+from sqlalchemy import Select, func, select
 
 from baobab.storage.cache import Cache
 from baobab.storage.clock import Clock
@@ -14,13 +14,19 @@ from baobab.storage.sql.notices import Notices
 from baobab.tools.core.auth.callers import FunctionKey, Limits
 from baobab.tools.core.auth.names import find_name
 from baobab.tools.core.auth.roles import Role
-from baobab.tools.core.auth.tables import api_keys, apps, members, organisations
+from baobab.tools.core.auth.tables import api_keys, apps, custom_domains, members, organisations
 from baobab.tools.core.errors import AppNotFound
 from baobab.tools.core.limits.credits import Credits
 from baobab.tools.core.limits.plans import PLANS, Plan
 from baobab.tools.core.types import APP_ID
 
 APP_ID_PATTERN = re.compile(APP_ID)
+_DOMAINS = (
+    select(func.aggregate_strings(custom_domains.c.held_name, ","))
+    .where(custom_domains.c.app_id == apps.c.id)
+    .scalar_subquery()
+    .label("domains")
+)
 _TOKEN_SECONDS = {"15m": 900, "30m": 1800, "1h": 3600, "2h": 7200, "1d": 86400}
 
 
@@ -50,6 +56,8 @@ class App:
     """How its files are stored (PATCH config/storage)."""
     user_tools: frozenset[str] = frozenset()
     """The tools that its users may call over MCP. While there are none, users cannot sign in over MCP."""
+    domains: frozenset[str] = frozenset()
+    """The custom domains at which it is served beside its subdomain (tools/domains)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +82,7 @@ class Directory:
         self._credits = credits_
         self._apps: Cache[str, App] = Cache(self._load_app, clock)
         self._subdomains: Cache[str, str] = Cache(self._load_subdomain, clock)
+        self._domains: Cache[str, str] = Cache(self._load_domain, clock)
         self._keys: Cache[str, Key | FunctionKey] = Cache(self._load_key, clock)
         self._anon_keys: Cache[str, str] = Cache(self._load_anon_key, clock)
         self._roles: Cache[tuple[str, str], Role] = Cache(self._load_role, clock)
@@ -105,6 +114,10 @@ class Directory:
     async def app_id_at(self, subdomain: str) -> str | None:
         """Returns the id of the app with a subdomain; None if no app has it."""
         return await self._subdomains.get(subdomain)
+
+    async def app_id_at_domain(self, hostname: str) -> str | None:
+        """Returns the id of the app that holds a custom domain; None if no app does."""
+        return await self._domains.get(hostname)
 
     async def app_id_of_anon_key(self, anon_key: str) -> str | None:
         """Returns the id of the app with an anon key; None if no app has it."""
@@ -142,6 +155,7 @@ class Directory:
         self._apps.forget(app_id)
         # Anybody can create an app: that must not clear what is known of all the others.
         self._subdomains.forget_value(app_id)
+        self._domains.forget_value(app_id)
         self._anon_keys.forget_value(app_id)
 
     async def _first(self, statement: Select[Any]) -> Any:
@@ -149,7 +163,7 @@ class Directory:
 
     async def _load_app(self, app_id: str) -> App | None:
         row = await self._first(
-            select(apps, organisations.c.plan)
+            select(apps, organisations.c.plan, _DOMAINS)
             .join(organisations, organisations.c.id == apps.c.organisation_id)
             .where(apps.c.id == app_id)
         )
@@ -171,11 +185,16 @@ class Directory:
             session_days=row.jwt_config.get("refreshTokenTtlDays", 7),
             storage_config=row.storage_config,
             user_tools=frozenset(row.user_tools),
+            domains=frozenset(row.domains.split(",") if row.domains else ()),
         )
 
     async def _load_subdomain(self, subdomain: str) -> str | None:
         row = await self._first(select(apps.c.id).where(apps.c.subdomain == subdomain))
         return row and cast(str, row.id)
+
+    async def _load_domain(self, hostname: str) -> str | None:
+        row = await self._first(select(custom_domains.c.app_id).where(custom_domains.c.held_name == hostname))
+        return row and cast(str, row.app_id)
 
     async def _load_anon_key(self, anon_key: str) -> str | None:
         row = await self._first(select(apps.c.id).where(apps.c.anon_key == anon_key))

@@ -104,6 +104,33 @@ apps = Table(
     Index("ix_apps_region_id", "region", "id"),
 )
 
+custom_domains = Table(
+    "custom_domains",
+    metadata,
+    Column("id", _ID, primary_key=True),
+    Column("app_id", String(36), ForeignKey("apps.id", ondelete="CASCADE"), nullable=False),
+    # In lower case, as ASCII.
+    Column("hostname", String(253), nullable=False, index=True),
+    # The same while the app holds the name, which one app of the installation does at most; null before and after.
+    Column("held_name", String(253), unique=True),
+    Column("method", String(4), nullable=False),
+    # What its TXT record must say: another one each time that an app adds a name.
+    Column("token", String(60), nullable=False),
+    Column("status", String(10), nullable=False),
+    # Sentences: what was wrong at the last check.
+    Column("problems", Json, nullable=False),
+    Column("created_at", Instant, nullable=False),
+    # Since when it waits to be verified.
+    Column("asked_at", Instant, nullable=False),
+    Column("checked_at", Instant),
+    Column("verified_at", Instant),
+    # Since when no resolver has seen the record of a name that the app holds.
+    Column("lost_at", Instant),
+    # Null: not before somebody asks for it.
+    Column("next_check_at", Instant, index=True),
+    UniqueConstraint("app_id", "hostname"),
+)
+
 api_keys = Table(
     "api_keys",
     metadata,

@@ -10,8 +10,8 @@ class Plan:
     monthly_users: users of an app who join or sign in within a month. function_invocations: in a month.
     file_bytes: of the files of all apps of one organisation in a region. table_bytes: of the rows of an app's tables.
     apps, api_keys, model_servers, audit_rows, and memory_bytes of its substrate: of one organisation. The others are
-    for each app; agent_bytes are those of its agents' graphs, deployments those kept of its site, and bandwidth_bytes
-    what its site may send in a month.
+    for each app; agent_bytes are those of its agents' graphs, deployments those kept of its site, bandwidth_bytes what
+    its site may send in a month, and custom_domains those that it may add.
     """
 
     name: str
@@ -33,6 +33,7 @@ class Plan:
     function_invocations: int | None = None
     deployments: int | None = None
     bandwidth_bytes: int | None = None
+    custom_domains: int | None = None
 
 
 MB, GB = 2**20, 2**30
@@ -60,6 +61,7 @@ PLANS = {
             function_invocations=50_000,
             deployments=2,
             bandwidth_bytes=5 * GB,
+            custom_domains=0,
         ),
         Plan(
             "launch",
@@ -81,6 +83,7 @@ PLANS = {
             function_invocations=500_000,
             deployments=10,
             bandwidth_bytes=100 * GB,
+            custom_domains=10,
         ),
         Plan(
             "certified",
@@ -102,6 +105,7 @@ PLANS = {
             function_invocations=1_000_000,
             deployments=25,
             bandwidth_bytes=250 * GB,
+            custom_domains=50,
         ),
         Plan("enterprise", None, None, None, None),
     )

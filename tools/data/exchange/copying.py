@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 from baobab.storage.data.store import DataStore
+from baobab.storage.sql.database import DatabaseUnavailable
 from baobab.storage.sql.statements import Statements
 from baobab.storage.transfer.digest import Digest, hash_item
 from baobab.tools.data.actor import SERVICE
@@ -43,12 +44,29 @@ async def copy_tables(source: DataStore, dest: DataStore, app_id: str) -> None:
     await dest.alter(app_id, create)
     for table in order_by_reference(catalogue.tables):
         async for rows in read_pages(source, app_id, catalogue, table):
-            await dest.write(app_id, _Load(dest, app_id, catalogue, table, rows))
+            try:
+                await dest.write(app_id, _Load(dest, app_id, catalogue, table, rows))
+            except DatabaseUnavailable as exc:
+                await _load_one_by_one(dest, app_id, catalogue, table, rows)
+                # Each by itself was taken: it was no value that the database refused.
+                raise exc from None
     for name, columns in OWN_TABLES.items():
         # The triggers count the bytes as the rows are written.
         if name not in ("_catalogue", "_usage", "_changes"):
             await _copy_own(source, dest, app_id, name, [column.split()[0] for column in columns.split(", ")])
     await _copy_log(source, dest, app_id)
+
+
+async def _load_one_by_one(
+    dest: DataStore, app_id: str, catalogue: Catalogue, table: TableInfo, rows: list[Row]
+) -> None:
+    """Raises DatabaseUnavailable for the first row that the database does not take, with its key in the reason."""
+    for row in rows:
+        try:
+            await dest.write(app_id, _Load(dest, app_id, catalogue, table, [row]))
+        except DatabaseUnavailable as exc:
+            key = ", ".join(f"{name}={row[name]}" for name in table.key) or "one without a key"
+            raise DatabaseUnavailable(str(exc), f"table {table.name}, row {key}: {exc.reason}") from exc
 
 
 async def count_rows(store: DataStore, app_id: str) -> int:

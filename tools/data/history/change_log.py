@@ -311,10 +311,14 @@ class LogReader:
 
     def read_latest(self, limit: int, *, table: str | None, run_id: str | None, before: int | None) -> list[Change]:
         """Returns the latest changes first. They can be narrowed to one table, one run, or numbers below `before`."""
-        filters = {"name = ?": table, "run_id = ?": run_id, "id < ?": before}
-        conditions = {condition: value for condition, value in filters.items() if value is not None}
-        where = f"WHERE {' AND '.join(conditions)} " if conditions else ""
-        return self._read(f"{where}ORDER BY id DESC LIMIT {limit}", *conditions.values())
+        where, values = _narrow(table, run_id, before)
+        return self._read(f"{where}ORDER BY id DESC LIMIT {limit}", *values)
+
+    def count(self, most: int, *, table: str | None, run_id: str | None) -> int:
+        """Counts the changes of a table, of a run or of all, but no more than `most`."""
+        where, values = _narrow(table, run_id, None)
+        query = f"SELECT count(*) FROM (SELECT 1 FROM {self._table} {where}LIMIT {most}) AS changes"
+        return int(self._statements.rows(query, *values)[0][0])
 
     def iterate_after(self, number: int) -> Iterator[Change]:
         """Yields changes without their rows, which can be large."""
@@ -329,6 +333,13 @@ class LogReader:
             Change(*row[:6], *(None if text is None else json.loads(text) for text in row[6:8]), *row[8:])
             for row in rows_of_log
         ]
+
+
+def _narrow(table: str | None, run_id: str | None, before: int | None) -> tuple[str, list[Any]]:
+    """Returns the condition of a query of the log, and its values; nothing for all changes."""
+    filters = {"name = ?": table, "run_id = ?": run_id, "id < ?": before}
+    conditions = {condition: value for condition, value in filters.items() if value is not None}
+    return (f"WHERE {' AND '.join(conditions)} " if conditions else "", list(conditions.values()))
 
 
 def sweep_log(statements: Statements, store: DataStore, app_id: str, sequences: Sequences, before: str) -> int:

@@ -72,7 +72,8 @@ async def realtime_open(
 ) -> str:
     """Follow changes of tables over a WebSocket, share presence, and send messages to other clients.
 
-    token: a key or a token; you can send it in the header `Authorization` instead.
+    token: a key or a token. Better, because addresses are logged: the header `Authorization`, or from a browser the
+        protocols `baobab` and `bearer.TOKEN`.
     """
     del token
     listener = Listener(find_actor(call, acting), call.services.ids.uuid())

@@ -10,6 +10,7 @@ from pydantic_core import to_json
 
 from baobab.storage.sql.statements import Statements
 from baobab.tools.core import AppId, AppOwner, Audit, BadRequest, Call, Guard, Rest, Text
+from baobab.tools.core.list_totals import MOST_COUNTED
 from baobab.tools.core.listing import Listing
 from baobab.tools.data.actor import SERVICE
 from baobab.tools.data.errors import (
@@ -74,16 +75,25 @@ async def data_changes(
     if not (await find_catalogue(call)).version:
         return {"changes": []}
 
-    def read(statements: Statements) -> list[Change]:
-        return LogReader(statements, store, app_id).read_latest(limit, table=table, run_id=run_id, before=before)
+    counts = call.context.counts_lists
+
+    def read(statements: Statements) -> tuple[list[Change], int]:
+        log = LogReader(statements, store, app_id)
+        page = log.read_latest(limit, table=table, run_id=run_id, before=before)
+        is_counted = counts and (before is not None or len(page) == limit)
+        return page, log.count(MOST_COUNTED + 1, table=table, run_id=run_id) if is_counted else len(page)
 
     changes: list[ChangeRow] = []
     size = 0
-    for change in await store.read(app_id, read, call.unit):
+    page, count = await store.read(app_id, read, call.unit)
+    if counts:
+        call.count_list(count, is_exact=count <= MOST_COUNTED)
+    for change in page:
         row = _show(change)
         size += len(to_json(row))
         if changes and size > _MOST_BYTES:
-            call.count_list(len(changes) + 1, is_exact=False)
+            if not counts:
+                call.count_list(len(changes) + 1, is_exact=False)
             break
         changes.append(row)
     return {"changes": changes}

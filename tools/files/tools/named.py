@@ -96,7 +96,7 @@ async def files_write_named(
     await receive(call, row, iterate(raw), replaces=True)
     call.audit.resource_id = row.id
     call.audit.data |= {"filename": key, "size_bytes": len(raw)}
-    return describe(row)
+    return describe(call, row)
 
 
 def _read_text(raw: bytes) -> str | None:

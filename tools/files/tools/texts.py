@@ -20,6 +20,7 @@ from baobab.tools.files.schemas import (
     Filename,
     FileText,
     LocatedFile,
+    Metadata,
     StoredFile,
     decode_content,
 )
@@ -66,11 +67,13 @@ async def files_put(
     content: Content,
     encoding: Encoding = "text",
     public: bool = False,
+    metadata: Metadata | None = None,
 ) -> StoredFile:
     """Store a file of up to 1 MiB whose content is in the call. For larger files, use op:files_upload.
 
     encoding: `text` stores the content as UTF-8; `base64` decodes it first.
     public: whether every signed-in user of the app may download it.
+    metadata: texts that are stored with it; null for none.
     """
     raw = decode_content(content, encoding)
     # Committed before the bytes are stored: whatever happens then, the sweep finds what is left of them.
@@ -83,11 +86,12 @@ async def files_put(
             content_type=contentType,
             size=len(raw),
             public=public,
+            metadata=metadata,
         )
     await receive(call, row, iterate(raw))
     call.audit.resource_id = row.id
     call.audit.data |= {"filename": filename, "size_bytes": len(raw), "public": public}
-    return describe(row)
+    return describe(call, row)
 
 
 @files.tool(

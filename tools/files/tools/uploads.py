@@ -23,7 +23,7 @@ from baobab.tools.files.errors import (
     TusVersionRefused,
 )
 from baobab.tools.files.parts import BEGUN_SECONDS, append, complete, read_offset
-from baobab.tools.files.schemas import ContentType, FileId, Filename, Progress, SizeBytes
+from baobab.tools.files.schemas import ContentType, FileId, Filename, Metadata, Progress, SizeBytes
 from baobab.tools.files.serving import add_headers
 from baobab.tools.files.storing import find_row, reserve
 from baobab.tools.files.tables import FREEZES
@@ -33,10 +33,14 @@ from baobab.tools.files.toolset import TUS, files
 Version = Annotated[str, Text(20), Field(description="The version of tus: 1.0.0.")]
 Length = Annotated[str, Text(13, pattern="^[0-9]*$"), Field(description="The length of the file in bytes.")]
 Offset = Annotated[str, Text(13, pattern="^[0-9]*$"), Field(description="How many bytes have arrived before.")]
-Metadata = Annotated[
-    str, Text(4096), Field(description="Pairs of a name and a value in base64: filename, filetype, public.")
+SentMetadata = Annotated[
+    str,
+    # It is sent back as a header.
+    Text(4096, pattern="^[ -~]*$"),
+    Field(description="Pairs of a name and a value in base64: filename, filetype, public, and metadata as JSON."),
 ]
 _FILENAME, _CONTENT_TYPE, _SIZE = TypeAdapter(Filename), TypeAdapter(ContentType), TypeAdapter(SizeBytes)
+_METADATA: TypeAdapter[dict[str, str]] = TypeAdapter(Metadata)
 _BODY = "application/offset+octet-stream"
 _HEADERS = {"tus_resumable": "tus-resumable"}
 _QUIET = Mcp(offered=False)
@@ -66,7 +70,7 @@ async def files_upload_begin(
     app_id: AppId,
     content: Body,
     upload_length: Length = "",
-    upload_metadata: Metadata = "",
+    upload_metadata: SentMetadata = "",
     tus_resumable: Version = "",
 ) -> Progress:
     """Begin a resumable upload (tus 1.0). The header Location says where to send its bytes.
@@ -74,7 +78,7 @@ async def files_upload_begin(
     content: the first bytes of the file, or nothing.
     """
     _require_version(tus_resumable)
-    filename, content_type, public = _read_metadata(upload_metadata)
+    filename, content_type, public, metadata = _read_metadata(upload_metadata)
     try:
         size = _SIZE.validate_python(int(upload_length))
     except ValueError as exc:
@@ -95,6 +99,8 @@ async def files_upload_begin(
             size=size,
             public=public,
             seconds=BEGUN_SECONDS,
+            metadata=metadata,
+            sent_metadata=upload_metadata or None,
         )
     received_bytes = 0
     if size == 0:
@@ -136,6 +142,7 @@ async def files_upload_status(call: Call, app_id: AppId, object_id: FileId, tus_
         upload_offset=str(received_bytes),
         upload_length=str(row.size_bytes),
         upload_expires=_write_time(row.reserved_until),
+        **({} if row.sent_metadata is None else {"upload_metadata": row.sent_metadata}),
     )
     return {"id": row.id, "received_bytes": received_bytes, "size_bytes": row.size_bytes}
 
@@ -196,8 +203,10 @@ def _require_version(version: str) -> None:
         raise TusVersionRefused(headers={"tus-version": "1.0.0"})
 
 
-def _read_metadata(text: str) -> tuple[str, str, bool]:
-    """Returns the file's name, its content type and whether it is public. Raises MetadataInvalid."""
+def _read_metadata(text: str) -> tuple[str, str, bool, dict[str, str] | None]:
+    """Returns the file's name, its content type, whether it is public, and the texts stored with it. Raises
+    MetadataInvalid.
+    """
     values = {}
     try:
         for pair in filter(None, (pair.strip() for pair in text.split(","))):
@@ -207,11 +216,12 @@ def _read_metadata(text: str) -> tuple[str, str, bool]:
         content_type = _CONTENT_TYPE.validate_python(
             values.get("filetype") or values.get("contentType") or "application/octet-stream"
         )
+        metadata = _METADATA.validate_json(values["metadata"]) if "metadata" in values else None
     except (binascii.Error, UnicodeDecodeError) as exc:
         raise MetadataInvalid("A value in Upload-Metadata is not the base64 of a text.") from exc
     except ValidationError as exc:
         raise MetadataInvalid(f"Upload-Metadata: {exc.errors()[0]['msg']}.") from exc
-    return filename, content_type, values.get("public") == "true"
+    return filename, content_type, values.get("public") == "true", metadata
 
 
 def _write_time(moment: datetime) -> str:

@@ -76,6 +76,8 @@ async def functions_fire(
         )
     )
     content = await answer.read(_MOST_ANSWER)
+    # The job that calls this calls it again if the server is lost before all is done.
+    await answer.wait_for_end()
     content_type = dict(answer.headers).get("content-type", "")
     body = None if content is None else read_body(content, content_type)
     error = None

@@ -28,6 +28,7 @@ from baobab.tools.functions.rows import (
 from baobab.tools.functions.schemas import (
     MOST_FUNCTIONS,
     MOST_VERSIONS,
+    AllowedHosts,
     Code,
     Deployed,
     Description,
@@ -62,6 +63,7 @@ _DEFAULTS: dict[str, Any] = {
     "agent_tool_mode": "read_only",
     "agent_tool_exposed_to": "developer_only",
     "allow_service_key_impersonation": True,
+    "allowed_hosts": None,
 }
 _HTTP: list[TriggerInput] = [{"type": "http"}]
 INVALIDATED: Any = {"success": True, "attempts": 1}
@@ -96,6 +98,7 @@ async def functions_deploy(
     agent_tool_mode: ToolMode | None = None,
     agent_tool_exposed_to: ExposedTo | None = None,
     allow_service_key_impersonation: bool | None = None,
+    allowed_hosts: AllowedHosts | None = OMITTED,
     message: Message | None = None,
 ) -> Deployed:
     """Deploy a function: code that runs beside the app's data. A function of this name gets a new version.
@@ -115,6 +118,7 @@ async def functions_deploy(
     agent_tool_mode: `read_write` asks a person before each call by an agent; `read_only` cannot change anything.
     agent_tool_exposed_to: whether runs and MCP clients of the app's users may call it, too.
     allow_service_key_impersonation: whether keys of the app may call it for a user, with X-Platform-As-User.
+    allowed_hosts: the only hosts that its `fetch` reaches, at each redirect; null for every public one.
     """
     if triggers is not None and trigger is not None:
         raise FunctionInvalid("`trigger` is short for `triggers` with one element; send one of the two.")
@@ -130,7 +134,7 @@ async def functions_deploy(
     env = envs.merge_env(env, envVars or {})
     # Before the first statement: it may fetch what the code imports, and nobody must wait for that.
     source = await check(call.services, code, language, env)
-    values = {
+    values: dict[str, Any] = {
         "description": description,
         "timeout_ms": timeoutMs,
         "memory_mb": memoryLimitMb,
@@ -142,6 +146,8 @@ async def functions_deploy(
     values = {name_: value for name_, value in values.items() if value is not None}
     if agent_tool_description is not OMITTED:
         values["agent_tool_description"] = agent_tool_description
+    if allowed_hosts is not OMITTED:
+        values["allowed_hosts"] = allowed_hosts
     async with FREEZES.writing(call) as unit:
         row = await find_row(unit.execute, app_id, name)
         if row is None:
@@ -168,7 +174,7 @@ async def functions_deploy(
         await unit.execute(update(functions_table).where(*is_it).values(**columns))
         row = await get_row(unit.execute, app_id, name)
     await follow_triggers(call, row)
-    await publish_change(call)
+    await publish_change(call, of_tools=row.agent_tool or (present_row is not None and present_row.agent_tool))
     call.audit.resource_id = row.id
     call.audit.data |= {"name": name, "version": number, "sha256": source.sha256}
     call.audit.data["triggers"] = [each["type"] for each in row.triggers]
@@ -308,6 +314,7 @@ async def functions_get(call: Call, app_id: AppId, name: Name) -> Function:
         "memoryLimitMb": row.memory_mb,
         "errorCount": errors,
         "envKeys": list_env_keys(call, row),
+        "allowed_hosts": row.allowed_hosts,
         "sha256": version.sha256,
         "input_schema": version.input_schema,
         "webhook_url": webhook_url,
@@ -337,7 +344,7 @@ async def functions_delete(call: Call, app_id: AppId, name: Name) -> FunctionDel
         values = {"deleted_at": call.now, "taken_name": row.id, "env": None, "webhook_secret": None, "triggers": []}
         await unit.execute(update(functions_table).where(*is_it).values(**values, updated_at=call.now))
     await follow_triggers(call, row, is_deleted=True)
-    await publish_change(call)
+    await publish_change(call, of_tools=row.agent_tool)
     call.audit.resource_id = row.id
     call.audit.data["name"] = name
     return {"success": True}

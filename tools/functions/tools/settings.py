@@ -5,12 +5,21 @@ from typing import Any
 from sqlalchemy import select, update
 
 from baobab.storage.sql.tables import build_upsert
-from baobab.tools.core import AppId, AppOwner, Audit, Call, Guard, Rest
+from baobab.tools.core import OMITTED, AppId, AppOwner, Audit, Call, Guard, Rest
 from baobab.tools.functions import env as envs
 from baobab.tools.functions.errors import EnvInvalid, FunctionInvalid, FunctionNotFound, NothingToChange
 from baobab.tools.functions.live import publish_change
 from baobab.tools.functions.rows import get_row
-from baobab.tools.functions.schemas import AppEnv, AppEnvChanged, EnvChanged, EnvVars, Name, SettingsChanged, Triggers
+from baobab.tools.functions.schemas import (
+    AllowedHosts,
+    AppEnv,
+    AppEnvChanged,
+    EnvChanged,
+    EnvVars,
+    Name,
+    SettingsChanged,
+    Triggers,
+)
 from baobab.tools.functions.tables import FREEZES, app_env, functions_table
 from baobab.tools.functions.tools.functions import INVALIDATED, follow_triggers, read_secret
 from baobab.tools.functions.toolset import functions
@@ -67,18 +76,22 @@ async def functions_settings_update(
     name: Name,
     allow_service_key_impersonation: bool | None = None,
     triggers: Triggers | None = None,
+    allowed_hosts: AllowedHosts | None = OMITTED,
 ) -> SettingsChanged:
     """Change settings of a function without deploying it.
 
     allow_service_key_impersonation: whether keys of the app may call it for a user, with X-Platform-As-User.
     triggers: replace all that there are. In a clone of a template, this is how they are switched on.
+    allowed_hosts: the only hosts that its `fetch` reaches, at each redirect; null for every public one.
     """
-    if allow_service_key_impersonation is None and triggers is None:
-        raise NothingToChange("Send `allow_service_key_impersonation` or `triggers`.")
+    if allow_service_key_impersonation is None and triggers is None and allowed_hosts is OMITTED:
+        raise NothingToChange("Send `allow_service_key_impersonation`, `triggers` or `allowed_hosts`.")
     plan = None if triggers is None else read_triggers(triggers)
     values: dict[str, Any] = {}
     if allow_service_key_impersonation is not None:
         values["allow_service_key_impersonation"] = allow_service_key_impersonation
+    if allowed_hosts is not OMITTED:
+        values["allowed_hosts"] = allowed_hosts
     async with FREEZES.writing(call) as unit:
         row = await get_row(unit.execute, app_id, name)
         secret, columns = read_secret(call, row, plan)
@@ -97,6 +110,7 @@ async def functions_settings_update(
         "function": name,
         "cache_invalidation": INVALIDATED,
         "triggers": [{"type": each["type"], "enabled": each["enabled"]} for each in row.triggers],
+        "allowed_hosts": row.allowed_hosts,
         "webhook_secret": secret,
     }
 

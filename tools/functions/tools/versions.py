@@ -91,7 +91,7 @@ async def functions_rollback(call: Call, app_id: AppId, name: Name, number: Vers
         is_it = (_columns.app_id == app_id, _columns.id == row.id)
         values = {"version": number, "updated_at": call.now}
         await unit.execute(update(functions_table).where(*is_it).values(**values))
-    await publish_change(call)
+    await publish_change(call, of_tools=row.agent_tool)
     call.audit.resource_id = row.id
     call.audit.data |= {"name": name, "version": number, "before": row.version, "sha256": version.sha256}
     message = f"{name} answers with version {number} now; before, it was {row.version}."

@@ -21,8 +21,6 @@ from baobab.tools.integrations.errors import (
 )
 from baobab.tools.integrations.grants import build_connection, get_connection, list_connections
 from baobab.tools.integrations.links import (
-    CONNECTED,
-    DISCONNECTED,
     StateRefused,
     build_link,
     check_redirect,
@@ -48,7 +46,7 @@ from baobab.tools.integrations.schemas import (
 from baobab.tools.integrations.subject import Subject, find_user_id, load_subject
 from baobab.tools.integrations.tables import FREEZES, connections
 from baobab.tools.integrations.toolkits import build_setting, find_provider, list_enabled, load_enabled
-from baobab.tools.integrations.toolset import integrations
+from baobab.tools.integrations.toolset import CONNECTED, DISCONNECTED, integrations
 
 _LIMIT = PerAddress(120, 60, per_app=True)
 _columns = connections.c

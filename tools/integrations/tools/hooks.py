@@ -11,10 +11,9 @@ from baobab.tools.core import EVERYBODY, AppMigrating, AppNotFound, Audit, Call,
 from baobab.tools.core.errors import BodyTooLarge
 from baobab.tools.core.stream import Body
 from baobab.tools.integrations.errors import HookUnsigned
-from baobab.tools.integrations.links import DISCONNECTED, EXPIRED
 from baobab.tools.integrations.schemas import Row, Taken
 from baobab.tools.integrations.tables import FREEZES, connections
-from baobab.tools.integrations.toolset import integration_hooks
+from baobab.tools.integrations.toolset import DISCONNECTED, EXPIRED, integration_hooks
 
 _MOST_BYTES = 2**16
 _STATUSES = {"EXPIRED": "expired", "FAILED": "expired", "REVOKED": "inactive", "INACTIVE": "inactive"}

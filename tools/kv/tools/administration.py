@@ -21,6 +21,7 @@ from baobab.tools.core import (
 )
 from baobab.tools.core.auth.function_keys import rotate_function_key
 from baobab.tools.core.limits.rate_limits import resolve_answer
+from baobab.tools.core.list_totals import MOST_COUNTED
 from baobab.tools.core.pagination import CursorInvalid
 from baobab.tools.core.types import Json, Moment
 from baobab.tools.kv.access import Authenticated, Operator
@@ -64,6 +65,9 @@ async def kv_scan(
     after = None if cursor in (None, _BEGINNING) else decode_cursor(vault, listing, cursor)[0]
     keys, last = await call.stores.kv.scan(app_id, prefix, limit, after)
     await note_keys(call, keys)
+    if (last or after) and call.context.counts_lists:
+        first_keys, later = await call.stores.kv.scan(app_id, prefix, MOST_COUNTED, None)
+        call.count_list(len(first_keys) + (later is not None), is_exact=later is None)
     return {"keys": keys, "cursor": last and encode_cursor(vault, listing, last)}
 
 

@@ -18,6 +18,7 @@ from baobab.tools.kv.keys import MAX_KEY, check_key, encode_value, name_keys
 from baobab.tools.kv.own_keys import keep_outside_keys, note_keys
 from baobab.tools.kv.rules import RuleBook
 from baobab.tools.kv.schemas import BatchResult, ItemResult
+from baobab.tools.kv.telling import tell_changes
 from baobab.tools.kv.tools.entries import DURABLE_TTL, quota, refusal
 from baobab.tools.kv.toolset import KV_ENVELOPE, WRITTEN, kv
 
@@ -153,9 +154,17 @@ async def _plan_all(call: Call, ops: list[Item]) -> list[Op | ItemResult]:
 async def _run(call: Call, app_id: str, planned_ops: list[Op | ItemResult]) -> BatchResult:
     operations = [op for op in planned_ops if isinstance(op, Get | Set | Delete)]
     await keep_outside_keys(call, *(op.key for op in operations if isinstance(op, Set)))
-    outcomes = iter(await call.stores.kv.batch(app_id, operations, quota(call)) if operations else ())
+    written_keys = dict.fromkeys(op.key for op in operations if not isinstance(op, Get))
+    async with tell_changes(call, *written_keys) as changes:
+        outcomes = await call.stores.kv.batch(app_id, operations, quota(call)) if operations else ()
+        for op, outcome in zip(operations, outcomes, strict=True):
+            if isinstance(op, Set) and outcome is None:
+                changes.note(op.key, op.value)
+            elif isinstance(op, Delete) and outcome == 1:
+                changes.note(op.key, None)
     await note_keys(call, [op.key for op in operations if isinstance(op, Get)])
-    results = [_result(op, next(outcomes)) if isinstance(op, Get | Set | Delete) else op for op in planned_ops]
+    remaining = iter(outcomes)
+    results = [_result(op, next(remaining)) if isinstance(op, Get | Set | Delete) else op for op in planned_ops]
     return {"results": results}
 
 

@@ -30,6 +30,7 @@ from baobab.tools.kv.errors import (
 from baobab.tools.kv.keys import Key, Value, name_keys
 from baobab.tools.kv.own_keys import keep_outside_keys, note_keys
 from baobab.tools.kv.schemas import Applied, Count, Deletion, Existence, Stored, Swapped, TimeToLive, Wrote
+from baobab.tools.kv.telling import tell_changes
 from baobab.tools.kv.toolset import WRITTEN, kv
 
 DURABLE_TTL = 30 * 86400
@@ -145,7 +146,10 @@ async def kv_put(
     await keep_outside_keys(call, key)
     # A caller who needs approval to replace a value writes only if the key is missing, in one atomic step.
     write = call.stores.kv.setnx if held_back else call.stores.kv.put
-    wrote = await translate_errors(write(app_id, key, value, lifetime(ttl, ephemeral), tier, quota(call)))
+    async with tell_changes(call, key) as changes:
+        wrote = await translate_errors(write(app_id, key, value, lifetime(ttl, ephemeral), tier, quota(call)))
+        if wrote is not False:
+            changes.note(key, value)
     if held_back and not wrote:
         call.declare_destructive()
 
@@ -172,11 +176,18 @@ async def _preview_delete(call: Call, app_id: AppId, key: Key) -> Preview:
 )
 async def kv_delete(call: Call, app_id: AppId, key: Key) -> Deletion:
     """Delete a key. `deleted` is 0 if it did not exist."""
-    return {"deleted": await call.stores.kv.delete(app_id, key)}
+    async with tell_changes(call, key) as changes:
+        count = await call.stores.kv.delete(app_id, key)
+        if count:
+            changes.note(key, None)
+    return {"deleted": count}
 
 
 async def _count(call: Call, app_id: AppId, key: str, step: int, ttl: int | None) -> int:
-    value = await translate_errors(call.stores.kv.incr(app_id, key, step, lifetime(ttl, ephemeral=False), quota(call)))
+    async with tell_changes(call, key) as changes:
+        counting = call.stores.kv.incr(app_id, key, step, lifetime(ttl, ephemeral=False), quota(call))
+        value = await translate_errors(counting)
+        changes.note(key, b"%d" % value)
     # A counter that stands at its first step is most likely new: who gave it no lifetime should know that it has one.
     seconds = await call.stores.kv.ttl(app_id, key) if ttl is OMITTED and value == step else None
     if isinstance(seconds, int):
@@ -270,8 +281,12 @@ async def kv_setnx(
     """
     tier = Tier.EPHEMERAL if ephemeral else Tier.DURABLE
     await keep_outside_keys(call, key)
-    write = call.stores.kv.setnx(app_id, key, value, lifetime(ttl, ephemeral), tier, quota(call))
-    return {"wrote": await translate_errors(write)}
+    async with tell_changes(call, key) as changes:
+        write = call.stores.kv.setnx(app_id, key, value, lifetime(ttl, ephemeral), tier, quota(call))
+        wrote = await translate_errors(write)
+        if wrote:
+            changes.note(key, value)
+    return {"wrote": wrote}
 
 
 @kv.tool(
@@ -297,15 +312,23 @@ async def kv_cas(call: Call, app_id: AppId, key: Key, expected: Value, next: Val
         # A missing key is stored at once; replacing a value needs approval.
         kv_of_app = call.stores.kv
         if matches(None, expected):
-            write = kv_of_app.setnx(app_id, key, next, DURABLE_TTL, Tier.DURABLE, quota(call))
-            if await translate_errors(write):
+            async with tell_changes(call, key) as changes:
+                write = kv_of_app.setnx(app_id, key, next, DURABLE_TTL, Tier.DURABLE, quota(call))
+                wrote = await translate_errors(write)
+                if wrote:
+                    changes.note(key, next)
+            if wrote:
                 return {"swapped": True}
         before = await kv_of_app.get(app_id, key)
         if before is not None and matches(before, expected):
             call.declare_destructive()
         return {"swapped": False}
-    swap = call.stores.kv.cas(app_id, key, expected, next, DURABLE_TTL, quota(call))
-    return {"swapped": await translate_errors(swap)}
+    async with tell_changes(call, key) as changes:
+        swap = call.stores.kv.cas(app_id, key, expected, next, DURABLE_TTL, quota(call))
+        was_swapped = await translate_errors(swap)
+        if was_swapped:
+            changes.note(key, next)
+    return {"swapped": was_swapped}
 
 
 async def _preview_expire(call: Call, app_id: AppId, key: Key, ttl: int | None) -> str:
@@ -333,7 +356,11 @@ async def kv_expire(
 
     ttl: seconds from now, 0 to delete it at once, or null for never.
     """
-    return {"applied": await call.stores.kv.expire(app_id, key, ttl)}
+    async with tell_changes(call, key) as changes:
+        is_there = await call.stores.kv.expire(app_id, key, ttl)
+        if is_there and ttl == 0:
+            changes.note(key, None)
+    return {"applied": is_there}
 
 
 def lifetime(ttl: int | None, ephemeral: Literal[True, False]) -> int | None:

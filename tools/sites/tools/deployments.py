@@ -10,6 +10,7 @@ from baobab.storage.sql.database import Unit
 from baobab.tools.core import AppId, AppOwner, Audit, Call, Guard, Mcp, PerAddress, Rest
 from baobab.tools.core.signed_urls import Expires, Signature, build_signed_url
 from baobab.tools.core.stream import Body
+from baobab.tools.core.traffic import read_traffic
 from baobab.tools.core.waiting import Waits
 from baobab.tools.sites.access import BY_UPLOAD_URL, build_preview_label, build_preview_path, build_upload_path
 from baobab.tools.sites.archive import MOST_ARCHIVE_BYTES
@@ -46,9 +47,8 @@ from baobab.tools.sites.schemas import (
     Preview,
     StoredZip,
 )
-from baobab.tools.sites.tables import FREEZES, build_upload_key, site_deployments
+from baobab.tools.sites.tables import FREEZES, build_upload_key, site_deployments, site_traffic
 from baobab.tools.sites.toolset import sites
-from baobab.tools.sites.traffic import read_traffic
 
 _UPLOAD_SECONDS, _PREVIEW_SECONDS = 900, 3600
 _MOST_UNFINISHED = 10
@@ -158,14 +158,17 @@ async def sites_upload(
     rest=Rest(status=202),
     guard=PUBLISHES,
 )
-async def sites_start(call: Call, app_id: AppId, deployment_id: DeploymentId) -> Deployment:
-    """Unpack the zip of a deployment and make it live. Read its `status` until it is READY or ERROR."""
+async def sites_start(call: Call, app_id: AppId, deployment_id: DeploymentId, live: bool = True) -> Deployment:
+    """Unpack the zip of a deployment and make it live. Read its `status` until it is READY or ERROR.
+
+    live: whether visitors see it as soon as it is ready; false leaves what they see as it is, for op:sites_preview.
+    """
     async with FREEZES.writing(call) as unit:
         row = await _get_row(unit.execute, app_id, deployment_id)
         if row.status == WAITING:
             raise ZipMissing
         if row.status == UPLOADING:
-            values = {"status": BUILDING, "started_at": call.now}
+            values = {"status": BUILDING, "started_at": call.now, "goes_live": live}
             await unit.execute(update(site_deployments).where(*_is_it(app_id, deployment_id)).values(**values))
             await _enqueue_unpacking(call, unit, deployment_id)
         elif row.status != BUILDING:
@@ -183,7 +186,7 @@ async def sites_list(call: Call, app_id: AppId) -> Deployments:
     async with call.reading() as execute:
         rows = (await execute(query.order_by(_columns.position.desc()).limit(_MOST_LISTED))).all()
         live_id = await find_live_id(execute, app_id)
-        traffic = await read_traffic(execute, app_id, call.now)
+        traffic = await read_traffic(execute, site_traffic, app_id, call.now)
     app = call.require_app()
     return {
         "deployments": [describe(call, row, live_id) for row in rows],

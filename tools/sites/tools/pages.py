@@ -5,14 +5,13 @@ from typing import Annotated, Unpack, cast
 from pydantic import Field
 from sqlalchemy import select
 
-from baobab.storage.sql.database import Execute
 from baobab.tools.core import AppId, Call, Mcp, PerAddress, Rest, Secret, Text
 from baobab.tools.core.errors import Damaged
 from baobab.tools.core.signed_urls import Expires, Signature
+from baobab.tools.core.traffic import BandwidthExceeded, require_bandwidth
 from baobab.tools.sites.access import PREVIEWERS, VISITORS, name_preview_cookie
 from baobab.tools.sites.building import READY, find_deployment
 from baobab.tools.sites.errors import (
-    BandwidthExceeded,
     DeploymentNotFound,
     SiteNotFound,
     SiteRangeNotSatisfiable,
@@ -20,9 +19,8 @@ from baobab.tools.sites.errors import (
 )
 from baobab.tools.sites.schemas import Bytes, Conditions, DeploymentId
 from baobab.tools.sites.serving import HEADERS, STATUSES, answer_page, choose_status, redirect
-from baobab.tools.sites.tables import site_deployments, sites_table
+from baobab.tools.sites.tables import site_deployments, site_traffic, sites_table
 from baobab.tools.sites.toolset import sites
-from baobab.tools.sites.traffic import read_traffic
 
 PagePath = Annotated[str, Text(2000), Field(description="The path in the site, without its first slash.")]
 # One page asks for many files. They count by themselves, so that visitors do not spend what the app's API needs.
@@ -54,7 +52,7 @@ async def sites_page(call: Call, app_id: AppId, path: PagePath, **conditions: Un
         deployment = (await execute(query)).first()
         if deployment is None:
             raise SiteNotFound
-        await _require_bandwidth(call, execute)
+        await require_bandwidth(call, execute, site_traffic)
         return cast(bytes, await answer_page(call, execute, deployment, path, conditions))
 
 
@@ -97,19 +95,8 @@ async def sites_preview_page(
         if signature:
             cookie = _build_cookie(call, expires, signature)
             return cast(bytes, redirect(call, "/", 303, {"set-cookie": cookie}))
-        await _require_bandwidth(call, execute)
+        await require_bandwidth(call, execute, site_traffic)
         return cast(bytes, await answer_page(call, execute, deployment, path, conditions, private=True))
-
-
-async def _require_bandwidth(call: Call, execute: Execute) -> None:
-    """Raises BandwidthExceeded."""
-    limit = call.require_app().plan.bandwidth_bytes
-    if limit is None:
-        return
-    traffic = await read_traffic(execute, call.require_app().id, call.now)
-    if traffic["sent_bytes"] >= limit:
-        details = {"sent_bytes": traffic["sent_bytes"], "limit_bytes": limit, "month": traffic["month"]}
-        raise BandwidthExceeded(details=details)
 
 
 def _build_cookie(call: Call, expires: int, signature: str) -> str:

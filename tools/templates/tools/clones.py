@@ -276,5 +276,6 @@ def _list_next_actions(row: Any) -> list[NextAction]:
     ]
     if row.unfilled_env_vars:
         names = ", ".join(f"{name}: {', '.join(keys)}" for name, keys in row.unfilled_env_vars.items())
-        actions.insert(0, {"action": "fill_in", "description": f"Fill in the environment variables of {names}."})
+        description = f"Fill in the environment variables of the app {row.dest_app_id}: {names}."
+        actions.insert(0, {"action": "fill_in", "description": description, "tool": "functions_env_update"})
     return actions

@@ -113,6 +113,8 @@ async def triggers_test(
     sample = dict(data) if data is not None else {} if kind is None else dict(kind.sample)
     if data is None and trigger.table_name is not None:
         sample["table"] = trigger.table_name
+    if data is None and kind is not None and trigger.prefix is not None:
+        sample[kind.subject] = f"{trigger.prefix}1"
     occurrence = Occurrence(f"test:{call.services.ids.uuid()}", trigger.event, call.now, "test", sample)
     payload = build_payload(app_id, occurrence, 0)
     fits, problem = find_misfit(trigger.filter, {"event": payload})

@@ -18,6 +18,7 @@ from baobab.tools.triggers.schemas import (
     Filter,
     InputTemplate,
     Name,
+    Prefix,
     Schedule,
     TableName,
     TimeZone,
@@ -74,6 +75,7 @@ async def triggers_set(
     name: Name,
     event: EventName,
     table: TableName | None = None,
+    prefix: Prefix | None = None,
     filter: Filter | None = None,
     schedule: Schedule | None = None,
     time_zone: TimeZone = "UTC",
@@ -90,6 +92,7 @@ async def triggers_set(
     the agent writes then waits for a person.
 
     table: for events of rows.
+    prefix: for `key.changed`: how the keys begin that it waits for.
     filter: a rule of JSON-Logic, such as {"==": [{"var": "event.data.row.status"}, "open"]}; null for every event.
     agent: the agent that starts; null for a webhook.
     input: what the agent gets, such as {"ticket": "{{ event.data.row }}"}; null for the event itself.
@@ -100,7 +103,7 @@ async def triggers_set(
     """
     if name.startswith(PREFIX):
         raise TriggerInvalid(f"`name` begins with `{PREFIX}`, as those of functions do; choose another.")
-    cron = check_event(call, event, table, schedule, time_zone)
+    cron = check_event(call, event, table, prefix, schedule, time_zone)
     check_action(call, filter, agent, input, webhook)
     await _require(call, "schema_describe", table=table)
     await _require(call, "agents_get", name=agent)
@@ -109,6 +112,7 @@ async def triggers_set(
     values: dict[str, Any] = {
         "event": event,
         "table_name": table,
+        "prefix": prefix,
         "filter": filter,
         "schedule": schedule,
         "time_zone": time_zone,

@@ -5,7 +5,7 @@ import re
 import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -34,6 +34,7 @@ from baobab.storage.transfer import entries, mark, objects, rows
 from baobab.storage.transfer.errors import TransferRefused
 from baobab.storage.transfer.source import build_source
 from baobab.storage.transfer.survey import Survey
+from baobab.storage.transfer.trial import TrialNotPossible, open_trial
 from baobab.storage.vectors.extension import offers_vectors
 from baobab.tools.approvals.tables import approvals
 from baobab.tools.core.auth.tables import apps
@@ -114,6 +115,7 @@ async def transfer(here: Settings, there: Settings, *, dry_run: bool, print_line
             if there.kv == "valkey":
                 async with open_entries("the target's", _build_engine(there, lambda: instant)) as target_entries:
                     await _require_no_foreign_entries(target_entries, source_survey if is_resumed else Survey({}, {}))
+            await _try_rows(source, source_survey, there, print_line)
             print_line("Nothing was changed. The target can be reached and is ready for the transfer.")
             return
         target_entries = await stack.enter_async_context(
@@ -126,19 +128,15 @@ async def transfer(here: Settings, there: Settings, *, dry_run: bool, print_line
         if not is_resumed:
             with translate_errors("the target"):
                 await mark.begin_transfer(target, source_survey.fingerprint)
-        await rows.copy(source.rows, target)
+        await _copy_rows(source, target_side)
         await entries.copy(source.entries, target_entries, source_survey.entries)
-        for app_id in await source.list_apps():
-            with translate_errors(f"the tables of {app_id}"):
-                await copy_tables(source.tables, target_tables, app_id)
         if old and new:
             await objects.copy(old, new)
         target_survey = await target_side.survey(tokens=tokens)
-        if differences := source_survey.list_differences(target_survey):
-            named_rows = await _name_rows(source, target_side, *source_survey.list_differing_tables(target_survey))
+        if differences := await _describe_differences(source, source_survey, target_side, target_survey):
             raise TransferRefused(
-                f"source and target differ in: {', '.join(differences)}{named_rows}; empty the target and begin"
-                " again, and if it says the same then, change or delete what it names"
+                f"source and target differ in: {differences}; empty the target and begin again, and if it says the same"
+                " then, change or delete what it names"
             )
         _keep_secret(here, there)
         await mark.finish_transfer(target)
@@ -146,6 +144,49 @@ async def transfer(here: Settings, there: Settings, *, dry_run: bool, print_line
     print_line("Verified.")
     for line in _list_next_steps(here, there):
         print_line(line)
+
+
+async def _copy_rows(source: _Side, target: _Side) -> None:
+    """Copies the installation's rows and the apps' tables."""
+    await rows.copy(source.rows, target.rows)
+    for app_id in await source.list_apps():
+        with translate_errors(f"the tables of {app_id}"):
+            await copy_tables(source.tables, target.tables, app_id)
+
+
+async def _try_rows(source: _Side, source_survey: Survey, there: Settings, print_line: Callable[[str], None]) -> None:
+    """Copies the rows into an empty database beside the target. Raises TransferRefused if there is a value that it does
+    not take, or does not give back. Prints a line if the account may create no database.
+    """
+    async with contextlib.AsyncExitStack() as stack:
+        try:
+            with translate_errors("the trial"):
+                database, folder = await stack.enter_async_context(open_trial(there.rows_url))
+        except TrialNotPossible as exc:
+            print_line(f"The values were not tried, because no database could be created for that: {exc}.")
+            return
+        tables = data_store_at(database, folder / "tables")
+        stack.push_async_callback(tables.close)
+        trial = _Side(database, source.entries, None, tables)
+        await _copy_rows(source, trial)
+        trial_survey = replace(
+            source_survey,
+            rows=await rows.survey(database),
+            tables=await survey_tables(tables, await trial.list_apps()),
+        )
+        if differences := await _describe_differences(source, source_survey, trial, trial_survey):
+            raise TransferRefused(
+                f"the target would not hold the same in: {differences}; change or delete what it names"
+            )
+        print_line("Every row was tried in a database like the target, which is gone again.")
+
+
+async def _describe_differences(source: _Side, source_survey: Survey, target: _Side, target_survey: Survey) -> str:
+    """Returns what differs, with a row of each of the first tables; empty if nothing does."""
+    if differences := source_survey.list_differences(target_survey):
+        named_rows = await _name_rows(source, target, *source_survey.list_differing_tables(target_survey))
+        return f"{', '.join(differences)}{named_rows}"
+    return ""
 
 
 async def _name_rows(source: _Side, target: _Side, tables: Sequence[str], tables_of_apps: Sequence[str]) -> str:

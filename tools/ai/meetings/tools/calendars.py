@@ -121,8 +121,8 @@ async def meetings_calendars_set(
         if count >= MOST:
             raise TooManyCalendars(details={"limit": MOST})
         key = {"id": call.services.ids.uuid_at(now), "organisation_id": payer.organisation_id, "app_id": app_id}
-        key |= {"app_user_id": user_id, "toolkit": toolkit, "created_at": now}
-        statement: Any = insert(meeting_calendars).values(**key, **values)
+        owner = {"app_user_id": user_id, "toolkit": toolkit, "created_at": now}
+        statement: Any = insert(meeting_calendars).values(**key, **owner, **values)
     else:
         statement = update(meeting_calendars).where(_columns.id == earlier.id).values(**values)
     row = (await call.execute(statement.returning(meeting_calendars))).one()
