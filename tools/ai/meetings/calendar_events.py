@@ -12,7 +12,7 @@ from baobab.tools.ai.meetings.starting import find_fault
 
 Answer = Literal["yes", "no", "open"]
 """What the calendar's owner has answered to an invitation."""
-_LINK = re.compile(r"https://[^\s<>\"'\\^`{|}]+")
+_LINK = re.compile(r"https://[!#$%&()*+,\-./0-9:;=?@A-Z\[\]_a-z~]+")
 _LONGEST_TITLE, _LONGEST_TEXT, _LONGEST_URL = 200, 20_000, 2048
 _FORM = "%Y-%m-%dT%H:%M:%SZ"
 
@@ -61,7 +61,7 @@ class CalendarReader:
         for item in items:
             try:
                 event = self.read(item)
-            except ValueError:
+            except (ValueError, OverflowError):
                 unread += 1
                 continue
             if event is not None:
@@ -140,7 +140,9 @@ def _build(
 ) -> CalendarEvent | None:
     if not isinstance(uid, str) or not uid or ends_at <= starts_at:
         return None
-    words = " ".join(title.split()) if isinstance(title, str) else ""
+    # Anybody who sends an invitation has written it; not every character can be stored.
+    shown_text = "".join(each if each.isprintable() else " " for each in title) if isinstance(title, str) else ""
+    words = " ".join(shown_text.split())
     key = sha256(uid.encode()).hexdigest()
     return CalendarEvent(key, words[:_LONGEST_TITLE], url, starts_at, ends_at, answer == "yes")
 
