@@ -27,6 +27,7 @@ KINDS = {
     ".py",
     ".svg",
     ".toml",
+    ".ts",
     ".typed",
     "",
 }
@@ -115,6 +116,6 @@ def test_the_installed_wheel_runs_without_the_sources(wheel: Path, tmp_path: Pat
     assert "kv_put" in run(str(home / "bin" / "baobab"), "tools")
     assert "Applied 0001" in run(str(home / "bin" / "baobab"), "migrate")
     pages = run(str(python), "-c", "from baobab.http.page_routes import docs_routes; print(len(docs_routes()))")
-    assert pages == "3\n"
+    assert pages == "4\n"
     guides = run(str(python), "-c", "from baobab.tools.core.guides import guides; print(*guides())")
     assert "graph-spec" in guides.split()

@@ -21,7 +21,7 @@ from baobab.runtime.functions.source_files import (
 )
 from baobab.storage.objects.errors import ObjectDamaged, StoreUnavailable
 from baobab.storage.sql.database import Execute, Unit
-from baobab.tools.core import BaobabError, Call, Caller, Job, RetryLater
+from baobab.tools.core import AppMigrating, BaobabError, Call, Caller, Job, RateLimited, RetryLater
 from baobab.tools.core.auth import proposers
 from baobab.tools.core.auth.access import find_role
 from baobab.tools.core.auth.directory import App
@@ -170,11 +170,17 @@ async def _deploy_files(
             deployment, _ = await job.registry.run(tool, {**arguments, "language": language}, caller, context)
         except OUTAGES as exc:
             raise RetryLater(_OUTAGE_SECONDS, "a store does not answer") from exc
+        except (AppMigrating, RateLimited) as exc:
+            raise RetryLater(exc.retry_after or _MOVING_SECONDS, exc.message) from exc
         except (BaobabError, FileRefused) as exc:
             words = f"{exc.message} {exc.remedy}" if isinstance(exc, BaobabError) else str(exc)
             result["error"] = words.strip()[:1000]
         else:
             result["version"], digests[name] = deployment["version"], digest
+            # At once, so that another attempt at the job does not deploy it again.
+            async with stores.database.writing_unit(lock=app.id) as unit:
+                is_ours = (_columns.app_id == app.id, _columns.job_id == job.id)
+                await unit.execute(update(repo_settings).where(*is_ours).values(digests=digests))
     for name in [name for name in digests if name not in {result["name"] for result in results}]:
         # The function itself stays: to delete is not what a push was asked for.
         del digests[name]

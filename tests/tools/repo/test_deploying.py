@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import select, update
 
+from baobab.storage.sql.tables import metadata
 from baobab.tools.accounts.first_account import first_account
 from baobab.tools.core.context import RequestContext
 from baobab.tools.core.guard.steps import Step
@@ -169,3 +171,23 @@ async def test_of_two_pushes_the_later_one_stays(pushes: Pushes) -> None:
     assert (settings["deploying"], settings["last_deployment"]["snapshot_id"]) == (None, snapshot_id)
     answer = await pushes.request("POST", "/functions/hello/invoke", json={})
     assert answer == {"hello": 4}
+
+
+async def test_a_job_that_is_made_again_deploys_nothing_twice(pushes: Pushes) -> None:
+    await pushes.switch()
+    await pushes.commit({"functions/first.ts": HELLO, "functions/second.ts": HELLO})
+    services = pushes.application.services
+    jobs_table, settings_table = metadata.tables["jobs"], metadata.tables["repo_settings"]
+    async with services.database.reading() as connection:
+        arguments = (settings_table.c.app_id == pushes.app,)
+        job_id = (await connection.execute(select(settings_table.c.job_id).where(*arguments))).scalar_one()
+    await run_due_jobs(pushes.application)
+    assert await pushes.list_versions() == {"first": 1, "second": 1}
+    # As a process leaves it that was killed before the job's end.
+    async with services.database.writing() as connection:
+        unfinished_job = {"finished_at": None, "held_by": None, "due_at": services.clock.now()}
+        await connection.execute(update(jobs_table).where(jobs_table.c.id == job_id).values(**unfinished_job))
+        await connection.execute(update(settings_table).values(job_id=job_id, job_at=services.clock.now()))
+    await run_due_jobs(pushes.application)
+    assert await pushes.list_versions() == {"first": 1, "second": 1}
+    assert (await pushes.request("GET", "/repo/settings"))["deploying"] is None

@@ -48,10 +48,11 @@ async def _describe(call: Call, app_id: str) -> RepoSettings:
         row = await find_settings(execute, app_id)
     if row is None:
         return {"deploys_functions": False, "deploying": None, "last_deployment": None}
-    outcome: Any = row.outcome
-    last: Any = None if outcome is None else {**outcome, "at": datetime.fromisoformat(outcome["at"])}
+    last_deployment: Any = row.outcome
+    if last_deployment is not None:
+        last_deployment = {**last_deployment, "at": datetime.fromisoformat(last_deployment["at"])}
     return {
         "deploys_functions": row.deploys_functions,
         "deploying": None if row.job_id is None else row.snapshot_id,
-        "last_deployment": last,
+        "last_deployment": last_deployment,
     }
