@@ -289,20 +289,29 @@ class PythonInvocation:
             self._logs.add("error" if stream == "stderr" else "info", line[:_STACK_BYTES], time.time_ns() // 1_000_000)
 
     def _read_error(self, error: Any) -> tuple[FunctionError, ShutdownReason]:
+        most = self._limits.cpu_ms
+        out_of_time = FunctionTimedOut(
+            self._measure_ms(), f"The function used more than {most:g} ms of processor time."
+        )
         if not hasattr(error, "display"):
+            # One operation, such as a product of huge numbers, cannot be interrupted: then the process is ended.
+            if self._measure_cpu_ms(self._measure_ms()) >= most:
+                return out_of_time, "CPUTime"
             return FunctionThrew("The function's process ended by itself."), "Crashed"
         text = error.display("type-msg")
-        if text.startswith("MemoryError: memory limit"):
+        if text.startswith(("MemoryError: memory limit", "MemoryError: the worker exceeded its memory limit")):
             memory_mb = self._program.memory_mb
             return OutOfMemory(f"The function needed more than {memory_mb} MB of memory."), "Memory"
         if text.startswith("TimeoutError: feed time limit"):
-            most = self._limits.cpu_ms
-            message = f"The function used more than {most:g} ms of processor time."
-            return FunctionTimedOut(self._measure_ms(), message), "CPUTime"
+            return out_of_time, "CPUTime"
         return FunctionThrew(text, name_source(error.display("traceback"), self._program.name)), "EventLoopCompleted"
 
     def _measure_ms(self) -> float:
         return (asyncio.get_running_loop().time() - self._started) * 1000
+
+    def _measure_cpu_ms(self, duration_ms: float) -> float:
+        """Returns the time in which nothing else was waited for: the interpreter does not say what it has used."""
+        return max(0.0, duration_ms - self._waited * 1000)
 
     def _make_report(self, error: FunctionError | None, reason: ShutdownReason) -> Report:
         if self._line:
@@ -310,8 +319,7 @@ class PythonInvocation:
         duration_ms = self._duration_ms or self._measure_ms()
         return Report(
             duration_ms=duration_ms,
-            # The interpreter does not say what it has used: this is the time in which nothing else was waited for.
-            cpu_ms=max(0.0, duration_ms - self._waited * 1000),
+            cpu_ms=self._measure_cpu_ms(duration_ms),
             memory_mb=0.0,
             shutdown_reason=reason,
             error=str(error) if error else None,

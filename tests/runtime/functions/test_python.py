@@ -143,6 +143,23 @@ async def test_an_endless_loop_and_too_much_memory_are_ended() -> None:
             await sandbox.run(dataclasses.replace(make_program(source), memory_mb=16))
 
 
+@pytest.mark.parametrize(
+    "statement",
+    ["a = b'x'\n    while True: a = a + a", "a = 'x' * 10**10", "a = 7 ** 10**9", "a = [[0] * 1000] * 10**9"],
+)
+async def test_one_operation_cannot_take_more_memory_than_there_is(sandbox: Sandbox, statement: str) -> None:
+    with pytest.raises(OutOfMemory):
+        await sandbox.run(make_program(f"def handler(req, ctx):\n    {statement}"))
+
+
+async def test_an_operation_that_cannot_be_interrupted_is_ended_for_its_time() -> None:
+    async with open_sandbox(cpu_ms=300) as sandbox:
+        with pytest.raises(FunctionTimedOut) as failure:
+            await sandbox.run(make_program("def handler(req, ctx):\n    a = 3\n    while True: a = a * a"))
+        assert failure.value.report is not None
+        assert failure.value.report.shutdown_reason == "CPUTime"
+
+
 async def test_an_invocation_leaves_nothing_for_the_next_one(sandbox: Sandbox) -> None:
     source = "calls = []\ndef handler(req, ctx):\n    calls.append(1)\n    return [len(calls)]"
     assert [(await sandbox.run(make_program(source))).json() for _ in range(2)] == [[1], [1]]

@@ -42,8 +42,8 @@ async def test_an_event_calls_its_function_as_the_user_of_the_socket_and_the_ans
         await client.send("event", event="move", payload={"x": 1})
         answer = await client.read()
         assert (answer["type"], answer["event"]) == ("event_response", "move")
-        seen = {"event": "move", "payload": {"x": 1}, "type": "websocket", "user": USER, "caller": "end_user_jwt"}
-        assert answer["data"] == seen
+        own_data = {"event": "move", "payload": {"x": 1}, "type": "websocket", "user": USER, "caller": "end_user_jwt"}
+        assert answer["data"] == own_data
     async with live.open() as client:
         assert (await client.read())["type"] == "connected"
         # The only function that handles events handles those of other names, too.
