@@ -46,6 +46,8 @@ class Request:
     """The path parameters, in the order of the path, still percent-encoded."""
     refusal: BaobabError | None = None
     """Why the credential is not valid, where that does not end the request."""
+    is_at_app = False
+    """Whether it came to a host of an app, where pages of its site are; False until the host is known."""
     is_dispatched = False
     """Whether the call has reached the registry, which then records refusals itself."""
 

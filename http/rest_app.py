@@ -147,6 +147,7 @@ class RestApp:
         host = await self._hosts.find(request.host)
         if host is None:
             raise WrongHost
+        request.is_at_app = host.is_of_app
         site_path = request.path[1:]
         app_id = await self._enter_app(scope, request, host) if host.is_of_app else None
         match = self._trie.find(request.path)
@@ -317,7 +318,7 @@ class RestApp:
         if tool is not None and tool.toolset.refusal_headers is not None:
             refusal_headers = tool.toolset.refusal_headers(self._registry.services, tool.name)
             request.headers += [(name.encode(), value.encode()) for name, value in refusal_headers.items()]
-        if wants_page(request, self._hosts.find(request.host)):
+        if wants_page(request):
             code = envelope.code(type(error))
             await send_visitor_page(request.reply, error, code, request, request.headers)
             return error.status

@@ -3,7 +3,7 @@
 from html import escape
 
 from baobab.http.answer import Headers, Reply, error_headers
-from baobab.http.hosts import Host, is_api_path
+from baobab.http.hosts import is_api_path
 from baobab.http.request import Request
 from baobab.tools.core.errors import BaobabError
 
@@ -16,9 +16,9 @@ _POLICY = b"default-src 'none'; base-uri 'none'; form-action 'none'; frame-ances
 _LATER, _ELSEWHERE = "Please try again later.", "Please check the address."
 
 
-def wants_page(request: Request, host: Host | None) -> bool:
+def wants_page(request: Request) -> bool:
     """Returns whether a browser asks for a page of an app's site, and not for the app's API."""
-    if host is None or not host.is_of_app or request.method not in ("GET", "HEAD"):
+    if not request.is_at_app or request.method not in ("GET", "HEAD"):
         return False
     is_of_site = not is_api_path(request.path) if request.tool is None else _is_page(request)
     return is_of_site and b"text/html" in (request.header(b"accept") or b"").lower()

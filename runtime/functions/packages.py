@@ -217,7 +217,7 @@ def _choose_version(document: Any, range_text: str) -> str | None:
         return str(tags[range_text])
     latest = tags.get("latest")
     # As npm does: the newest that is meant for everybody, if it fits.
-    return find_best([latest] if latest in versions else [], range_text) or find_best(versions, range_text)
+    return find_best([str(latest)] if latest in versions else [], range_text) or find_best(versions, range_text)
 
 
 def _require_integrity(package: str, content: bytes, dist: Mapping[str, Any]) -> None:

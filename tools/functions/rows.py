@@ -63,9 +63,9 @@ async def describe_functions(call: Call, execute: Execute, rows: Sequence[Any]) 
 
 def _find_slow(app_id: str, since: datetime) -> Select[Any]:
     """Selects how long 95 of 100 calls of each function took at most: of those in the log since a moment."""
-    of_function = {"partition_by": _invocations.function_id}
-    position = func.row_number().over(**of_function, order_by=_invocations.duration_ms)
-    count = func.count().over(**of_function)
+    function = _invocations.function_id
+    position = func.row_number().over(partition_by=function, order_by=_invocations.duration_ms)
+    count = func.count().over(partition_by=function)
     columns = (_invocations.function_id, _invocations.duration_ms, position.label("position"), count.label("count"))
     is_new = (_invocations.app_id == app_id, _invocations.logged_at >= since)
     calls = select(*columns).where(*is_new).subquery()

@@ -13,8 +13,9 @@ import pytest
 
 from baobab.runtime.functions.errors import FunctionThrew
 from baobab.runtime.functions.frames import CALL_BIT, Kind, pack_frame
-from baobab.runtime.functions.imports import NODE_MODULES, read_refusals
+from baobab.runtime.functions.imports import read_refusals
 from baobab.runtime.functions.launching import SANDBOX, find_deno
+from baobab.runtime.functions.node_modules import NODE_MODULES
 from baobab.runtime.functions.walls import Walls, find_walls
 from tests.runtime.functions.sandboxes import Sandbox, TableHost, make_program, make_request
 

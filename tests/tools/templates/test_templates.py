@@ -80,7 +80,7 @@ async def test_a_stranger_who_asks_for_a_private_app_has_the_same_asked_as_for_n
             # The first call on a connection asks more, and so does one beside which a job runs.
             for _ in range(5):
                 with count_statements() as count:
-                    body = {} if method == "POST" else None
+                    body: dict[str, object] | None = {} if method == "POST" else None
                     answer = await gallery.ask(method, f"/v1/templates/{app}{path}", body, headers)
                 asked.append(count.texts)
             answers.append((min(asked, key=len), answer.status_code, answer.content, set(answer.headers)))

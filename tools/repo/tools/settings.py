@@ -49,8 +49,9 @@ async def _describe(call: Call, app_id: str) -> RepoSettings:
     if row is None:
         return {"deploys_functions": False, "deploying": None, "last_deployment": None}
     outcome: Any = row.outcome
+    last: Any = None if outcome is None else {**outcome, "at": datetime.fromisoformat(outcome["at"])}
     return {
         "deploys_functions": row.deploys_functions,
         "deploying": None if row.job_id is None else row.snapshot_id,
-        "last_deployment": None if outcome is None else {**outcome, "at": datetime.fromisoformat(outcome["at"])},
+        "last_deployment": last,
     }
