@@ -136,7 +136,8 @@ async def test_a_site_is_at_its_custom_domain_over_tls_and_a_strangers_name_has_
                 await client.get("/")
     async with shop.connect(API) as client:
         assert (await client.get("/tls/ask", params={"domain": NAME})).status_code == 404
-        assert (await client.get("/console/sign-in")).status_code == 200
+        answer = await client.get("/console/sign-in")
+        assert answer.status_code == 200, answer.text
     async with httpx.AsyncClient() as plain_client:
         address = f"http://127.0.0.1:{shop.plain_port}/a?b=c"
         answer = await plain_client.get(address, headers={"host": NAME})

@@ -189,3 +189,21 @@ async def test_a_domain_that_changes_by_itself_is_in_the_audit_log(owner: Owner)
     changes = [(row["actor_type"], row["event_data"]["to"]) for row in rows if row["event_type"] == "domain.state"]
     assert changes == [("system", "failed"), ("system", "active")]
     assert {"domain.add", "domain.verify"} <= {row["event_type"] for row in rows}
+
+
+async def test_a_model_is_told_which_records_to_have_set_and_what_to_call_then(owner: Owner) -> None:
+    async def call(tool: str, **arguments: str) -> str:
+        body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call"}
+        headers = {"host": "api.example", "accept": "application/json, text/event-stream", **owner.owner}
+        params = {"name": tool, "arguments": {"app_id": owner.app, **arguments}}
+        answer = await owner.client.post("/mcp", json={**body, "params": params}, headers=headers)
+        assert answer.status_code == 200, answer.text
+        return answer.text
+
+    text = await call("domains_add", hostname=NAME)
+    domain = (await owner.request("GET", ""))["domains"][0]
+    for record in domain["verification_records"]:
+        assert f"{record['type']} {record['name']} = {record['value']}" in text
+    assert "domains_verify" in text
+    owner.set_records(domain["verification_records"])
+    assert f"The app is at https://{NAME}." in await call("domains_verify", domain_id=domain["id"])
