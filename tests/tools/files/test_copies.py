@@ -1,6 +1,7 @@
 """Files that are renamed, moved, copied, and deleted many at a time."""
 
 import asyncio
+from typing import Any
 
 import pytest
 from sqlalchemy import insert, select
@@ -100,7 +101,14 @@ async def test_many_files_are_deleted_by_the_prefix_of_their_names(app: FilesApp
     answer = await app.request("POST", "/objects/delete", ANN, json={"prefix": "drafts/"})
     assert answer.json() == {"deleted_ids": [of_ann], "missing_ids": [], "has_more": False}
     assert set(await app.list_ids()) == kept_ids
-    for body in ({}, {"prefix": ""}, {"ids": []}, {"ids": [of_ann], "prefix": "a"}, {"ids": [of_ann] * 501}):
+    bad_bodies: list[dict[str, Any]] = [
+        {},
+        {"prefix": ""},
+        {"ids": []},
+        {"ids": [of_ann], "prefix": "a"},
+        {"ids": [of_ann] * 501},
+    ]
+    for body in bad_bodies:
         assert (await app.request("POST", "/objects/delete", None, json=body)).status_code == 400, body
     assert set(await app.list_ids()) == kept_ids
 
