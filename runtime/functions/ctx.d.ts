@@ -122,6 +122,8 @@ interface CtxFile {
   readonly size_bytes: number;
   readonly public: boolean;
   readonly created_at: string;
+  readonly metadata: Readonly<Record<string, string>>;
+  readonly published_url: string | null;
 }
 
 /** The files of the user for whom the function runs, else all of the app. */
@@ -143,7 +145,14 @@ interface CtxStorage {
   ): Promise<CtxFile>;
   /** The bytes of a file of up to 5 MB; null if there is none. */
   get(id: string): Promise<Uint8Array | null>;
-  list(options?: { limit?: number; cursor?: string }): Promise<CtxFile[]>;
+  list(options?: {
+    limit?: number;
+    cursor?: string;
+    prefix?: string;
+    name?: string;
+    sort?: "created" | "name" | "size";
+    order?: "asc" | "desc";
+  }): Promise<CtxFile[]>;
   delete(id: string): Promise<unknown>;
 }
 

@@ -121,7 +121,10 @@ async def settle(call: Call, row: Row, attempt: str, info: ObjectInfo, *, replac
     if (await call.services.directory.app(app.id)).region != app.region:
         raise AppMigrating
     async with FREEZES.writing(call) as unit:
-        await settle_in(unit, call.services, app, row.id, attempt, info, find_origin(call))
+        origin = find_origin(call)
+        # A copy has the name of a file that may come from outside, whoever makes it.
+        origin["outside"] = origin["outside"] or row.writer == "outside"
+        await settle_in(unit, call.services, app, row.id, attempt, info, origin)
         if replaces:
             await _delete_namesakes(call, unit, row)
 

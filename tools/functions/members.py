@@ -326,7 +326,9 @@ async def _get(host: "FunctionHost", caller: Caller, object_id: Any) -> Any:
 
 @_member("storage.list", 1, reads=True)
 async def _list(host: "FunctionHost", caller: Caller, options: Any = None) -> Any:
-    return await host.use("files_list", caller, **_options(options, "limit", "cursor"))
+    return await host.use(
+        "files_list", caller, **_options(options, "limit", "cursor", "prefix", "name", "sort", "order")
+    )
 
 
 @_member("storage.delete", 1)

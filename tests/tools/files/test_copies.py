@@ -4,7 +4,9 @@ import asyncio
 from typing import Any
 
 import pytest
+from sqlalchemy import insert, select
 
+from baobab.tools.files.tables import files_table
 from tests.jobs import run_due_jobs
 from tests.tools.files.conftest import ANN, BEN, FilesApp
 
@@ -99,7 +101,25 @@ async def test_many_files_are_deleted_by_the_prefix_of_their_names(app: FilesApp
     answer = await app.request("POST", "/objects/delete", ANN, json={"prefix": "drafts/"})
     assert answer.json() == {"deleted_ids": [of_ann], "missing_ids": [], "has_more": False}
     assert set(await app.list_ids()) == kept_ids
-    refused_bodies: list[dict[str, Any]] = [{}, {"prefix": ""}, {"ids": []}, {"ids": [of_ann], "prefix": "a"}]
-    for body in [*refused_bodies, {"ids": [of_ann] * 501}]:
+    bad_bodies: list[dict[str, Any]] = [
+        {},
+        {"prefix": ""},
+        {"ids": []},
+        {"ids": [of_ann], "prefix": "a"},
+        {"ids": [of_ann] * 501},
+    ]
+    for body in bad_bodies:
         assert (await app.request("POST", "/objects/delete", None, json=body)).status_code == 400, body
     assert set(await app.list_ids()) == kept_ids
+
+
+async def test_one_call_deletes_a_bounded_number_and_says_that_there_are_more(app: FilesApp) -> None:
+    file_id = await app.store(b"", filename="many/0")
+    async with app.database.writing(lock=app.id) as connection:
+        row = (await connection.execute(select(files_table).where(files_table.c.id == file_id))).one()._asdict()
+        ids = [f"00000000-0000-7000-8000-{number:012}" for number in range(500)]
+        await connection.execute(insert(files_table), [{**row, "id": each} for each in ids])
+    answer = (await app.request("POST", "/objects/delete", json={"prefix": "many/"})).json()
+    assert (answer["deleted_ids"], answer["has_more"]) == (ids, True)
+    answer = (await app.request("POST", "/objects/delete", json={"prefix": "many/"})).json()
+    assert answer == {"deleted_ids": [file_id], "missing_ids": [], "has_more": False}

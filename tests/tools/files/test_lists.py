@@ -1,5 +1,7 @@
 """Files by the beginning and a part of their names, by folder, in other orders, and by their metadata."""
 
+from datetime import datetime
+
 import pytest
 
 from tests.tools.files.conftest import ANN, BEN, FilesApp
@@ -43,7 +45,7 @@ async def test_each_order_is_the_same_page_by_page(app: FilesApp, sort: str, ord
     await store_names(app)
     rows = (await app.request("GET", "/objects", params={"sort": sort, "order": order})).json()
     field = {"created": "created_at", "name": "filename", "size": "size_bytes"}[sort]
-    values = [row[field] for row in rows]
+    values = [datetime.fromisoformat(row[field]) if sort == "created" else row[field] for row in rows]
     assert values == sorted(values, reverse=order == "desc")
     paged_ids: list[str] = []
     while len(paged_ids) < len(rows):

@@ -32,7 +32,7 @@ async def test_a_published_file_is_read_by_everybody_until_it_is_not_published(a
     file_id = await app.store(b"hello", filename="a.txt", contentType="text/plain")
     url = await publish(app, file_id)
     # Never on the host of the console.
-    assert (urlsplit(url).hostname or "").endswith(".localhost")
+    assert str(urlsplit(url).hostname).endswith(".localhost")
     assert url.endswith(f"/storage/published/{file_id}")
     answer = await visit(app, url)
     assert (answer.status_code, answer.content, answer.headers["content-type"]) == (

@@ -164,7 +164,12 @@ async def files_list(
         raise BadRequest("`metadata_value` needs `metadata_name`.", remediation="Send both, or neither.")
     if published is not None:
         conditions.append(_columns.published_at.is_not(None) if published else _columns.published_at.is_(None))
-    keys = {"name": [name_order(dialect)], "size": [_columns.size_bytes], "created": []}[sort]
+    keys_by_order: dict[FileOrder, list[Any]] = {
+        "name": [name_order(dialect)],
+        "size": [_columns.size_bytes],
+        "created": [],
+    }
+    keys = keys_by_order[sort]
     is_up = (order or ("asc" if sort == "name" else "desc")) == "asc"
     whole_query = query = select(files_table).where(*conditions)
     async with call.reading() as execute:
