@@ -117,11 +117,11 @@ def _serve(
     brotli: File | None = None,
 ) -> Stream:
     """Builds the answer with a file. brotli: the same content, compressed by whoever deployed it."""
-    range_, accepted = conditions.get("range", ""), conditions.get("accept_encoding", "")
+    range_, accept_encoding = conditions.get("range", ""), conditions.get("accept_encoding", "")
     is_varied = file.gzip_bytes is not None or brotli is not None
-    if brotli is not None and not range_ and _takes("br", accepted):
+    if brotli is not None and not range_ and _takes("br", accept_encoding):
         encoding, sent_file, size = "br", brotli, brotli.size_bytes
-    elif file.gzip_bytes is not None and not range_ and _takes("gzip", accepted):
+    elif file.gzip_bytes is not None and not range_ and _takes("gzip", accept_encoding):
         encoding, sent_file, size = "gzip", file, file.gzip_bytes
     else:
         encoding, sent_file, size = "", file, file.size_bytes
@@ -188,8 +188,8 @@ def _is_navigation(path: str, conditions: Conditions) -> bool:
     return "." not in path.rpartition("/")[2] and "text/html" in conditions.get("accept", "").lower()
 
 
-def _takes(encoding: str, accepted: str) -> bool:
-    match = _ENCODINGS[encoding].search(accepted)
+def _takes(encoding: str, accept_encoding: str) -> bool:
+    match = _ENCODINGS[encoding].search(accept_encoding)
     return match is not None and (match[1] is None or match[1].strip("0.") != "")
 
 
