@@ -16,14 +16,18 @@ from baobab.tools.core.traffic import TrafficCounter
 from baobab.tools.sites import rules
 from baobab.tools.sites.errors import SiteRangeNotSatisfiable, SiteStoreFailed
 from baobab.tools.sites.known_files import File, KnownFiles
-from baobab.tools.sites.media_types import CHECKED, find_cache_control, find_media_type
+from baobab.tools.sites.media_types import CHECKED, find_cache_control, find_media_type, is_compressible
 from baobab.tools.sites.schemas import Conditions
 from baobab.tools.sites.tables import FREEZES, build_content_key, site_traffic
 
 STATUSES = (200, 206, 301, 302, 303, 304, 307, 308, 404)
 _RANGE = re.compile(r"bytes\s*=\s*(\d{0,15})\s*-\s*(\d{0,15})\s*", re.ASCII)
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f\\]")
-_GZIP = re.compile(r"(?:^|,)\s*gzip\s*(?:;\s*q=([0-9.]{1,5})\s*)?(?:,|$)", re.IGNORECASE)
+_ENCODINGS = {
+    name: re.compile(rf"(?:^|,)\s*{name}\s*(?:;\s*q=([0-9.]{{1,5}})\s*)?(?:,|$)", re.IGNORECASE)
+    for name in ("gzip", "br")
+}
+_TAG_ENDINGS = {"": "", "gzip": "-gz", "br": "-br"}
 _NOT_FOUND = b"Not found\n"
 _NOT_FOUND_HTML = b"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
@@ -77,7 +81,11 @@ async def answer_page(
         fallbacks = _FALLBACKS if _NOT_FOUND_PAGE not in files else _FALLBACKS[:1]
         name = next((name for name in fallbacks if name in files), None)
     if name is not None:
-        return _serve(call, deployment, files[name], path, conditions, private=private)
+        brotli = None
+        if is_compressible(name):
+            # Build tools write it beside the file. A site without such files is asked once.
+            brotli = (await known_files.find(execute, deployment, [f"{name}.br"])).get(f"{name}.br")
+        return _serve(call, deployment, files[name], path, conditions, private=private, brotli=brotli)
     if _NOT_FOUND_PAGE in files:
         return _serve(call, deployment, files[_NOT_FOUND_PAGE], path, {}, private=private, status=404)
     return _answer_nothing(call, is_browser=_is_navigation(path, conditions))
@@ -112,23 +120,30 @@ def _serve(
     *,
     private: bool,
     status: int = 200,
+    brotli: File | None = None,
 ) -> Stream:
-    range_ = conditions.get("range", "")
-    is_compressed = file.gzip_bytes is not None and not range_ and _takes_gzip(conditions.get("accept_encoding", ""))
-    tag = f'"{file.sha256[:40]}-gz"' if is_compressed else f'"{file.sha256[:40]}"'
+    """Builds the answer with a file. brotli: the same content, compressed by whoever deployed it."""
+    range_, accept_encoding = conditions.get("range", ""), conditions.get("accept_encoding", "")
+    is_varied = file.gzip_bytes is not None or brotli is not None
+    if brotli is not None and not range_ and _takes("br", accept_encoding):
+        encoding, sent_file, size = "br", brotli, brotli.size_bytes
+    elif file.gzip_bytes is not None and not range_ and _takes("gzip", accept_encoding):
+        encoding, sent_file, size = "gzip", file, file.gzip_bytes
+    else:
+        encoding, sent_file, size = "", file, file.size_bytes
+    tag = f'"{sent_file.sha256[:40]}{_TAG_ENDINGS[encoding]}"'
     media_type = find_media_type(file.path)
     cache_control = "private, no-store" if private else find_cache_control(file.path) if status == 200 else CHECKED
     headers = {"etag": tag, "cache-control": cache_control}
-    if file.gzip_bytes is not None:
+    if is_varied:
         headers["vary"] = "Accept-Encoding"
     headers |= dict(rules.list_headers(deployment.rules["headers"], f"/{path}"))
     if private:
         headers |= {"cache-control": cache_control, "x-robots-tag": "noindex"}
     known_tags = [known_tag.strip().removeprefix("W/") for known_tag in conditions.get("if_none_match", "").split(",")]
     if status == 200 and (tag in known_tags or known_tags == ["*"]):
-        return _build(call, file, headers, media_type, 304)
+        return _build(call, sent_file, headers, media_type, 304)
     headers["accept-ranges"] = "bytes"
-    size = file.size_bytes if file.gzip_bytes is None or not is_compressed else file.gzip_bytes
     start, end = 0, size
     continues = conditions.get("if_range", "") in ("", tag)
     part = _parse_range(range_, size) if continues and status == 200 else None
@@ -136,10 +151,10 @@ def _serve(
         start, end = part
         status = 206
         headers["content-range"] = f"bytes {start}-{end - 1}/{size}"
-    if is_compressed:
-        headers["content-encoding"] = "gzip"
+    if encoding:
+        headers["content-encoding"] = encoding
     headers["content-length"] = str(end - start)
-    return _build(call, file, headers, media_type, status, start, end, is_compressed=is_compressed)
+    return _build(call, sent_file, headers, media_type, status, start, end, is_compressed=encoding == "gzip")
 
 
 def _build(
@@ -179,8 +194,8 @@ def _is_navigation(path: str, conditions: Conditions) -> bool:
     return "." not in path.rpartition("/")[2] and "text/html" in conditions.get("accept", "").lower()
 
 
-def _takes_gzip(accepted: str) -> bool:
-    match = _GZIP.search(accepted)
+def _takes(encoding: str, accept_encoding: str) -> bool:
+    match = _ENCODINGS[encoding].search(accept_encoding)
     return match is not None and (match[1] is None or match[1].strip("0.") != "")
 
 

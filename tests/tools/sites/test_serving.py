@@ -2,6 +2,7 @@
 
 import gzip
 
+import httpx
 import pytest
 from sqlalchemy import text
 
@@ -65,6 +66,33 @@ async def test_what_is_worth_it_is_sent_compressed_as_it_was_compressed_once(sit
         assert ("content-encoding" in plain.headers, plain.text) == (False, LONG), encodings
         assert plain.headers["etag"] != answer.headers["etag"]
     assert "content-encoding" not in (await site.get("/small.txt", accept_encoding="gzip")).headers
+
+
+async def test_a_file_that_was_deployed_compressed_with_brotli_is_sent_to_those_who_take_it(site: Site) -> None:
+    small = b"\x8b\x07\x80run()\n\x03"
+    await site.deploy({"index.html": LONG, "app.js": "run()\n" + "x" * 2000, "app.js.br": small})
+
+    async def read(path: str, **headers: str) -> tuple[httpx.Response, bytes]:
+        async with site.client.stream("GET", path, headers={"host": site.host, **headers}) as answer:
+            return answer, b"".join([part async for part in answer.aiter_raw()])
+
+    answer, raw = await read("/app.js", **{"accept-encoding": "gzip, deflate, br"})
+    assert (answer.headers["content-encoding"], raw) == ("br", small)
+    assert answer.headers["content-type"] == "text/javascript; charset=utf-8"
+    assert (answer.headers["vary"], answer.headers["content-length"]) == ("Accept-Encoding", str(len(small)))
+    same, _ = await read("/app.js", **{"accept-encoding": "br", "if-none-match": answer.headers["etag"]})
+    assert same.status_code == 304
+    tags = {answer.headers["etag"]}
+    for encodings, sent_encoding in (("gzip, br;q=0", "gzip"), ("identity", None)):
+        answer, _ = await read("/app.js", **{"accept-encoding": encodings})
+        assert answer.headers.get("content-encoding") == sent_encoding
+        assert answer.headers["vary"] == "Accept-Encoding"
+        tags.add(answer.headers["etag"])
+    assert len(tags) == 3
+    part, raw = await read("/app.js", **{"accept-encoding": "br", "range": "bytes=0-2"})
+    assert (part.status_code, raw, "content-encoding" in part.headers) == (206, b"run", False)
+    other, _ = await read("/", **{"accept-encoding": "br"})
+    assert "content-encoding" not in other.headers
 
 
 async def test_a_range_is_of_the_bytes_of_the_file(site: Site) -> None:

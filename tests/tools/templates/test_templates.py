@@ -76,14 +76,14 @@ async def test_a_stranger_who_asks_for_a_private_app_has_the_same_asked_as_for_n
     ):
         answers: list[tuple[list[str], int, bytes, set[str]]] = []
         for app in (private_app, "app_000000000000"):
-            asked: list[list[str]] = []
+            statements: list[list[str]] = []
             # The first call on a connection asks more, and so does one beside which a job runs.
             for _ in range(5):
                 with count_statements() as count:
                     body: dict[str, object] | None = {} if method == "POST" else None
                     answer = await gallery.ask(method, f"/v1/templates/{app}{path}", body, headers)
-                asked.append(count.texts)
-            answers.append((min(asked, key=len), answer.status_code, answer.content, set(answer.headers)))
+                statements.append(count.texts)
+            answers.append((min(statements, key=len), answer.status_code, answer.content, set(answer.headers)))
         assert answers[0] == answers[1], path
         assert answers[0][1] == 404
 
