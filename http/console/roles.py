@@ -147,6 +147,7 @@ ROLE_TABLE = (
             "domains_add",
             "domains_remove",
             "domains_verify",
+            "repo_settings_update",
             "triggers_delete",
             "triggers_resume",
             "triggers_set",

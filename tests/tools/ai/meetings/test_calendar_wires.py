@@ -35,7 +35,7 @@ GRAPH: dict[str, Any] = {
 
 def guest(response: str) -> dict[str, Any]:
     """What makes the calendar's owner a guest of somebody else, who has answered so."""
-    attendees = [{"email": "eve@other.example"}, {"email": "ada@shop.example", "self": True}]
+    attendees: list[dict[str, Any]] = [{"email": "eve@other.example"}, {"email": "ada@shop.example", "self": True}]
     attendees[1]["responseStatus"] = response
     return {"organizer": {"email": "eve@other.example"}, "attendees": attendees}
 
