@@ -28,6 +28,7 @@ _MEANINGS = {
     201: "Created.",
     202: "Accepted.",
     204: "Done; no body.",
+    307: "It is at the address in `Location`.",
     503: "Not ready.",
 }
 _RAW = {"type": "boolean", "default": False, "description": "Answer the value itself, and not an object that has it."}
@@ -173,7 +174,7 @@ def _build_responses(tool: Tool, rest: RestBinding) -> Schema:
         meaning = _MEANINGS.get(status) or f"{HTTPStatus(status).phrase}."
         answer: Schema = {"description": meaning, "headers": {"X-Request-Id": _REQUEST_ID}}
         # A site leads elsewhere without a word.
-        is_empty = status in (101, 204, 304) or (rest.site and 300 <= status < 400)
+        is_empty = status in (101, 204, 304) or ((rest.site or rest.off_platform) and 300 <= status < 400)
         if not is_empty and tool.output_schema is not None:
             media = rest.media_type.partition(";")[0]
             answer["content"] = {media: {"schema": _build_answer(tool.output_schema, rest)}}

@@ -35,7 +35,7 @@ class FileTraffic(TrafficCounter):
     limit=DOWNLOADS,
     rest=Rest(
         status=choose_status,
-        statuses=(200, 206, 304),
+        statuses=(200, 206, 304, 307),
         media_type="application/octet-stream",
         headers={**PICTURE_HEADERS, "cross-origin-resource-policy": "cross-origin"},
         from_headers={"range": "range", "accept": "accept", **CONDITIONS},
