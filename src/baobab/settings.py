@@ -170,8 +170,8 @@ class Settings(BaseSettings):
     )
     npm_registry: str = Field(
         "",
-        description="Address of the npm registry from which functions get what they import as `npm:NAME`; if empty, they "
-        "cannot.",
+        description="Address of the npm registry from which functions get what they import as `npm:NAME`; if empty, "
+        "they cannot.",
     )
     meetings_provider: ProviderName = Field(
         "", description="Provider of meeting bots: `recall` (Recall.ai), `attendee` or `vexa`; if empty, none."
