@@ -41,8 +41,9 @@ class Terminal:
 
     def start(self, *arguments: object) -> subprocess.Popen[str]:
         """Starts a command in a process of its own, whose output can be read while it runs."""
+        # A process in the background of a shell ignores Ctrl-C, and its children with it.
         return subprocess.Popen(
-            [sys.executable, "-m", "baobab", *map(str, arguments)],
+            ["env", "--default-signal=INT", sys.executable, "-m", "baobab", *map(str, arguments)],
             env={**self.without_settings(), **self.environment, "PYTHONUNBUFFERED": "1"},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
