@@ -94,8 +94,8 @@ def list_functions(app: str | None, *, as_json: bool) -> None:
             each["name"],
             f"version {each['version']}",
             ",".join(f"{trigger['type']}{'' if trigger['enabled'] else ' (off)'}" for trigger in each["triggers"]),
-            f"{each['invocationCount']} calls",
-            f"{each['errorRate']:.1%} errors",
+            f"calls {each['invocationCount']}",
+            f"errors {each['errorRate']:.1%}",
             each["url"] or "",
         )
         for each in answer["functions"]
