@@ -56,6 +56,9 @@ class SqliteBackend:
     def release(self, data: Path) -> None:
         """Nothing: the folder goes with the test."""
 
+    def drop(self, folder: Path) -> None:
+        """Nothing: the files go with the folder."""
+
     def copy(self, data: Path, copy: Path) -> None:
         back_up(Source(data, data / "baobab.db"), data.with_name("backup"), "0")
         restore(data.with_name("backup"), copy)
@@ -92,6 +95,11 @@ class PostgresBackend:
         with psycopg.connect(self._server.url(name), autocommit=True) as connection:
             connection.execute(_EMPTY)
         self._free.append(name)
+
+    def drop(self, folder: Path) -> None:
+        """Drops the databases of the installations that were in a folder: of a whole run they would fill the memory."""
+        for data in [each for each in self._in_use if each.is_relative_to(folder)]:
+            self._server.execute(f'DROP DATABASE "{self._in_use.pop(data)}" WITH (FORCE)')
 
     def copy(self, data: Path, copy: Path) -> None:
         """Copies the database as a restored dump would be, into one of another number."""

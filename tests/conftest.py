@@ -187,6 +187,15 @@ def backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
         ACTIVE_BACKEND.clear()
 
 
+@pytest.fixture(autouse=True)
+def dropped_databases(request: pytest.FixtureRequest, backend: Backend) -> Iterator[None]:
+    """Nothing is left of the installations that a test has opened in its folder."""
+    yield
+    folder = request.node.funcargs.get("tmp_path")
+    if folder is not None:
+        backend.drop(folder)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def migrated_by_copying() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:

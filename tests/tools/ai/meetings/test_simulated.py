@@ -173,6 +173,8 @@ async def test_a_bot_that_is_stopped_leaves_and_stopping_it_again_changes_nothin
     for _ in range(2):
         answer = await meetings.request("DELETE", meetings.path(app, bot["id"]))
         assert (answer.status_code, answer.content) == (204, b"")
+    # It is told in the second in which it was asked to leave.
+    await meetings.advance()
     for _ in range(5):
         await meetings.advance(1)
     assert (await meetings.request("DELETE", meetings.path(app, bot["id"]))).status_code == 204
