@@ -29,7 +29,7 @@ from baobab.tools.files.tables import PICTURE, THUMBNAIL, build_folder
 _PDF = "application/pdf"
 _LARGEST_AVIF = 640
 """Larger ones take seconds to draw, so that a reader gets them only where the address says so."""
-_PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp", "image/avif", _PDF)
+_PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp", "image/avif", "image/tiff", _PDF)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from PIL import AvifImagePlugin, Image, ImageOps
 from baobab.runtime.documents.child import pictures
 from baobab.runtime.documents.child.refusal import Refused
 
-_FORMATS = ("JPEG", "PNG", "GIF", "WEBP", "AVIF")
+_FORMATS = ("JPEG", "PNG", "GIF", "WEBP", "AVIF", "TIFF")
 _SAVING: dict[str, dict[str, Any]] = {
     "webp": {"quality": 80, "exif": b"", "icc_profile": b""},
     "avif": {"quality": 60, "speed": 8, "exif": b"", "icc_profile": b""},
@@ -59,7 +59,7 @@ def draw(source: bytes, options: dict[str, Any]) -> bytes:
         file = io.BytesIO()
         picture.save(file, options["kind"].upper(), **_SAVING[options["kind"]])
     except pictures.ERRORS as exc:
-        raise Refused("The picture is damaged, or none of JPEG, PNG, GIF, WebP and AVIF.") from exc
+        raise Refused("The picture is damaged, or none of JPEG, PNG, GIF, WebP, AVIF and TIFF.") from exc
     return json.dumps({}).encode() + b"\n" + file.getvalue()
 
 

@@ -38,7 +38,7 @@ async def fetch_thumbnail(app: FilesApp, file_id: str, user: str | None = None) 
     return await app.baobab.client.get(url)
 
 
-@pytest.mark.parametrize("kind", ["png", "jpeg", "gif", "webp", "avif"])
+@pytest.mark.parametrize("kind", ["png", "jpeg", "gif", "webp", "avif", "tiff"])
 async def test_a_picture_has_a_thumbnail(app: FilesApp, kind: str) -> None:
     file_id = await app.store(draw_picture(kind), contentType=f"image/{kind}")
     answer = await fetch_thumbnail(app, file_id)
