@@ -77,8 +77,8 @@ class UploadRunning(AlreadyExists):
 class NoThumbnail(NotFound):
     summary = "The file has no thumbnail."
     remediation = (
-        "Show the file itself. Thumbnails are made of PNG, JPEG, GIF, WebP, AVIF and TIFF pictures and of PDFs, of up to "
-        "20 MiB."
+        "Show the file itself. Thumbnails are made of PNG, JPEG, GIF, WebP, AVIF and TIFF pictures and of PDFs, of up "
+        "to 20 MiB."
     )
 
 
