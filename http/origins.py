@@ -22,10 +22,10 @@ _MOST_NAMED = 4096
 _EXPOSED = (
     b"X-Request-Id, RateLimit, RateLimit-Policy, Retry-After, Retry-After-Ms, X-Should-Retry, WWW-Authenticate, "
     b"Location, ETag, Last-Modified, Content-Range, Content-Disposition, Accept-Ranges, X-Action-Id, X-Total-Count, "
-    b"Tus-Resumable, Tus-Version, Tus-Extension, Tus-Max-Size, Upload-Length, Upload-Offset, Upload-Expires, "
-    b"Upload-Metadata, Preference-Applied, X-Baobab-Model, X-Baobab-Cost-Usd, X-Baobab-Cache, X-Baobab-Dropped, "
-    b"X-Baobab-Warnings, X-Baobab-Simulated, X-People-Provider, X-People-Credits-Consumed, X-People-Usd-Charged, "
-    b"X-People-Cached"
+    b"Tus-Resumable, Tus-Version, Tus-Extension, Tus-Max-Size, Upload-Length, Upload-Defer-Length, Upload-Offset, "
+    b"Upload-Expires, Upload-Metadata, Preference-Applied, X-Baobab-Model, X-Baobab-Cost-Usd, X-Baobab-Cache, "
+    b"X-Baobab-Dropped, X-Baobab-Warnings, X-Baobab-Simulated, X-People-Provider, X-People-Credits-Consumed, "
+    b"X-People-Usd-Charged, X-People-Cached"
 )
 _PREFLIGHT_SECONDS = b"600"
 # Paths that an MCP client in a browser needs before it has a key. Their answers do not depend on the caller.

@@ -4,6 +4,7 @@ import asyncio
 import base64
 import hashlib
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -223,7 +224,8 @@ async def test_a_file_whose_last_request_was_killed_is_completed_by_the_job(live
 async def test_the_path_says_which_version_it_speaks(live: Baobab, app: str) -> None:
     answer = await live.client.options(f"/storage/{app}/uploads")
     assert (answer.headers["tus-version"], answer.headers["tus-resumable"]) == ("1.0.0", "1.0.0")
-    assert answer.headers["tus-extension"] == "creation,creation-with-upload,expiration,termination"
+    extensions = {"creation", "creation-with-upload", "creation-defer-length", "expiration", "termination"}
+    assert set(answer.headers["tus-extension"].split(",")) == extensions
 
 
 async def test_an_upload_begins_with_its_first_bytes(live: Baobab, app: str) -> None:
@@ -308,3 +310,73 @@ async def test_metadata_cannot_become_another_header(live: Baobab, app: str, sen
     query = {"upload_metadata": sent_text, "upload_length": "5"}
     answer = await live.client.post(f"/storage/{app}/uploads", params=query, headers={**live.owner, **TUS})
     assert answer.status_code == 400
+
+
+async def begin_recording(live: Baobab, app: str, **headers: str) -> httpx.Response:
+    return await live.client.post(
+        f"/storage/{app}/uploads", headers={**live.owner, **TUS, "upload-defer-length": "1", **headers}
+    )
+
+
+async def say_length(live: Baobab, path: str, offset: int, length: int, content: bytes = b"") -> httpx.Response:
+    headers = {"upload-offset": str(offset), "upload-length": str(length)}
+    kind = {"content-type": "application/offset+octet-stream"}
+    return await live.client.patch(path, content=content, headers={**live.owner, **TUS, **headers, **kind})
+
+
+async def test_a_recording_says_its_length_at_the_end(live: Baobab, app: str) -> None:
+    path = f"/storage/{app}/{(await begin_recording(live, app)).headers['location']}"
+    for number in range(3):
+        assert (await append(live, path, 5 * number, b"01234")).status_code == 204
+    answer = await live.client.head(path, headers={**live.owner, **TUS})
+    assert (answer.headers["upload-offset"], answer.headers["upload-defer-length"]) == ("15", "1")
+    assert "upload-length" not in answer.headers
+    assert await list_files(live, app) == []
+    refusal = await say_length(live, path, 15, 14)
+    assert (refusal.status_code, refusal.json()["error"]["details"]) == (400, {"received_bytes": 15})
+    assert (await say_length(live, path, 15, 17, b"5")).status_code == 204
+    answer = await live.client.head(path, headers={**live.owner, **TUS})
+    assert (answer.headers["upload-length"], answer.headers["upload-offset"]) == ("17", "16")
+    assert (await say_length(live, path, 16, 18, b"6")).status_code == 400, "it is said once"
+    assert (await append(live, path, 16, b"6")).status_code == 204
+    assert await read_digest(live, app) == hashlib.sha256(b"01234" * 3 + b"56").hexdigest()
+
+
+async def test_a_recording_of_which_all_has_arrived_ends_with_its_length_alone(live: Baobab, app: str) -> None:
+    path = f"/storage/{app}/{(await begin_recording(live, app)).headers['location']}"
+    assert (await append(live, path, 0, b"all")).status_code == 204
+    assert (await say_length(live, path, 3, 3)).status_code == 204
+    assert await read_digest(live, app) == hashlib.sha256(b"all").hexdigest()
+
+
+async def test_a_recording_that_has_not_said_its_length_is_not_taken_for_whole(live: Baobab, app: str) -> None:
+    path = f"/storage/{app}/{(await begin_recording(live, app)).headers['location']}"
+    assert (await append(live, path, 0, b"part")).status_code == 204
+    files = metadata.tables["files"]
+    async with live.application.services.regions["local"].database.writing(lock=None) as connection:
+        soon = live.application.services.clock.now() + timedelta(seconds=1)
+        await connection.execute(update(files).values(reserved_until=soon))
+    await run_job(live.application, "files_complete")
+    assert await list_files(live, app) == []
+    assert (await append(live, path, 4, b" two")).status_code == 204
+    assert (await say_length(live, path, 8, 8)).status_code == 204
+    assert await read_digest(live, app) == hashlib.sha256(b"part two").hexdigest()
+
+
+async def test_a_recording_reserves_room_as_it_comes_and_no_more_than_there_is(live: Baobab, app: str) -> None:
+    path = f"/storage/{app}/{(await begin_recording(live, app)).headers['location']}"
+    assert (await append(live, path, 0, bytes(40 * MEGABYTE))).status_code == 204
+    refusal = await begin(live, app, 30 * MEGABYTE)
+    details = refusal.json()["error"]["details"]
+    assert (details["current_usage_bytes"], details["limit_bytes"]) == (40 * MEGABYTE, 64 * MEGABYTE)
+    assert (await begin(live, app, 20 * MEGABYTE)).status_code == 201
+    refusal = await append(live, path, 40 * MEGABYTE, bytes(8 * MEGABYTE))
+    assert refusal.json()["error"]["code"] == "QUOTA_STORAGE_EXCEEDED"
+    refusal = await say_length(live, path, 40 * MEGABYTE, 65 * MEGABYTE)
+    assert refusal.json()["error"]["details"]["max_file_size_bytes"] == 64 * MEGABYTE
+    assert (await say_length(live, path, 40 * MEGABYTE, 40 * MEGABYTE)).status_code == 204
+
+
+async def test_a_length_is_said_or_put_off_and_not_both(live: Baobab, app: str) -> None:
+    for headers in ({"upload-length": "5"}, {"upload-defer-length": "2"}):
+        assert (await begin_recording(live, app, **headers)).status_code == 400

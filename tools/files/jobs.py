@@ -72,7 +72,9 @@ async def files_complete(job: Job) -> None:
     is_whole = (arrived_sizes.c.app_id == _columns.app_id) & (arrived_sizes.c.file_id == _columns.id)
     is_whole &= arrived_sizes.c.size == _columns.size_bytes
     query = select(files_table).join(arrived_sizes, is_whole)
-    query = query.where(PENDING, _columns.reserved_until < idle_before, FREEZES.is_thawed(_columns.app_id))
+    # Of what has not said its length, it is not known whether it is whole.
+    query = query.where(PENDING, _columns.length_deferred.is_(None))
+    query = query.where(_columns.reserved_until < idle_before, FREEZES.is_thawed(_columns.app_id))
     for database in dict.fromkeys(stores.database for stores in services.regions.values()):
         async with database.reading() as connection:
             rows = (await connection.execute(query.limit(_ROUND))).all()

@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import delete, func, insert, select, update
 
 from baobab.storage.objects.errors import StoreUnavailable
-from baobab.storage.sql.database import Execute
+from baobab.storage.sql.database import Execute, Unit
 from baobab.tools.core import BaobabError, Call, Services
 from baobab.tools.core.auth.directory import App
 from baobab.tools.core.errors import Damaged
@@ -65,8 +65,8 @@ async def read_offset(execute: Execute, row: Row) -> int:
 async def append(call: Call, row: Row, offset: int, chunks: AsyncIterator[bytes]) -> int:
     """Adds bytes to a file, and completes it with the last one. Returns the number of bytes that have arrived.
 
-    Raises OffsetDiffers, LengthDiffers, FileNotFound, QuotaExceeded, StoreFailed, AppMigrating, or ClientGone after it
-    has stored what arrived before.
+    Raises OffsetDiffers, LengthDiffers, FileNotFound, FileTooLarge, QuotaExceeded, StoreFailed, AppMigrating, or
+    ClientGone after it has stored what arrived before.
     """
     splitter, objects = _Splitter(chunks), call.stores.objects
     try:
@@ -82,7 +82,7 @@ async def append(call: Call, row: Row, offset: int, chunks: AsyncIterator[bytes]
                 await objects.delete(key)
                 raise
             offset += info.size
-        if offset == row.size_bytes:
+        if offset == row.size_bytes and not row.length_deferred:
             await complete(call.services, call.require_app(), call.stores, row)
     except StoreUnavailable as exc:
         raise StoreFailed from exc
@@ -126,14 +126,49 @@ async def _record(call: Call, row: Row, offset: int, size: int, attempt: str) ->
         received_bytes = await read_offset(unit.execute, current)
         if received_bytes != offset:
             raise OffsetDiffers.at(received_bytes)
-        if offset + size > current.size_bytes:
+        if current.length_deferred:
+            await _grow(call, unit, current, offset + size)
+        elif offset + size > current.size_bytes:
             raise LengthDiffers(details={"expected_bytes": current.size_bytes})
-        if current.reserved_until <= now:
+        elif current.reserved_until <= now:
             await quota.require_room(unit, call.require_app(), current.user_id, current.size_bytes, now)
         part = {"app_id": app_id, "file_id": row.id, "start_byte": offset, "size_bytes": size, "stored_as": attempt}
         await unit.execute(insert(file_parts), part)
         until = now + timedelta(seconds=KEPT_SECONDS)
         await unit.execute(update(files_table).where(*is_file(app_id, row.id)).values(reserved_until=until))
+
+
+async def say_length(call: Call, row: Row, length: int) -> Row:
+    """Records the length of an upload that began without one, and returns its row.
+
+    Raises LengthDiffers for another length than was said, or less than has arrived, FileNotFound, FileTooLarge,
+    QuotaExceeded or AppMigrating.
+    """
+    async with call.stores.database.writing_unit(lock=row.app_id) as unit:
+        await FREEZES.require_thawed(unit.execute, row.app_id)
+        current = await find_row(unit.execute, row.app_id, row.id)
+        if current is None:
+            raise FileNotFound
+        if not current.length_deferred:
+            if length != current.size_bytes:
+                raise LengthDiffers(details={"expected_bytes": current.size_bytes})
+            return current
+        received_bytes = await read_offset(unit.execute, current)
+        if length < received_bytes:
+            raise LengthDiffers(details={"received_bytes": received_bytes})
+        await _grow(call, unit, current, length, length_deferred=None)
+        said_row = await find_row(unit.execute, row.app_id, row.id)
+        assert said_row is not None
+        return said_row
+
+
+async def _grow(call: Call, unit: Unit, row: Row, size: int, **values: Any) -> None:
+    """Reserves room for an upload up to a size. Raises FileTooLarge or QuotaExceeded."""
+    app, now = call.require_app(), call.now
+    quota.require_allowed(app, row.content_type, size)
+    reserved_bytes = row.size_bytes if row.reserved_until > now else 0
+    await quota.require_room(unit, app, row.user_id, size - reserved_bytes, now)
+    await unit.execute(update(files_table).where(*is_file(row.app_id, row.id)).values(size_bytes=size, **values))
 
 
 async def _read_parts(stores: Stores, row: Row, parts: Any) -> AsyncIterator[bytes]:

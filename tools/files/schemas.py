@@ -198,7 +198,8 @@ class NamedFile(TypedDict):
 class Progress(TypedDict):
     id: str
     received_bytes: int
-    size_bytes: int
+    size_bytes: int | None
+    """None while the client has not said it."""
 
 
 Encoding = Literal["text", "base64"]

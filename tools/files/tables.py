@@ -35,6 +35,8 @@ files_table = Table(
     Column("metadata", Json),
     # Since when everybody may read it at its permanent address; null for files that are not published.
     Column("published_at", Instant),
+    # Whether a resumable upload has not said its length yet: then `size_bytes` is what has arrived. Null if it has.
+    Column("length_deferred", Boolean),
     # The header Upload-Metadata of a resumable upload, which its client reads again.
     Column("sent_metadata", Text),
     # The caller and the idempotency key that made it, as a digest, and one of what the call asked for.

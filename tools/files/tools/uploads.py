@@ -4,7 +4,7 @@ import base64
 import binascii
 from datetime import datetime
 from email.utils import format_datetime
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter, ValidationError
 
@@ -15,6 +15,7 @@ from baobab.tools.files.access import OF_RUNNING_APP, is_own
 from baobab.tools.files.errors import (
     BodyTypeRefused,
     FileNotFound,
+    FileTooLarge,
     LengthDiffers,
     MetadataInvalid,
     OffsetDiffers,
@@ -22,7 +23,7 @@ from baobab.tools.files.errors import (
     StoreFailed,
     TusVersionRefused,
 )
-from baobab.tools.files.parts import BEGUN_SECONDS, append, complete, read_offset
+from baobab.tools.files.parts import BEGUN_SECONDS, append, complete, read_offset, say_length
 from baobab.tools.files.schemas import ContentType, FileId, Filename, Metadata, Progress, SizeBytes
 from baobab.tools.files.serving import add_headers
 from baobab.tools.files.storing import find_row, reserve
@@ -32,6 +33,7 @@ from baobab.tools.files.toolset import TUS, files
 
 Version = Annotated[str, Text(20), Field(description="The version of tus: 1.0.0.")]
 Length = Annotated[str, Text(13, pattern="^[0-9]*$"), Field(description="The length of the file in bytes.")]
+Deferral = Annotated[Literal["", "1"], Field(description="1 if the length is not known yet.")]
 Offset = Annotated[str, Text(13, pattern="^[0-9]*$"), Field(description="How many bytes have arrived before.")]
 SentMetadata = Annotated[
     str,
@@ -55,13 +57,18 @@ _QUIET = Mcp(offered=False)
     rest=Rest(
         status=201,
         raw_body="content",
-        query=("upload_length", "upload_metadata", "tus_resumable"),
+        query=("upload_length", "upload_defer_length", "upload_metadata", "tus_resumable"),
         headers={
             **TUS,
             "tus-version": "1.0.0",
-            "tus-extension": "creation,creation-with-upload,expiration,termination",
+            "tus-extension": "creation,creation-with-upload,creation-defer-length,expiration,termination",
         },
-        from_headers={**_HEADERS, "upload_length": "upload-length", "upload_metadata": "upload-metadata"},
+        from_headers={
+            **_HEADERS,
+            "upload_length": "upload-length",
+            "upload_defer_length": "upload-defer-length",
+            "upload_metadata": "upload-metadata",
+        },
     ),
     mcp=_QUIET,
 )
@@ -70,24 +77,26 @@ async def files_upload_begin(
     app_id: AppId,
     content: Body,
     upload_length: Length = "",
+    upload_defer_length: Deferral = "",
     upload_metadata: SentMetadata = "",
     tus_resumable: Version = "",
 ) -> Progress:
     """Begin a resumable upload (tus 1.0). The header Location says where to send its bytes.
 
     content: the first bytes of the file, or nothing.
+    upload_defer_length: `1` in place of the length, which one of the requests that send bytes says then.
     """
     _require_version(tus_resumable)
     filename, content_type, public, metadata = _read_metadata(upload_metadata)
-    try:
-        size = _SIZE.validate_python(int(upload_length))
-    except ValueError as exc:
-        raise MetadataInvalid("Upload-Length is missing or too large.") from exc
+    is_deferred = bool(upload_defer_length)
+    if is_deferred and upload_length:
+        raise MetadataInvalid("Send Upload-Length or Upload-Defer-Length, and not both.")
+    size = 0 if is_deferred else _read_length(upload_length)
     if public and call.caller.limits is not None:
         raise MetadataInvalid("A key with limits cannot make a file public.")
     if content.size and content.content_type != _BODY:
         raise BodyTypeRefused
-    if content.size and content.size > size:
+    if content.size and content.size > size and not is_deferred:
         raise LengthDiffers(details={"expected_bytes": size})
     async with call.stores.database.writing_unit(lock=app_id) as unit:
         await FREEZES.require_thawed(unit.execute, app_id)
@@ -101,9 +110,10 @@ async def files_upload_begin(
             seconds=BEGUN_SECONDS,
             metadata=metadata,
             sent_metadata=upload_metadata or None,
+            length_deferred=is_deferred or None,
         )
     received_bytes = 0
-    if size == 0:
+    if size == 0 and not is_deferred:
         # Nothing will arrive that could complete it.
         await complete(call.services, call.require_app(), call.stores, row)
     elif content.content_type == _BODY:
@@ -117,7 +127,7 @@ async def files_upload_begin(
         upload_offset=str(received_bytes),
         upload_expires=_write_time(row.reserved_until),
     )
-    return {"id": row.id, "received_bytes": received_bytes, "size_bytes": size}
+    return {"id": row.id, "received_bytes": received_bytes, "size_bytes": None if is_deferred else size}
 
 
 @files.tool(
@@ -140,11 +150,12 @@ async def files_upload_status(call: Call, app_id: AppId, object_id: FileId, tus_
     add_headers(
         call,
         upload_offset=str(received_bytes),
-        upload_length=str(row.size_bytes),
+        **({"upload_defer_length": "1"} if row.length_deferred else {"upload_length": str(row.size_bytes)}),
         upload_expires=_write_time(row.reserved_until),
         **({} if row.sent_metadata is None else {"upload_metadata": row.sent_metadata}),
     )
-    return {"id": row.id, "received_bytes": received_bytes, "size_bytes": row.size_bytes}
+    size = None if row.length_deferred else row.size_bytes
+    return {"id": row.id, "received_bytes": received_bytes, "size_bytes": size}
 
 
 @files.tool(
@@ -155,6 +166,8 @@ async def files_upload_status(call: Call, app_id: AppId, object_id: FileId, tus_
         FileNotFound,
         OffsetDiffers,
         LengthDiffers,
+        MetadataInvalid,
+        FileTooLarge,
         QuotaExceeded,
         StoreFailed,
         BodyTypeRefused,
@@ -165,20 +178,27 @@ async def files_upload_status(call: Call, app_id: AppId, object_id: FileId, tus_
     rest=Rest(
         status=204,
         raw_body="content",
-        query=("upload_offset", "tus_resumable"),
+        query=("upload_offset", "upload_length", "tus_resumable"),
         headers=TUS,
-        from_headers={**_HEADERS, "upload_offset": "upload-offset"},
+        from_headers={**_HEADERS, "upload_offset": "upload-offset", "upload_length": "upload-length"},
     ),
     mcp=_QUIET,
 )
 async def files_upload_append(
-    call: Call, app_id: AppId, object_id: FileId, content: Body, upload_offset: Offset = "", tus_resumable: Version = ""
+    call: Call,
+    app_id: AppId,
+    object_id: FileId,
+    content: Body,
+    upload_offset: Offset = "",
+    upload_length: Length = "",
+    tus_resumable: Version = "",
 ) -> None:
     """Send the next bytes of an upload. The last ones complete the file.
 
     If the connection breaks, the bytes that have arrived stay.
 
     content: the bytes.
+    upload_length: where the upload began without one: once, with any of its requests, also one without bytes.
     """
     _require_version(tus_resumable)
     if content.content_type != _BODY:
@@ -190,12 +210,22 @@ async def files_upload_append(
         received_bytes = await read_offset(execute, row)
     if not upload_offset or int(upload_offset) != received_bytes:
         raise OffsetDiffers.at(received_bytes)
-    if content.size is not None and received_bytes + content.size > row.size_bytes:
+    if upload_length and row.stored_at is None:
+        row = await say_length(call, row, _read_length(upload_length))
+    is_bounded = not row.length_deferred
+    if is_bounded and content.size is not None and received_bytes + content.size > row.size_bytes:
         raise LengthDiffers(details={"expected_bytes": row.size_bytes})
     if row.stored_at is None:
         received_bytes = await append(call, row, received_bytes, content.chunks)
     call.audit.resource_id = object_id
     add_headers(call, upload_offset=str(received_bytes))
+
+
+def _read_length(text: str) -> int:
+    try:
+        return _SIZE.validate_python(int(text))
+    except ValueError as exc:
+        raise MetadataInvalid("Upload-Length is missing or too large.") from exc
 
 
 def _require_version(version: str) -> None:
