@@ -19,7 +19,7 @@ from baobab.runtime.functions.program import Program
 from baobab.runtime.functions.source_errors import BadSource
 from tests.runtime.functions.sandboxes import Sandbox
 
-REGISTRY = "https://registry.example"
+REGISTRY = "https://packages.example"
 MODERN: dict[str, Any] = {
     "package.json": {
         "type": "module",
